@@ -1,0 +1,151 @@
+"""Every error Ragstone raises on purpose, arranged by who can act on it.
+
+```
+RagstoneError
+├── ConfigurationError (ValueError)      the caller: an argument, option or environment variable
+│   └── MissingExtraError (ImportError)  the caller: install the named extra
+├── DataError (ValueError)               the caller: a row, file or field that cannot be read
+├── JudgeError                           the judge endpoint; carries `kind` and the raw reply
+│   ├── JudgeUnavailableError            retried: no connection, 408, 429, 5xx, time-out
+│   ├── JudgeRejectedError               not retried: other 4xx, credentials, context length
+│   └── JudgeReplyError                  an answer came and could not be used
+├── SpoolError                           the spool directory: not writable, full, foreign
+├── StoreError                           the store file
+│   ├── StoreOwnedError                  another process owns it
+│   ├── StoreVersionError                written by a newer Ragstone
+│   └── StoreCorruptError                not a Ragstone store, or damaged
+└── SinkError                            a destination
+    ├── SinkUnavailableError             retried with back-off
+    └── SinkRejectedError                not retried: credentials, or the destination refuses the row
+```
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigurationError",
+    "DataError",
+    "JudgeError",
+    "JudgeRejectedError",
+    "JudgeReplyError",
+    "JudgeUnavailableError",
+    "MissingExtraError",
+    "RagstoneError",
+    "SinkError",
+    "SinkRejectedError",
+    "SinkUnavailableError",
+    "SpoolError",
+    "StoreCorruptError",
+    "StoreError",
+    "StoreOwnedError",
+    "StoreVersionError",
+]
+
+
+class RagstoneError(Exception):
+    """Root of every error that Ragstone raises on purpose."""
+
+
+class ConfigurationError(RagstoneError, ValueError):
+    """An argument, option or environment variable has a value that cannot work."""
+
+
+class MissingExtraError(ConfigurationError, ImportError):
+    """An optional dependency is needed; the message carries the install line."""
+
+    def __init__(self, *, feature: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{feature} needs the package {package!r}, which is not installed. "
+            f"Install it with: pip install '{extra}'"
+        )
+
+
+class DataError(RagstoneError, ValueError):
+    """A row, file or field cannot be read as what it should be."""
+
+
+class JudgeError(RagstoneError):
+    """The judge gave no usable answer.
+
+    Attributes:
+        kind: The failure kind recorded in a `Failure` outcome (see `ragstone.schema.FailureKind`).
+        raw: What the judge replied, if it replied at all.
+    """
+
+    default_kind = "unavailable"
+
+    def __init__(self, message: str, *, kind: str | None = None, raw: str | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind or self.default_kind
+        self.raw = raw
+
+
+class JudgeUnavailableError(JudgeError):
+    """No answer for a reason that may pass: connection, 408, 429, 5xx or a time-out.
+
+    Attributes:
+        retry_after_s: Seconds the endpoint asked us to wait, if it did.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str | None = None,
+        raw: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message, kind=kind, raw=raw)
+        self.retry_after_s = retry_after_s
+
+
+class JudgeRejectedError(JudgeError):
+    """The endpoint refuses this request and will refuse it again."""
+
+    default_kind = "rejected"
+
+
+class JudgeReplyError(JudgeError):
+    """The endpoint answered, but the answer is not what was asked for."""
+
+    default_kind = "unparseable"
+
+
+class SpoolError(RagstoneError):
+    """The spool directory cannot be used."""
+
+
+class StoreError(RagstoneError):
+    """The store cannot be used."""
+
+
+class StoreOwnedError(StoreError):
+    """Another living process owns the store file."""
+
+
+class StoreVersionError(StoreError):
+    """The store was written by a newer version of Ragstone."""
+
+
+class StoreCorruptError(StoreError):
+    """The file is not a Ragstone store, or it is damaged."""
+
+
+class SinkError(RagstoneError):
+    """A destination did not take a batch."""
+
+
+class SinkUnavailableError(SinkError):
+    """The destination may take the batch later.
+
+    Attributes:
+        retry_after_s: Seconds the destination asked us to wait, if it did.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class SinkRejectedError(SinkError):
+    """The destination refuses the batch and will refuse it again."""

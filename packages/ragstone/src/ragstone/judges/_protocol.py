@@ -1,0 +1,87 @@
+"""The seam between metrics and models: a prompt that is data, replies, and the `Judge` Protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from ragstone.schema import Usage
+
+__all__ = ["Judge", "JudgeIdentity", "NumberReply", "Prompt", "TextReply"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeIdentity:
+    """Who judged: enough to tell two judge configurations apart, and nothing secret."""
+
+    name: str
+    """For people: "qwen3-8b at 127.0.0.1:8000", "lexical baseline"."""
+    hash: str
+    """For keys: changes with endpoint, model, sampling settings and our rendering version."""
+    is_baseline: bool = False
+    """True for stand-ins that are no judge; every table and report says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A question to a judge, as data: each judge renders it in its own way.
+
+    `fields` is the shared, *untrusted* part (contexts, query, response, reference) and is rendered first, in the
+    order given, so that all metrics of one sample share one prompt prefix; `task` is our own instruction and comes last.
+    """
+
+    construct: str
+    """What is asked, as an identifier ("groundedness", "relevance"); a judge without a model answers by it."""
+    task: str
+    fields: Mapping[str, str | tuple[str, ...]]
+    """Untrusted text by field name; a tuple is rendered as numbered parts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextReply:
+    """Free text from a judge."""
+
+    text: str
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberReply:
+    """A number from a judge, on the scale that was asked for."""
+
+    value: float
+    raw: str
+    method: str
+    n: int = 1
+    usage: Usage = field(default_factory=Usage)
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """A model (or a stand-in) that answers questions about a sample. Safe to use from many tasks of one loop."""
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Who judges."""
+        ...
+
+    async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
+        """Ask for free text.
+
+        Raises:
+            JudgeError: When there is no usable answer; `kind` says why.
+        """
+        ...
+
+    async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
+        """Ask for one number in [low, high].
+
+        Raises:
+            JudgeError: When there is no usable answer; `kind` says why. A value out of range is never clipped.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections. Safe to call twice."""
+        ...

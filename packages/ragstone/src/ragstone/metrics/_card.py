@@ -1,0 +1,50 @@
+"""The metric's card (what it is) and the `Metric` Protocol (what it does)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+from ragstone.judges import Judge
+from ragstone.schema import Failure, NotApplicable, Sample, Score
+
+__all__ = ["Metric", "MetricCard"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricCard:
+    """What a metric is: its identity, its needs and where it comes from. Docs, tables and contract tests use it."""
+
+    name: str
+    title: str
+    description: str
+    low: float
+    """Smallest possible value."""
+    high: float
+    """Largest possible value."""
+    direction: Literal["higher", "lower"] = "higher"
+    """Which way is better."""
+    needs: tuple[str, ...]
+    """Fields of the sample without which the metric is not applicable."""
+    version: str
+    """Changes with the definition; for judged metrics it ends in the prompt's hash."""
+    source: str
+    """Paper, section, formula."""
+    group: str
+    """The name that selects all metrics of a family ("ccrs")."""
+    judge_calls: int = 0
+    """Judge calls per sample in the normal case."""
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """Scores one sample. Never returns NaN, never drops: every call ends in one outcome."""
+
+    @property
+    def card(self) -> MetricCard:
+        """What this metric is."""
+        ...
+
+    async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
+        """Score `sample`. May raise `JudgeError`; the scorer turns that into a `Failure`."""
+        ...

@@ -1,0 +1,41 @@
+"""Records that cross a disk or a network: traces, samples, outcomes; their version and their projection."""
+
+from ragstone.schema._base import SCHEMA_VERSION
+from ragstone.schema._entry import Captured, Dropped, SampledOut, SpoolEntry, spool_entry_adapter
+from ragstone.schema._ledger import Ledger, LedgerRow
+from ragstone.schema._outcome import (
+    Failure,
+    FailureKind,
+    Interval,
+    NotApplicable,
+    Outcome,
+    Score,
+    outcome_adapter,
+)
+from ragstone.schema._sample import Sample, sample_from_trace
+from ragstone.schema._trace import Passage, Search, Trace, TraceStatus, Usage
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Captured",
+    "Dropped",
+    "Failure",
+    "FailureKind",
+    "Interval",
+    "Ledger",
+    "LedgerRow",
+    "NotApplicable",
+    "Outcome",
+    "Passage",
+    "Sample",
+    "SampledOut",
+    "Score",
+    "Search",
+    "SpoolEntry",
+    "Trace",
+    "TraceStatus",
+    "Usage",
+    "outcome_adapter",
+    "sample_from_trace",
+    "spool_entry_adapter",
+]
