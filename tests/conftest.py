@@ -1,0 +1,77 @@
+"""What holds for every test: no network but loopback, no settings from the developer's shell, laws checked alike in CI."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Time limits on single examples fail on busy machines; CI repeats the same examples so that a red run can be repeated.
+settings.register_profile(
+    "ragstone", deadline=None, derandomize=bool(os.environ.get("CI")), suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("ragstone")
+
+_ENVIRONMENT = ("RAGSTONE_JUDGE", "RAGSTONE_READER")
+_ENVIRONMENT_PREFIXES = ("OPENAI_", "LANGSMITH_", "LANGCHAIN_", "OTEL_")
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+
+
+class NetworkBannedError(OSError):
+    """A test tried to reach another machine."""
+
+
+def _is_loopback(host: object) -> bool:
+    if host in (None, "", b"", "localhost", b"localhost"):
+        return True
+    text = host.decode() if isinstance(host, bytes) else str(host)
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+@pytest.fixture(autouse=True)
+def loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Refuse connections and look-ups beyond this machine, and fail the test even if the code under test hid the refusal."""
+    attempts: list[str] = []
+
+    def check(host: object) -> None:
+        if not _is_loopback(host):
+            attempts.append(repr(host))
+            raise NetworkBannedError(f"tests reach nothing but loopback, and this one tried {host!r}")
+
+    def guarded(name: str):
+        original = getattr(socket.socket, name)
+
+        def connect(self, address):
+            if self.family in (socket.AF_INET, socket.AF_INET6):
+                check(address[0])
+            return original(self, address)
+
+        return connect
+
+    resolve = socket.getaddrinfo
+
+    def getaddrinfo(host, *args, **kwargs):
+        check(host)
+        return resolve(host, *args, **kwargs)
+
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, guarded(name))
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    yield
+    assert attempts == [], "this test tried to reach other machines"
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take away what the developer's shell says about judges, keys, tracing and proxies."""
+    for name in list(os.environ):
+        if name in _ENVIRONMENT or name.startswith(_ENVIRONMENT_PREFIXES) or name.lower() in _PROXIES:
+            monkeypatch.delenv(name)
