@@ -2,7 +2,9 @@
 
 from ragstone.schema._base import SCHEMA_VERSION
 from ragstone.schema._entry import Captured, Dropped, SampledOut, SpoolEntry, spool_entry_adapter
+from ragstone.schema._json_schema import committed_json_schema, json_schema
 from ragstone.schema._ledger import Ledger, LedgerRow
+from ragstone.schema._migrate import migrate
 from ragstone.schema._outcome import (
     Failure,
     FailureKind,
@@ -12,10 +14,12 @@ from ragstone.schema._outcome import (
     Score,
     outcome_adapter,
 )
+from ragstone.schema._rows import FIELD_ALIASES, sample_from_row
 from ragstone.schema._sample import Sample, sample_from_trace
 from ragstone.schema._trace import Passage, Search, Trace, TraceStatus, Usage
 
 __all__ = [
+    "FIELD_ALIASES",
     "SCHEMA_VERSION",
     "Captured",
     "Dropped",
@@ -35,7 +39,11 @@ __all__ = [
     "Trace",
     "TraceStatus",
     "Usage",
+    "committed_json_schema",
+    "json_schema",
+    "migrate",
     "outcome_adapter",
+    "sample_from_row",
     "sample_from_trace",
     "spool_entry_adapter",
 ]

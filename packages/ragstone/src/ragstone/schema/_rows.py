@@ -1,0 +1,218 @@
+"""Rows of other people's data sets, read as they are: every field name in circulation, one `Sample` out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from ragstone.errors import DataError
+from ragstone.schema._sample import Sample
+from ragstone.schema._trace import Passage
+
+__all__ = ["FIELD_ALIASES", "sample_from_row"]
+
+FIELD_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
+    "id": ("id", "sample_id", "query_id", "question_id", "_id"),
+    "query": ("query", "question", "user_input", "input", "inputs", "prompt"),
+    "contexts": (
+        "contexts",
+        "retrieved_contexts",
+        "retrieval_context",
+        "retrieved_context",
+        "context",
+        "passages",
+        "documents",
+        "source_nodes",
+    ),
+    "response": ("response", "answer", "actual_output", "output", "outputs", "prediction"),
+    "reference": (
+        "reference",
+        "references",
+        "ground_truth",
+        "ground_truths",
+        "expected_output",
+        "reference_outputs",
+        "expected",
+        "expectations",
+        "gt_answer",
+        "reference_answer",
+    ),
+    "sub_questions": ("sub_questions", "subquestions"),
+}
+"""Accepted names per field, in the order they are looked for (ragas, deepeval, openevals, Phoenix, LlamaIndex, MLflow,
+Langfuse, RAGChecker, autoevals). The first is ours, and the only one printed."""
+
+_TEXT_KEYS: Final = ("text", "page_content", "content", "page", "chunk", "body")
+_ID_KEYS: Final = ("id", "doc_id", "passage_id", "node_id", "_id", "docid")
+_EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "expected_response", "answer", "output", "response")
+
+
+def sample_from_row(
+    row: Mapping[str, Any], *, position: int, fields: Mapping[str, str] | None = None
+) -> Sample:
+    """Read one row of a data set as a sample.
+
+    Args:
+        row: Field names to values; nested `inputs` and `outputs` objects are looked into.
+        position: 1-based place in the data set; the id of a row that has none.
+        fields: Our field name to the row's, where the aliases do not fit (`{"query": "Frage"}`).
+
+    Raises:
+        DataError: The row is no mapping, two aliases of one field disagree, or a value has a type that cannot be read.
+
+    Example:
+        >>> sample_from_row({"user_input": "Why?", "retrieved_contexts": ["Because."]}, position=1).query
+        'Why?'
+    """
+    if not isinstance(row, Mapping):
+        msg = f"row {position} must be an object with named fields, got {_short(row)}"
+        raise DataError(msg)
+    flat, used = _flatten(row), set[str]()
+    found: dict[str, Any] = {}
+    for field, aliases in FIELD_ALIASES.items():
+        wanted = (fields or {}).get(field)
+        if wanted is not None and wanted not in flat:
+            msg = f"row {position} has no field {wanted!r}, which was named for {field!r}; it has {sorted(flat)}"
+            raise DataError(msg)
+        names = (wanted,) if wanted is not None else tuple(a for a in aliases if not _missing(flat.get(a)))
+        values = [(name, flat[name]) for name in names]
+        if not values:
+            continue
+        for name, value in values[1:]:
+            if value != values[0][1]:
+                msg = (
+                    f"row {position} has both {values[0][0]!r} and {name!r}, which mean {field!r} and differ; "
+                    f"say which one counts: fields={{{field!r}: {name!r}}} (--field {field}={name})"
+                )
+                raise DataError(msg)
+        used.update(name for name, _ in values)
+        found[field] = values[0][1]
+    try:
+        return Sample(
+            id=_id(found.get("id"), position),
+            query=_text(found.get("query"), "query", position, FIELD_ALIASES["query"]),
+            contexts=_contexts(found.get("contexts"), position),
+            response=_text(found.get("response"), "response", position, FIELD_ALIASES["response"]),
+            reference=_texts(found.get("reference"), "reference", position),
+            sub_questions=_texts(found.get("sub_questions"), "sub_questions", position),
+            metadata={k: _plain(v) for k, v in row.items() if k not in used and k not in ("inputs", "outputs")},
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        msg = f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise DataError(msg) from error
+
+
+def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Lift what openevals and MLflow nest under `inputs` and `outputs`; outer names win."""
+    flat = dict(row)
+    for outer in ("inputs", "outputs"):
+        inner = row.get(outer)
+        if isinstance(inner, Mapping):
+            flat.pop(outer)
+            for name, value in inner.items():
+                # `outputs.reference` would be the system judging itself, `inputs.answer` is no response.
+                if outer == "inputs" and name in FIELD_ALIASES["response"]:
+                    continue
+                flat.setdefault(name, value)
+    return flat
+
+
+def _missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _plain(value: Any) -> Any:
+    """Make arrays and scalars of numpy plain, without importing it."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return None if _missing(value) else value
+
+
+def _id(value: Any, position: int) -> str:
+    value = _plain(value)
+    return str(position) if value is None or value == "" else str(value)
+
+
+def _text(value: Any, field: str, position: int, keys: Sequence[str]) -> str | None:
+    value = _plain(value)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, Mapping):
+        for key in keys:
+            if isinstance(value.get(key), str):
+                return str(value[key])
+    msg = f"row {position}: {field} must be text, got {_short(value)}"
+    raise DataError(msg)
+
+
+def _texts(value: Any, field: str, position: int) -> tuple[str, ...]:
+    value = _plain(value)
+    if value is None:
+        return ()
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        value = _json_list(value)
+    items = value if isinstance(value, list | tuple) else [value]
+    texts = (_text(item, field, position, _EXPECTED_KEYS) for item in items)
+    return tuple(t for t in texts if t is not None and t.strip())
+
+
+def _contexts(value: Any, position: int) -> tuple[Passage, ...] | None:
+    value = _plain(value)
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = _json_list(value) if value.lstrip().startswith("[") else ([value] if value.strip() else [])
+    if isinstance(value, Mapping):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        msg = f"row {position}: contexts must be a list of passages, got {_short(value)}"
+        raise DataError(msg)
+    return tuple(_passage(item, rank, position) for rank, item in enumerate(value))
+
+
+def _json_list(text: str) -> Any:
+    """A CSV cell can hold a JSON list; text that merely starts with a bracket stays text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return [text]
+    return value if isinstance(value, list) else [text]
+
+
+def _passage(item: Any, rank: int, position: int) -> Passage:
+    if isinstance(item, str):
+        return Passage(text=item, rank=rank)
+    if isinstance(item, Mapping):
+        body = item.get("node") if isinstance(item.get("node"), Mapping) else item
+        text_key = next((k for k in _TEXT_KEYS if isinstance(body.get(k), str)), None)
+        if text_key is not None:
+            identity = next((body[k] for k in _ID_KEYS if not _missing(body.get(k))), None)
+            metadata = body.get("metadata")
+            return Passage(
+                text=body[text_key],
+                id=None if identity is None else str(identity),
+                score=_number(item.get("score")),
+                rank=rank,
+                relevance=_number(body.get("relevance")),
+                metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
+            )
+    msg = f"row {position}: passage {rank + 1} must be text or an object with one of {_TEXT_KEYS}, got {_short(item)}"
+    raise DataError(msg)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text[:80]}{'…' if len(text) > 80 else ''}"

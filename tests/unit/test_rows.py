@@ -1,0 +1,100 @@
+"""Rows with other libraries' field names become samples."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragstone.errors import DataError
+from ragstone.schema import sample_from_row
+
+Q, C, A, R = "Why?", "Because it is.", "It is.", "It just is."
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param({"query": Q, "contexts": [C], "response": A, "reference": R}, id="ragstone"),
+        pytest.param({"user_input": Q, "retrieved_contexts": [C], "response": A, "reference": R}, id="ragas"),
+        pytest.param({"question": Q, "contexts": [C], "answer": A, "ground_truths": [R]}, id="ragas, old names"),
+        pytest.param({"input": Q, "retrieval_context": [C], "actual_output": A, "expected_output": R}, id="deepeval"),
+        pytest.param({"inputs": Q, "context": C, "outputs": A, "reference_outputs": R}, id="openevals"),
+        pytest.param({"input": Q, "context": C, "output": A, "expected": R}, id="phoenix, autoevals"),
+        pytest.param(
+            {
+                "inputs": {"question": Q},
+                "outputs": {"answer": A, "contexts": [C]},
+                "expectations": {"expected_response": R},
+            },
+            id="mlflow",
+        ),
+        pytest.param(
+            {"query": Q, "retrieved_context": [{"doc_id": "d", "text": C}], "response": A, "gt_answer": R},
+            id="ragchecker",
+        ),
+        pytest.param({"query": Q, "contexts": f'["{C}"]', "response": A, "reference": f'["{R}"]'}, id="csv cells"),
+        pytest.param(
+            {"query": Q, "source_nodes": [{"node": {"text": C, "id_": 1}, "score": 0.5}], "response": A, "reference": R},
+            id="llama-index",
+        ),
+        pytest.param({"query": Q, "documents": [{"page_content": C}], "response": A, "reference": R}, id="langchain"),
+    ],
+)
+def test_field_names_in_circulation_are_read_as_they_are(row: dict[str, object]) -> None:
+    """One sample comes out, whoever named the columns."""
+    sample = sample_from_row(row, position=3)
+
+    assert ("3", Q, A, (R,)) == (sample.id, sample.query, sample.response, sample.reference)
+    assert [C] == [p.text for p in sample.contexts or ()]
+
+
+def test_missing_values_are_missing_and_not_text() -> None:
+    """None and NaN (a pandas hole) do not become the strings "None" and "nan"."""
+    sample = sample_from_row({"query": Q, "response": None, "reference": float("nan"), "contexts": float("nan")}, position=1)
+
+    assert (None, (), None) == (sample.response, sample.reference, sample.contexts)
+
+
+def test_an_empty_retrieval_is_not_an_unknown_one() -> None:
+    """`[]` says that nothing was found."""
+    assert () == sample_from_row({"contexts": []}, position=1).contexts
+    assert None is sample_from_row({}, position=1).contexts
+
+
+def test_text_that_starts_with_a_bracket_stays_text() -> None:
+    """Only a JSON list is a list."""
+    sample = sample_from_row({"contexts": "[1] see the appendix"}, position=1)
+
+    assert ["[1] see the appendix"] == [p.text for p in sample.contexts or ()]
+
+
+def test_other_columns_become_metadata() -> None:
+    """Nothing a row holds is thrown away."""
+    assert {"kind": "hard"} == sample_from_row({"query": Q, "kind": "hard"}, position=1).metadata
+
+
+def test_names_can_be_mapped() -> None:
+    """A data set in any language works with one argument."""
+    assert Q == sample_from_row({"Frage": Q, "query": "?"}, position=1, fields={"query": "Frage"}).query
+
+
+@pytest.mark.parametrize(
+    ("row", "match"),
+    [
+        (["a"], "must be an object"),
+        ({"query": "a", "question": "b"}, "both 'query' and 'question'.*--field query=question"),
+        ({"contexts": 5}, "row 7: contexts must be a list of passages, got int 5"),
+        ({"contexts": [{"title": "x"}]}, "passage 1 must be text or an object"),
+        ({"query": ["a"]}, "query must be text"),
+        ({"response": True}, "response must be text"),
+    ],
+)
+def test_rows_that_cannot_be_read_say_why(row: dict[str, object], match: str) -> None:
+    """The message names the row, the value and the way out."""
+    with pytest.raises(DataError, match=match):
+        sample_from_row(row, position=7)
+
+
+def test_a_mapped_name_must_exist() -> None:
+    """A typo in the mapping is not an empty column."""
+    with pytest.raises(DataError, match="no field 'Fage'"):
+        sample_from_row({"Frage": Q}, position=1, fields={"query": "Fage"})

@@ -1,0 +1,137 @@
+"""The records: their version, their unknown fields, their JSON Schema, their projection."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from pydantic import ValidationError
+
+from ragstone.errors import DataError, StoreVersionError
+from ragstone.schema import (
+    SCHEMA_VERSION,
+    Failure,
+    Interval,
+    LedgerRow,
+    NotApplicable,
+    Passage,
+    Score,
+    Search,
+    Trace,
+    Usage,
+    _migrate,
+    committed_json_schema,
+    json_schema,
+    migrate,
+    outcome_adapter,
+    sample_from_trace,
+)
+
+
+def score(**changes: object) -> Score:
+    """A score with sensible defaults."""
+    values: dict[str, object] = {
+        "sample_id": "t1",
+        "metric": "ccrs.qr",
+        "metric_version": "1-ab",
+        "judge_hash": "j",
+        "value": 0.5,
+        "method": "single_reply",
+    }
+    return Score.model_validate(values | changes)
+
+
+def test_the_committed_json_schema_is_the_models_schema() -> None:
+    """A changed model without a new committed schema fails here."""
+    assert json_schema() == committed_json_schema()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_score_is_finite(value: float) -> None:
+    """No NaN can be stored as a score, by any road."""
+    with pytest.raises(ValidationError):
+        score(value=value)
+
+
+def test_an_interval_is_ordered() -> None:
+    """A lower bound above the upper one is a bug of the caller, not data."""
+    with pytest.raises(ValidationError, match="low <= high"):
+        Interval(low=0.6, high=0.5, method="wilson")
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        score(),
+        NotApplicable(sample_id="t1", metric="m", metric_version="1", reason="no reference", missing=("reference",)),
+        Failure(sample_id="t1", metric="m", metric_version="1", kind="timeout", reason="no answer in 60 s", raw="5"),
+    ],
+    ids=["score", "not_applicable", "failure"],
+)
+def test_each_kind_of_outcome_survives_a_round_trip(outcome: Score | NotApplicable | Failure) -> None:
+    """The kind is told from the data, not guessed from the fields."""
+    assert outcome_adapter.validate_json(outcome.model_dump_json()) == outcome
+
+
+def test_unknown_fields_survive_a_round_trip() -> None:
+    """A record written by a later minor version loses nothing when this one rewrites it."""
+    text = '{"trace_id": "t", "started_at": 1.0, "from_the_future": {"a": [1]}, "searches": [{"speed": 2}]}'
+
+    trace = Trace.model_validate_json(text)
+
+    assert {"a": [1]} == trace.model_dump()["from_the_future"]
+    assert 2 == trace.model_dump()["searches"][0]["speed"]
+
+
+def test_outcome_ids_are_a_function_of_the_key() -> None:
+    """The same measurement has one id for ever; another judge, version or sample has another."""
+    assert score().id == score(value=0.9).id
+    others = {score(**{f: "x"}).id for f in ("sample_id", "metric", "metric_version", "judge_hash")}
+    assert 5 == len(others | {score().id})
+
+
+def test_contexts_are_the_union_of_the_searches_unless_they_are_given() -> None:
+    """Unknown retrieval, empty retrieval and a re-ranked list are three different things."""
+    a, b = Passage(text="a"), Passage(text="b")
+    unknown = Trace(trace_id="t", started_at=0)
+    empty = Trace(trace_id="t", started_at=0, searches=(Search(query="q"),))
+    both = Trace(trace_id="t", started_at=0, searches=(Search(passages=(a,)), Search(passages=(b,))))
+    reranked = both.model_copy(update={"contexts": (b,)})
+
+    assert (None, (), (a, b), (b,)) == tuple(sample_from_trace(t).contexts for t in (unknown, empty, both, reranked))
+
+
+def test_usage_adds_up_and_keeps_unknown_costs_unknown() -> None:
+    """Nothing known about money stays None; it does not become 0."""
+    total = Usage(input_tokens=3, calls=1) + Usage(output_tokens=2, calls=1)
+
+    assert (3, 2, 2, None) == (total.input_tokens, total.output_tokens, total.calls, total.cost_usd)
+    assert 0.5 == (total + Usage(cost_usd=0.5)).cost_usd
+
+
+def test_a_ledger_row_knows_whether_it_adds_up() -> None:
+    """`captured` is counted apart from the other columns, so a loss shows."""
+    assert LedgerRow(captured=3, scored=1, dropped=1, pending=1).balanced
+    assert not LedgerRow(captured=3, scored=1).balanced
+
+
+def test_records_of_the_current_version_pass_unchanged() -> None:
+    """Version 1 without a version field is version 1."""
+    assert {"a": 1} == migrate({"a": 1})
+
+
+def test_older_records_go_through_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step is applied once, in order, and the version follows."""
+    monkeypatch.setattr(_migrate, "SCHEMA_VERSION", 3)
+    monkeypatch.setattr(_migrate, "_STEPS", {1: lambda r: r | {"steps": "1"}, 2: lambda r: r | {"steps": r["steps"] + "2"}})
+
+    assert {"schema_version": 3, "steps": "12"} == migrate({"schema_version": 1})
+
+
+def test_newer_and_foreign_versions_are_refused() -> None:
+    """What cannot be read is named, with the way out."""
+    with pytest.raises(StoreVersionError, match="pip install -U ragstone"):
+        migrate({"schema_version": SCHEMA_VERSION + 1})
+    for bad in (0, -1, "1", True, 1.5):
+        with pytest.raises(DataError, match="positive integer"):
+            migrate({"schema_version": bad})

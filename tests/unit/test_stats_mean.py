@@ -1,0 +1,119 @@
+"""Intervals for means: methods, laws, and figures from elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragstone.stats import failure_bounds, mean_interval, wilson_interval
+
+scores = st.lists(st.floats(0, 1), min_size=1, max_size=60)
+
+
+@given(scores)
+def test_the_interval_holds_the_mean_and_stays_in_range(values: list[float]) -> None:
+    """Whatever the data, 0 <= low <= mean <= high <= 1."""
+    estimate = mean_interval(values)
+
+    assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+    assert np.mean(values) == pytest.approx(estimate.value)
+
+
+@given(scores, st.randoms())
+def test_the_order_of_the_scores_does_not_matter(values: list[float], random: object) -> None:
+    """Scores arrive in completion order, and the answer must not depend on it."""
+    shuffled = list(values)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+
+    assert mean_interval(values) == mean_interval(shuffled)
+
+
+@given(scores.filter(lambda v: len(v) < 30))
+def test_scale_and_shift_carry_over(values: list[float]) -> None:
+    """A metric on [0, 100] has the interval of the same metric on [0, 1], times 100."""
+    unit = mean_interval(values)
+    hundred = mean_interval([100 * v for v in values], low=0, high=100)
+
+    assert unit.method == hundred.method
+    assert (100 * unit.low, 100 * unit.high) == pytest.approx((hundred.low, hundred.high), abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("values", "method"),
+    [
+        ([1.0] * 5, "wilson"),
+        ([0.0, 1.0] * 50, "wilson"),
+        ([0.5], "betting"),
+        ([0.7] * 100, "betting"),
+        ([0.2, 0.9] * 5, "betting"),
+        ([0.2, 0.9] * 50, "student_t"),
+        ([0.7] * 3000, "empirical_bernstein"),
+    ],
+)
+def test_the_method_follows_from_the_data(values: list[float], method: str) -> None:
+    """And it is named in the result."""
+    assert method == mean_interval(values).method
+
+
+@pytest.mark.parametrize("values", [[1.0] * 5, [0.7] * 40, [0.7] * 3000])
+def test_equal_scores_are_not_a_certainty(values: list[float]) -> None:
+    """A zero-width interval from a finite sample would be a lie."""
+    estimate = mean_interval(values)
+
+    assert estimate.high - estimate.low > 0.001
+
+
+def test_student_t_agrees_with_scipy() -> None:
+    """Golden: `scipy.stats.t.interval`."""
+    from scipy import stats
+
+    values = np.random.default_rng(3).uniform(0.3, 0.7, 50)
+    expected = stats.t.interval(0.95, 49, loc=values.mean(), scale=stats.sem(values))
+
+    estimate = mean_interval(list(values))
+
+    assert expected == pytest.approx((estimate.low, estimate.high), abs=1e-12)
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 10), (3, 10), (10, 10), (81, 263)])
+def test_wilson_agrees_with_scipy(k: int, n: int) -> None:
+    """Golden: `scipy.stats.binomtest(...).proportion_ci(method="wilson")`."""
+    from scipy import stats
+
+    expected = stats.binomtest(k, n).proportion_ci(method="wilson")
+
+    assert (expected.low, expected.high) == pytest.approx(wilson_interval(k, n), abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [5, 10, 20])
+def test_the_betting_interval_covers_at_small_n(n: int) -> None:
+    """On ceiling-heavy scores, where Student's t covers 80 % at n = 10, at least 95 of 100 hold the mean."""
+    rng = np.random.default_rng(7)
+    truth = 0.85 + 0.15 * 0.5
+    hits = 0
+    for _ in range(200):
+        x = np.where(rng.random(n) < 0.85, 1.0, rng.random(n))
+        estimate = mean_interval(list(x))
+        hits += estimate.low <= truth <= estimate.high
+
+    assert hits >= 190
+
+
+@pytest.mark.parametrize(
+    ("values", "match"),
+    [([], "at least one value"), ([0.5, float("nan")], "nan"), ([0.5, 1.2], "1.2"), ([float("inf")], "inf")],
+)
+def test_what_is_not_a_score_is_refused(values: list[float], match: str) -> None:
+    """The message names the value."""
+    with pytest.raises(ValueError, match=match):
+        mean_interval(values)
+
+
+def test_failures_bound_the_mean() -> None:
+    """Three scores with mean 0.5 and one failure: the mean of four lies in [0.375, 0.625]."""
+    assert (0.375, 0.625) == failure_bounds(0.5, 3, 1, low=0, high=1)
+    assert (0.0, 1.0) == failure_bounds(None, 0, 2, low=0, high=1)
+    with pytest.raises(ValueError, match="at least one"):
+        failure_bounds(None, 0, 0, low=0, high=1)
