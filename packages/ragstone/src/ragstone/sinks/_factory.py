@@ -1,0 +1,50 @@
+"""From what a user writes (`"jsonl:scores.jsonl"`) to a `Sink`."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from ragstone.errors import ConfigurationError
+from ragstone.sinks._protocol import Sink
+
+__all__ = ["sink_from"]
+
+_GROUP = "ragstone.sinks"
+
+
+def sink_from(spec: str | Sink) -> Sink:
+    """Make a sink from its specification; a `Sink` is returned as it is.
+
+    A specification is the name of an entry point in the group `ragstone.sinks`, and after a colon the argument that
+    this destination takes: `"jsonl:PATH"`, `"otlp"` (the endpoint comes from the `OTEL_EXPORTER_OTLP_*` variables),
+    `"otlp:http://host:4318"`.
+
+    Args:
+        spec: The specification, or a sink.
+
+    Returns:
+        The sink, not yet connected to anything.
+
+    Raises:
+        ConfigurationError: Nothing is known by that name, or the argument cannot work.
+        MissingExtraError: The destination needs a package that is not installed.
+    """
+    if not isinstance(spec, str):
+        return _checked(spec, origin="sinks=")
+    kind, _, argument = spec.partition(":")
+    known = entry_points(group=_GROUP)
+    if kind not in known.names:
+        # Only the kind is shown: an argument may hold credentials.
+        raise ConfigurationError(
+            f"no sink is called {kind!r}; known are {', '.join(sorted(known.names)) or 'none'}, "
+            "written as 'NAME' or 'NAME:ARGUMENT'"
+        )
+    return _checked(known[kind].load()(argument), origin=f"the entry point {kind!r} in {_GROUP!r}")
+
+
+def _checked(candidate: object, *, origin: str) -> Sink:
+    if not isinstance(candidate, Sink):
+        raise ConfigurationError(
+            f"{origin} must give a sink (an object with name, write and aclose) or 'NAME:ARGUMENT', got {candidate!r}"
+        )
+    return candidate

@@ -1,0 +1,76 @@
+"""What an outcome is in the GenAI semantic conventions of OpenTelemetry: the attributes of one event. No SDK needed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.sinks._protocol import Delivery
+
+__all__ = ["EVENT_NAME", "AttributeValue", "evaluation_attributes", "parse_hex_id"]
+
+EVENT_NAME: Final = "gen_ai.evaluation.result"
+
+AttributeValue = str | int | float
+
+
+def evaluation_attributes(delivery: Delivery, *, include_text: bool) -> dict[str, AttributeValue]:
+    """Return the attributes of the event for a `Score` or a `Failure`.
+
+    Names under `gen_ai.` and `error.` are those of the conventions. They have none for who judged and how sure the
+    number is, so that goes under `ragstone.`. There is no `gen_ai.evaluation.score.label`, because our scores are
+    numbers without classes.
+
+    Args:
+        delivery: The outcome and where it belongs.
+        include_text: Add the explanation of a score, or the reason of a failure. Both may quote captured text.
+    """
+    outcome = delivery.outcome
+    attributes: dict[str, AttributeValue | None] = {
+        "gen_ai.evaluation.name": outcome.metric,
+        "ragstone.evaluation.id": outcome.id,
+        "ragstone.outcome": outcome.outcome,
+        "ragstone.trace_id": delivery.trace_id,
+        "ragstone.run_id": delivery.run_id,
+        "ragstone.requested_at": delivery.requested_at,
+        "ragstone.inclusion_probability": delivery.inclusion_probability,
+        "ragstone.metric.version": outcome.metric_version,
+        "ragstone.judge.name": outcome.judge,
+        "ragstone.judge.hash": outcome.judge_hash or None,
+        "ragstone.prompt.hash": outcome.prompt_hash,
+    }
+    match outcome:
+        case Score():
+            attributes |= {
+                "gen_ai.evaluation.score.value": outcome.value,
+                "ragstone.method": outcome.method,
+                "ragstone.n": outcome.n,
+            }
+            if outcome.interval is not None:
+                attributes |= {
+                    "ragstone.interval.low": outcome.interval.low,
+                    "ragstone.interval.high": outcome.interval.high,
+                    "ragstone.interval.level": outcome.interval.level,
+                }
+            text = outcome.explanation
+        case Failure():
+            attributes["error.type"] = outcome.kind
+            text = outcome.reason
+        case NotApplicable():
+            text = outcome.reason
+    if include_text:
+        attributes["gen_ai.evaluation.explanation"] = text
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def parse_hex_id(text: str | None, *, digits: int) -> int:
+    """Return the OpenTelemetry id in `text`, or 0 ("none") when there is none or it is not one.
+
+    A malformed id must cost the link and not the outcome.
+    """
+    if text is None or len(text) != digits:
+        return 0
+    try:
+        return int(text, 16)
+    except ValueError:
+        return 0

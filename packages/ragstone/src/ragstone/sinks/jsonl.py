@@ -1,0 +1,187 @@
+"""Outcomes as JSON lines in a local file, appended durably."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from ragstone.errors import ConfigurationError, SinkUnavailableError
+from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.sinks._protocol import Delivery
+
+__all__ = ["JsonlSink"]
+
+# What is looked at to find repeats: a repeat is always of the last batch that was not acknowledged, so the tail of the
+# file is enough. 4 MiB hold a batch of 500 lines of 8 KiB each.
+_TAIL_MAX_BYTES: Final = 4 * 1024 * 1024
+_SEEN_MAX_IDS: Final = 10_000
+
+
+class JsonlSink:
+    """Appends one JSON object per outcome to a local file.
+
+    Every line has the same keys; a value that does not exist is null. A batch is one append and one `fdatasync`, so a
+    batch that was acknowledged survives a power cut. The file is opened for each batch and closed again: renaming it
+    (log rotation) starts a new file, and a fork inherits nothing.
+
+    A delivery that comes again is not written again, as long as batches have at most 500 rows and its line is in the
+    last 4 MiB of the file. A torn last line, left by a crash, stays as it is; the next batch begins on a new line.
+
+    Args:
+        path: The file; created when missing. Its directory must exist.
+        include_text: Also write what may hold captured text: explanations, details, and the judge's raw replies.
+
+    Raises:
+        ConfigurationError: The directory does not exist, or `path` is a directory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, include_text: bool = True) -> None:
+        # Absolute, so that neither the name nor the destination follows a later chdir.
+        self._path = Path(path).absolute()
+        if not self._path.parent.is_dir():
+            raise ConfigurationError(
+                f"cannot write {os.fspath(path)!r}: the directory {str(self._path.parent)!r} does not exist; create it"
+            )
+        if self._path.is_dir():
+            raise ConfigurationError(f"cannot write {os.fspath(path)!r}: it is a directory; name a file in it")
+        self._include_text = include_text
+        self._seen: dict[str, None] | None = None
+        """Ids in the file, oldest first; None when the file has to be read (again)."""
+        self._closed = False
+
+    @classmethod
+    def from_spec(cls, argument: str) -> JsonlSink:
+        """Make the sink of `"jsonl:PATH"` from its part after the colon.
+
+        Raises:
+            ConfigurationError: There is no path, or it cannot be written to.
+        """
+        if not argument:
+            raise ConfigurationError("the sink 'jsonl' needs a file: write 'jsonl:PATH'")
+        return cls(argument)
+
+    @property
+    def name(self) -> str:
+        """`jsonl:` and the absolute path."""
+        return f"jsonl:{self._path}"
+
+    async def write(self, batch: Sequence[Delivery]) -> None:
+        """Append what is new in `batch` and sync it to the disk.
+
+        Raises:
+            SinkUnavailableError: The file cannot be written now (disk full, directory gone, permissions), or the sink
+                is closed.
+        """
+        if self._closed:
+            raise SinkUnavailableError(f"the sink {self.name!r} is closed")
+        await asyncio.to_thread(self._write, batch)
+
+    async def aclose(self) -> None:
+        """Refuse further batches; nothing is held open."""
+        self._closed = True
+
+    def _write(self, batch: Sequence[Delivery]) -> None:
+        try:
+            if self._seen is None:
+                self._seen = _ids_in_tail(self._path)
+            fresh = {d.outcome.id: d for d in batch if d.outcome.id not in self._seen}
+            if fresh:
+                _append(self._path, b"".join(self._line(d) for d in fresh.values()))
+        except OSError as error:
+            # Part of the batch may be in the file: what is there is found out from the file, as after a crash.
+            self._seen = None
+            raise SinkUnavailableError(f"cannot append to {str(self._path)!r}: {error.strerror or error}") from error
+        self._seen.update(dict.fromkeys(fresh))
+        while len(self._seen) > _SEEN_MAX_IDS:
+            del self._seen[next(iter(self._seen))]
+
+    def _line(self, delivery: Delivery) -> bytes:
+        text = json.dumps(_row(delivery, include_text=self._include_text), ensure_ascii=False, allow_nan=False)
+        # A lone surrogate is not UTF-8; its backslash escape is valid JSON.
+        return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _row(delivery: Delivery, *, include_text: bool) -> dict[str, object]:
+    outcome = delivery.outcome
+    score = outcome if isinstance(outcome, Score) else None
+    failure = outcome if isinstance(outcome, Failure) else None
+    row: dict[str, object] = {
+        "schema_version": outcome.schema_version,
+        "id": outcome.id,
+        "trace_id": delivery.trace_id,
+        "run_id": delivery.run_id,
+        "otel_trace_id": delivery.otel_trace_id,
+        "otel_span_id": delivery.otel_span_id,
+        "metric": outcome.metric,
+        "metric_version": outcome.metric_version,
+        "outcome": outcome.outcome,
+        "value": score.value if score else None,
+        "interval": score.interval.model_dump(mode="json") if score and score.interval else None,
+        "method": score.method if score else None,
+        "n": score.n if score else None,
+        "kind": failure.kind if failure else None,
+        "reason": None if isinstance(outcome, Score) else outcome.reason,
+        "missing": list(outcome.missing) if isinstance(outcome, NotApplicable) else None,
+        "judge": outcome.judge,
+        "judge_hash": outcome.judge_hash,
+        "prompt_hash": outcome.prompt_hash,
+        "usage": outcome.usage.model_dump(mode="json") if outcome.usage else None,
+        "inclusion_probability": delivery.inclusion_probability,
+        "requested_at": delivery.requested_at,
+        "scored_at": outcome.created_at,
+    }
+    if include_text:
+        row["explanation"] = score.explanation if score else None
+        row["details"] = score.model_dump(mode="json", include={"details"})["details"] if score else None
+        row["raw"] = None if isinstance(outcome, NotApplicable) else outcome.raw
+    return row
+
+
+def _ids_in_tail(path: Path) -> dict[str, None]:
+    """Return the ids in the last 4 MiB of the file, in file order; lines that are not ours are passed over."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_MAX_BYTES))
+            lines = file.read().split(b"\n")
+    except FileNotFoundError:
+        return {}
+    ids: dict[str, None] = {}
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # empty, cut by the window, or torn by a crash
+        if isinstance(row, dict) and isinstance(row.get("id"), str):
+            ids[row["id"]] = None
+    return ids
+
+
+def _append(path: Path, data: bytes) -> None:
+    """Append `data` on a line of its own and sync it; a new file's directory entry too."""
+    is_new = not path.exists()
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        size = os.fstat(fd).st_size
+        if size and os.pread(fd, 1, size - 1) != b"\n":
+            data = b"\n" + data
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        _sync(fd)
+    finally:
+        os.close(fd)
+    if is_new:
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+# macOS has no fdatasync.
+_sync = getattr(os, "fdatasync", os.fsync)

@@ -1,0 +1,168 @@
+"""Outcomes as OpenTelemetry events, over OTLP/HTTP with protobuf."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import SplitResult, urlsplit
+
+from ragstone.errors import ConfigurationError, MissingExtraError, SinkUnavailableError
+from ragstone.schema import NotApplicable
+from ragstone.sinks._otlp_event import evaluation_attributes, parse_hex_id
+from ragstone.sinks._protocol import Delivery
+
+if TYPE_CHECKING:
+    from ragstone.sinks._otlp_channel import Event, OtlpChannel
+
+__all__ = ["OtlpSink"]
+
+_BATCH_MAX_EVENTS: Final = 512
+_LOGS_PATH: Final = "/v1/logs"
+
+
+class OtlpSink:
+    """Sends each score and each failure as a `gen_ai.evaluation.result` event to an OTLP/HTTP receiver.
+
+    The event carries the trace and span id of the captured request, so that it lands beside the span it judges. OTLP
+    knows no keys: after a failed attempt a receiver may see an event twice, with the same `ragstone.evaluation.id`.
+    A `NotApplicable` outcome is no evaluation result and is not sent.
+
+    The exporter is called directly and its answer is checked. The batching processor of the SDK is not used: it drops
+    events when its queue is full and still reports success.
+
+    Args:
+        endpoint: Base URL of the receiver, "http://host:4318"; `/v1/logs` is appended if it is not there. By default
+            `OTEL_EXPORTER_OTLP_LOGS_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` decide, else "http://localhost:4318".
+        headers: Sent with each request, on top of those of `OTEL_EXPORTER_OTLP_HEADERS`.
+        timeout_s: Seconds for one batch with the exporter's own retries; by default `OTEL_EXPORTER_OTLP_TIMEOUT`,
+            else 10.
+        include_text: Also send explanations and reasons, which may quote captured text.
+        clock: Returns the time of sending, Unix seconds.
+
+    Raises:
+        ConfigurationError: The endpoint is no http(s) URL, or the environment asks for gRPC.
+        MissingExtraError: The extra `otlp` is not installed.
+    """
+
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        timeout_s: float | None = None,
+        include_text: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        _require_exporter()
+        self._url = _logs_url(endpoint)
+        self._headers = dict(headers or {})
+        self._timeout_s = timeout_s
+        self._include_text = include_text
+        self._clock = clock
+        self._channel: OtlpChannel | None = None
+        self._closed = False
+
+    @classmethod
+    def from_spec(cls, argument: str) -> OtlpSink:
+        """Make the sink of `"otlp"` or `"otlp:http://host:4318"` from its part after the colon.
+
+        Raises:
+            ConfigurationError: The endpoint is no http(s) URL.
+            MissingExtraError: The extra `otlp` is not installed.
+        """
+        return cls(argument or None)
+
+    @property
+    def name(self) -> str:
+        """`otlp:` with host and port of the receiver."""
+        return f"otlp:{_host_and_port(self._url)}"
+
+    async def write(self, batch: Sequence[Delivery]) -> None:
+        """Send `batch`, at most 512 events a request; returns when the receiver has confirmed all of them.
+
+        Raises:
+            SinkUnavailableError: No connection, time-out, 429, 5xx, or the receiver refuses us (401, 403, 404).
+            SinkRejectedError: The receiver refuses the events themselves (400, 413, 422).
+        """
+        if self._closed:
+            raise SinkUnavailableError(f"the sink {self.name!r} is closed")
+        deliveries = [d for d in batch if not isinstance(d.outcome, NotApplicable)]
+        for start in range(0, len(deliveries), _BATCH_MAX_EVENTS):
+            await asyncio.to_thread(self._send, deliveries[start : start + _BATCH_MAX_EVENTS])
+
+    async def aclose(self) -> None:
+        """Close the connection; a retry that is under way is given up."""
+        self._closed = True
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def _send(self, deliveries: Sequence[Delivery]) -> None:
+        from ragstone.sinks._otlp_channel import OtlpChannel
+
+        # Made at the first batch, and so in the process that sends, after any fork.
+        if self._channel is None:
+            self._channel = OtlpChannel(
+                self._url.geturl(), name=self.name, headers=self._headers, timeout_s=self._timeout_s
+            )
+        self._channel.export([self._event(delivery) for delivery in deliveries])
+
+    def _event(self, delivery: Delivery) -> Event:
+        from ragstone.sinks._otlp_channel import Event
+
+        now, scored_at = self._clock(), delivery.outcome.created_at
+        return Event(
+            attributes=evaluation_attributes(delivery, include_text=self._include_text),
+            timestamp_ns=_to_ns(now if scored_at is None else scored_at),
+            observed_ns=_to_ns(now),
+            trace_id=parse_hex_id(delivery.otel_trace_id, digits=32),
+            span_id=parse_hex_id(delivery.otel_span_id, digits=16),
+        )
+
+
+def _require_exporter() -> None:
+    try:
+        import ragstone.sinks._otlp_channel  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(
+            feature="the sink 'otlp'", package="opentelemetry-exporter-otlp-proto-http", extra="ragstone[otlp]"
+        ) from error
+
+
+def _logs_url(endpoint: str | None) -> SplitResult:
+    """Return the URL that logs go to, by the rules of the OpenTelemetry environment variables."""
+    environ = os.environ
+    exact = None
+    if endpoint is None:
+        protocol = environ.get("OTEL_EXPORTER_OTLP_LOGS_PROTOCOL") or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+        if protocol == "grpc":
+            msg = (
+                "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc', and the sink 'otlp' speaks http/protobuf; "
+                "name the HTTP receiver: 'otlp:http://host:4318'"
+            )
+            raise ConfigurationError(msg)
+        exact = environ.get("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT")
+        endpoint = exact or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "http://localhost:4318"
+    try:
+        url = urlsplit(endpoint)
+        valid = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        # The URL is not shown: it may hold credentials.
+        raise ConfigurationError("the endpoint of the sink 'otlp' must be a URL such as 'http://host:4318'")
+    path = url.path.rstrip("/")
+    return url if exact or path.endswith(_LOGS_PATH) else url._replace(path=path + _LOGS_PATH)
+
+
+def _host_and_port(url: SplitResult) -> str:
+    host = url.hostname or ""
+    port = url.port or (443 if url.scheme == "https" else 80)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _to_ns(unix_s: float) -> int:
+    return int(unix_s * 1_000_000_000)
