@@ -1,0 +1,224 @@
+"""The commands. Results go to stdout, progress and notes to stderr."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragstone.cli._demo import run_demo
+from ragstone.cli._output import ledger_lines, print_json, progress_bar, trace_lines
+from ragstone.errors import ConfigurationError, DataError, StoreError
+from ragstone.experiments import Experiment, evaluate, read_samples
+from ragstone.judges import judge_from
+from ragstone.metrics import resolve_metrics
+from ragstone.monitor import Worker, read_ledger
+from ragstone.sinks import sink_from
+from ragstone.store import SqliteStore
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="ragstone",
+    help="Know how good your RAG application's retrieval and answers are, with an error bar on every number.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, with commas between.")]
+JudgeOption = Annotated[
+    str | None,
+    typer.Option("--judge", help="http://host:port/v1, openai:MODEL or lexical. Default: $RAGSTONE_JUDGE, else lexical."),
+]
+SinkOption = Annotated[list[str] | None, typer.Option("--sink", help="jsonl:PATH, otlp, ... May be given several times.")]
+ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Samples scored at once.")]
+DeadlineOption = Annotated[
+    float, typer.Option("--deadline", min=0.1, help="Seconds after which a sample's unfinished metrics fail.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.callback()
+def _common(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to stderr.")] = False,
+) -> None:
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(message)s")
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option("--folder", help="Where the store and the scores go.")] = Path("ragstone-demo"),
+    json_output: JsonOption = False,
+) -> None:
+    """Run the whole path on a small corpus that ships with the package: no key, no GPU, no network."""
+    run_demo(folder, json_output=json_output)
+
+
+@app.command(name="evaluate")
+def evaluate_command(
+    file: Annotated[Path, typer.Argument(help="Samples: JSONL, JSON, CSV or Parquet, any library's field names.")],
+    metrics: MetricsOption = "ccrs",
+    judge: JudgeOption = None,
+    reference: Annotated[
+        Path | None, typer.Option("--reference", help="A file of correct answers, joined to the samples by id.")
+    ] = None,
+    field: Annotated[
+        list[str] | None, typer.Option("--field", help="OURS=THEIRS, where the known names do not fit (query=Frage).")
+    ] = None,
+    skip_bad_rows: Annotated[
+        bool, typer.Option("--skip-bad-rows", help="Leave out (and count) rows that cannot be read.")
+    ] = False,
+    sink: SinkOption = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write one outcome a line (JSONL).")] = None,
+    concurrency: ConcurrencyOption = 16,
+    deadline_s: DeadlineOption = 120.0,
+    json_output: JsonOption = False,
+) -> None:
+    """Score a file of samples and print mean, 95 % interval and denominators of each metric."""
+    if output is not None and not output.absolute().parent.is_dir():
+        msg = f"the folder of --output {str(output)!r} does not exist; make it, or give another path"
+        raise ConfigurationError(msg)
+    with progress_bar("scoring") as progress:
+        result = evaluate(
+            str(file),
+            _names(metrics),
+            judge=judge,
+            sinks=sink or (),
+            fields=_fields(field or []),
+            references=_references(reference),
+            on_bad_row="skip" if skip_bad_rows else "raise",
+            concurrency=concurrency,
+            sample_deadline_s=deadline_s,
+            progress=progress,
+        )
+    if output is not None:
+        result.to_jsonl(output)
+    for rejection in result.rejected[:5]:
+        typer.echo(f"left out: {rejection.reason}", err=True)
+    if json_output:
+        print_json(result.to_dict())
+    else:
+        typer.echo(str(result))
+        typer.echo(_spent(result), err=True)
+    if result.sink_errors or _nothing_worked(result):
+        raise typer.Exit(3)
+
+
+@app.command()
+def status(
+    store: Annotated[Path, typer.Argument(help="The store: what Monitor(store=...) was given.")],
+    trace: Annotated[str | None, typer.Option("--trace", help="Say why this trace was or was not scored.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Print the ledger: where every captured request stands."""
+    if trace is None:
+        ledger = read_ledger(store)
+        if json_output:
+            print_json(ledger.model_dump(mode="json") | {"balanced": ledger.total.balanced})
+        else:
+            typer.echo("\n".join(ledger_lines(ledger)))
+        return
+    with SqliteStore.open(store, mode="read") as opened:
+        report = opened.explain(trace)
+    if report is None:
+        msg = f"the store {str(store)!r} has no trace {trace!r}; if it is quite new, it may still be in the spool"
+        raise DataError(msg)
+    lines = trace_lines(report)
+    if json_output:
+        print_json(lines.as_dict())
+    else:
+        typer.echo("\n".join(lines.as_text()))
+
+
+@app.command()
+def worker(
+    store: Annotated[Path, typer.Argument(help="The store that the application's monitors were given.")],
+    metrics: MetricsOption = "ccrs",
+    judge: JudgeOption = None,
+    sink: SinkOption = None,
+    concurrency: ConcurrencyOption = 16,
+    deadline_s: DeadlineOption = 120.0,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to do.")] = False,
+) -> None:
+    """Own a store: drain what applications captured, score it, deliver it. Stops cleanly on SIGTERM or Ctrl-C."""
+    if not store.absolute().parent.is_dir():
+        msg = f"the folder of the store {str(store)!r} does not exist"
+        raise StoreError(msg)
+    asyncio.run(_work(store.absolute(), metrics, judge, sink or [], concurrency, deadline_s, until_idle=until_idle))
+
+
+async def _work(
+    store: Path,
+    metrics: str,
+    judge: str | None,
+    sinks: list[str],
+    concurrency: int,
+    deadline_s: float,
+    *,
+    until_idle: bool,
+) -> None:
+    chair = judge_from(judge)
+    destinations = [sink_from(s) for s in sinks]
+    owner = Worker(
+        store,
+        metrics=resolve_metrics(_names(metrics)),
+        judge=chair,
+        sinks=destinations,
+        concurrency=concurrency,
+        trace_deadline_s=deadline_s,
+    )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, owner.stop)
+    typer.echo(f"owning {store} with {chair.identity.name}", err=True)
+    try:
+        await owner.run(until_idle=until_idle)
+    finally:
+        for destination in destinations:
+            await destination.aclose()
+        await chair.aclose()
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _fields(pairs: list[str]) -> dict[str, str]:
+    fields = {}
+    for pair in pairs:
+        ours, separator, theirs = pair.partition("=")
+        if not (separator and ours and theirs):
+            msg = f"--field must be OURS=THEIRS, got {pair!r}; for example --field query=Frage"
+            raise ConfigurationError(msg)
+        fields[ours] = theirs
+    return fields
+
+
+def _references(file: Path | None) -> dict[str, tuple[str, ...]] | None:
+    if file is None:
+        return None
+    samples, _ = read_samples(str(file))
+    references = {s.id: s.reference for s in samples if s.reference}
+    if not references:
+        msg = f"no row of --reference {str(file)!r} has a correct answer under a known name (reference, ground_truth, ...)"
+        raise DataError(msg)
+    return references
+
+
+def _nothing_worked(result: Experiment) -> bool:
+    summaries = result.summary()
+    return any(s.n_failed for s in summaries) and not any(s.n_scored for s in summaries)
+
+
+def _spent(result: Experiment) -> str:
+    usage: dict[str, Any] = json.loads(result.usage.model_dump_json())
+    return (
+        f"{len(result.samples)} samples in {result.wall_s:.1f} s, judge {result.judge.name}: {usage['calls']} calls, "
+        f"{usage['input_tokens']} + {usage['output_tokens']} tokens"
+    )

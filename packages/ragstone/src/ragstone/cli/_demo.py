@@ -1,0 +1,119 @@
+"""`ragstone demo`: a real chain, captured live, scored off the request path."""
+
+from __future__ import annotations
+
+import sys
+import time
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from ragstone.cli._output import clean, ledger_lines, print_json, progress_bar
+from ragstone.demo import load_questions
+from ragstone.errors import ConfigurationError, MissingExtraError, StoreError
+from ragstone.experiments import format_table, summarise
+from ragstone.judges import judge_from
+from ragstone.metrics import resolve_metrics
+from ragstone.monitor import Monitor
+from ragstone.schema import Score, Trace
+from ragstone.store import SqliteStore
+
+__all__ = ["run_demo"]
+
+_METRICS = ("ccrs",)
+_DEADLINE_S = 600.0
+_WORST = 3
+
+
+def run_demo(folder: Path, *, json_output: bool) -> None:
+    """Ask every demo question, score what was captured, and print what a user would look at."""
+    found = {e.name: e for e in entry_points(group="ragstone.demos")}
+    if "langchain" not in found:
+        raise MissingExtraError(feature="The demo", package="langchain-ragstone", extra="langchain-ragstone")
+    store, scores = _fresh(folder)
+    judge = judge_from(None)
+    questions = load_questions()
+    started = time.monotonic()
+    with Monitor(judge=judge, metrics=_METRICS, store=store, sinks=[f"jsonl:{scores}"]) as monitor:
+        ask = found["langchain"].load()(monitor)
+        with progress_bar("asking") as progress:
+            for done, question in enumerate(questions, start=1):
+                ask(question)
+                progress(done, len(questions))
+        print(f"scoring with {judge.identity.name} ...", file=sys.stderr)
+        if not monitor.drain(_DEADLINE_S):
+            print(f"not everything was scored within {_DEADLINE_S:.0f} s; the ledger shows what is pending", file=sys.stderr)
+        ledger = monitor.ledger()
+    with SqliteStore.open(store, mode="read") as opened:
+        outcomes = list(opened.outcomes())
+        traces = {t.trace_id: t for t in opened.traces()}
+    if not outcomes:
+        msg = f"the demo left no outcomes in {str(store)!r}; run it again with: ragstone --verbose demo"
+        raise StoreError(msg)
+    summary = summarise(outcomes, [m.card for m in resolve_metrics(_METRICS)])
+    worst = _worst([o for o in outcomes if isinstance(o, Score)], traces)
+    if json_output:
+        print_json(
+            {
+                "metrics": {
+                    s.metric: None if s.estimate is None else [s.estimate.value, s.estimate.low, s.estimate.high]
+                    for s in summary
+                },
+                "ledger": ledger.model_dump(mode="json"),
+                "worst": worst,
+                "store": str(store),
+                "jsonl": str(scores),
+            }
+        )
+        return
+    print(f"{len(questions)} questions asked, captured and scored in {time.monotonic() - started:.1f} s\n")
+    print(format_table(summary, baseline=judge.identity.is_baseline))
+    print("\nledger")
+    print("\n".join(ledger_lines(ledger)))
+    print(f"\nthe worst {len(worst)} answers, by the mean of their scores")
+    for answer in worst:
+        print(f"  {answer['mean']:.2f}  {answer['query']}\n        said:    {answer['response']}")
+        print(f"        correct: {answer['reference']}")
+    print("\nnext")
+    print(f"  ragstone status {store}                      where every request stands")
+    if worst:
+        print(f"  ragstone status {store} --trace {worst[0]['trace_id']}   why one answer scored as it did")
+    print(f"  {scores}: every outcome, one a line")
+    if judge.identity.is_baseline:
+        print("  RAGSTONE_JUDGE=http://localhost:8000/v1 ragstone demo       the same with a real judge")
+    print("  your own chain: config={'callbacks': [RagstoneCallbackHandler(Monitor(judge=...))]}")
+
+
+def _fresh(folder: Path) -> tuple[Path, Path]:
+    """Make the folder, without what the last demo left in it: the demo shows one run."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"cannot make the folder {str(folder)!r}: {error.strerror}; give another with --folder"
+        raise ConfigurationError(msg) from error
+    store, scores = folder / "demo.db", folder / "demo.jsonl"
+    for old in (store, scores, *(store.with_name(store.name + end) for end in ("-wal", "-shm", ".lock"))):
+        old.unlink(missing_ok=True)
+    spool = store.with_name(store.name + ".spool")
+    if spool.is_dir():
+        for segment in spool.glob("*.seg"):
+            segment.unlink()
+    return store, scores
+
+
+def _worst(scores: list[Score], traces: dict[str, Trace]) -> list[dict[str, Any]]:
+    values: dict[str, list[float]] = {}
+    for score in scores:
+        values.setdefault(score.sample_id, []).append(score.value)
+    means = sorted((sum(v) / len(v), trace_id) for trace_id, v in values.items())
+    return [
+        {
+            "trace_id": trace_id,
+            "mean": mean,
+            "query": clean(traces[trace_id].query),
+            "response": clean(traces[trace_id].response),
+            "reference": clean(" / ".join(traces[trace_id].reference)),
+        }
+        for mean, trace_id in means[:_WORST]
+        if trace_id in traces
+    ]

@@ -1,0 +1,29 @@
+"""The entry point: errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+from ragstone.errors import ConfigurationError, DataError, RagstoneError
+
+__all__ = ["main"]
+
+EXIT_USAGE = 2
+EXIT_INFRASTRUCTURE = 3
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run `ragstone`; exits with 0 (ok), 1 (a gate failed), 2 (usage) or 3 (infrastructure)."""
+    from ragstone.cli._app import app
+
+    try:
+        app(arguments)
+    except (ConfigurationError, DataError) as error:
+        print(f"ragstone: {error}", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
+    except RagstoneError as error:
+        print(f"ragstone: {error}", file=sys.stderr)
+        sys.exit(EXIT_INFRASTRUCTURE)
+    except KeyboardInterrupt:
+        print("ragstone: stopped; what was stored stays stored", file=sys.stderr)
+        sys.exit(130)

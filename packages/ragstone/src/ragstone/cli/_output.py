@@ -1,0 +1,113 @@
+"""What commands print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ragstone.schema import Ledger, LedgerRow, Score
+from ragstone.store import TraceReport
+
+__all__ = ["TraceLines", "clean", "ledger_lines", "print_json", "progress_bar", "trace_lines"]
+
+_COLUMNS = ("captured", "scored", "sampled_out", "not_applicable", "failed", "dropped", "pending")
+_LOGGED_EVERY = 100
+
+
+def clean(text: str | None, *, width: int = 200) -> str:
+    """Make captured text safe for a terminal: one line, no control characters, at most `width` characters."""
+    if text is None:
+        return "(none)"
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def print_json(value: Any) -> None:
+    """Print a result as JSON on stdout."""
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show progress on stderr: a bar on a terminal, a line now and then elsewhere."""
+    if not sys.stderr.isatty():
+
+        def log(done: int, total: int) -> None:
+            if done == total or done % _LOGGED_EVERY == 0:
+                print(f"{what}: {done} of {total}", file=sys.stderr)
+
+        yield log
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def ledger_lines(ledger: Ledger) -> list[str]:
+    """The ledger as a table, and what deserves attention under it."""
+    rows: list[tuple[str, LedgerRow]] = [("traces", ledger.total), *ledger.metrics.items()]
+    table = [("", *_COLUMNS), *((name, *(str(getattr(row, c)) for c in _COLUMNS)) for name, row in rows)]
+    widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+    lines = [
+        "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True)))
+        for line in table
+    ]
+    lines.append("")
+    unbalanced = [name for name, row in rows if not row.balanced]
+    if unbalanced:
+        lines.append(f"THE BOOKS DO NOT ADD UP for {', '.join(unbalanced)}: please report this as a bug")
+    else:
+        lines.append("captured = scored + sampled_out + not_applicable + failed + dropped + pending")
+    if ledger.oldest_pending_s is not None:
+        lines.append(f"oldest pending trace: {ledger.oldest_pending_s:.0f} s")
+    for reason, n in ledger.dropped_by_reason.items():
+        lines.append(f"dropped, {clean(reason)}: {n}")
+    for sink, counts in ledger.outbox.items():
+        lines.append(f"sink {clean(sink)}: " + ", ".join(f"{n} {state}" for state, n in counts.items()))
+    return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceLines:
+    """A trace's story, for people and for programs."""
+
+    report: TraceReport
+
+    def as_text(self) -> list[str]:
+        """Lines for a terminal."""
+        report = self.report
+        lines = [f"trace {clean(report.trace_id)}: {report.state}"]
+        lines += [f"  {clean(reason)}" for reason in report.reasons]
+        if report.trace is not None:
+            lines += [f"question: {clean(report.trace.query)}", f"answer:   {clean(report.trace.response)}"]
+        for outcome in report.outcomes:
+            if isinstance(outcome, Score):
+                what = f"{outcome.value:.3f} ({outcome.method})"
+            else:
+                what = f"{outcome.outcome}: {clean(outcome.reason)}"
+            lines.append(f"{outcome.metric}: {what}")
+        return lines
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        report = self.report
+        return {
+            "trace_id": report.trace_id,
+            "state": report.state,
+            "reasons": list(report.reasons),
+            "attempts": report.attempts,
+            "trace": None if report.trace is None else report.trace.model_dump(mode="json"),
+            "outcomes": [o.model_dump(mode="json") for o in report.outcomes],
+        }
+
+
+def trace_lines(report: TraceReport) -> TraceLines:
+    """Tell a trace's story."""
+    return TraceLines(report=report)

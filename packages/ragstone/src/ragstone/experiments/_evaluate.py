@@ -1,0 +1,264 @@
+"""`evaluate`: a data set and metrics in, an `Experiment` out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ragstone.errors import DataError, MissingExtraError, SinkError
+from ragstone.experiments._read import Rejection, SampleSource, read_samples
+from ragstone.experiments._summary import MetricSummary, format_table, summarise
+from ragstone.judges import Judge, JudgeIdentity, judge_from
+from ragstone.metrics import Metric, MetricCard, resolve_metrics
+from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
+from ragstone.scoring import Scorer
+from ragstone.sinks import Delivery, Sink, sink_from
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Experiment", "aevaluate", "evaluate"]
+
+_SINK_BATCH = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """The outcomes of one system on one data set."""
+
+    samples: tuple[Sample, ...]
+    outcomes: tuple[Score | NotApplicable | Failure, ...]
+    """Exactly one for each sample and metric, in the order of the samples, then of the metrics."""
+    cards: tuple[MetricCard, ...]
+    judge: JudgeIdentity
+    usage: Usage
+    wall_s: float
+    """Seconds the scoring took."""
+    rejected: tuple[Rejection, ...] = field(default=())
+    """Rows that could not be read; counted here, in no other number."""
+    sink_errors: tuple[str, ...] = field(default=())
+    """What sinks said that did not take the outcomes; the outcomes themselves are all here."""
+
+    def summary(self) -> tuple[MetricSummary, ...]:
+        """One line a metric: mean, interval, denominators."""
+        return summarise(self.outcomes, self.cards)
+
+    def __str__(self) -> str:
+        table = format_table(self.summary(), baseline=self.judge.is_baseline)
+        for error in self.sink_errors:
+            table += f"\nnot delivered to {error}"
+        if self.rejected:
+            table += f"\n{len(self.rejected)} rows could not be read and are in none of these numbers"
+        return table
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary as plain values, for JSON."""
+        return {
+            "judge": {"name": self.judge.name, "hash": self.judge.hash, "is_baseline": self.judge.is_baseline},
+            "n_samples": len(self.samples),
+            "n_rejected": len(self.rejected),
+            "usage": self.usage.model_dump(exclude={"schema_version"}),
+            "wall_s": self.wall_s,
+            "metrics": [_summary_dict(s) for s in self.summary()],
+        }
+
+    def to_jsonl(self, path: str | Path) -> None:
+        """Write one outcome a line."""
+        with Path(path).open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(o.model_dump(mode="json"), ensure_ascii=False) + "\n" for o in self.outcomes)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row a sample and metric, with the sample's text beside the outcome.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtraError(feature="to_pandas()", package="pandas", extra="ragstone[pandas]") from error
+
+        samples = {s.id: s for s in self.samples}
+        rows = []
+        for o in self.outcomes:
+            sample = samples[o.sample_id]
+            rows.append(
+                {
+                    "id": o.sample_id,
+                    "metric": o.metric,
+                    "outcome": o.outcome,
+                    "value": o.value if isinstance(o, Score) else None,
+                    "reason": o.explanation if isinstance(o, Score) else o.reason,
+                    "kind": o.kind if isinstance(o, Failure) else None,
+                    "query": sample.query,
+                    "response": sample.response,
+                    "reference": list(sample.reference),
+                    "contexts": None if sample.contexts is None else [p.text for p in sample.contexts],
+                }
+            )
+        return pd.DataFrame(rows)
+
+
+def _summary_dict(s: MetricSummary) -> dict[str, Any]:
+    return {
+        "metric": s.metric,
+        "mean": s.estimate.value if s.estimate else None,
+        "ci": [s.estimate.low, s.estimate.high] if s.estimate else None,
+        "level": s.estimate.level if s.estimate else None,
+        "method": s.estimate.method if s.estimate else None,
+        "n_scored": s.n_scored,
+        "n_failed": s.n_failed,
+        "n_not_applicable": s.n_not_applicable,
+        "bounds": list(s.bounds) if s.bounds else None,
+        "failure_kinds": s.failure_kinds,
+        "missing": list(s.missing),
+    }
+
+
+async def aevaluate(
+    data: SampleSource,
+    metrics: Sequence[str | Metric] | str = ("ccrs",),
+    *,
+    judge: str | Judge | None = None,
+    sinks: Sequence[str | Sink] = (),
+    fields: Mapping[str, str] | None = None,
+    references: Mapping[str, Sequence[str]] | None = None,
+    on_bad_row: Literal["raise", "skip"] = "raise",
+    concurrency: int = 16,
+    sample_deadline_s: float = 120.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Experiment:
+    """Score a data set: every sample and metric ends in exactly one outcome.
+
+    Args:
+        data: A path (JSONL, JSON, CSV, Parquet), rows with any library's field names, samples, or a data frame.
+        metrics: Names, groups or metric objects.
+        judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`, else "lexical".
+        sinks: Where outcomes also go.
+        fields: Our field name to the data's, where the known aliases do not fit.
+        references: Sample id to correct answers, for samples that have none.
+        on_bad_row: "raise" before anything is spent, or "skip" and count.
+        concurrency: Samples worked on at once.
+        sample_deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
+        progress: Called with (samples done, samples in all) after each sample.
+
+    Raises:
+        ConfigurationError: A metric, judge, sink or file that does not exist.
+        DataError: Rows that cannot be read, or no rows at all.
+
+    A sink that does not take the outcomes is reported in `Experiment.sink_errors`: what was paid for is never thrown away.
+
+    Example:
+        >>> import ragstone
+        >>> rows = [{"query": "Why?", "contexts": ["Because."], "response": "Because.", "reference": "Because."}]
+        >>> ragstone.evaluate(rows, ["ccrs.qr"], judge="lexical").summary()[0].n_scored
+        1
+    """
+    samples, rejected = read_samples(data, fields=fields, references=references, on_bad_row=on_bad_row)
+    if not samples:
+        msg = f"there is nothing to evaluate: 0 samples could be read ({len(rejected)} rows rejected)"
+        raise DataError(msg)
+    chosen = resolve_metrics([metrics] if isinstance(metrics, str) else metrics)
+    destinations = [sink_from(s) for s in sinks]
+    chair = judge_from(judge)
+    started = time.monotonic()
+    done: dict[str, tuple[Score | NotApplicable | Failure, ...]] = {}
+    try:
+        scorer = Scorer(chosen, chair, concurrency=concurrency, trace_deadline_s=sample_deadline_s)
+        async for sample, outcomes in scorer.score_many(samples):
+            done[sample.id] = outcomes
+            if progress is not None:
+                progress(len(done), len(samples))
+        ordered = tuple(o for s in samples for o in done[s.id])
+        sink_errors = [error for sink in destinations if (error := await _deliver(sink, ordered))]
+        return Experiment(
+            samples=tuple(samples),
+            outcomes=ordered,
+            cards=tuple(m.card for m in chosen),
+            judge=chair.identity,
+            usage=scorer.usage,
+            wall_s=time.monotonic() - started,
+            rejected=tuple(rejected),
+            sink_errors=tuple(sink_errors),
+        )
+    finally:
+        for sink in destinations:
+            await sink.aclose()
+        if not isinstance(judge, Judge):
+            await chair.aclose()
+
+
+async def _deliver(sink: Sink, outcomes: Sequence[Score | NotApplicable | Failure]) -> str | None:
+    """Write all outcomes to one sink; return what went wrong, in words."""
+    try:
+        for i in range(0, len(outcomes), _SINK_BATCH):
+            await sink.write([Delivery(outcome=o, trace_id=o.sample_id) for o in outcomes[i : i + _SINK_BATCH]])
+    except SinkError as error:
+        return f"{sink.name}: {error}"
+    return None
+
+
+def evaluate(
+    data: SampleSource,
+    metrics: Sequence[str | Metric] | str = ("ccrs",),
+    *,
+    judge: str | Judge | None = None,
+    sinks: Sequence[str | Sink] = (),
+    fields: Mapping[str, str] | None = None,
+    references: Mapping[str, Sequence[str]] | None = None,
+    on_bad_row: Literal["raise", "skip"] = "raise",
+    concurrency: int = 16,
+    sample_deadline_s: float = 120.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Experiment:
+    """Score a data set; `aevaluate` for code that is not async. Arguments and errors are the same.
+
+    Works inside a running event loop too (a notebook, say): the work then runs on a thread of its own.
+    """
+
+    def work() -> Experiment:
+        return asyncio.run(
+            aevaluate(
+                data,
+                metrics,
+                judge=judge,
+                sinks=sinks,
+                fields=fields,
+                references=references,
+                on_bad_row=on_bad_row,
+                concurrency=concurrency,
+                sample_deadline_s=sample_deadline_s,
+                progress=progress,
+            )
+        )
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work()
+    return _on_a_thread(work)
+
+
+def _on_a_thread(work: Callable[[], Experiment]) -> Experiment:
+    """Run `work` beside a loop that is already running here; patching that loop is not an option."""
+    results: list[Experiment] = []
+    errors: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001 - handed over to the caller's thread below
+            errors.append(error)
+
+    thread = threading.Thread(target=target, name="ragstone-evaluate")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -1,0 +1,154 @@
+"""Data sets into samples: files, lists and data frames."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ragstone.errors import ConfigurationError, DataError, MissingExtraError
+from ragstone.schema import Sample, sample_from_row
+
+__all__ = ["Rejection", "SampleSource", "read_samples"]
+
+SampleSource = str | os.PathLike[str] | Iterable[Sample | Mapping[str, Any]]
+"""A path of a JSONL, JSON, CSV or Parquet file, or samples or rows, or a pandas data frame."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """A row that could not be read, and why."""
+
+    position: int
+    """1-based."""
+    reason: str
+
+
+def read_samples(
+    data: SampleSource,
+    *,
+    fields: Mapping[str, str] | None = None,
+    references: Mapping[str, Sequence[str]] | None = None,
+    on_bad_row: Literal["raise", "skip"] = "raise",
+) -> tuple[list[Sample], list[Rejection]]:
+    """Read every sample of a data set before anything is spent on judging.
+
+    Args:
+        data: A path (`.jsonl`, `.ndjson`, `.json`, `.csv`, `.parquet`), rows, samples or a data frame.
+        fields: Our field name to the data's, where the known aliases do not fit.
+        references: Sample id to correct answers, added to samples that have none.
+        on_bad_row: "raise" names the first bad rows; "skip" returns them beside the samples.
+
+    Raises:
+        ConfigurationError: The file does not exist or has a suffix that is not known.
+        DataError: A row cannot be read (and `on_bad_row` is "raise"), or an id occurs twice.
+        MissingExtraError: Parquet without pyarrow.
+    """
+    samples: list[Sample] = []
+    rejections: list[Rejection] = []
+    seen: dict[str, int] = {}
+    for position, row in enumerate(_rows(data), start=1):
+        try:
+            if isinstance(row, DataError):
+                raise row
+            sample = row if isinstance(row, Sample) else sample_from_row(row, position=position, fields=fields)
+            if sample.id in seen:
+                msg = f"row {position} has the id {sample.id!r} of row {seen[sample.id]}; ids must be unique"
+                raise DataError(msg)
+        except DataError as error:
+            rejections.append(Rejection(position=position, reason=str(error)))
+            continue
+        seen[sample.id] = position
+        if references and not sample.reference and sample.id in references:
+            sample = sample.model_copy(update={"reference": tuple(references[sample.id])})
+        samples.append(sample)
+    if rejections and on_bad_row == "raise":
+        shown = "\n  ".join(r.reason for r in rejections[:5])
+        more = f"\n  and {len(rejections) - 5} more" if len(rejections) > 5 else ""
+        msg = (
+            f"{len(rejections)} of {len(rejections) + len(samples)} rows cannot be read:\n  {shown}{more}\n"
+            "Mend them, or leave them out (and have them counted) with on_bad_row='skip' (--skip-bad-rows)"
+        )
+        raise DataError(msg)
+    return samples, rejections
+
+
+def _rows(data: SampleSource) -> Iterator[Any]:
+    """Yield rows; a line that is no JSON comes out as the `DataError` it is, so that the rest can go on."""
+    if isinstance(data, str | os.PathLike):
+        yield from _file_rows(Path(data))
+    elif hasattr(data, "to_dict") and hasattr(data, "columns"):
+        yield from data.to_dict(orient="records")
+    else:
+        yield from data
+
+
+def _file_rows(path: Path) -> Iterator[Any]:
+    if not path.is_file():
+        msg = f"there is no file {str(path)!r}; give a JSONL, JSON, CSV or Parquet file"
+        raise ConfigurationError(msg)
+    suffix = path.suffix.lower()
+    if suffix in (".jsonl", ".ndjson"):
+        yield from _jsonl_rows(path)
+    elif suffix == ".json":
+        yield from _json_rows(path)
+    elif suffix == ".csv":
+        # One cell may hold all passages of a sample; the csv module's own limit is 128 KiB.
+        csv.field_size_limit(64 * 1024 * 1024)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            for row in csv.DictReader(file):
+                yield {k: (None if v == "" else v) for k, v in row.items() if k is not None}
+    elif suffix == ".parquet":
+        yield from _parquet_rows(path)
+    else:
+        msg = f"cannot tell the format of {str(path)!r}: the suffix must be .jsonl, .ndjson, .json, .csv or .parquet"
+        raise ConfigurationError(msg)
+
+
+def _jsonl_rows(path: Path) -> Iterator[Any]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield json.loads(line.decode("utf-8-sig"))
+            except (ValueError, RecursionError) as error:
+                yield DataError(f"line {number} is no JSON: {error}")
+
+
+def _json_rows(path: Path) -> Iterator[Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        msg = f"{str(path)!r} is no JSON: {error}"
+        raise DataError(msg) from error
+    if isinstance(value, Mapping):
+        # {"results": [...]} of RAGChecker and its like: the one list inside is the data.
+        lists = [v for v in value.values() if isinstance(v, list)]
+        if len(lists) != 1:
+            msg = f"{str(path)!r} must hold a list of rows, or an object with one list in it; it has {len(lists)}"
+            raise DataError(msg)
+        value = lists[0]
+    if not isinstance(value, list):
+        msg = f"{str(path)!r} must hold a list of rows, got {type(value).__name__}"
+        raise DataError(msg)
+    yield from value
+
+
+def _parquet_rows(path: Path) -> Iterator[Any]:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingExtraError(feature="Reading Parquet", package="pyarrow", extra="ragstone[parquet]") from error
+    from pyarrow import ArrowInvalid
+
+    try:
+        for batch in pq.ParquetFile(path).iter_batches():
+            yield from batch.to_pylist()
+    except ArrowInvalid as error:
+        msg = f"{str(path)!r} is no Parquet file: {error}"
+        raise DataError(msg) from error

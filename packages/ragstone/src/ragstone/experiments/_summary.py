@@ -1,0 +1,108 @@
+"""Outcomes to numbers: one line a metric, each with its interval and its denominator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ragstone.metrics import MetricCard
+from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.stats import Estimate, failure_bounds, mean_interval
+
+__all__ = ["MetricSummary", "format_table", "summarise"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSummary:
+    """What is known about one metric over a set of samples."""
+
+    metric: str
+    estimate: Estimate | None
+    """Mean and interval of the scored samples; None when none was scored."""
+    n_scored: int
+    n_failed: int
+    n_not_applicable: int
+    bounds: tuple[float, float] | None
+    """Where the mean over scored and failed samples must lie, whatever the failed ones would have scored."""
+    failure_kinds: dict[str, int]
+    missing: tuple[str, ...]
+    """Fields that samples lacked."""
+
+
+def summarise(
+    outcomes: Iterable[Score | NotApplicable | Failure], cards: Sequence[MetricCard]
+) -> tuple[MetricSummary, ...]:
+    """Sum up outcomes, one summary for each card, in the order of the cards.
+
+    Outcomes of metrics without a card are left out.
+    """
+    scores: dict[str, list[float]] = {card.name: [] for card in cards}
+    failures: dict[str, dict[str, int]] = {card.name: {} for card in cards}
+    absent: dict[str, list[NotApplicable]] = {card.name: [] for card in cards}
+    for outcome in outcomes:
+        if outcome.metric not in scores:
+            continue
+        if isinstance(outcome, Score):
+            scores[outcome.metric].append(outcome.value)
+        elif isinstance(outcome, Failure):
+            kinds = failures[outcome.metric]
+            kinds[outcome.kind] = kinds.get(outcome.kind, 0) + 1
+        else:
+            absent[outcome.metric].append(outcome)
+    return tuple(_one(card, scores[card.name], failures[card.name], absent[card.name]) for card in cards)
+
+
+def _one(
+    card: MetricCard, values: list[float], kinds: dict[str, int], absent: list[NotApplicable]
+) -> MetricSummary:
+    estimate = mean_interval(values, low=card.low, high=card.high) if values else None
+    n_failed = sum(kinds.values())
+    bounds = None
+    if values or n_failed:
+        mean = estimate.value if estimate else None
+        bounds = failure_bounds(mean, len(values), n_failed, low=card.low, high=card.high)
+    return MetricSummary(
+        metric=card.name,
+        estimate=estimate,
+        n_scored=len(values),
+        n_failed=n_failed,
+        n_not_applicable=len(absent),
+        bounds=bounds,
+        failure_kinds=dict(sorted(kinds.items())),
+        missing=tuple(sorted({field for outcome in absent for field in outcome.missing})),
+    )
+
+
+def format_table(summaries: Sequence[MetricSummary], *, baseline: bool = False) -> str:
+    """Render summaries as plain text; a bare mean never appears.
+
+    Args:
+        summaries: From `summarise`.
+        baseline: The scores come from a stand-in that is no judge; says so under the table.
+    """
+    rows = [("metric", "mean [95% CI]", "n scored / failed / n.a.")]
+    notes = []
+    for s in summaries:
+        if s.estimate is None:
+            mean = "no score"
+        else:
+            mean = f"{s.estimate.value:.3f} [{s.estimate.low:.3f}, {s.estimate.high:.3f}]"
+        rows.append((s.metric, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
+        if s.n_failed and s.bounds:
+            kinds = ", ".join(f"{n} {kind}" for kind, n in s.failure_kinds.items())
+            notes.append(
+                f"{s.metric}: {kinds}; whatever those would have scored, "
+                f"the mean lies in [{s.bounds[0]:.3f}, {s.bounds[1]:.3f}]"
+            )
+        if s.missing:
+            notes.append(f"{s.metric}: not applicable where there is no {' or '.join(s.missing)}")
+        elif s.estimate is None and s.n_not_applicable:
+            notes.append(f"{s.metric}: not applicable to any sample")
+    methods = sorted({s.estimate.method for s in summaries if s.estimate})
+    if methods:
+        notes.append(f"intervals: {', '.join(methods)}")
+    if baseline:
+        notes.append("scored by the lexical baseline (word overlap): it tries out the plumbing, it is not a judge")
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, *(["", *notes] if notes else [])])

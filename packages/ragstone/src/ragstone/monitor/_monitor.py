@@ -1,0 +1,280 @@
+"""`Monitor`: the one object an application makes. Capture → spool → store → scoring → sinks, live."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from ragstone.capture import Capture, CaptureCounters, CaptureLimits, TraceDraft, redact_secrets
+from ragstone.errors import ConfigurationError, RagstoneError, StoreOwnedError
+from ragstone.judges import Judge, judge_from
+from ragstone.metrics import Metric, resolve_metrics
+from ragstone.monitor._status import read_ledger
+from ragstone.monitor._worker import Worker, spool_directory
+from ragstone.schema import Ledger
+from ragstone.sinks import Sink, sink_from
+from ragstone.spool import SpoolWriter
+
+__all__ = ["Monitor"]
+
+logger = logging.getLogger("ragstone")
+
+_OWNERSHIP_RETRY_S = 1.0
+_live: weakref.WeakSet[Monitor] = weakref.WeakSet()
+
+
+class Monitor:
+    """Captures requests, keeps them durably, scores them off the request path, and sends outcomes to sinks.
+
+    Hand it to an integration (`RagstoneCallbackHandler(monitor)`), or call `record` yourself. Nothing happens before
+    the first request: no file, no thread. Then two daemon threads run: one writes captures to this process's spool
+    segment, one owns the store (drains, scores, delivers) unless another process already does.
+
+    Args:
+        judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`, else "lexical".
+        metrics: Names, groups or metric objects.
+        store: Path of the SQLite store; the spool lies beside it, in `<store>.spool`.
+        sinks: Where outcomes go besides the store ("jsonl:PATH", "otlp", a `Sink`).
+        sample_rate: Probability in [0, 1] that a request is kept; decided by a hash of its trace id, so that every
+            process and every retry decides alike, and stored with the trace as its weight.
+        redact: Text to text, applied to everything captured before it touches a disk; None keeps text as it is.
+        limits: How long texts and lists may get.
+        durability: "batched" acknowledges at once and writes every `flush_interval_s`: `kill -9` loses at most what
+            came within that time plus one write. "sync" returns from `record` when the capture is on the disk.
+        flush_interval_s: Seconds between writes of "batched".
+        queue_size: Requests held in memory for the writer; more are dropped and counted.
+        concurrency: Traces scored at once.
+        trace_deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
+        role: "auto" owns the store when no other process does; "capture" never scores (a `ragstone worker` does).
+        clock: Unix seconds; for tests.
+
+    Raises:
+        ConfigurationError: An argument that cannot work; the message names it.
+    """
+
+    def __init__(
+        self,
+        *,
+        judge: str | Judge | None = None,
+        metrics: Sequence[str | Metric] | str = ("ccrs",),
+        store: str | os.PathLike[str] = "ragstone.db",
+        sinks: Sequence[str | Sink] = (),
+        sample_rate: float = 1.0,
+        redact: Callable[[str], str] | None = redact_secrets,
+        limits: CaptureLimits | None = None,
+        durability: Literal["batched", "sync"] = "batched",
+        flush_interval_s: float = 0.1,
+        queue_size: int = 10_000,
+        concurrency: int = 16,
+        trace_deadline_s: float = 120.0,
+        role: Literal["auto", "capture"] = "auto",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if role not in ("auto", "capture"):
+            msg = f"role must be 'auto' or 'capture', got {role!r}"
+            raise ConfigurationError(msg)
+        for name, number in (("concurrency", concurrency), ("trace_deadline_s", trace_deadline_s)):
+            if number <= 0:
+                msg = f"{name} must be positive, got {number!r}"
+                raise ConfigurationError(msg)
+        self.path = Path(store).absolute()
+        if not self.path.parent.is_dir():
+            msg = f"the folder of store={str(store)!r} does not exist; make it, or give another path"
+            raise ConfigurationError(msg)
+        self._role = role
+        self._metrics = resolve_metrics([metrics] if isinstance(metrics, str) else metrics)
+        self._judge = judge_from(judge)
+        self._sinks = tuple(sink_from(s) for s in sinks)
+        self._concurrency = concurrency
+        self._trace_deadline_s = trace_deadline_s
+        self._clock = clock
+        spool = spool_directory(self.path)
+        self._capture = Capture(
+            lambda: SpoolWriter(spool),
+            sample_rate=sample_rate,
+            redact=redact,
+            limits=limits or CaptureLimits(),
+            queue_size=queue_size,
+            durability=durability,
+            flush_interval_s=flush_interval_s,
+            clock=clock,
+        )
+        self._reset()
+        _live.add(self)
+
+    def _reset(self) -> None:
+        """Start without a worker: at birth, and in a forked child, where the parent's thread does not exist."""
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._worker: Worker | None = None
+        self._closed = False
+        self._closing = threading.Event()
+
+    # -- the application's side ------------------------------------------------------------------------------
+
+    def record(self, draft: TraceDraft) -> bool:
+        """Take a finished request: never raises, never waits for a disk or a lock held across one ("batched").
+
+        Returns:
+            False when the request was dropped; it is counted, with the reason, in the ledger.
+        """
+        accepted = self._capture.record(draft)
+        if self._thread is None and not self._closed:
+            self.start()
+        return accepted
+
+    def start(self) -> None:
+        """Start scoring without waiting for the first request (to finish what an earlier process left)."""
+        if self._role == "capture":
+            return
+        with self._lock:
+            if self._thread is None and not self._closed:
+                thread = threading.Thread(target=self._own_and_work, name="ragstone-worker", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # the interpreter is shutting down: what is captured waits in the spool
+                    return
+                self._thread = thread
+
+    # -- looking and waiting ---------------------------------------------------------------------------------
+
+    @property
+    def counters(self) -> CaptureCounters:
+        """What this process has recorded, written and dropped so far."""
+        return self._capture.counters
+
+    def ledger(self) -> Ledger:
+        """Where every request captured into this store stands, all processes included.
+
+        Raises:
+            StoreError: The store cannot be read, or nothing was captured yet.
+        """
+        return read_ledger(self.path)
+
+    def flush(self, deadline_s: float = 5.0) -> bool:
+        """Wait until everything recorded so far is on the disk; False when the deadline came first."""
+        return self._capture.flush(deadline_s)
+
+    def drain(self, deadline_s: float = 60.0) -> bool:
+        """Wait until everything recorded so far is scored and delivered; False when the deadline came first.
+
+        Only the process that owns the store can know; in the others this waits for the ledger to show no pending trace.
+        """
+        end = time.monotonic() + deadline_s
+        if not self.flush(deadline_s):
+            return False
+        self.start()
+        seen: tuple[Worker, int] | None = None
+        while time.monotonic() < end:
+            worker = self._worker
+            if worker is not None:
+                worker.wake()
+                # An idle look may have begun before the flush ended; the one after the next cannot have.
+                if seen is None or seen[0] is not worker:
+                    seen = (worker, worker.looks + 2)
+                elif worker.looks >= seen[1] and worker.idle:
+                    return True
+            elif read_ledger(self.path).total.pending == 0:
+                return True
+            self._closing.wait(0.02)
+            if self._closing.is_set():
+                return False
+        return False
+
+    def close(self, deadline_s: float = 5.0) -> None:
+        """Make captures durable, stop scoring, let go of the store. Safe to call twice; called at exit.
+
+        What is not scored yet stays pending in the store, and the next owner goes on with it.
+        """
+        end = time.monotonic() + deadline_s
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._capture.close(max(0.0, end - time.monotonic()))
+        self._closing.set()
+        worker, thread = self._worker, self._thread
+        if worker is not None:
+            worker.stop()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- the worker's side -----------------------------------------------------------------------------------
+
+    def _own_and_work(self) -> None:
+        """Own the store as soon as nobody else does, and work until closed."""
+        waiting = False
+        while not self._closing.is_set():
+            worker = Worker(
+                self.path,
+                metrics=self._metrics,
+                judge=self._judge,
+                sinks=self._sinks,
+                concurrency=self._concurrency,
+                trace_deadline_s=self._trace_deadline_s,
+                clock=self._clock,
+            )
+            try:
+                asyncio.run(self._work(worker))
+            except StoreOwnedError as error:
+                if not waiting:
+                    logger.info("%s; this process captures, and takes over when the owner is gone", error)
+                waiting = True
+            except RagstoneError as error:
+                if not waiting:
+                    logger.error("ragstone cannot score, captures wait in the spool: %s", error)
+                waiting = True
+            except Exception:
+                logger.exception("ragstone worker stopped by a bug; captures wait in the spool, starting again")
+            else:
+                waiting = False
+            finally:
+                self._worker = None
+            self._closing.wait(_OWNERSHIP_RETRY_S)
+
+    async def _work(self, worker: Worker) -> None:
+        try:
+            await worker.run(on_owned=lambda: self._own(worker))
+        finally:
+            if self._closing.is_set():
+                for sink in self._sinks:
+                    await sink.aclose()
+            await self._judge.aclose()
+
+    def _own(self, worker: Worker) -> None:
+        self._worker = worker
+        if self._closing.is_set():  # closed between the start of the thread and now
+            worker.stop()
+
+
+def _close_all() -> None:
+    for monitor in list(_live):
+        monitor.close()
+
+
+def _reset_all() -> None:
+    for monitor in list(_live):
+        if not monitor._closed:  # noqa: SLF001 - our own class
+            monitor._reset()  # noqa: SLF001
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_all)

@@ -1,0 +1,279 @@
+"""The owner of a store at work: spool → store → scoring → sinks, until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from ragstone.errors import SinkError, SinkRejectedError, SinkUnavailableError, SpoolError, StoreError
+from ragstone.judges import Judge
+from ragstone.metrics import Metric
+from ragstone.schema import Trace, sample_from_trace
+from ragstone.scoring import Scorer
+from ragstone.sinks import Delivery, Sink
+from ragstone.spool import SpoolReader
+from ragstone.store import OutboxItem, PlannedMetric, SqliteStore
+
+__all__ = ["Worker", "spool_directory"]
+
+logger = logging.getLogger("ragstone")
+
+T = TypeVar("T")
+
+_POLL_MIN_S = 0.02
+_POLL_MAX_S = 0.5
+_DRAIN_BATCH = 500
+_SINK_BATCH = 200
+_BACKOFF_MIN_S = 1.0
+_BACKOFF_MAX_S = 600.0
+_ATTEMPT_BITS = 10
+
+
+def spool_directory(store: Path) -> Path:
+    """Where the processes of an application leave captures for the owner of `store`."""
+    return store.with_name(store.name + ".spool")
+
+
+class Worker:
+    """Drains the spool into the store, scores what is pending, and delivers outcomes to sinks.
+
+    One worker owns a store at a time; `run` raises `StoreOwnedError` while another does. All state that matters is
+    in the store, so a worker can be killed at any moment: the next one goes on where the store says.
+    """
+
+    def __init__(
+        self,
+        store: Path,
+        *,
+        metrics: Sequence[Metric],
+        judge: Judge,
+        sinks: Sequence[Sink] = (),
+        concurrency: int = 16,
+        trace_deadline_s: float = 120.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = store
+        self._metrics = tuple(metrics)
+        self._judge = judge
+        self._sinks = tuple(sinks)
+        self._concurrency = concurrency
+        self._trace_deadline_s = trace_deadline_s
+        self._clock = clock
+        self._name = f"worker-{uuid.uuid4().hex[:12]}"
+        self._stop = threading.Event()
+        self._wake: Callable[[], None] = lambda: None
+        self._idle = False
+        self._progress = 0
+        self.last_error: str | None = None
+        """What went wrong last in the machinery around scoring (a full disk, say); None while all is well."""
+
+    def stop(self) -> None:
+        """Ask `run` to return soon; from any thread, or a signal handler."""
+        self._stop.set()
+        self._wake()
+
+    def wake(self) -> None:
+        """Look for work now instead of at the next poll; from any thread."""
+        self._wake()
+
+    @property
+    def idle(self) -> bool:
+        """Whether, at the last look, nothing was spooled, pending or due for a sink."""
+        return self._idle
+
+    @property
+    def looks(self) -> int:
+        """How often the worker has looked for work; an `idle` is news once this has grown by two."""
+        return self._progress
+
+    async def run(self, *, until_idle: bool = False, on_owned: Callable[[], None] = lambda: None) -> None:
+        """Work until `stop`, or until nothing is left to do.
+
+        Args:
+            until_idle: Return when nothing is spooled, pending or due.
+            on_owned: Called once, when this worker has become the owner.
+
+        Raises:
+            StoreOwnedError: Another process owns the store.
+            StoreError: The store cannot be used.
+        """
+        with SqliteStore.open(self._path, mode="own", clock=self._clock) as store:
+            on_owned()
+            store.release_all()
+            store.set_plan(
+                [
+                    PlannedMetric(name=m.card.name, version=m.card.version, judge_hash=self._judge_hash(m))
+                    for m in self._metrics
+                ],
+                [s.name for s in self._sinks],
+            )
+            await self._loop(store, until_idle=until_idle)
+
+    def _judge_hash(self, metric: Metric) -> str:
+        return self._judge.identity.hash if metric.card.judge_calls else ""
+
+    async def _loop(self, store: SqliteStore, *, until_idle: bool) -> None:
+        loop = asyncio.get_running_loop()
+        woken = asyncio.Event()
+
+        def wake() -> None:
+            # The loop may be closing under a late call from another thread; then there is nobody left to wake.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(woken.set)
+
+        self._wake = wake
+        scorer = Scorer(
+            self._metrics, self._judge, concurrency=self._concurrency, trace_deadline_s=self._trace_deadline_s
+        )
+        reader = SpoolReader(spool_directory(self._path))
+        scoring: set[asyncio.Task[None]] = set()
+        deliveries: dict[str, asyncio.Task[bool]] = {}
+        wait_s = _POLL_MIN_S
+        try:
+            while not self._stop.is_set():
+                woken.clear()
+                moved = self._guarded(lambda: self._drain(reader, store), 0)
+                free = self._concurrency - len(scoring)
+                claimed = self._guarded(lambda: self._claim(store, free), [])
+                for trace in claimed:
+                    task = asyncio.create_task(self._score(trace, store, scorer))
+                    scoring.add(task)
+                    task.add_done_callback(scoring.discard)
+                    task.add_done_callback(lambda _: woken.set())
+                delivered = self._deliveries(store, deliveries, woken)
+                busy = bool(moved or claimed or scoring or delivered)
+                self._idle = not busy and self.last_error is None
+                self._progress += 1
+                if until_idle and not busy:
+                    break
+                wait_s = _POLL_MIN_S if busy else min(2 * wait_s, _POLL_MAX_S)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), wait_s)
+        finally:
+            self._wake = lambda: None
+            for task in (*scoring, *deliveries.values()):
+                task.cancel()
+            await asyncio.gather(*scoring, *deliveries.values(), return_exceptions=True)
+            with contextlib.suppress(StoreError):
+                store.release(self._name)
+
+    def _guarded(self, step: Callable[[], T], otherwise: T) -> T:
+        """Run one step of the machinery; a full disk or a damaged segment must not end the worker."""
+        try:
+            result = step()
+        except (StoreError, SpoolError, OSError) as error:
+            message = f"{type(error).__name__}: {error}"
+            if message != self.last_error:
+                logger.error("ragstone worker: %s; trying again", message)
+            self.last_error = message
+            return otherwise
+        self.last_error = None
+        return result
+
+    def _drain(self, reader: SpoolReader, store: SqliteStore) -> int:
+        """Move what is spooled into the store; entries and read position change in one transaction."""
+        offsets = store.segment_offsets()
+        moved = 0
+        for segment in reader.segments():
+            batch = reader.read(segment.name, offsets.get(segment.name, 0), max_entries=_DRAIN_BATCH)
+            if batch.entries or batch.next_offset != offsets.get(segment.name, 0):
+                store.ingest(segment.name, batch.next_offset, batch.entries)
+                moved += len(batch.entries)
+            elif batch.at_end:
+                reader.remove(segment.name)
+                store.forget_segment(segment.name)
+        return moved
+
+    def _claim(self, store: SqliteStore, free: int) -> list[Trace]:
+        if free <= 0:
+            return []
+        return store.claim(self._name, free, lease_s=2 * self._trace_deadline_s + 60)
+
+    async def _score(self, trace: Trace, store: SqliteStore, scorer: Scorer) -> None:
+        reason = _why_not(trace)
+        if reason is None:
+            outcomes = await scorer.score(sample_from_trace(trace))
+        else:
+            outcomes = scorer.not_applicable(trace.trace_id, reason)
+        while not self._guarded(lambda: self._complete(store, trace, outcomes), otherwise=False):
+            # What was paid for is kept until the disk takes it; the lease keeps others off meanwhile.
+            await asyncio.sleep(_BACKOFF_MIN_S)
+
+    def _complete(self, store: SqliteStore, trace: Trace, outcomes: Sequence[object]) -> bool:
+        store.complete(trace.trace_id, outcomes, owner=self._name)  # type: ignore[arg-type]
+        return True
+
+    def _deliveries(self, store: SqliteStore, running: dict[str, asyncio.Task[bool]], woken: asyncio.Event) -> bool:
+        """Keep one delivery task a sink going while its outbox has something due; tell whether any is."""
+        for sink in self._sinks:
+            task = running.get(sink.name)
+            if task is not None and not task.done():
+                continue
+            due = self._guarded(lambda s=sink: store.outbox_due(s.name, limit=_SINK_BATCH, now=self._clock()), [])  # type: ignore[misc]
+            if due:
+                task = asyncio.create_task(self._deliver(sink, due, store))
+                task.add_done_callback(lambda _: woken.set())
+                running[sink.name] = task
+        return any(not task.done() for task in running.values())
+
+    async def _deliver(self, sink: Sink, items: list[OutboxItem], store: SqliteStore) -> bool:
+        ids = [item.outcome.id for item in items]
+        try:
+            await sink.write([_delivery(item) for item in items])
+        except SinkRejectedError as error:
+            if len(items) > 1:
+                # One row at fault must not hold back the others: each goes alone.
+                for item in items:
+                    await self._deliver(sink, [item], store)
+            else:
+                logger.error("ragstone sink %s refuses an outcome for good: %s", sink.name, error)
+                self._guarded(lambda: store.outbox_dead(sink.name, ids, error=str(error)), None)
+            return False
+        except Exception as error:  # noqa: BLE001 - a sink is foreign code; whatever it raises, the row stays due
+            attempts = max(item.attempts for item in items)
+            wait_s = min(_BACKOFF_MIN_S * 2 ** min(attempts, _ATTEMPT_BITS), _BACKOFF_MAX_S)
+            if isinstance(error, SinkUnavailableError) and error.retry_after_s is not None:
+                wait_s = max(wait_s, error.retry_after_s)
+            level = logging.WARNING if isinstance(error, SinkError) else logging.ERROR
+            if attempts == 0:
+                logger.log(level, "ragstone sink %s: %s; trying again in %.0f s", sink.name, error, wait_s)
+            words = f"{type(error).__name__}: {error}"
+            self._guarded(
+                lambda: store.outbox_retry(sink.name, ids, next_try=self._clock() + wait_s, error=words), None
+            )
+            return False
+        self._guarded(lambda: store.outbox_sent(sink.name, ids), None)
+        return True
+
+
+def _why_not(trace: Trace) -> str | None:
+    """Say why a trace is not scored; None when it is."""
+    if trace.status != "ok":
+        return f"the request ended as {trace.status!r}" + (f": {trace.error}" if trace.error else "")
+    if trace.inner_errors:
+        return f"something failed inside the request: {trace.inner_errors[0]}"
+    if trace.response is None and trace.query is None:
+        return "neither a question nor an answer was captured"
+    return None
+
+
+def _delivery(item: OutboxItem) -> Delivery:
+    return Delivery(
+        outcome=item.outcome,
+        trace_id=item.trace_id,
+        run_id=item.run_id,
+        otel_trace_id=item.otel_trace_id,
+        otel_span_id=item.otel_span_id,
+        session_id=item.session_id,
+        user_id=item.user_id,
+        name=item.name,
+        requested_at=item.requested_at,
+        inclusion_probability=item.inclusion_probability,
+    )

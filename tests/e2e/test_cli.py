@@ -1,0 +1,131 @@
+"""The command line as a user meets it: output, exit codes, `--json`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ragstone.testing import FakeJudgeServer
+
+ROW = {"id": "a", "query": "Where is the stone?", "contexts": ["At the river."], "response": "At the river."}
+
+
+def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `ragstone` in a fresh interpreter."""
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("RAGSTONE_", "OPENAI_"))}
+    return subprocess.run(
+        [sys.executable, "-c", "from ragstone.cli import main; main()", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=keep | environment,
+    )
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    """One good sample."""
+    path = tmp_path / "samples.jsonl"
+    path.write_text(json.dumps(ROW) + "\n", encoding="utf-8")
+    return path
+
+
+def test_evaluate_prints_a_table_and_keeps_progress_off_stdout(samples: Path) -> None:
+    """Results can be piped; notes cannot get into them."""
+    done = run("evaluate", samples, "--metrics", "ccrs")
+
+    assert 0 == done.returncode, done.stderr
+    assert "mean [95% CI]" in done.stdout
+    assert "n scored / failed / n.a." in done.stdout
+    assert "scoring: 1 of 1" in done.stderr
+    assert "scoring" not in done.stdout
+
+
+def test_evaluate_takes_references_fields_and_outputs(samples: Path, tmp_path: Path) -> None:
+    """A file of references makes AC and IR applicable; outcomes go to files."""
+    references = tmp_path / "gold.jsonl"
+    references.write_text('{"id": "a", "ground_truth": "At the river."}\n', encoding="utf-8")
+    done = run(
+        "evaluate", samples, "--reference", references, "--field", "query=query", "--json",
+        "-o", tmp_path / "o.jsonl", "--sink", f"jsonl:{tmp_path / 's.jsonl'}",
+    )  # fmt: skip
+
+    assert 0 == done.returncode, done.stderr
+    assert [1, 1, 1, 1, 1] == [m["n_scored"] for m in json.loads(done.stdout)["metrics"]]
+    assert 5 == len((tmp_path / "o.jsonl").read_text().splitlines()) == len((tmp_path / "s.jsonl").read_text().splitlines())
+
+
+def test_the_judge_comes_from_the_environment(samples: Path) -> None:
+    """`RAGSTONE_JUDGE` is used where no `--judge` is given, and its calls are reported."""
+    with FakeJudgeServer() as server:
+        done = run("evaluate", samples, "--metrics", "ccrs.qr", RAGSTONE_JUDGE=server.url)
+
+    assert 0 == done.returncode, done.stderr
+    assert "1 calls" in done.stderr
+    assert "not a judge" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("evaluate", "no-such.jsonl"), 2, "no file 'no-such.jsonl'"),
+        (("evaluate", "SAMPLES", "--metrics", "ccrs.cq"), 2, "ccrs.cq"),
+        (("evaluate", "SAMPLES", "--judge", "gpt5"), 2, "gpt5"),
+        (("evaluate", "SAMPLES", "--field", "query"), 2, "OURS=THEIRS"),
+        (("evaluate", "SAMPLES", "--frobnicate"), 2, "frobnicate"),
+        (("evaluate", "SAMPLES", "-o", "/no/such/folder/o.jsonl"), 2, "does not exist"),
+        (("evaluate", "SAMPLES", "--judge", "http://127.0.0.1:9/v1", "--deadline", "2"), 3, ""),
+        (("status", "no-such.db"), 3, "no store"),
+        (("worker", "/no/such/folder/r.db"), 3, "does not exist"),
+    ],
+)
+def test_exit_codes_tell_who_can_act(samples: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
+    """2 is the user's, 3 the infrastructure's; no traceback either way."""
+    done = run(*(samples if a == "SAMPLES" else a for a in arguments))
+
+    assert code == done.returncode, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_demo_shows_the_whole_path(tmp_path: Path) -> None:
+    """Table, ledger, worst answers and what to do next, from the README's command."""
+    pytest.importorskip("langchain_ragstone")
+    done = run("demo", "--folder", tmp_path / "d")
+    again = run("demo", "--folder", tmp_path / "d", "--json")
+
+    assert 0 == done.returncode, done.stderr
+    for part in ("mean [95% CI]", "ledger", "captured = scored", "the worst 3 answers", "next", "not a judge"):
+        assert part in done.stdout
+    assert 0 == again.returncode, again.stderr
+    result = json.loads(again.stdout)
+    total = result["ledger"]["total"]
+    assert total["captured"] == total["scored"] >= 20
+    assert 5 * total["captured"] == len((tmp_path / "d" / "demo.jsonl").read_text().splitlines())
+
+    status = run("status", tmp_path / "d" / "demo.db", "--json")
+    assert json.loads(status.stdout)["balanced"] is True
+    why = run("status", tmp_path / "d" / "demo.db", "--trace", result["worst"][0]["trace_id"])
+    assert 0 == why.returncode, why.stderr
+    assert "ccrs.qr" in why.stdout
+    unknown = run("status", tmp_path / "d" / "demo.db", "--trace", "nope")
+    assert 2 == unknown.returncode
+    assert "no trace 'nope'" in unknown.stderr
+
+
+def test_the_demo_uses_the_judge_it_is_given(tmp_path: Path) -> None:
+    """With `RAGSTONE_JUDGE` set every score comes from that server."""
+    pytest.importorskip("langchain_ragstone")
+    with FakeJudgeServer() as server:
+        done = run("demo", "--folder", tmp_path / "d", RAGSTONE_JUDGE=server.url)
+        calls = server.calls
+
+    assert 0 == done.returncode, done.stderr
+    assert calls >= 5 * 20
+    assert "not a judge" not in done.stdout

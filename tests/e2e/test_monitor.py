@@ -1,0 +1,296 @@
+"""The live path inside one process: captured, stored, scored, exported."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from ragstone.errors import ConfigurationError, SinkRejectedError, SinkUnavailableError, StoreError
+from ragstone.monitor import Monitor, read_ledger
+from ragstone.schema import NotApplicable, Score
+from ragstone.store import SqliteStore
+from ragstone.testing import FakeJudge, FakeJudgeServer, MemorySink
+
+
+def draft(trace_id: str, **changes: object) -> TraceDraft:
+    """A complete request."""
+    values: dict[str, object] = {
+        "trace_id": trace_id,
+        "query": "Where is the grey stone?",
+        "response": "The grey stone lies at the river.",
+        "searches": [SearchDraft(passages=[PassageDraft(text="The grey stone lies at the river.")])],
+        "reference": ["At the river."],
+    }
+    return TraceDraft(**(values | changes))  # type: ignore[arg-type]
+
+
+def outcomes(store: Path) -> dict[tuple[str, str], object]:
+    """All outcomes of a store by trace and metric."""
+    with SqliteStore.open(store, mode="read") as opened:
+        return {(o.sample_id, o.metric): o for o in opened.outcomes()}
+
+
+def test_a_request_is_captured_scored_stored_and_exported(tmp_path: Path) -> None:
+    """The whole path, with the books in order at the end."""
+    store, sink = tmp_path / "r.db", MemorySink()
+    with Monitor(judge="lexical", store=store, sinks=[sink, f"jsonl:{tmp_path / 's.jsonl'}"]) as monitor:
+        for i in range(20):
+            assert monitor.record(draft(f"t{i}"))
+        assert monitor.drain(60)
+        ledger = monitor.ledger()
+
+    assert (20, 20, 0) == (ledger.total.captured, ledger.total.scored, ledger.total.pending)
+    assert ledger.total.balanced
+    assert all(row.scored == 20 for row in ledger.metrics.values())
+    assert 100 == len({d.outcome.id for d in sink.deliveries})
+    assert 100 == len((tmp_path / "s.jsonl").read_text(encoding="utf-8").splitlines())
+    assert all(isinstance(o, Score) for o in outcomes(store).values())
+
+
+def test_nothing_happens_before_the_first_request(tmp_path: Path) -> None:
+    """A constructor that starts threads or makes files is a trap under gunicorn --preload."""
+    before = set(threading.enumerate())
+    monitor = Monitor(judge="lexical", store=tmp_path / "r.db")
+
+    assert before == set(threading.enumerate())
+    assert [] == list(tmp_path.iterdir())
+    with pytest.raises(StoreError, match="no store"):
+        monitor.ledger()
+    monitor.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"status": "error", "error": "ValueError: boom"}, "ended as 'error': ValueError: boom"),
+        ({"status": "truncated"}, "ended as 'truncated'"),
+        ({"inner_errors": ["ConnectionError: tool"]}, "something failed inside"),
+        ({"query": None, "response": None}, "neither a question nor an answer"),
+    ],
+)
+def test_requests_that_went_wrong_are_not_applicable(tmp_path: Path, changes: dict[str, object], reason: str) -> None:
+    """They are kept and counted, with the reason, and cost no judge call."""
+    store = tmp_path / "r.db"
+    judge = FakeJudge()
+    with Monitor(judge=judge, store=store) as monitor:
+        monitor.record(draft("t", **changes))
+        assert monitor.drain(60)
+
+    found = outcomes(store)["t", "ccrs.qr"]
+    assert isinstance(found, NotApplicable)
+    assert reason in found.reason
+    assert 1 == read_ledger(store).total.not_applicable
+
+
+def test_sampling_is_in_the_books(tmp_path: Path) -> None:
+    """What sampling leaves out is counted, and what it keeps carries its weight."""
+    store = tmp_path / "r.db"
+    with Monitor(judge="lexical", store=store, sample_rate=0.5) as monitor:
+        for i in range(200):
+            monitor.record(draft(f"t{i}"))
+        assert monitor.drain(60)
+    ledger = read_ledger(store)
+
+    assert 200 == ledger.total.captured
+    assert 60 < ledger.total.sampled_out < 140
+    assert ledger.total.balanced
+    with SqliteStore.open(store, mode="read") as opened:
+        assert {0.5} == {t.inclusion_probability for t in opened.traces() if t.query}
+
+
+def test_secrets_do_not_reach_the_disk(tmp_path: Path) -> None:
+    """Redaction comes before the spool, so no file holds the address."""
+    with Monitor(judge="lexical", store=tmp_path / "r.db", sinks=[f"jsonl:{tmp_path / 's.jsonl'}"]) as monitor:
+        monitor.record(draft("t", query="Mail anna.secret@example.com about sk-abcdefghijklmnopqrstuvwxyz123456"))
+        assert monitor.drain(60)
+
+    everything = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
+    assert b"anna.secret" not in everything
+    assert b"abcdefghijklmnop" not in everything
+
+
+def test_a_sink_that_is_down_loses_nothing(tmp_path: Path) -> None:
+    """Outcomes wait in the outbox and arrive once the sink is back, each once."""
+
+    class Flaky(MemorySink):
+        down = 3
+
+        async def write(self, batch: object) -> None:
+            if self.down:
+                self.down -= 1
+                raise SinkUnavailableError("no route", retry_after_s=0.0)
+            await super().write(batch)  # type: ignore[arg-type]
+
+    sink = Flaky()
+    store = tmp_path / "r.db"
+    with Monitor(judge="lexical", metrics="ccrs.qr", store=store, sinks=[sink]) as monitor:
+        for i in range(5):
+            monitor.record(draft(f"t{i}"))
+        patience = time.monotonic() + 60
+        while len(sink.deliveries) < 5 and time.monotonic() < patience:
+            time.sleep(0.05)
+        assert monitor.drain(60)
+
+    assert 5 == len({d.outcome.id for d in sink.deliveries})
+    assert {"sent": 5} == {k: v for k, v in read_ledger(store).outbox[sink.name].items() if v}
+
+
+def test_one_refused_row_does_not_hold_back_the_others(tmp_path: Path) -> None:
+    """A batch that is refused is split; the row at fault is set aside as dead."""
+
+    class Picky(MemorySink):
+        async def write(self, batch: object) -> None:
+            if any(d.trace_id == "t3" for d in batch):  # type: ignore[attr-defined]
+                raise SinkRejectedError("t3 is not welcome")
+            await super().write(batch)  # type: ignore[arg-type]
+
+    sink = Picky()
+    store = tmp_path / "r.db"
+    with Monitor(judge="lexical", metrics="ccrs.qr", store=store, sinks=[sink]) as monitor:
+        for i in range(6):
+            monitor.record(draft(f"t{i}"))
+        assert monitor.drain(60)
+
+    assert {"t0", "t1", "t2", "t4", "t5"} == {d.trace_id for d in sink.deliveries}
+    assert (5, 1) == tuple(read_ledger(store).outbox[sink.name][s] for s in ("sent", "dead"))
+
+
+def test_what_one_process_left_the_next_one_scores(tmp_path: Path) -> None:
+    """`role="capture"` never scores; a monitor that owns the store finds the spool and does."""
+    store = tmp_path / "r.db"
+    with Monitor(judge="lexical", store=store, role="capture") as producer:
+        for i in range(7):
+            producer.record(draft(f"t{i}"))
+        assert producer.flush(10)
+        assert 7 == producer.ledger().total.pending
+    with Monitor(judge="lexical", store=store) as owner:
+        assert owner.drain(60)
+        assert 7 == owner.ledger().total.scored
+
+
+def test_the_second_monitor_takes_over_when_the_first_is_gone(tmp_path: Path) -> None:
+    """Two monitors on one store: one owns it, the other captures, and inherits."""
+    store = tmp_path / "r.db"
+    first = Monitor(judge="lexical", store=store)
+    first.record(draft("a"))
+    assert first.drain(60)
+    second = Monitor(judge="lexical", store=store)
+    second.record(draft("b"))
+    assert second.drain(60)
+    first.close()
+    second.record(draft("c"))
+    patience = time.monotonic() + 60
+    while read_ledger(store).total.scored < 3 and time.monotonic() < patience:
+        time.sleep(0.05)
+    second.close()
+
+    total = read_ledger(store).total
+    assert (3, 3) == (total.captured, total.scored)
+
+
+def test_a_dead_judge_fails_loudly_and_countably(tmp_path: Path) -> None:
+    """Nothing is scored 0 because of an outage; the kind of failure is in the outcome."""
+    store = tmp_path / "r.db"
+    with FakeJudgeServer(error_rate=1.0) as server:
+        with Monitor(judge=server.url, metrics="ccrs.qr", store=store, trace_deadline_s=3) as monitor:
+            monitor.record(draft("t"))
+            assert monitor.drain(60)
+
+    assert (1, 0) == (read_ledger(store).total.failed, read_ledger(store).total.scored)
+
+
+def test_close_is_quick_idempotent_and_leaves_the_rest_pending(tmp_path: Path) -> None:
+    """A slow judge does not hold back an exit; the trace stays pending."""
+    store = tmp_path / "r.db"
+    with FakeJudgeServer(latency_s=30) as server:
+        monitor = Monitor(judge=server.url, store=store)
+        monitor.record(draft("t"))
+        patience = time.monotonic() + 30
+        while server.calls == 0 and time.monotonic() < patience:
+            time.sleep(0.01)
+        monitor.close(deadline_s=10)
+        monitor.close()
+        assert not monitor.record(draft("late"))
+
+    total = read_ledger(store).total
+    assert (1, 1) == (total.captured, total.pending)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_forked_child_captures_on_its_own(tmp_path: Path) -> None:
+    """After a fork both processes capture, and nothing is doubled."""
+    store = tmp_path / "r.db"
+    monitor = Monitor(judge="lexical", store=store)
+    monitor.record(draft("parent"))
+    assert monitor.drain(60)
+    child = os.fork()
+    if child == 0:  # pragma: no cover - runs in the child
+        accepted = monitor.record(draft("child"))
+        flushed = monitor.flush(20)
+        os._exit(0 if accepted and flushed else 1)
+    assert 0 == os.waitpid(child, 0)[1]
+    assert monitor.drain(60)
+    monitor.close()
+
+    total = read_ledger(store).total
+    assert (2, 2) == (total.captured, total.scored)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"metrics": ["ccrs.cq"]}, "ccrs.cq"),
+        ({"judge": "gpt5"}, "gpt5"),
+        ({"sinks": ["kafka:x"]}, "kafka"),
+        ({"store": "/no/such/folder/r.db"}, "does not exist"),
+        ({"sample_rate": 1.5}, "1.5"),
+        ({"durability": "maybe"}, "maybe"),
+        ({"role": "boss"}, "boss"),
+        ({"concurrency": 0}, "concurrency"),
+    ],
+)
+def test_arguments_that_cannot_work_are_refused_at_once(
+    tmp_path: Path, arguments: dict[str, object], match: str
+) -> None:
+    """The message names the value, long before the first request."""
+    with pytest.raises(ConfigurationError, match=match):
+        Monitor(**({"store": tmp_path / "r.db", "judge": "lexical"} | arguments))  # type: ignore[arg-type]
+
+
+def test_a_store_that_cannot_be_used_does_not_reach_the_application(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A foreign file in the store's place: requests go on, captures wait in the spool, one log line says why."""
+    store = tmp_path / "r.db"
+    store.write_bytes(b"this is no database" * 100)
+    with caplog.at_level(logging.ERROR, logger="ragstone"), Monitor(judge="lexical", store=store) as monitor:
+        assert monitor.record(draft("t"))
+        assert monitor.flush(10)
+        patience = time.monotonic() + 20
+        while not caplog.records and time.monotonic() < patience:
+            time.sleep(0.02)
+
+    assert 1 == len([r for r in caplog.records if "cannot score" in r.message])
+    assert b"this is no database" * 100 == store.read_bytes()
+
+
+def test_scores_in_the_file_carry_their_provenance(tmp_path: Path) -> None:
+    """Judge, method, metric version and request time are beside each value."""
+    path = tmp_path / "s.jsonl"
+    with Monitor(judge="lexical", metrics="ccrs.qr", store=tmp_path / "r.db", sinks=[f"jsonl:{path}"]) as monitor:
+        monitor.record(draft("t", otel_trace_id="a" * 32, otel_span_id="b" * 16))
+        assert monitor.drain(60)
+
+    line = json.loads(path.read_text(encoding="utf-8"))
+    assert ("t", "ccrs.qr", "a" * 32, "b" * 16) == tuple(
+        line[k] for k in ("trace_id", "metric", "otel_trace_id", "otel_span_id")
+    )
+    assert all(line[k] for k in ("id", "judge", "judge_hash", "method", "metric_version"))

@@ -1,0 +1,202 @@
+"""`evaluate`: files in, one outcome a sample and metric out, and a table without a bare mean."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+import ragstone
+from ragstone.errors import ConfigurationError, DataError, SinkUnavailableError
+from ragstone.experiments import format_table, summarise
+from ragstone.metrics import resolve_metrics
+from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.testing import FakeJudge, MemorySink
+
+ROWS = [
+    {"question": "Where is the stone?", "contexts": ["The stone is at the river."], "answer": "At the river.",
+     "ground_truth": "At the river."},
+    {"question": "Who found it?", "contexts": ["Anna found the stone."], "answer": "Anna.", "ground_truth": None},
+    {"question": "Why?", "contexts": [], "answer": "", "ground_truth": "Nobody knows."},
+]  # fmt: skip
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> Path:
+    """Write rows in the format the suffix names."""
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+    elif path.suffix == ".json":
+        path.write_text(json.dumps({"results": rows}), encoding="utf-8")
+    else:
+        import pandas as pd
+
+        frame = pd.DataFrame(rows)
+        if path.suffix == ".csv":
+            frame.assign(contexts=frame.contexts.map(json.dumps)).to_csv(path, index=False)
+        else:
+            frame.to_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
+def test_every_file_format_gives_the_same_experiment(tmp_path: Path, suffix: str) -> None:
+    """The format is a detail."""
+    result = ragstone.evaluate(write(tmp_path / f"s{suffix}", ROWS), judge="lexical")
+    expected = ragstone.evaluate(ROWS, judge="lexical")
+
+    assert [(o.key, o.outcome) for o in expected.outcomes] == [(o.key, o.outcome) for o in result.outcomes]
+
+
+def test_every_sample_and_metric_ends_in_exactly_one_outcome() -> None:
+    """In the order of the samples, then of the metrics."""
+    result = ragstone.evaluate(ROWS, judge="lexical")
+
+    assert [(s, c.name) for s in "123" for c in result.cards] == [(o.sample_id, o.metric) for o in result.outcomes]
+
+
+def test_a_missing_reference_is_not_applicable_and_named() -> None:
+    """Not a zero, not a dropped row: the table says which field is missing."""
+    result = ragstone.evaluate(ROWS, ["ccrs.ac"], judge="lexical")
+    (summary,) = result.summary()
+
+    assert (2, 0, 1, ("reference",)) == (
+        summary.n_scored, summary.n_failed, summary.n_not_applicable, summary.missing
+    )  # fmt: skip
+    assert "not applicable where there is no reference" in str(result)
+
+
+def test_failures_are_counted_and_bounded() -> None:
+    """The mean of the survivors never stands alone."""
+    card = resolve_metrics(["ccrs.qr"])[0].card
+    common = {"metric": card.name, "metric_version": card.version}
+    summary = summarise(
+        [
+            Score(sample_id="1", value=0.5, method="single_reply", **common),
+            Failure(sample_id="2", kind="timeout", reason="slow", **common),
+            NotApplicable(sample_id="3", reason="none", **common),
+        ],
+        [card],
+    )
+    table = format_table(summary)
+
+    assert (0.25, 0.75) == summary[0].bounds
+    assert "1 / 1 / 1" in table
+    assert "1 timeout" in table
+    assert "[0.250, 0.750]" in table
+
+
+def test_no_score_is_no_number() -> None:
+    """Zero scored samples have no mean."""
+    result = ragstone.evaluate([{"query": "q", "response": "r"}], ["ccrs.ir"], judge="lexical")
+
+    assert "no score" in str(result)
+    assert None is result.to_dict()["metrics"][0]["mean"]
+
+
+def test_the_baseline_says_that_it_is_one() -> None:
+    """Nobody shall take word overlap for a judge."""
+    assert "not a judge" in str(ragstone.evaluate(ROWS, judge="lexical"))
+
+
+def test_it_works_inside_a_running_loop() -> None:
+    """A notebook has a loop running; nothing is patched."""
+
+    async def cell() -> int:
+        return len(ragstone.evaluate(ROWS, judge="lexical").outcomes)
+
+    assert 15 == asyncio.run(cell())
+    assert 15 == len(asyncio.run(ragstone.aevaluate(ROWS, judge="lexical")).outcomes)
+
+
+def test_references_are_joined_by_id() -> None:
+    """And do not overrule what a row already has."""
+    result = ragstone.evaluate(ROWS, ["ccrs.ac"], judge="lexical", references={"2": ["Anna."], "1": ["Nowhere."]})
+
+    assert [("At the river.",), ("Anna.",), ("Nobody knows.",)] == [s.reference for s in result.samples]
+
+
+def test_bad_rows_stop_the_run_before_anything_is_spent(tmp_path: Path) -> None:
+    """All of them are named at once, with the way out."""
+    path = tmp_path / "s.jsonl"
+    path.write_text('{"query": "a"}\nnot json\n{"query": ["b"]}\n', encoding="utf-8")
+    judge = FakeJudge()
+
+    with pytest.raises(DataError, match="2 of 3 rows.*line 2.*row 3.*skip") as caught:
+        ragstone.evaluate(path, judge=judge)
+
+    assert "--skip-bad-rows" in str(caught.value)
+
+
+def test_bad_rows_can_be_left_out_and_are_counted(tmp_path: Path) -> None:
+    """They are in no number, and the table says how many there were."""
+    path = tmp_path / "s.jsonl"
+    path.write_text('{"query": "a", "answer": "b"}\nnot json\n', encoding="utf-8")
+
+    result = ragstone.evaluate(path, ["ccrs.qr"], judge="lexical", on_bad_row="skip")
+
+    assert [2] == [r.position for r in result.rejected]
+    assert "1 rows could not be read" in str(result)
+
+
+def test_duplicate_ids_are_refused() -> None:
+    """Outcomes are keyed by id, so a second row of the same id would vanish."""
+    with pytest.raises(DataError, match="id 'x' of row 1"):
+        ragstone.evaluate([{"id": "x", "query": "a"}, {"id": "x", "query": "b"}], judge="lexical")
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "match"),
+    [
+        ("no-such.jsonl", ConfigurationError, "no file 'no-such.jsonl'"),
+        ([], DataError, "nothing to evaluate"),
+    ],
+)
+def test_no_data_is_an_error(data: object, error: type[Exception], match: str) -> None:
+    """An empty table would look like a result."""
+    with pytest.raises(error, match=match):
+        ragstone.evaluate(data, judge="lexical")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["s.txt", "s.parquet", "s.json"])
+def test_files_that_are_not_what_they_say(tmp_path: Path, name: str) -> None:
+    """Garbage is named as such."""
+    path = tmp_path / name
+    path.write_text("garbage", encoding="utf-8")
+
+    with pytest.raises((ConfigurationError, DataError), match=name):
+        ragstone.evaluate(path, judge="lexical")
+
+
+def test_a_sink_that_is_down_costs_no_score() -> None:
+    """What was paid for comes back, with what the sink said."""
+
+    class Down(MemorySink):
+        async def write(self, batch: object) -> None:
+            raise SinkUnavailableError("no route")
+
+    result = ragstone.evaluate(ROWS, judge="lexical", sinks=[Down()])
+
+    assert 15 == len(result.outcomes)
+    assert ["no route"] == [e.partition(": ")[2] for e in result.sink_errors]
+    assert "not delivered to" in str(result)
+
+
+def test_outcomes_reach_the_sinks_and_the_data_frame(tmp_path: Path) -> None:
+    """One row a sample and metric, everywhere."""
+    sink = MemorySink()
+    result = ragstone.evaluate(ROWS, judge="lexical", sinks=[sink])
+    result.to_jsonl(tmp_path / "o.jsonl")
+    frame = result.to_pandas()
+
+    assert 15 == len(sink.deliveries) == len(frame) == len((tmp_path / "o.jsonl").read_text().splitlines())
+    assert {"id", "metric", "outcome", "value", "reason", "query", "response"} <= set(frame.columns)
+
+
+def test_progress_is_told() -> None:
+    """Once a sample, ending with all of them."""
+    seen: list[tuple[int, int]] = []
+    ragstone.evaluate(ROWS, judge="lexical", progress=lambda done, total: seen.append((done, total)))
+
+    assert [(1, 3), (2, 3), (3, 3)] == seen
