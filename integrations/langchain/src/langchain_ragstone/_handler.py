@@ -1,0 +1,400 @@
+"""The callback handler: LangChain's events in, one finished `TraceDraft` per request out."""
+# ruff: noqa: ARG002 - the hooks have LangChain's signatures
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import LLMResult
+
+from langchain_ragstone import _translate as translate
+from langchain_ragstone._assemble import finish
+from langchain_ragstone._otel import current_span_ids
+from langchain_ragstone._tree import ChainRun, LiveTrace, LlmRun, RetrieverRun, Run, RunTree, Step, ToolRun
+from ragstone._util.suppress import capture_suppressed
+from ragstone.capture import PassageDraft, Recorder, SearchDraft
+from ragstone.schema import TraceStatus
+
+__all__ = ["RagstoneCallbackHandler"]
+
+logger = logging.getLogger("ragstone.langchain")
+
+_CONTEXTS_EVENT = "rag.contexts"
+_NOT_GIVEN: Any = object()
+
+_Hook = TypeVar("_Hook", bound=Callable[..., None])
+_T = TypeVar("_T")
+_StepRun = TypeVar("_StepRun", bound=Run)
+
+
+def _guarded(hook: _Hook) -> _Hook:
+    """Keep our own mistakes out of the application: count them, log the first of each hook."""
+
+    @functools.wraps(hook)
+    def guarded(self: RagstoneCallbackHandler, *args: Any, **kwargs: Any) -> None:
+        try:
+            hook(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the request goes on
+            self._count_error(hook.__name__, error)
+
+    return cast("_Hook", guarded)
+
+
+class RagstoneCallbackHandler(BaseCallbackHandler):
+    """Captures each request of a LangChain chain, agent or graph, and hands it to a recorder.
+
+    Make one and share it: it may serve any number of requests, threads and event loops at once. It copies what it
+    needs out of the events as plain strings, never raises into the application and never waits.
+
+    ```python
+    monitor = Monitor(store="ragstone.db")
+    chain.invoke(question, config={"callbacks": [RagstoneCallbackHandler(monitor)]})
+    ```
+
+    The metadata of a call may name `user_id`, `session_id` (or LangGraph's `thread_id`) and `reference`: one correct
+    answer, or several. An application that searches without a retriever can state what it put into the prompt with
+    `dispatch_custom_event("rag.contexts", {"contexts": documents})`, inside a chain step.
+
+    Attributes:
+        errors: How many events failed inside this handler; 0 unless there is a bug, or an extractor raised.
+        late_events: How many events were ignored because they came twice, or after their request had ended.
+        live: How many requests are in flight.
+    """
+
+    # Plain attributes: LangChain reads them at each event, and a property is a call.
+    run_inline = True
+    raise_error = False
+    ignore_retry = True
+    ignore_llm = False
+    ignore_chain = False
+    ignore_agent = False
+    ignore_retriever = False
+    ignore_chat_model = False
+    ignore_custom_event = False
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        question: Callable[[Any], str | None] | None = None,
+        contexts: Callable[[Any], Sequence[Document | str] | None] | None = None,
+        answer: Callable[[Any], str | None] | None = None,
+        ttl_s: float = 3600.0,
+        max_live: int = 10_000,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Capture into `recorder`.
+
+        Args:
+            recorder: Takes the finished requests: a `ragstone.Monitor`, or anything else with its `record` method.
+            question: Finds the question in the root's inputs where the usual rules do not; None means "not here".
+            contexts: Finds in the root's outputs the documents (or texts) that were put into the prompt.
+            answer: Finds the answer in the root's outputs.
+            ttl_s: Age in seconds at which a request that has not ended (a stream that nobody reads) is recorded as
+                `abandoned`.
+            max_live: Requests in flight beyond which the oldest is recorded as `abandoned`.
+            clock: Unix time in seconds.
+        """
+        super().__init__()
+        self._recorder = recorder
+        self._question = question
+        self._contexts = contexts
+        self._answer = answer
+        self._clock = clock
+        self._tree = RunTree(ttl_s=ttl_s, max_live=max_live, clock=clock)
+        self._error_lock = threading.Lock()
+        self._failures: dict[str, int] = {}
+
+    @property
+    def errors(self) -> int:
+        """How many events failed inside this handler."""
+        return sum(self._failures.values())
+
+    @property
+    def late_events(self) -> int:
+        """How many events were ignored because they came twice, or after their request had ended."""
+        return self._tree.late
+
+    @property
+    def live(self) -> int:
+        """How many requests are in flight."""
+        return len(self._tree)
+
+    def sweep(self, *, older_than_s: float | None = None) -> int:
+        """Record requests that have not ended for too long as `abandoned`.
+
+        Each new request sweeps a little; call this at shutdown, or where no new requests come.
+
+        Args:
+            older_than_s: Age in seconds from which a request counts as abandoned; `ttl_s` by default, 0 for all.
+
+        Returns:
+            How many were recorded.
+        """
+        given_up = self._tree.give_up(older_than_s=older_than_s, at_most=None)
+        for trace in given_up:
+            self._record(trace, "abandoned")
+        return len(given_up)
+
+    # Hooks take what they use by name; `about` holds the rest of the event: tags, metadata, the run's name.
+
+    @_guarded
+    def on_chain_start(
+        self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any
+    ) -> None:
+        """Note a step, and what documents it was given."""
+        run = self._tree.start(run_id, parent_run_id, ChainRun)
+        if run is None:
+            return
+        if run.parent is None:
+            # The inputs of a stream are not read yet: they come with its end.
+            run.trace.streamed = "defers_inputs" in about
+            self._open(run, _NOT_GIVEN if run.trace.streamed else inputs, run_id, parent_run_id, about)
+        else:
+            run.documents_in = translate.document_texts(inputs)
+
+    @_guarded
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = _NOT_GIVEN, **about: Any) -> None:
+        """Finish the request with its root; of the other steps only re-rankings matter."""
+        run = self._tree.end(run_id)
+        if run is None:
+            return
+        if run.parent is None:
+            self._close(run.trace, outputs, inputs)
+        elif type(outputs) is list and isinstance(run, ChainRun) and not run.muted and not run.inside_search:
+            documents_in = run.documents_in or translate.document_texts(inputs)
+            if documents_in is not None and all(isinstance(output, Document) for output in outputs):
+                run.trace.steps.append(Step(run, documents_in, translate.passages_from(outputs)))
+
+    @_guarded
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, inputs: Any = _NOT_GIVEN, **about: Any) -> None:
+        """Finish the request with its root; elsewhere remember what the request survived."""
+        failed = translate.is_failure(error)
+        run = self._tree.end(run_id, failed=failed)
+        if run is None:
+            return
+        trace = run.trace
+        description = translate.describe_error(error) if failed else None
+        if translate.is_interrupt(error):
+            trace.interrupted = True
+        if run.parent is None:
+            self._take_question(trace, inputs)
+            trace.draft.error = description
+            self._record(trace, "error" if failed else "interrupted" if trace.interrupted else "truncated")
+        elif description is not None and not run.muted and description not in trace.draft.inner_errors:
+            trace.draft.inner_errors.append(description)
+
+    on_llm_error = on_retriever_error = on_tool_error = on_chain_error
+
+    @_guarded
+    def on_retriever_start(
+        self, serialized: Any, query: str, *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any
+    ) -> None:
+        """Note a search; searches inside a search are its own business."""
+        run = self._start_step(RetrieverRun, query, run_id, parent_run_id, about)
+        if run is None or run.muted or run.inside_search:
+            return
+        run.outermost = True
+        run.query = query
+        run.name = about.get("name")
+        run.trace.searching.append(run)
+        run.mark_tools_above()
+
+    @_guarded
+    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **about: Any) -> None:
+        """Copy what was found."""
+        run = self._tree.end(run_id)
+        if not isinstance(run, RetrieverRun):
+            return
+        if run.outermost:
+            run.search = SearchDraft(query=run.query, passages=translate.passages_from(documents), name=run.name)
+        if run.parent is None:
+            self._record(run.trace, "ok")
+
+    @_guarded
+    def on_chat_model_start(
+        self,
+        serialized: Any,
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **about: Any,
+    ) -> None:
+        """Note the call of a chat model."""
+        self._start_llm(messages[0] if messages else [], run_id, parent_run_id, about)
+
+    @_guarded
+    def on_llm_start(
+        self, serialized: Any, prompts: list[str], *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any
+    ) -> None:
+        """Note the call of a completion model."""
+        self._start_llm(prompts[0] if prompts else "", run_id, parent_run_id, about)
+
+    @_guarded
+    def on_llm_new_token(self, token: str | list[str | dict[str, Any]], *, run_id: UUID, **about: Any) -> None:
+        """Note when the first text of a stream came."""
+        run = self._tree.find(run_id)
+        if run is None or run.muted:
+            return
+        draft = run.trace.draft
+        if draft.first_token_s is None and translate.text_of(token) and not run.inside_search:
+            draft.first_token_s = self._clock() - draft.started_at
+
+    @_guarded
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **about: Any) -> None:
+        """Copy the reply, the model's name and the tokens spent."""
+        run = self._tree.end(run_id)
+        if not isinstance(run, LlmRun):
+            return
+        if not run.muted:
+            reply = translate.reply_from(response)
+            draft = run.trace.draft
+            draft.model = reply.model or draft.model
+            draft.input_tokens = _add(draft.input_tokens, reply.input_tokens)
+            draft.output_tokens = _add(draft.output_tokens, reply.output_tokens)
+            if reply.text is not None and not run.inside_search:
+                run.trace.last_answer = (run, reply.text)
+        if run.parent is None:
+            self._record(run.trace, "ok")
+
+    @_guarded
+    def on_tool_start(
+        self,
+        serialized: dict[str, Any] | None,
+        input_str: str,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        inputs: dict[str, Any] | None = None,
+        **about: Any,
+    ) -> None:
+        """Note the call of a tool, which may turn out to be a search."""
+        query = translate.tool_query_from(inputs, input_str)
+        run = self._start_step(ToolRun, query, run_id, parent_run_id, about)
+        if run is not None:
+            run.query = query
+            run.name = (serialized or {}).get("name")
+
+    @_guarded
+    def on_tool_end(self, output: Any, *, run_id: UUID, **about: Any) -> None:
+        """Copy the documents that a tool found without a retriever of LangChain's."""
+        run = self._tree.end(run_id)
+        if not isinstance(run, ToolRun):
+            return
+        if not run.has_retriever and not run.muted and not run.inside_search:
+            passages = translate.documents_in_tool_output(output)
+            if passages is not None:
+                run.search = SearchDraft(query=run.query, passages=passages, name=run.name)
+                run.trace.searching.append(run)
+                run.mark_tools_above()
+        if run.parent is None:
+            self._close(run.trace, output, _NOT_GIVEN)
+
+    @_guarded
+    def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **about: Any) -> None:
+        """Take the contexts that the application states itself."""
+        if name == _CONTEXTS_EVENT and (run := self._tree.find(run_id)) is not None and not run.muted:
+            run.trace.contexts = translate.contexts_from(data if isinstance(data, dict) else {"contexts": data})
+
+    def _start_step(
+        self, kind: type[_StepRun], inputs: Any, run_id: UUID, parent_run_id: UUID | None, about: dict[str, Any]
+    ) -> _StepRun | None:
+        run = self._tree.start(run_id, parent_run_id, kind)
+        if run is not None:
+            if run.parent is None:
+                self._open(run, inputs, run_id, parent_run_id, about)
+            elif not run.muted:
+                run.muted = capture_suppressed()
+        return run
+
+    def _start_llm(self, inputs: Any, run_id: UUID, parent_run_id: UUID | None, about: dict[str, Any]) -> None:
+        run = self._start_step(LlmRun, inputs, run_id, parent_run_id, about)
+        if run is not None and not run.muted and run.trace.draft.model is None:
+            # What was asked for; the reply may name it more precisely.
+            run.trace.draft.model = (about.get("metadata") or {}).get("ls_model_name")
+
+    def _open(self, root: Run, inputs: Any, run_id: UUID, parent_run_id: UUID | None, about: dict[str, Any]) -> None:
+        """Fill in what is known when a request begins."""
+        trace = root.trace
+        trace.ignored = root.muted = capture_suppressed()
+        if not trace.ignored:
+            draft = trace.draft
+            draft.trace_id = draft.run_id = str(run_id)
+            draft.parent_run_id = None if parent_run_id is None else str(parent_run_id)
+            draft.name = about.get("name")
+            translate.fill_identity(draft, about.get("metadata") or {}, about.get("tags") or ())
+            self._take_question(trace, inputs)
+            if (ids := current_span_ids()) is not None:
+                draft.otel_trace_id, draft.otel_span_id = ids
+        for given_up in self._tree.give_up():
+            self._record(given_up, "abandoned")
+
+    def _take_question(self, trace: LiveTrace, inputs: Any) -> None:
+        if inputs is not _NOT_GIVEN and not trace.ignored:
+            stated = None if self._question is None else self._attempt(self._question, inputs)
+            trace.draft.query = stated or self._attempt(translate.question_from, inputs)
+
+    def _close(self, trace: LiveTrace, outputs: Any, inputs: Any) -> None:
+        """The root has returned: find the question, the contexts and the answer in what it returned."""
+        if trace.ignored:
+            return
+        self._take_question(trace, inputs)
+        if not trace.draft.query and isinstance(outputs, dict):
+            # A graph that is resumed gets a command, and has the question in its state.
+            trace.draft.query = self._attempt(translate.question_from, outputs)
+        contexts = None if self._contexts is None else self._attempt(self._contexts, outputs)
+        answer = None if self._answer is None else self._attempt(self._answer, outputs)
+        status: TraceStatus = "ok"
+        if trace.interrupted:
+            status = "interrupted"
+        elif trace.streamed and trace.open:
+            # Closing a stream early looks like success, but for the steps that are still at work. (In a call that
+            # is no stream such steps are background work of the application.)
+            status = "truncated"
+        self._record(
+            trace,
+            status,
+            contexts=self._attempt(translate.contexts_from, outputs if contexts is None else {"contexts": contexts}),
+            answer=self._attempt(translate.answer_from, outputs) if answer is None else answer,
+        )
+
+    def _record(
+        self,
+        trace: LiveTrace,
+        status: TraceStatus,
+        *,
+        contexts: list[PassageDraft] | None = None,
+        answer: str | None = None,
+    ) -> None:
+        if not trace.ignored:
+            finish(trace, status=status, ended_at=self._clock(), stated_contexts=contexts, stated_answer=answer)
+            self._recorder.record(trace.draft)
+
+    def _attempt(self, extract: Callable[[Any], _T | None], value: Any) -> _T | None:
+        """One piece that cannot be found must not cost the rest of the trace."""
+        try:
+            return extract(value)
+        except Exception as error:  # noqa: BLE001 - extractors and odd objects of the application
+            self._count_error(getattr(extract, "__name__", repr(extract)), error)
+            return None
+
+    def _count_error(self, where: str, error: Exception) -> None:
+        with self._error_lock:
+            first = where not in self._failures
+            self._failures[where] = self._failures.get(where, 0) + 1
+        if first:
+            logger.warning("capture failed in %s; the application goes on (logged once)", where, exc_info=error)
+
+
+def _add(total: int | None, more: int | None) -> int | None:
+    return total if more is None else (total or 0) + more

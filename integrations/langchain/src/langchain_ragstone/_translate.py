@@ -1,0 +1,290 @@
+"""LangChain's shapes in, Ragstone's words out: the only file that knows both vocabularies.
+
+Everything is copied out as plain strings and numbers, so that nothing of the application stays alive with a trace.
+The key lists are conventions, not contracts; `RagstoneCallbackHandler` takes extractors for applications with others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.prompt_values import PromptValue
+
+from ragstone.capture import PassageDraft, TraceDraft
+
+__all__ = [
+    "LlmReply",
+    "answer_from",
+    "contexts_from",
+    "describe_error",
+    "document_texts",
+    "documents_in_tool_output",
+    "fill_identity",
+    "is_failure",
+    "is_interrupt",
+    "passages_from",
+    "question_from",
+    "reply_from",
+    "text_of",
+    "tool_query_from",
+]
+
+_QUESTION_KEYS = ("question", "query", "input", "user_input", "messages")
+_ANSWER_KEYS = ("answer", "output", "result", "response", "output_text", "messages")
+_CONTEXT_KEYS = ("context", "contexts", "source_documents", "documents")
+_ID_KEYS = ("id", "doc_id", "document_id", "chunk_id")
+_SCORE_KEYS = ("relevance_score", "score")  # a re-ranker's score is younger than the index's
+_FRAMEWORK_PREFIXES = ("ls_", "lc_", "langgraph_", "checkpoint_", "__")
+_HUMAN, _AI = ("human", "user"), ("ai", "assistant")
+
+
+def text_of(content: object) -> str | None:
+    """The text a reader would see: of a string, a message, or a list of content blocks; None if there is none.
+
+    Only text blocks count: reasoning, tool calls and images are no part of an answer.
+    """
+    if isinstance(content, str):
+        return content
+    if isinstance(content, BaseMessage):
+        return text_of(content.content)
+    if isinstance(content, list):
+        parts = [_block_text(block) for block in content]
+        texts = [part for part in parts if part is not None]
+        return "".join(texts) if texts else None
+    return None
+
+
+def _block_text(block: object) -> str | None:
+    if isinstance(block, str):
+        return block
+    if isinstance(block, Mapping) and block.get("type") == "text" and isinstance(block.get("text"), str):
+        return str(block["text"])
+    return None
+
+
+def question_from(inputs: object) -> str | None:
+    """The user's question in a run's inputs: a text, the last human message, or either of them under a known key."""
+    return _look_up(inputs, _QUESTION_KEYS, _last_human) or None
+
+
+def answer_from(outputs: object) -> str | None:
+    """The answer in a run's outputs: a text, the last AI message that calls no tool, or either under a known key.
+
+    An empty text is an answer; None means that there is no text.
+    """
+    return _look_up(outputs, _ANSWER_KEYS, _last_ai)
+
+
+_FromMessages = Callable[[Sequence[object]], str | None]
+
+
+def _look_up(value: object, keys: Sequence[str], from_messages: _FromMessages) -> str | None:
+    candidates = [value[key] for key in keys if key in value] if isinstance(value, Mapping) else [value]
+    texts = [text for item in candidates if (text := _text_or_message(item, from_messages)) is not None]
+    return next((text for text in texts if text), texts[0] if texts else None)
+
+
+def _text_or_message(value: object, from_messages: _FromMessages) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, PromptValue):
+        return from_messages(value.to_messages())
+    if isinstance(value, BaseMessage):
+        return from_messages([value])
+    if isinstance(value, (list, tuple)):
+        return from_messages(value)
+    return None
+
+
+def _last_human(messages: Sequence[object]) -> str | None:
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            return text_of(message)
+        if isinstance(message, Mapping) and message.get("role", message.get("type")) in _HUMAN:
+            return text_of(message.get("content"))
+        if isinstance(message, (list, tuple)) and len(message) == 2 and message[0] in _HUMAN:
+            return text_of(message[1])
+    return None
+
+
+def _last_ai(messages: Sequence[object]) -> str | None:
+    for message in reversed(messages):
+        if isinstance(message, AIMessage):
+            return None if message.tool_calls else text_of(message)
+        if isinstance(message, Mapping) and message.get("role", message.get("type")) in _AI:
+            return None if message.get("tool_calls") else text_of(message.get("content"))
+        if isinstance(message, (HumanMessage, ToolMessage)):
+            return None
+    return None
+
+
+def contexts_from(outputs: object) -> list[PassageDraft] | None:
+    """The contexts that a run's outputs name, as documents or texts; None when they name none.
+
+    An empty list found under a known key is an answer too: nothing reached the prompt.
+    """
+    if not isinstance(outputs, Mapping):
+        return None
+    for key in _CONTEXT_KEYS:
+        value = outputs.get(key)
+        if isinstance(value, (list, tuple)) and all(isinstance(item, (Document, str)) for item in value):
+            return passages_from(value)
+    return None
+
+
+def passages_from(documents: Iterable[Document | str]) -> list[PassageDraft]:
+    """Copy documents (or bare texts) into passages, in their order."""
+    return [PassageDraft(text=document) if isinstance(document, str) else _passage(document) for document in documents]
+
+
+def _passage(document: Document) -> PassageDraft:
+    metadata = _scalars(document.metadata)
+    identity = document.id
+    if identity is None:
+        identity = next((metadata[key] for key in _ID_KEYS if metadata.get(key) is not None), None)
+    return PassageDraft(
+        text=document.page_content,
+        id=None if identity is None else str(identity),
+        score=next((score for key in _SCORE_KEYS if (score := _finite(metadata.get(key))) is not None), None),
+        metadata=metadata,
+    )
+
+
+def _finite(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _scalars(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of what JSON can hold on one line; NumPy's numbers become Python's, NaN is left out."""
+    copied: dict[str, Any] = {}
+    for key, value in metadata.items():
+        if value is None or isinstance(value, (str, int)):
+            copied[str(key)] = value
+        elif isinstance(value, Real) and math.isfinite(value):
+            copied[str(key)] = float(value)
+    return copied
+
+
+def document_texts(value: object) -> frozenset[str] | None:
+    """The texts of the documents in a step's inputs: a list of them, or one under any key; None if there are none."""
+    if isinstance(value, list):
+        return _texts(value)
+    if isinstance(value, dict):
+        for item in value.values():
+            if isinstance(item, list) and (texts := _texts(item)) is not None:
+                return texts
+    return None
+
+
+def _texts(values: list[Any]) -> frozenset[str] | None:
+    # The first item decides: looking through a list of ten thousand rows is not ours to do on the request path.
+    if values and isinstance(values[0], Document):
+        return frozenset(value.page_content for value in values if isinstance(value, Document))
+    return None
+
+
+def documents_in_tool_output(output: object) -> list[PassageDraft] | None:
+    """The documents a tool returned, itself or as the artifact of its message; None when there are none to be seen."""
+    found = output.artifact if isinstance(output, ToolMessage) else output
+    if isinstance(found, (list, tuple)) and found and all(isinstance(item, Document) for item in found):
+        return passages_from(found)
+    return None
+
+
+def tool_query_from(inputs: object, input_text: str) -> str:
+    """What a tool was asked: its query-like argument, its only text argument, else the arguments as they were given."""
+    question = question_from(inputs)
+    if question is None and isinstance(inputs, Mapping) and len(inputs) == 1:
+        question = text_of(next(iter(inputs.values())))
+    return question or input_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmReply:
+    """What one call of a model contributes to a trace."""
+
+    text: str | None
+    """None when the reply is a call of a tool, or has no text."""
+    model: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+def reply_from(result: LLMResult) -> LlmReply:
+    """Read the first generation of a model's result."""
+    generation = result.generations[0][0] if result.generations and result.generations[0] else None
+    message = generation.message if isinstance(generation, ChatGeneration) else None
+    output = result.llm_output or {}
+    usage: Mapping[str, Any] = getattr(message, "usage_metadata", None) or output.get("token_usage") or {}
+    about: Mapping[str, Any] = message.response_metadata if message is not None else {}
+    if message is not None:
+        text = None if getattr(message, "tool_calls", None) else text_of(message)
+    else:
+        text = generation.text if generation is not None else None
+    return LlmReply(
+        text=text,
+        model=_first_text(about.get("model_name"), about.get("model"), output.get("model_name")),
+        input_tokens=_count(usage.get("input_tokens", usage.get("prompt_tokens"))),
+        output_tokens=_count(usage.get("output_tokens", usage.get("completion_tokens"))),
+    )
+
+
+def _first_text(*values: object) -> str | None:
+    return next((value for value in values if isinstance(value, str) and value), None)
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def fill_identity(draft: TraceDraft, metadata: Mapping[str, Any], tags: Sequence[str]) -> None:
+    """Sort a root run's tags and metadata into a draft: known keys into fields, the application's own beside them."""
+    rest = {key: value for key, value in metadata.items() if not str(key).startswith(_FRAMEWORK_PREFIXES)}
+    draft.user_id = _identity(rest.pop("user_id", None))
+    thread_id = _identity(rest.pop("thread_id", None))
+    draft.session_id = _identity(rest.pop("session_id", None)) or thread_id
+    reference = rest.pop("reference", None)
+    if isinstance(reference, str):
+        draft.reference = [reference]
+    elif isinstance(reference, (list, tuple)):
+        draft.reference = [text for text in reference if isinstance(text, str)]
+    draft.metadata = _scalars(rest)
+    draft.tags = [str(tag) for tag in tags]
+
+
+def _identity(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def describe_error(error: BaseException) -> str:
+    """An error as "Type: message", whatever its own `__str__` does."""
+    name = type(error).__name__
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - the application's exception may be as broken as what raised it
+        message = ""
+    return f"{name}: {message}" if message else name
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether a graph pauses here to ask a person."""
+    return _is_called(error, "GraphInterrupt")
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether an "error" is one: readers that stop reading a stream and graphs that jump are none."""
+    return not isinstance(error, GeneratorExit) and not _is_called(error, "GraphBubbleUp")
+
+
+def _is_called(error: BaseException, name: str) -> bool:
+    # By name, so that LangGraph (half a second) is imported by those who use it.
+    return any(kind.__name__ == name for kind in type(error).__mro__)

@@ -1,0 +1,308 @@
+"""The tree of runs behind every request in flight, and nothing of LangChain but its run ids.
+
+LangChain reports each step (a *run*) with its own id and that of its parent. The request a run belongs to is found by
+walking up: a run whose parent we have never seen is the root of a new request, *whatever* its parent id says, because
+tracers of other makers open parents that we are not told about.
+
+What can go wrong, and what is done about it:
+
+- a handler that is registered twice sees every event twice: the second one is ignored;
+- events of a request that has ended must not open a new one: the ids of the last runs are remembered for a while;
+- a stream that is held open and never read ends never: requests over `ttl_s`, and the oldest beyond `max_live`, are
+  given up;
+- the garbage collector may close an abandoned stream, and so call back into this module, *while the same thread is
+  inside it*: the lock is re-entrant, and each section that holds it is a few operations on plain containers;
+- a forked child inherits requests that its parent will finish: it forgets them, and starts with a fresh lock.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+from uuid import UUID
+
+from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+
+__all__ = ["ChainRun", "LiveTrace", "LlmRun", "RetrieverRun", "Run", "RunTree", "Step", "ToolRun"]
+
+_REMEMBERED = 20_000
+"""Ids of ended runs kept per generation (two generations, about 3 MB at most)."""
+
+_SWEPT_PER_START = 2
+"""More than one, so that sweeping catches up; few, so that no request pays for many others."""
+
+
+class LiveTrace:
+    """A request in flight: its draft, and what its runs have contributed so far."""
+
+    __slots__ = (
+        "contexts", "draft", "ignored", "interrupted", "keys", "last_answer", "open", "searching", "steps", "streamed",
+    )  # fmt: skip
+
+    def __init__(self, draft: TraceDraft) -> None:
+        self.draft = draft
+        self.ignored = False
+        """Whether it started while capture was suppressed: it is followed, and not recorded."""
+        self.keys: list[int] = []
+        """Keys of all its runs, the root's first."""
+        self.open = 0
+        """Runs that have started and not ended."""
+        self.searching: list[RetrieverRun | ToolRun] = []
+        """Runs that search, in the order they started; each carries its `search` once it has found something."""
+        self.steps: list[Step] = []
+        """Steps that turned documents into documents (re-rankers, filters), in the order they ended."""
+        self.last_answer: tuple[LlmRun, str] | None = None
+        """The last text of a model that was not a tool call."""
+        self.contexts: list[PassageDraft] | None = None
+        """Contexts that the application stated itself."""
+        self.streamed = False
+        """Whether the root's inputs come only when it ends, as they do for a stream."""
+        self.interrupted = False
+        """Whether it paused to ask a person."""
+
+
+class Run:
+    """One run: its place in the tree, and whether it ended, failed or is to be kept out."""
+
+    __slots__ = ("ended", "failed", "muted", "parent", "trace")
+
+    def __init__(self, trace: LiveTrace, parent: Run | None) -> None:
+        self.trace = trace
+        self.parent = parent
+        self.ended = False
+        self.failed = False
+        self.muted: bool = parent is not None and parent.muted
+        """Started while capture was suppressed (a judge call of ours, say): contributes nothing."""
+
+    def ancestors(self) -> Iterator[Run]:
+        """The runs above this one, nearest first."""
+        run = self.parent
+        while run is not None:
+            yield run
+            run = run.parent
+
+    @property
+    def inside_search(self) -> bool:
+        """Whether this run is a detail of a retriever: a sub-query, an inner index, a compressor's model call."""
+        return any(isinstance(run, RetrieverRun) for run in self.ancestors())
+
+    def mark_tools_above(self) -> None:
+        """Tell the tools this run is part of that their documents are known already."""
+        for run in self.ancestors():
+            if isinstance(run, ToolRun):
+                run.has_retriever = True
+
+    @property
+    def discarded(self) -> bool:
+        """Whether this run was part of an attempt that failed, and that the application made good by another."""
+        return self.parent is not None and (
+            self.failed or any(run.failed and run.parent is not None for run in self.ancestors())
+        )
+
+
+class ChainRun(Run):
+    """Any step that is not of another kind."""
+
+    __slots__ = ("documents_in",)
+
+    def __init__(self, trace: LiveTrace, parent: Run | None) -> None:
+        super().__init__(trace, parent)
+        self.documents_in: frozenset[str] | None = None
+        """Texts of the documents it was given, if it was given documents."""
+
+
+class LlmRun(Run):
+    """A call of a language model."""
+
+    __slots__ = ()
+
+
+class RetrieverRun(Run):
+    """A call of a retriever."""
+
+    __slots__ = ("name", "outermost", "query", "search")
+
+    def __init__(self, trace: LiveTrace, parent: Run | None) -> None:
+        super().__init__(trace, parent)
+        self.outermost = False
+        """Whether its documents count: not so for a detail of another retriever."""
+        self.query: str | None = None
+        self.name: str | None = None
+        self.search: SearchDraft | None = None
+
+
+class ToolRun(Run):
+    """A call of an agent's tool; it counts as a search only when it returns documents and no retriever ran below."""
+
+    __slots__ = ("has_retriever", "name", "query", "search")
+
+    def __init__(self, trace: LiveTrace, parent: Run | None) -> None:
+        super().__init__(trace, parent)
+        self.query: str | None = None
+        self.name: str | None = None
+        self.search: SearchDraft | None = None
+        self.has_retriever = False
+
+
+class Step:
+    """Documents in, documents out: what a re-ranker or filter in a plain function looks like from outside."""
+
+    __slots__ = ("documents_in", "passages", "run")
+
+    def __init__(self, run: ChainRun, documents_in: frozenset[str], passages: list[PassageDraft]) -> None:
+        self.run = run
+        self.documents_in = documents_in
+        self.passages = passages
+
+
+class _Remembered:
+    """A set that forgets its oldest members: two generations, the older one dropped when the younger is full."""
+
+    __slots__ = ("_limit", "_old", "_young")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._young: set[int] = set()
+        self._old: set[int] = set()
+
+    def __contains__(self, key: int | None) -> bool:
+        return key in self._young or key in self._old
+
+    def update(self, keys: list[int]) -> None:
+        if len(self._young) >= self._limit:
+            self._old, self._young = self._young, set()
+        self._young.update(keys)
+
+
+_R = TypeVar("_R", bound=Run)
+
+
+class RunTree:
+    """All requests in flight through one handler; every method may be called from any thread.
+
+    Attributes:
+        late: Events ignored because they came twice, or after their request had ended.
+    """
+
+    def __init__(self, *, ttl_s: float, max_live: int, clock: Callable[[], float]) -> None:
+        self._ttl_s = ttl_s
+        self._max_live = max_live
+        self._clock = clock
+        self.late = 0
+        self._start_empty()
+        _trees.add(self)
+
+    def _start_empty(self) -> None:
+        self._lock = threading.RLock()
+        self._runs: dict[int, Run] = {}
+        self._live: OrderedDict[int, LiveTrace] = OrderedDict()
+        self._closed = _Remembered(_REMEMBERED)
+
+    def __len__(self) -> int:
+        """How many requests are in flight."""
+        return len(self._live)
+
+    def start(self, run_id: UUID, parent_id: UUID | None, kind: type[_R]) -> _R | None:
+        """A run has started.
+
+        Returns:
+            The run, of the given kind; a root has no parent. None when the event is to be ignored.
+        """
+        key = run_id.int  # an int hashes and compares in C, a UUID in Python
+        parent_key = None if parent_id is None else parent_id.int
+        with self._lock:
+            if key in self._runs:
+                self.late += 1
+                return None
+            parent = None if parent_key is None else self._runs.get(parent_key)
+            if parent is not None:
+                trace = parent.trace
+                run = self._runs[key] = kind(trace, parent)
+                trace.keys.append(key)
+                trace.open += 1
+                return run
+            if parent_key in self._closed or key in self._closed:
+                self.late += 1
+                self._closed.update([key])
+                return None
+        return self._start_root(key, kind)
+
+    def _start_root(self, key: int, kind: type[_R]) -> _R:
+        trace = LiveTrace(TraceDraft(source="langchain", started_at=self._clock()))
+        run = kind(trace, None)
+        with self._lock:
+            self._runs[key] = run
+            self._live[key] = trace
+            trace.keys.append(key)
+            trace.open = 1
+        return run
+
+    def find(self, run_id: UUID) -> Run | None:
+        """The run of a request in flight, if it is one."""
+        return self._runs.get(run_id.int)
+
+    def end(self, run_id: UUID, *, failed: bool = False) -> Run | None:
+        """A run has ended; with the root the whole request is forgotten.
+
+        Returns:
+            The run, or None when the event is to be ignored.
+        """
+        key = run_id.int
+        with self._lock:
+            run = self._runs.get(key)
+            if run is None or run.ended:
+                self.late += 1
+                return None
+            run.ended = True
+            run.failed = failed
+            run.trace.open -= 1
+            if run.parent is None:
+                self._forget(key, run.trace)
+            return run
+
+    def give_up(self, *, older_than_s: float | None = None, at_most: int | None = _SWEPT_PER_START) -> list[LiveTrace]:
+        """Take out requests that are too old or, oldest first, too many.
+
+        Args:
+            older_than_s: Age from which a request is too old; the tree's `ttl_s` by default.
+            at_most: How many to take out; None for no limit.
+        """
+        given_up: list[LiveTrace] = []
+        oldest_start = self._clock() - (self._ttl_s if older_than_s is None else older_than_s)
+        with self._lock:
+            while self._live and (at_most is None or len(given_up) < at_most):
+                key, trace = next(iter(self._live.items()))
+                if trace.draft.started_at > oldest_start and len(self._live) <= self._max_live:
+                    break
+                self._forget(key, trace)
+                given_up.append(trace)
+        return given_up
+
+    def _forget(self, key: int, trace: LiveTrace) -> None:
+        self._live.pop(key, None)
+        for run_key in trace.keys:
+            self._runs.pop(run_key, None)
+        self._closed.update(trace.keys)
+
+    def forget_all(self) -> None:
+        """Start afresh in a forked child: what is in flight belongs to the parent, the lock may be held by nobody."""
+        runs = list(self._runs)
+        self._start_empty()
+        self._closed.update(runs)
+
+
+_trees: weakref.WeakSet[RunTree] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    for tree in list(_trees):
+        tree.forget_all()
+
+
+if hasattr(os, "register_at_fork"):
+    # Once for all trees: a handler made per request must not add a hook per request.
+    os.register_at_fork(after_in_child=_forget_in_child)
