@@ -1,0 +1,25 @@
+"""The durable home of traces, outcomes and the books: the `Store` Protocol, and `SqliteStore`."""
+
+from ragstone.store._protocol import Store
+from ragstone.store._records import (
+    DeliveryState,
+    OutboxItem,
+    OutboxRow,
+    PlannedMetric,
+    ScoredTrace,
+    TraceReport,
+    TraceState,
+)
+from ragstone.store._sqlite import SqliteStore
+
+__all__ = [
+    "DeliveryState",
+    "OutboxItem",
+    "OutboxRow",
+    "PlannedMetric",
+    "ScoredTrace",
+    "SqliteStore",
+    "Store",
+    "TraceReport",
+    "TraceState",
+]

@@ -1,0 +1,156 @@
+"""The seam to the durable home of traces, outcomes and the books: `Store`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+from ragstone.schema import Captured, Dropped, Failure, Ledger, NotApplicable, SampledOut, Score, Trace
+from ragstone.store._records import OutboxItem, PlannedMetric, ScoredTrace, TraceReport, TraceState
+
+__all__ = ["Store"]
+
+
+class Store(Protocol):
+    """Takes traces in, leases them to scorers, keeps their outcomes, and can account for every one of them.
+
+    A store is larger than our other seams because its promise is one: each method is one transaction, and what a
+    method has returned from survives the death of the process. All methods block; all raise `StoreError` when the
+    store cannot do its work, and then nothing of that call is stored and the next call may succeed.
+    """
+
+    def set_plan(self, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
+        """Say which metrics every trace gets and which sinks every outcome goes to. Saying it again changes nothing.
+
+        A plan looks forward. Traces that are finished stay finished when a metric joins: they are left out of that
+        metric's row in the ledger. A new version or another judge makes another metric. A sink that joins gets the
+        outcomes stored from then on; one that leaves keeps its rows in the outbox.
+
+        Raises:
+            ConfigurationError: A metric name occurs twice.
+        """
+        ...
+
+    def segment_offsets(self) -> dict[str, int]:
+        """How far each spool segment has been taken in: the offset to read on from."""
+        ...
+
+    def ingest(self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Dropped]) -> int:
+        """Take in a batch of `segment`'s entries, and in the same transaction note that it was read to `next_offset`.
+
+        A batch that does not lead beyond the noted offset was taken in before and changes nothing. A trace id that
+        is already here (from another segment) is counted in `duplicates` and otherwise ignored.
+
+        Returns:
+            How many traces are new, sampled-out ones included.
+        """
+        ...
+
+    def forget_segment(self, name: str) -> None:
+        """Drop the offset of a segment whose file is gone. Never before: its drops would be counted again.
+
+        A power cut (not a killed process) can undo what came after the last `checkpoint`; remove a segment's file
+        only after one that returned True.
+        """
+        ...
+
+    def duplicates(self) -> int:
+        """How many traces came in again and were ignored."""
+        ...
+
+    def claim(self, owner: str, limit: int, *, lease_s: float) -> list[Trace]:
+        """Lease up to `limit` pending traces, in the order they came in, to `owner` for `lease_s` seconds.
+
+        Traces whose lease has run out are pending again. One that was claimed too often without being completed or
+        released ends as `Failure(kind="bug")` of every planned metric: it stops its scorers.
+
+        Raises:
+            ConfigurationError: `lease_s` is not positive.
+        """
+        ...
+
+    def renew(self, owner: str, trace_ids: Sequence[str], lease_s: float) -> int:
+        """Let leases run for `lease_s` seconds from now; how many were still the owner's."""
+        ...
+
+    def release(self, owner: str) -> int:
+        """Hand back all traces leased to `owner`, as if it had not claimed them; how many."""
+        ...
+
+    def release_all(self) -> int:
+        """End all leases; how many. For a new owner of the store: nobody else can be scoring."""
+        ...
+
+    def complete(
+        self, trace_id: str, outcomes: Sequence[Score | NotApplicable | Failure], *, owner: str | None = None
+    ) -> bool:
+        """Store the outcomes of a trace, its new state, and one outbox row for each outcome and sink.
+
+        The trace is finished when every planned metric has an outcome; else it stays pending and its lease ends, if
+        it is `owner`'s. An outcome whose key is already here is ignored: the first one counts.
+
+        Returns:
+            False, and nothing is stored, when the trace was finished already: the lease was lost and another scorer
+            has completed it, or it was never to be scored.
+
+        Raises:
+            DataError: There is no such trace, an outcome is about another sample, or cannot be written as JSON.
+        """
+        ...
+
+    def ledger(self) -> Ledger:
+        """The books of this moment, for all traces and for each planned metric."""
+        ...
+
+    def explain(self, trace_id: str) -> TraceReport | None:
+        """Everything known of one trace, and why it was or was not scored; None when it never came in."""
+        ...
+
+    def trace(self, trace_id: str) -> Trace | None:
+        """One trace; None when it never came in or was sampled out."""
+        ...
+
+    def traces(self, *, state: TraceState | None = None, since: float | None = None) -> Iterator[Trace]:
+        """Traces in the order they came in; `since`: those whose request started then or later (Unix seconds)."""
+        ...
+
+    def outcomes(
+        self, *, metric: str | None = None, since: float | None = None
+    ) -> Iterator[Score | NotApplicable | Failure]:
+        """Outcomes in the order they were stored; `since`: those stored then or later (Unix seconds)."""
+        ...
+
+    def worst(self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher") -> list[ScoredTrace]:
+        """The `n` worst scores of a metric, worst first; `direction` says which way is better."""
+        ...
+
+    def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[OutboxItem]:
+        """Up to `limit` deliveries to `sink` whose time has come at `now` (Unix seconds; default: the clock's)."""
+        ...
+
+    def outbox_sent(self, sink: str, outcome_ids: Sequence[str]) -> None:
+        """Note that these outcomes have arrived."""
+        ...
+
+    def outbox_retry(self, sink: str, outcome_ids: Sequence[str], *, next_try: float, error: str) -> None:
+        """Note that these outcomes did not arrive and come again at `next_try` (Unix seconds)."""
+        ...
+
+    def outbox_dead(self, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
+        """Note that these outcomes will never arrive."""
+        ...
+
+    def checkpoint(self) -> bool:
+        """Make everything stored so far safe from a power cut; False when a reader was in the way this time."""
+        ...
+
+    def close(self) -> None:
+        """Let go. Safe to call twice."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
