@@ -58,7 +58,11 @@ def test_evaluate_takes_references_fields_and_outputs(samples: Path, tmp_path: P
 
     assert 0 == done.returncode, done.stderr
     assert [1, 1, 1, 1, 1] == [m["n_scored"] for m in json.loads(done.stdout)["metrics"]]
-    assert 5 == len((tmp_path / "o.jsonl").read_text().splitlines()) == len((tmp_path / "s.jsonl").read_text().splitlines())
+    assert (
+        5
+        == len((tmp_path / "o.jsonl").read_text().splitlines())
+        == len((tmp_path / "s.jsonl").read_text().splitlines())
+    )
 
 
 def test_the_judge_comes_from_the_environment(samples: Path) -> None:

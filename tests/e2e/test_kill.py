@@ -161,7 +161,13 @@ def test_a_second_owner_is_refused_by_name(tmp_path: Path) -> None:
             time.sleep(0.01)
         time.sleep(0.2)
         second = subprocess.run(
-            [sys.executable, "-c", "import sys; from ragstone.cli import main; main(sys.argv[1:])", "worker", str(store)],
+            [
+                sys.executable,
+                "-c",
+                "import sys; from ragstone.cli import main; main(sys.argv[1:])",
+                "worker",
+                str(store),
+            ],
             capture_output=True,
             text=True,
             timeout=60,

@@ -198,10 +198,12 @@ def test_the_second_monitor_takes_over_when_the_first_is_gone(tmp_path: Path) ->
 def test_a_dead_judge_fails_loudly_and_countably(tmp_path: Path) -> None:
     """Nothing is scored 0 because of an outage; the kind of failure is in the outcome."""
     store = tmp_path / "r.db"
-    with FakeJudgeServer(error_rate=1.0) as server:
-        with Monitor(judge=server.url, metrics="ccrs.qr", store=store, trace_deadline_s=3) as monitor:
-            monitor.record(draft("t"))
-            assert monitor.drain(60)
+    with (
+        FakeJudgeServer(error_rate=1.0) as server,
+        Monitor(judge=server.url, metrics="ccrs.qr", store=store, trace_deadline_s=3) as monitor,
+    ):
+        monitor.record(draft("t"))
+        assert monitor.drain(60)
 
     assert (1, 0) == (read_ledger(store).total.failed, read_ledger(store).total.scored)
 

@@ -123,7 +123,7 @@ def test_bad_rows_stop_the_run_before_anything_is_spent(tmp_path: Path) -> None:
     path.write_text('{"query": "a"}\nnot json\n{"query": ["b"]}\n', encoding="utf-8")
     judge = FakeJudge()
 
-    with pytest.raises(DataError, match="2 of 3 rows.*line 2.*row 3.*skip") as caught:
+    with pytest.raises(DataError, match=r"(?s)2 of 3 rows.*line 2.*row 3.*skip") as caught:
         ragstone.evaluate(path, judge=judge)
 
     assert "--skip-bad-rows" in str(caught.value)

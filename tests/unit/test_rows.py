@@ -33,7 +33,12 @@ Q, C, A, R = "Why?", "Because it is.", "It is.", "It just is."
         ),
         pytest.param({"query": Q, "contexts": f'["{C}"]', "response": A, "reference": f'["{R}"]'}, id="csv cells"),
         pytest.param(
-            {"query": Q, "source_nodes": [{"node": {"text": C, "id_": 1}, "score": 0.5}], "response": A, "reference": R},
+            {
+                "query": Q,
+                "source_nodes": [{"node": {"text": C, "id_": 1}, "score": 0.5}],
+                "response": A,
+                "reference": R,
+            },
             id="llama-index",
         ),
         pytest.param({"query": Q, "documents": [{"page_content": C}], "response": A, "reference": R}, id="langchain"),
@@ -49,7 +54,9 @@ def test_field_names_in_circulation_are_read_as_they_are(row: dict[str, object])
 
 def test_missing_values_are_missing_and_not_text() -> None:
     """None and NaN (a pandas hole) do not become the strings "None" and "nan"."""
-    sample = sample_from_row({"query": Q, "response": None, "reference": float("nan"), "contexts": float("nan")}, position=1)
+    sample = sample_from_row(
+        {"query": Q, "response": None, "reference": float("nan"), "contexts": float("nan")}, position=1
+    )
 
     assert (None, (), None) == (sample.response, sample.reference, sample.contexts)
 

@@ -55,8 +55,7 @@ class MissingExtraError(ConfigurationError, ImportError):
 
     def __init__(self, *, feature: str, package: str, extra: str) -> None:
         super().__init__(
-            f"{feature} needs the package {package!r}, which is not installed. "
-            f"Install it with: pip install '{extra}'"
+            f"{feature} needs the package {package!r}, which is not installed. Install it with: pip install '{extra}'"
         )
 
 

@@ -34,9 +34,13 @@ app = typer.Typer(
 MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, with commas between.")]
 JudgeOption = Annotated[
     str | None,
-    typer.Option("--judge", help="http://host:port/v1, openai:MODEL or lexical. Default: $RAGSTONE_JUDGE, else lexical."),
+    typer.Option(
+        "--judge", help="http://host:port/v1, openai:MODEL or lexical. Default: $RAGSTONE_JUDGE, else lexical."
+    ),
 ]
-SinkOption = Annotated[list[str] | None, typer.Option("--sink", help="jsonl:PATH, otlp, ... May be given several times.")]
+SinkOption = Annotated[
+    list[str] | None, typer.Option("--sink", help="jsonl:PATH, otlp, ... May be given several times.")
+]
 ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Samples scored at once.")]
 DeadlineOption = Annotated[
     float, typer.Option("--deadline", min=0.1, help="Seconds after which a sample's unfinished metrics fail.")
@@ -53,7 +57,9 @@ def _common(
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option("--folder", help="Where the store and the scores go.")] = Path("ragstone-demo"),
+    folder: Annotated[Path, typer.Option("--folder", help="Where the store and the scores go.")] = Path(
+        "ragstone-demo"
+    ),
     json_output: JsonOption = False,
 ) -> None:
     """Run the whole path on a small corpus that ships with the package: no key, no GPU, no network."""

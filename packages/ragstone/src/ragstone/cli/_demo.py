@@ -42,7 +42,10 @@ def run_demo(folder: Path, *, json_output: bool) -> None:
                 progress(done, len(questions))
         print(f"scoring with {judge.identity.name} ...", file=sys.stderr)
         if not monitor.drain(_DEADLINE_S):
-            print(f"not everything was scored within {_DEADLINE_S:.0f} s; the ledger shows what is pending", file=sys.stderr)
+            print(
+                f"not everything was scored within {_DEADLINE_S:.0f} s; the ledger shows what is pending",
+                file=sys.stderr,
+            )
         ledger = monitor.ledger()
     with SqliteStore.open(store, mode="read") as opened:
         outcomes = list(opened.outcomes())

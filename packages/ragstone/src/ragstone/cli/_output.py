@@ -56,7 +56,9 @@ def ledger_lines(ledger: Ledger) -> list[str]:
     table = [("", *_COLUMNS), *((name, *(str(getattr(row, c)) for c in _COLUMNS)) for name, row in rows)]
     widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
     lines = [
-        "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True)))
+        "  ".join(
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        )
         for line in table
     ]
     lines.append("")

@@ -53,12 +53,7 @@ def read_samples(
     seen: dict[str, int] = {}
     for position, row in enumerate(_rows(data), start=1):
         try:
-            if isinstance(row, DataError):
-                raise row
-            sample = row if isinstance(row, Sample) else sample_from_row(row, position=position, fields=fields)
-            if sample.id in seen:
-                msg = f"row {position} has the id {sample.id!r} of row {seen[sample.id]}; ids must be unique"
-                raise DataError(msg)
+            sample = _sample(row, position, fields, seen)
         except DataError as error:
             rejections.append(Rejection(position=position, reason=str(error)))
             continue
@@ -75,6 +70,16 @@ def read_samples(
         )
         raise DataError(msg)
     return samples, rejections
+
+
+def _sample(row: object, position: int, fields: Mapping[str, str] | None, seen: Mapping[str, int]) -> Sample:
+    if isinstance(row, DataError):
+        raise row
+    sample = row if isinstance(row, Sample) else sample_from_row(row, position=position, fields=fields)
+    if sample.id in seen:
+        msg = f"row {position} has the id {sample.id!r} of row {seen[sample.id]}; ids must be unique"
+        raise DataError(msg)
+    return sample
 
 
 def _rows(data: SampleSource) -> Iterator[Any]:

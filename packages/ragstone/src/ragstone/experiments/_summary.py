@@ -52,9 +52,7 @@ def summarise(
     return tuple(_one(card, scores[card.name], failures[card.name], absent[card.name]) for card in cards)
 
 
-def _one(
-    card: MetricCard, values: list[float], kinds: dict[str, int], absent: list[NotApplicable]
-) -> MetricSummary:
+def _one(card: MetricCard, values: list[float], kinds: dict[str, int], absent: list[NotApplicable]) -> MetricSummary:
     estimate = mean_interval(values, low=card.low, high=card.high) if values else None
     n_failed = sum(kinds.values())
     bounds = None

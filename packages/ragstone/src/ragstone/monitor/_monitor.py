@@ -239,7 +239,8 @@ class Monitor:
                 waiting = True
             except RagstoneError as error:
                 if not waiting:
-                    logger.error("ragstone cannot score, captures wait in the spool: %s", error)
+                    # The message says what to do; a traceback of ours would not help.
+                    logger.error("ragstone cannot score, captures wait in the spool: %s", error)  # noqa: TRY400
                 waiting = True
             except Exception:
                 logger.exception("ragstone worker stopped by a bug; captures wait in the spool, starting again")

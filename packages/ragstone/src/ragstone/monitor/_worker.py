@@ -141,7 +141,7 @@ class Worker:
                 woken.clear()
                 moved = self._guarded(lambda: self._drain(reader, store), 0)
                 free = self._concurrency - len(scoring)
-                claimed = self._guarded(lambda: self._claim(store, free), [])
+                claimed = self._guarded(lambda n=free: self._claim(store, n), [])  # type: ignore[misc]
                 for trace in claimed:
                     task = asyncio.create_task(self._score(trace, store, scorer))
                     scoring.add(task)
@@ -171,7 +171,8 @@ class Worker:
         except (StoreError, SpoolError, OSError) as error:
             message = f"{type(error).__name__}: {error}"
             if message != self.last_error:
-                logger.error("ragstone worker: %s; trying again", message)
+                # Once per kind of trouble, without a traceback: this repeats until the disk is mended.
+                logger.error("ragstone worker: %s; trying again", message)  # noqa: TRY400
             self.last_error = message
             return otherwise
         self.last_error = None
@@ -204,7 +205,7 @@ class Worker:
             outcomes = scorer.not_applicable(trace.trace_id, reason)
         while not self._guarded(lambda: self._complete(store, trace, outcomes), otherwise=False):
             # What was paid for is kept until the disk takes it; the lease keeps others off meanwhile.
-            await asyncio.sleep(_BACKOFF_MIN_S)
+            await asyncio.sleep(_BACKOFF_MIN_S)  # noqa: ASYNC110 - no event tells that a disk has room again
 
     def _complete(self, store: SqliteStore, trace: Trace, outcomes: Sequence[object]) -> bool:
         store.complete(trace.trace_id, outcomes, owner=self._name)  # type: ignore[arg-type]
@@ -233,8 +234,9 @@ class Worker:
                 for item in items:
                     await self._deliver(sink, [item], store)
             else:
-                logger.error("ragstone sink %s refuses an outcome for good: %s", sink.name, error)
-                self._guarded(lambda: store.outbox_dead(sink.name, ids, error=str(error)), None)
+                words = str(error)
+                logger.error("ragstone sink %s refuses an outcome for good: %s", sink.name, words)  # noqa: TRY400
+                self._guarded(lambda: store.outbox_dead(sink.name, ids, error=words), None)
             return False
         except Exception as error:  # noqa: BLE001 - a sink is foreign code; whatever it raises, the row stays due
             attempts = max(item.attempts for item in items)

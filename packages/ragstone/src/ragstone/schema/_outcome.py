@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, TypeAdapter, model_validator
 
-from ragstone.schema._base import Record, Model
+from ragstone.schema._base import Model, Record
 from ragstone.schema._trace import Usage
 
 __all__ = [

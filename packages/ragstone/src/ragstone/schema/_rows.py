@@ -51,13 +51,11 @@ _ID_KEYS: Final = ("id", "doc_id", "passage_id", "node_id", "_id", "docid")
 _EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "expected_response", "answer", "output", "response")
 
 
-def sample_from_row(
-    row: Mapping[str, Any], *, position: int, fields: Mapping[str, str] | None = None
-) -> Sample:
+def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | None = None) -> Sample:
     """Read one row of a data set as a sample.
 
     Args:
-        row: Field names to values; nested `inputs` and `outputs` objects are looked into.
+        row: A mapping of field names to values; nested `inputs` and `outputs` objects are looked into.
         position: 1-based place in the data set; the id of a row that has none.
         fields: Our field name to the row's, where the aliases do not fit (`{"query": "Frage"}`).
 
@@ -71,7 +69,8 @@ def sample_from_row(
     if not isinstance(row, Mapping):
         msg = f"row {position} must be an object with named fields, got {_short(row)}"
         raise DataError(msg)
-    flat, used = _flatten(row), set[str]()
+    flat = _flatten(row)
+    used: set[str] = set()
     found: dict[str, Any] = {}
     for field, aliases in FIELD_ALIASES.items():
         wanted = (fields or {}).get(field)
@@ -190,7 +189,8 @@ def _passage(item: Any, rank: int, position: int) -> Passage:
     if isinstance(item, str):
         return Passage(text=item, rank=rank)
     if isinstance(item, Mapping):
-        body = item.get("node") if isinstance(item.get("node"), Mapping) else item
+        node = item.get("node")
+        body: Mapping[str, Any] = node if isinstance(node, Mapping) else item
         text_key = next((k for k in _TEXT_KEYS if isinstance(body.get(k), str)), None)
         if text_key is not None:
             identity = next((body[k] for k in _ID_KEYS if not _missing(body.get(k))), None)
