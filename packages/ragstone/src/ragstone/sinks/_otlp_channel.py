@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os import environ
 from typing import Any, Final
 
 import requests
@@ -28,9 +29,11 @@ from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk._logs.export import LogRecordExportResult
+from opentelemetry.sdk.environment_variables import OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_LOGS_HEADERS
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+from opentelemetry.util.re import parse_env_headers
 
 from ragstone.errors import SinkRejectedError, SinkUnavailableError
 from ragstone.sinks._otlp_event import EVENT_NAME, AttributeValue
@@ -70,7 +73,10 @@ class OtlpChannel:
         self._answers: list[_Answer] = []
         session = requests.Session()
         session.hooks["response"].append(self._on_response)
-        self._exporter = OTLPLogExporter(endpoint=url, headers=dict(headers), timeout=timeout_s, session=session)
+        # Merged here, because older exporters take given headers in place of those of the environment.
+        self._exporter = OTLPLogExporter(
+            endpoint=url, headers=_environment_headers() | dict(headers), timeout=timeout_s, session=session
+        )
         self._resource = Resource.create()
         self._scope = InstrumentationScope("ragstone")
 
@@ -89,7 +95,7 @@ class OtlpChannel:
         answer = self._answers[-1]
         if answer.status in _BATCH_AT_FAULT:
             raise SinkRejectedError(f"the sink {self._name!r} refuses the batch with HTTP {answer.status}")
-        # The exporter takes a redirection for a success, and does not follow it.
+        # The exporter takes a redirection for a success.
         if result is not LogRecordExportResult.SUCCESS or not 200 <= answer.status < 300:
             raise SinkUnavailableError(
                 f"the sink {self._name!r} failed, its last answer was HTTP {answer.status}",
@@ -109,6 +115,8 @@ class OtlpChannel:
                 body=response.content,
             )
         )
+        # Some versions of the exporter follow a redirection, with a GET; without a target there is nothing to follow.
+        response.headers.pop("location", None)
 
     def _record(self, event: Event) -> ReadableLogRecord:
         # A context of our own even without ids: given none, the record would take the span that is current here.
@@ -135,6 +143,11 @@ class OtlpChannel:
         if rejected > 0:
             # The protocol forbids to send the batch again.
             _logger.warning("sink %r refused %d of %d events: %r", self._name, rejected, sent, why)
+
+
+def _environment_headers() -> dict[str, str]:
+    text = environ.get(OTEL_EXPORTER_OTLP_LOGS_HEADERS) or environ.get(OTEL_EXPORTER_OTLP_HEADERS) or ""
+    return dict(parse_env_headers(text, liberal=True))
 
 
 @contextmanager
