@@ -236,6 +236,26 @@ def test_sending_is_not_instrumented(otlp_receiver):
     assert get_value("suppress_instrumentation") is None
 
 
+def test_a_forked_child_makes_its_own_connection(otlp_receiver, monkeypatch):
+    """Two processes on one socket would mix their requests."""
+    sink = OtlpSink(otlp_receiver.endpoint)
+
+    async def run() -> None:
+        await sink.write([_delivery()])
+        parents = sink._channel
+        await sink.write([_delivery()])
+        assert sink._channel is parents
+        with monkeypatch.context() as patch:
+            patch.setattr("os.getpid", lambda: -1)
+            await sink.write([_delivery()])
+        assert sink._channel is not parents
+        parents.close()
+        await sink.aclose()
+
+    asyncio.run(run())
+    assert len(otlp_receiver.records) == 3
+
+
 def test_a_closed_sink_takes_nothing(otlp_receiver):
     """Closing twice is fine; writing afterwards leaves the batch with the caller."""
 

@@ -63,6 +63,7 @@ class OtlpSink:
         self._include_text = include_text
         self._clock = clock
         self._channel: OtlpChannel | None = None
+        self._channel_pid = 0
         self._closed = False
 
     @classmethod
@@ -103,11 +104,12 @@ class OtlpSink:
     def _send(self, deliveries: Sequence[Delivery]) -> None:
         from ragstone.sinks._otlp_channel import OtlpChannel
 
-        # Made at the first batch, and so in the process that sends, after any fork.
-        if self._channel is None:
+        # Made where and when it is first needed: after a fork, parent and child must not share a connection.
+        if self._channel is None or self._channel_pid != os.getpid():
             self._channel = OtlpChannel(
                 self._url.geturl(), name=self.name, headers=self._headers, timeout_s=self._timeout_s
             )
+            self._channel_pid = os.getpid()
         self._channel.export([self._event(delivery) for delivery in deliveries])
 
     def _event(self, delivery: Delivery) -> Event:
