@@ -1,0 +1,102 @@
+"""What one endpoint accepts: learnt from its refusals, remembered, never guessed from its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ragstone.judges._endpoint import RequestRefusedError
+from ragstone.judges._render import Message
+
+__all__ = ["CONSTRAINTS", "Constraint", "Dialect"]
+
+# A prompt that is too long names max_tokens as well, and changing the parameter's name does not make it shorter.
+_TOO_LONG: Final = re.compile(r"context length|context window|too large|too long|maximum", re.IGNORECASE)
+_NO_SYSTEM: Final = re.compile(r"system (?:role|message|prompt)s?\b.*\bnot\b.*\bsupport", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How a chat request has to be written for an endpoint."""
+
+    max_tokens_name: str = "max_tokens"
+    omitted: frozenset[str] = frozenset()
+    """Sampling parameters the endpoint refuses."""
+    fold_system: bool = False
+    """Whether the system message has to go into the first user message."""
+
+    def body(
+        self, *, model: str, messages: Sequence[Message], max_tokens: int, sampling: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Write the request's body."""
+        return {
+            "model": model,
+            "messages": _folded(messages) if self.fold_system else list(messages),
+            self.max_tokens_name: max_tokens,
+            **{name: value for name, value in sampling.items() if name not in self.omitted},
+        }
+
+    def adapted(self, refused: RequestRefusedError, sampling: dict[str, Any]) -> Dialect | None:
+        """The dialect to try after a refusal; None when the refusal is about something else."""
+        if refused.status not in (400, 422):
+            return None
+        message = str(refused)
+        if not self.fold_system and _NO_SYSTEM.search(message):
+            return replace(self, fold_system=True)
+        named = [refused.param] if refused.param else re.findall(r"\w+", message)
+        if self.max_tokens_name == "max_tokens" and "max_tokens" in named:
+            return None if _TOO_LONG.search(message) else replace(self, max_tokens_name="max_completion_tokens")
+        for name in sampling:
+            if name in named and name not in self.omitted:
+                return replace(self, omitted=self.omitted | {name})
+        return None
+
+
+def _folded(messages: Sequence[Message]) -> list[Message]:
+    system, first, *rest = messages
+    return [{"role": "user", "content": f"{system['content']}\n\n{first['content']}"}, *rest]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A way to make a server reply with a whole number of a range, and to see whether it really did."""
+
+    name: str
+    fields: Callable[[int, int], dict[str, Any]]
+    """Fields to add to the request's body."""
+    pattern: str
+    """What a reply that obeys looks like; the number is its only group."""
+
+    def obeyed(self, reply: str, low: int, high: int) -> bool:
+        """Whether the reply has the demanded form: many servers ignore fields they do not know, with status 200."""
+        match = re.fullmatch(self.pattern, reply)
+        return match is not None and low <= int(match[1]) <= high
+
+
+def _regex_fields(low: int, high: int) -> dict[str, Any]:
+    # Longest first, for engines that take the first alternative.
+    numbers = "|".join(str(number) for number in range(high, low - 1, -1))
+    return {"structured_outputs": {"regex": f"({numbers})"}}
+
+
+def _schema_fields(low: int, high: int) -> dict[str, Any]:
+    schema = {
+        "type": "object",
+        "properties": {"score": {"type": "integer", "minimum": low, "maximum": high}},
+        "required": ["score"],
+        "additionalProperties": False,
+    }
+    return {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "score", "strict": True, "schema": schema}}
+    }
+
+
+CONSTRAINTS: Final[tuple[Constraint, ...]] = (
+    # vLLM. Before the JSON Schema, because a schema leaves white space free and small models fill the reply with it.
+    Constraint("structured_outputs.regex", _regex_fields, r"(-?\d{1,9})"),
+    # OpenAI, vLLM, SGLang, llama.cpp, Ollama.
+    Constraint("response_format.json_schema", _schema_fields, r'\s*\{\s*"score"\s*:\s*(-?\d{1,9})\s*\}\s*'),
+)
+"""Ways to constrain a reply, best first."""

@@ -1,0 +1,68 @@
+"""From what a user writes as `judge=` to a `Judge`."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from ragstone.errors import ConfigurationError
+from ragstone.judges._protocol import Judge
+from ragstone.judges.lexical import LexicalJudge
+from ragstone.judges.openai_compatible import OpenAICompatibleJudge
+
+__all__ = ["judge_from"]
+
+_OPENAI_URL: Final = "https://api.openai.com/v1"
+_FORMS: Final = (
+    "a judge is 'http://host:8000/v1' (the model is read from the server), 'openai:MODEL' (with OPENAI_API_KEY, and "
+    "OPENAI_BASE_URL for another endpoint), 'lexical' (the baseline without a model), or a Judge object"
+)
+
+
+def judge_from(spec: str | Judge | None = None) -> Judge:
+    """Make the judge that `spec` names; None takes `RAGSTONE_JUDGE` from the environment, else the lexical baseline.
+
+    "http://…" and "https://…" are asked without credentials; for an endpoint that wants a key use "openai:MODEL" with
+    `OPENAI_BASE_URL` and `OPENAI_API_KEY` set, or an `OpenAICompatibleJudge`.
+
+    Raises:
+        ConfigurationError: `spec` names no judge.
+
+    Example:
+        ```python
+        judge = judge_from("http://localhost:8000/v1")
+        ```
+    """
+    if spec is None:
+        spec = os.environ.get("RAGSTONE_JUDGE") or "lexical"
+    if not isinstance(spec, str):
+        given: object = spec
+        # A class has all the attributes its objects have.
+        if isinstance(given, Judge) and not isinstance(given, type):
+            return given
+        msg = f"{spec!r} is not a judge; {_FORMS}"
+        raise ConfigurationError(msg)
+    kind, _, model = spec.strip().partition(":")
+    if spec.strip() == "lexical":
+        return LexicalJudge()
+    if kind in ("http", "https"):
+        return OpenAICompatibleJudge(spec)
+    if kind == "openai" and model:
+        return _openai(model)
+    if kind == "vllm":
+        msg = (
+            f"judge={spec!r}: vLLM inside this process is not in this version; start a server with "
+            f"`vllm serve {model or 'MODEL'}` and pass judge='http://localhost:8000/v1'"
+        )
+        raise ConfigurationError(msg)
+    msg = f"judge={spec!r} is unknown; {_FORMS}"
+    raise ConfigurationError(msg)
+
+
+def _openai(model: str) -> Judge:
+    base_url = os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
+    api_key = os.environ.get("OPENAI_API_KEY")
+    if base_url == _OPENAI_URL and not api_key:
+        msg = f"judge='openai:{model}' needs OPENAI_API_KEY; set it, or OPENAI_BASE_URL for an endpoint without keys"
+        raise ConfigurationError(msg)
+    return OpenAICompatibleJudge(base_url, model=model, api_key=api_key)

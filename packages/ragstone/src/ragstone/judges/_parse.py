@@ -1,0 +1,198 @@
+"""From a judge's reply to one number, or to an error: never clipped, never the first of several."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from typing import Any, Final
+
+from ragstone.errors import JudgeReplyError
+
+__all__ = ["parse_number"]
+
+_THINK: Final = r"(?:think|thinking|thought|reasoning)"
+_REASONING_OPEN: Final = re.compile(f"<{_THINK}>", re.IGNORECASE)
+_REASONING_CLOSE: Final = re.compile(f"</{_THINK}>", re.IGNORECASE)
+_FENCE: Final = re.compile(r"\A```[a-z]*\s*(.*?)\s*```\Z", re.DOTALL | re.IGNORECASE)
+_DECORATION: Final = re.compile(r"[*`_$#]+|\\boxed|</?[A-Za-z]+>")
+
+_NUMBER: Final = r"-?(?:\d+(?:\.\d+)?|\.\d+)"
+_LABEL: Final = r"(?:score|rating|grade|评分|分数|得分|スコア|点数|점수)"
+_LABELLED: Final = re.compile(
+    # As in: Score: 85 | rating of 85 | the score for this response is 85
+    rf"\b{_LABEL}\b[\"']?(?:\s*[:=\uff1a]|\s+of|(?:\s+(?:for|of)(?:\s+[^\W\d]+){{1,6}})?\s+is)?\s*(?P<number>{_NUMBER})",
+    re.IGNORECASE,
+)
+_TOKEN: Final = re.compile(_NUMBER, re.ASCII)
+_WRAPPING: Final = " \t()[]{}\"'“”。.!"
+_UNITS: Final = ("points", "分", "点", "점")
+# What makes a number a part of something else (a name, a bound, a fraction, a range, 1,000), seen from either side.
+_NOT_BEFORE: Final = re.compile(r"(?:[A-Za-z0-9,.+/\u2013\u2014]|[<>≤≥~≈±]\s*)\Z")
+_NOT_AFTER: Final = re.compile(r"\A(?:[A-Za-z<>~+/]|[.,]\d|\s*[-\u2013\u2014]\s*\d|\s*[±%])")
+_MAX_AROUND: Final = 8
+"""Characters looked at on either side of a number."""
+
+
+def parse_number(text: str, low: float = 0, high: float = 100) -> float:
+    """Read the one number in [low, high] that a judge's reply states.
+
+    The reply may hold a reasoning block, a JSON object with a score, a label ("Score: 85"), the scale ("85/100",
+    "85%" on a scale of 0-100), Markdown. The number must stand alone on its line, carry a label or the scale, or be
+    the score of the JSON object; and no other number may stand beside it.
+
+    Args:
+        text: The reply.
+        low: Smallest number asked for.
+        high: Largest number asked for.
+
+    Raises:
+        JudgeReplyError: Kind "unparseable": no number, several, a range ("70-80"), a bound (">80"), another
+            denominator ("4/5"), a truth value, NaN, infinity, a number out of range. `raw` is the reply.
+
+    Example:
+        ```python
+        parse_number('<think>80? No, lower.</think>{"score": 75}')  # 75.0
+        ```
+    """
+    try:
+        value = _read(_without_reasoning(text), low, high)
+    except _UnclearError as unclear:
+        msg = f"expected one number from {low:g} to {high:g}, got {_shortened(text)!r}: {unclear}"
+        raise JudgeReplyError(msg, raw=text) from None
+    if not low <= value <= high:
+        msg = f"expected a number from {low:g} to {high:g}, got {value:g} in {_shortened(text)!r}"
+        raise JudgeReplyError(msg, raw=text)
+    return value
+
+
+class _UnclearError(Exception):
+    """The reply does not state one number; the message says why."""
+
+
+def _shortened(text: str, max_chars: int = 120) -> str:
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+
+
+def _without_reasoning(text: str) -> str:
+    # Up to the last closing tag: chat templates that open the block themselves leave only its end in the reply.
+    end = max((match.end() for match in _REASONING_CLOSE.finditer(text)), default=0)
+    text = text[end:]
+    if _REASONING_OPEN.search(text):
+        raise _UnclearError("the reasoning does not end")
+    return text.strip()
+
+
+def _read(text: str, low: float, high: float) -> float:
+    if fenced := _FENCE.match(text):
+        text = fenced[1]
+    if text.startswith("{"):
+        try:
+            reply = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            # Not JSON after all: "{85}", or an object with prose behind it.
+            return _read_prose(text, low, high)
+        return _read_object(reply, low, high)
+    return _read_prose(text, low, high)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key.casefold() for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        raise _UnclearError("a key appears twice")
+    return dict(zip(keys, (value for _, value in pairs), strict=True))
+
+
+def _refuse_constant(name: str) -> float:
+    msg = f"{name} is not a number"
+    raise _UnclearError(msg)
+
+
+def _read_object(reply: dict[str, Any], low: float, high: float) -> float:
+    for key in ("score", "rating"):
+        if key in reply:
+            return _read_value(reply[key], low, high)
+    numbers = [value for value in reply.values() if _is_number(value)]
+    if len(numbers) != 1:
+        msg = f"the object holds {len(numbers)} numbers and no score"
+        raise _UnclearError(msg)
+    return _read_value(numbers[0], low, high)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _read_value(value: object, low: float, high: float) -> float:
+    if isinstance(value, str):
+        return _read_prose(value, low, high)
+    if not _is_number(value):
+        msg = f"the score is {value!r}"
+        raise _UnclearError(msg)
+    return _finite(value)
+
+
+def _finite(value: object) -> float:
+    try:
+        number = float(str(value))
+    except (OverflowError, ValueError):
+        number = math.inf
+    if not math.isfinite(number):
+        raise _UnclearError("the number is not finite")
+    return number
+
+
+def _read_prose(text: str, low: float, high: float) -> float:
+    text = _DECORATION.sub("", text.replace("\u2212", "-"))
+    text, on_scale = _without_scale(text, low, high)
+    values = {_finite(token) for token in _tokens(text)}
+    if len(values) != 1:
+        raise _UnclearError("no number" if not values else "several numbers")
+    if not (on_scale or _LABELLED.search(text) or any(_is_bare(line) for line in text.splitlines())):
+        raise _UnclearError("the number is part of a sentence")
+    return values.pop()
+
+
+def _without_scale(text: str, low: float, high: float) -> tuple[str, bool]:
+    """Take away the mention of the very scale that was asked for; say whether a number was stated on it."""
+    floor, ceiling = re.escape(f"{low:g}"), re.escape(f"{high:g}")
+    span = rf"{floor}\s*(?:-|\u2013|to|and|through)\s*{ceiling}(?![\d.]*\d)"
+    text = re.sub(rf"\(\s*{span}\s*\)", " ", text)
+    text = re.sub(rf"\bon (?:a|the) scale (?:of|from|between)\s+{span}[,:]?", " ", text, flags=re.IGNORECASE)
+    if low != 0:
+        return text, False
+    text, n_of = re.subn(
+        rf"(?<=\d)\s*(?:/|\bout of\b)\s*{ceiling}(?:\.0+)?(?![\d/%]|\.\d)", "", text, flags=re.IGNORECASE
+    )
+    n_percent = 0
+    if high == 100:
+        text, n_percent = re.subn(r"(?<=\d)\s*(?:%|\bpercent\b)", "", text, flags=re.IGNORECASE)
+    return text, n_of + n_percent > 0
+
+
+def _tokens(text: str) -> list[str]:
+    """All numbers of the text; an error when a digit is part of something else (a name, a range, a date)."""
+    rest: list[str] = []
+    tokens: list[str] = []
+    end = 0
+    for match in _TOKEN.finditer(text):
+        before = text[max(0, match.start() - _MAX_AROUND) : match.start()]
+        after = text[match.end() : match.end() + _MAX_AROUND]
+        if _NOT_BEFORE.search(before) or _NOT_AFTER.match(after):
+            msg = f"{(before + match[0] + after).strip()!r} is not a plain number"
+            raise _UnclearError(msg)
+        tokens.append(match[0])
+        rest.append(text[end : match.start()])
+        end = match.end()
+    rest.append(text[end:])
+    if any(unicodedata.category(char) in ("Nd", "No") for char in "".join(rest)):
+        raise _UnclearError("a digit is written in another script")
+    return tokens
+
+
+def _is_bare(line: str) -> bool:
+    line = line.strip(_WRAPPING)
+    for unit in _UNITS:
+        line = line.removesuffix(unit)
+    return re.fullmatch(_NUMBER, line.strip(_WRAPPING)) is not None

@@ -1,0 +1,151 @@
+"""The lexical baseline: deterministic word overlap, no model. It shows that the plumbing works, and judges nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ragstone.errors import JudgeError
+from ragstone.judges._protocol import JudgeIdentity, NumberReply, Prompt, TextReply
+
+__all__ = ["LexicalJudge"]
+
+_VERSION: Final = "1"
+
+# Chinese, Japanese and Korean are written without spaces between words (or with clitics): one character, one token.
+_CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+_WORD: Final = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
+_FUNCTION_WORDS: Final = (
+    "a an and are as at be been but by can did do does for from had has have how i if in is it its of on "
+    "or so such than that the their them then there these they this those to was were what when where "
+    "which who whom whose why will with would you your"
+)
+_STOPWORDS: Final = frozenset(_FUNCTION_WORDS.split())
+# Below this many content words an answer is scored as too thin, above that many words as too long.
+_THIN_WORDS: Final = 5
+_LONG_WORDS: Final = 120
+
+
+class LexicalJudge:
+    """Answers the five CCRS constructs by word overlap, in microseconds and always alike.
+
+    A stand-in for trying out and for testing what surrounds a judge. It knows nothing of meaning: a negation, a
+    paraphrase or a wrong date among the right words escapes it. Every table and report says that it is a baseline.
+
+    | construct | value on the scale 0-1 |
+    |---|---|
+    | contextual_coherence | share of the response's words that occur in the contexts |
+    | question_relevance | share of the question's words that occur in the response |
+    | information_density | share of the response's words that are new content, less for under 5 and over 120 words |
+    | answer_correctness | F1 of the words of the response and of the reference, best reference |
+    | information_recall | share of the reference's words that occur in the response, best reference |
+
+    Example:
+        ```python
+        reply = await LexicalJudge().ask_number(prompt)
+        ```
+    """
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """The baseline's name and version."""
+        digest = hashlib.sha256(f"lexical/{_VERSION}".encode()).hexdigest()[:16]
+        return JudgeIdentity(name="lexical baseline", hash=digest, is_baseline=True)
+
+    async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:  # noqa: ARG002
+        """Refuse: word overlap writes no text.
+
+        Raises:
+            JudgeError: Always, kind "unsupported".
+        """
+        msg = f"the lexical baseline writes no text, and {prompt.construct!r} needs some; use a model as judge"
+        raise JudgeError(msg, kind="unsupported")
+
+    async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
+        """Answer by `prompt.construct`; the task's wording plays no role.
+
+        Raises:
+            JudgeError: Kind "unsupported": another construct than the five, or texts without a word to compare.
+        """
+        measure = _MEASURES.get(prompt.construct)
+        if measure is None:
+            msg = (
+                f"the lexical baseline has no stand-in for {prompt.construct!r}, only for "
+                f"{', '.join(sorted(_MEASURES))}; use a model as judge"
+            )
+            raise JudgeError(msg, kind="unsupported")
+        try:
+            share = measure(prompt.fields)
+        except ZeroDivisionError:
+            msg = f"there is no word to compare for {prompt.construct!r} in {sorted(prompt.fields)}"
+            raise JudgeError(msg, kind="unsupported") from None
+        value = low + (high - low) * share
+        return NumberReply(value=value, raw=f"{value:g}", method="lexical")
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+Fields = Mapping[str, str | tuple[str, ...]]
+
+
+def _words(text: str) -> list[str]:
+    """Content words, lower case; all words when there is no content word ("what is it?")."""
+    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return [word for word in words if word not in _STOPWORDS] or words
+
+
+def _parts(fields: Fields, name: str) -> tuple[str, ...]:
+    value = fields.get(name, ())
+    return (value,) if isinstance(value, str) else value
+
+
+def _field_words(fields: Fields, name: str) -> list[str]:
+    return _words("\n".join(_parts(fields, name)))
+
+
+def _share_found(sought: list[str], text: list[str]) -> float:
+    """Share of the distinct words of `sought` that occur in `text`; nothing sought is a division by zero."""
+    return len(set(sought) & set(text)) / len(set(sought))
+
+
+def _coherence(fields: Fields) -> float:
+    return _share_found(_field_words(fields, "response"), _field_words(fields, "contexts"))
+
+
+def _relevance(fields: Fields) -> float:
+    return _share_found(_field_words(fields, "query"), _field_words(fields, "response"))
+
+
+def _density(fields: Fields) -> float:
+    text = "\n".join(_parts(fields, "response"))
+    n_words = len(_WORD.findall(unicodedata.normalize("NFKC", text)))
+    n_content = len(set(_words(text)))
+    length = min(1.0, n_content / _THIN_WORDS, _LONG_WORDS / n_words)
+    return length * n_content / n_words
+
+
+def _best(fields: Fields, measure: Callable[[list[str], list[str]], float]) -> float:
+    response = _field_words(fields, "response")
+    references = [words for part in _parts(fields, "reference") if (words := _words(part))]
+    if not references:
+        raise ZeroDivisionError
+    return max(measure(reference, response) for reference in references)
+
+
+def _f1(reference: list[str], response: list[str]) -> float:
+    common = (Counter(reference) & Counter(response)).total()
+    return 2 * common / (len(reference) + len(response))
+
+
+_MEASURES: Final[Mapping[str, Callable[[Fields], float]]] = {
+    "contextual_coherence": _coherence,
+    "question_relevance": _relevance,
+    "information_density": _density,
+    "answer_correctness": lambda fields: _best(fields, _f1),
+    "information_recall": lambda fields: _best(fields, _share_found),
+}

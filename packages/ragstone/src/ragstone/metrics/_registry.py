@@ -1,0 +1,111 @@
+"""Finding metrics: by name, by group, or as objects; ours, and those that other packages bring."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.metadata
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from ragstone.errors import ConfigurationError
+from ragstone.metrics._card import Metric
+from ragstone.metrics.ccrs import CCRS
+
+__all__ = ["ENTRY_POINT_GROUP", "all_metrics", "resolve_metrics"]
+
+ENTRY_POINT_GROUP: Final = "ragstone.metrics"
+"""An entry point of this group names a `Metric`, a sequence of them, or a function without arguments that makes either."""
+
+_OURS: Final[tuple[Metric, ...]] = CCRS
+
+logger = logging.getLogger("ragstone")
+
+
+def all_metrics() -> tuple[Metric, ...]:
+    """All metrics that can be named: ours first, then those found by entry point, by name.
+
+    A package that cannot be loaded, or that takes a name already taken, is left out with a warning in the log.
+    """
+    found = {metric.card.name: metric for metric in _OURS}
+    entries = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    for entry in sorted(entries, key=lambda entry: (entry.name, entry.value)):
+        try:
+            metrics = _loaded(entry)
+        except Exception:  # somebody else's code, and the others' metrics still work
+            logger.warning("the metrics of entry point %r cannot be loaded", entry.value, exc_info=True)
+            continue
+        for metric in metrics:
+            if metric.card.name in found:
+                logger.warning("entry point %r brings %r, which exists already", entry.value, metric.card.name)
+            else:
+                found[metric.card.name] = metric
+    return tuple(found.values())
+
+
+def _loaded(entry: importlib.metadata.EntryPoint) -> tuple[Metric, ...]:
+    brought = entry.load()
+    if callable(brought) and not isinstance(brought, Metric):
+        brought = brought()
+    metrics = (brought,) if isinstance(brought, Metric) else tuple(brought)
+    for metric in metrics:
+        _check(metric)
+    return metrics
+
+
+def _check(metric: object) -> None:
+    # A class has all the attributes its objects have.
+    if isinstance(metric, type) or not isinstance(metric, Metric):
+        msg = f"{metric!r} is not a metric: it needs a card and an async score(sample, judge)"
+        raise ConfigurationError(msg)
+
+
+def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:
+    """Turn what a user writes as `metrics=` into metrics, in that order, each name once.
+
+    Args:
+        specs: Names ("ccrs.cc"), groups ("ccrs"), `Metric` objects, or one of them alone. An object takes the place of
+            the registered metric of its name, so `["ccrs", AnswerCorrectness(em_weight=0)]` are five metrics.
+
+    Raises:
+        ConfigurationError: A name nobody knows (the message lists those that exist), something that is no metric, two
+            different objects of one name, or nothing at all.
+
+    Example:
+        ```python
+        resolve_metrics(["ccrs"])
+        ```
+    """
+    listed: list[object] = [specs] if isinstance(specs, str | Metric) else list(specs)
+    known = all_metrics() if any(isinstance(spec, str) for spec in listed) else ()
+    resolved: dict[str, Metric] = {}
+    given: set[str] = set()
+    for spec in listed:
+        if isinstance(spec, str):
+            for metric in _named(spec, known):
+                resolved.setdefault(metric.card.name, metric)
+            continue
+        _check(spec)
+        assert isinstance(spec, Metric)  # noqa: S101  `_check` saw to it
+        name = spec.card.name
+        if name in given and resolved[name] is not spec:
+            msg = f"two metrics are called {name!r}: {resolved[name]!r} and {spec!r}; outcomes are told apart by name"
+            raise ConfigurationError(msg)
+        given.add(name)
+        resolved[name] = spec
+    if not resolved:
+        msg = "no metric was asked for; name at least one, for example metrics=['ccrs']"
+        raise ConfigurationError(msg)
+    return tuple(resolved.values())
+
+
+def _named(spec: str, known: Sequence[Metric]) -> list[Metric]:
+    wanted = spec.strip().casefold()
+    metrics = [metric for metric in known if wanted in (metric.card.name, metric.card.group)]
+    if not metrics:
+        names = list(dict.fromkeys([m.card.group for m in known] + [m.card.name for m in known]))
+        close = difflib.get_close_matches(wanted, names, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        msg = f"there is no metric or group {spec!r}; {hint}Known are: {', '.join(names)}"
+        raise ConfigurationError(msg)
+    return metrics
