@@ -215,20 +215,18 @@ class SqliteStore(Store):
 
 
 def _take_lock(path: Path) -> FileLock:
-    lock_path = path.with_name(f"{path.name}.lock")
-    lock = FileLock(lock_path)
+    lock = FileLock(path.with_name(f"{path.name}.lock"))
     try:
         if lock.acquire():
             return lock
-        owner = lock_path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError as exc:
         raise StoreError(
-            f"the store {str(path)!r} cannot be locked: {exc.strerror} for {str(lock_path)!r}. Check that the directory "
+            f"the store {str(path)!r} cannot be locked: {exc.strerror} for {str(lock.path)!r}. Check that the directory "
             "exists and that this user may write to it."
         ) from exc
-    who = f"process {owner}" if owner.isdigit() else "another process"
+    pid = lock.owner()
+    owner = "this process already" if pid == os.getpid() else "another process" if pid is None else f"process {pid}"
     raise StoreOwnedError(
-        f"the store {str(path)!r} is owned by {'this process already' if owner == str(os.getpid()) else who}, and only "
-        "one can write to it. Close it there, or use another path here, or only look at it: `ragstone status` and "
-        "mode='read' need no ownership."
+        f"the store {str(path)!r} is owned by {owner}, and only one can write to it. Close it there, or use another "
+        "path here, or only look at it: `ragstone status` and mode='read' need no ownership."
     )

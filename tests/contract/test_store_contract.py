@@ -1,0 +1,742 @@
+"""What every store promises, whatever it is made of. A new store joins by one more line in `STORES`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ragstone.errors import ConfigurationError, DataError, StoreError
+from ragstone.schema import Captured, Dropped, Failure, LedgerRow, NotApplicable, SampledOut, Score, Search, Trace
+from ragstone.store import PlannedMetric, ScoredTrace, SqliteStore, Store
+
+OpenStore = Callable[[], Store]
+
+STORES = {
+    "sqlite": lambda folder, clock: SqliteStore.open(folder / "store.db", mode="own", clock=clock),
+}
+
+GROUNDED = PlannedMetric(name="grounded", version="1", judge_hash="j1")
+RECALL = PlannedMetric(name="recall", version="1")
+
+
+class Clock:
+    """A clock that stands still until told otherwise."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=STORES)
+def open_store(request, tmp_path: Path, clock: Clock) -> OpenStore:
+    """Opens the same store again and again."""
+    return lambda: STORES[request.param](tmp_path, clock)
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> Iterator[Store]:
+    with open_store() as store:
+        store.set_plan([GROUNDED, RECALL], ["jsonl", "otlp"])
+        yield store
+
+
+def captured(trace_id: str, **fields) -> Captured:
+    return Captured(trace=Trace(trace_id=trace_id, **{"started_at": 999_000.0, "query": "Why?"} | fields))
+
+
+def sampled_out(trace_id: str) -> SampledOut:
+    return SampledOut(trace_id=trace_id, started_at=999_000.0, inclusion_probability=0.25)
+
+
+def ingest(store: Store, *trace_ids: str) -> None:
+    offset = store.segment_offsets().get("main", 0)
+    store.ingest("main", offset + 1, [captured(trace_id) for trace_id in trace_ids])
+
+
+def score(trace_id: str, metric: PlannedMetric = GROUNDED, value: float = 0.5) -> Score:
+    return Score(
+        sample_id=trace_id,
+        metric=metric.name,
+        metric_version=metric.version,
+        judge_hash=metric.judge_hash,
+        value=value,
+        method="exact",
+    )
+
+
+def not_applicable(trace_id: str, metric: PlannedMetric = RECALL) -> NotApplicable:
+    return NotApplicable(
+        sample_id=trace_id,
+        metric=metric.name,
+        metric_version=metric.version,
+        judge_hash=metric.judge_hash,
+        reason="no reference",
+        missing=("reference",),
+    )
+
+
+def failure(trace_id: str, metric: PlannedMetric = GROUNDED) -> Failure:
+    return Failure(
+        sample_id=trace_id,
+        metric=metric.name,
+        metric_version=metric.version,
+        judge_hash=metric.judge_hash,
+        kind="timeout",
+        reason="no answer within 30 s",
+    )
+
+
+def both(trace_id: str, value: float = 0.5) -> list[Score | NotApplicable]:
+    return [score(trace_id, value=value), not_applicable(trace_id)]
+
+
+class TestIntake:
+    """Entries of segments come in once, together with the offset they lead to."""
+
+    def test_a_trace_comes_back_whole(self, store: Store):
+        """Everything that was captured is there, fields of later versions included."""
+        entry = captured("t1", searches=(Search(query="q"),), metadata={"k": [1, None]}, from_the_future="kept")
+
+        store.ingest("a", 10, [entry])
+
+        assert entry.trace == store.trace("t1")
+
+    def test_the_offset_moves_with_the_entries(self, store: Store):
+        """A segment is read on from where its entries are known to be stored."""
+        assert 2 == store.ingest("a", 10, [captured("t1"), sampled_out("t2"), Dropped(reason="full", n=3, at=1.0)])
+        store.ingest("b", 4, [])
+
+        assert {"a": 10, "b": 4} == store.segment_offsets()
+
+    def test_a_batch_taken_in_twice_counts_once(self, store: Store):
+        """A caller that does not know whether its batch was stored may simply repeat it."""
+        batch = [captured("t1"), Dropped(reason="full", n=3, at=1.0)]
+        store.ingest("a", 10, batch)
+
+        assert 0 == store.ingest("a", 10, batch)
+        assert LedgerRow(captured=4, dropped=3, pending=1) == store.ledger().total
+
+    def test_the_same_trace_from_another_segment_is_a_duplicate(self, store: Store):
+        """The first capture counts; later ones are ignored and counted apart."""
+        store.ingest("a", 10, [captured("t1", query="first"), sampled_out("t2")])
+        new = store.ingest("b", 10, [captured("t1", query="second"), captured("t2"), sampled_out("t1"), captured("t3")])
+
+        assert (1, 3) == (new, store.duplicates())
+        assert "first" == store.trace("t1").query
+        assert LedgerRow(captured=3, sampled_out=1, pending=2) == store.ledger().total
+
+    def test_a_batch_that_cannot_be_stored_leaves_nothing(self, store: Store):
+        """Neither the good entries before the bad one, nor the offset."""
+        bad = captured("t2", metadata={"object": object()})
+
+        with pytest.raises(DataError, match="'t2'"):
+            store.ingest("a", 10, [captured("t1"), bad])
+
+        assert {} == store.segment_offsets()
+        assert LedgerRow() == store.ledger().total
+
+    def test_forgetting_a_segment_keeps_its_traces(self, store: Store):
+        """Only the offset goes."""
+        store.ingest("a", 10, [captured("t1")])
+
+        store.forget_segment("a")
+        store.forget_segment("never heard of")
+
+        assert {} == store.segment_offsets()
+        assert 1 == store.ledger().total.pending
+
+    def test_everything_survives_reopening(self, open_store: OpenStore):
+        """A store is a file, not a process."""
+        with open_store() as store:
+            store.set_plan([GROUNDED], ["jsonl"])
+            store.ingest("a", 10, [captured("t1"), captured("t2"), Dropped(reason="full", n=3, at=1.0)])
+            store.complete("t1", [score("t1")])
+            before = store.ledger()
+
+        with open_store() as store:
+            assert before == store.ledger()
+            assert {"a": 10} == store.segment_offsets()
+            assert [score("t1")] == list(store.outcomes())
+
+
+class TestLeases:
+    """A trace is with one scorer at a time, and never lost with one."""
+
+    def test_claims_are_in_order_of_arrival_and_do_not_overlap(self, store: Store):
+        """Two scorers get different traces, oldest first."""
+        ingest(store, "t3", "t1")
+        ingest(store, "t2")
+
+        assert ["t3", "t1"] == [t.trace_id for t in store.claim("me", 2, lease_s=60)]
+        assert ["t2"] == [t.trace_id for t in store.claim("you", 2, lease_s=60)]
+        assert [] == store.claim("me", 2, lease_s=60)
+
+    @pytest.mark.parametrize("limit", [0, -1])
+    def test_claiming_nothing_gets_nothing(self, store: Store, limit: int):
+        """A scorer without free places asks for none."""
+        ingest(store, "t1")
+
+        assert [] == store.claim("me", limit, lease_s=60)
+
+    def test_a_lease_that_ran_out_can_be_claimed(self, store: Store, clock: Clock):
+        """A scorer that died does not keep its traces."""
+        ingest(store, "t1")
+        store.claim("dead", 1, lease_s=60)
+
+        clock.now += 59
+        assert [] == store.claim("me", 1, lease_s=60)
+        clock.now += 1
+        assert ["t1"] == [t.trace_id for t in store.claim("me", 1, lease_s=60)]
+
+    def test_renewing_keeps_a_lease_that_is_still_ours(self, store: Store, clock: Clock):
+        """Slow judges are not taken for dead ones; what is lost or finished cannot be renewed."""
+        ingest(store, "mine", "lost", "finished")
+        store.claim("me", 3, lease_s=10)
+        store.complete("finished", both("finished"), owner="me")
+        clock.now += 10
+        assert 1 == store.renew("me", ["mine"], 60)
+        store.claim("you", 1, lease_s=60)
+
+        clock.now += 30
+
+        assert 1 == store.renew("me", ["mine", "lost", "finished", "unknown"], lease_s=60)
+        assert [] == store.claim("you", 3, lease_s=60)
+
+    def test_releasing_hands_back_only_our_own(self, store: Store):
+        """A scorer that stops in peace leaves its traces to the others at once."""
+        ingest(store, "t1", "t2")
+        store.claim("me", 1, lease_s=60)
+        store.claim("you", 1, lease_s=60)
+
+        assert 1 == store.release("me")
+        assert ["t1"] == [t.trace_id for t in store.claim("them", 2, lease_s=60)]
+
+    def test_releasing_all_ends_every_lease(self, store: Store):
+        """The new owner of a store knows that nobody else is scoring."""
+        ingest(store, "t1", "t2")
+        store.claim("me", 1, lease_s=60)
+        store.claim("you", 1, lease_s=60)
+
+        assert 2 == store.release_all()
+        assert 2 == len(store.claim("them", 2, lease_s=60))
+
+    def test_a_trace_that_stops_its_scorers_is_given_up(self, store: Store, clock: Clock):
+        """Five crashes are enough: every metric gets a failure that says so, and the next trace gets its turn."""
+        ingest(store, "poison", "fine")
+        for _ in range(5):
+            assert ["poison"] == [t.trace_id for t in store.claim("me", 1, lease_s=60)]
+            store.release_all()
+
+        assert ["fine"] == [t.trace_id for t in store.claim("me", 1, lease_s=60)]
+
+        outcomes = store.explain("poison").outcomes
+        assert [("grounded", "bug"), ("recall", "bug")] == [(o.metric, o.kind) for o in outcomes]
+        assert all("gave up after 5 attempts" in o.reason for o in outcomes)
+        assert LedgerRow(captured=2, failed=1, pending=1) == store.ledger().total
+
+    def test_giving_up_keeps_the_outcomes_that_are_there(self, store: Store):
+        """Only what is missing fails."""
+        ingest(store, "t1")
+        store.complete("t1", [score("t1")])
+        for _ in range(5):
+            store.claim("me", 1, lease_s=60)
+            store.release_all()
+
+        assert [] == store.claim("me", 1, lease_s=60)
+
+        assert ["score", "failure"] == [o.outcome for o in store.explain("t1").outcomes]
+
+    def test_a_trace_handed_back_was_not_attempted(self, store: Store):
+        """Restarting an application ten times is no reason to give up what it was about to score."""
+        ingest(store, "t1")
+        for _ in range(10):
+            assert 1 == len(store.claim("me", 1, lease_s=60))
+            store.release("me")
+
+        assert 0 == store.explain("t1").attempts
+
+    @pytest.mark.parametrize("lease_s", [0, -1, float("nan")])
+    def test_a_lease_lasts(self, store: Store, lease_s: float):
+        """A lease of no time would let two scorers pay for one trace."""
+        with pytest.raises(ConfigurationError, match="lease_s must be positive"):
+            store.claim("me", 1, lease_s=lease_s)
+        with pytest.raises(ConfigurationError, match="lease_s must be positive"):
+            store.renew("me", [], lease_s=lease_s)
+
+
+class TestCompletion:
+    """Outcomes, state and outbox change together, once."""
+
+    @pytest.mark.parametrize(
+        ("outcomes", "state"),
+        [
+            ([score("t"), score("t", RECALL)], "scored"),
+            ([score("t"), not_applicable("t")], "scored"),
+            ([score("t", RECALL), failure("t")], "failed"),
+            ([not_applicable("t"), failure("t")], "failed"),
+            ([not_applicable("t"), not_applicable("t", GROUNDED)], "not_applicable"),
+            ([score("t")], "pending"),
+            ([], "pending"),
+        ],
+    )
+    def test_the_state_follows_from_the_outcomes(self, store: Store, outcomes, state: str):
+        """Pending until every metric has spoken; then the worst news wins."""
+        ingest(store, "t")
+
+        assert store.complete("t", outcomes)
+        assert state == store.explain("t").state
+        assert LedgerRow(**{"captured": 1, state: 1}) == store.ledger().total
+
+    def test_an_outcome_comes_back_whole(self, store: Store):
+        """What was stored is what was given."""
+        ingest(store, "t1")
+        outcome = score("t1").model_copy(update={"details": {"votes": [1, 2]}, "raw": "0.5\x00", "judge": "somebody"})
+
+        store.complete("t1", [outcome, not_applicable("t1")])
+
+        assert [outcome, not_applicable("t1")] == list(store.outcomes())
+
+    def test_half_a_trace_waits_for_the_other_half(self, store: Store):
+        """What is there stays, what is missing can be brought later, and the trace is free meanwhile."""
+        ingest(store, "t1")
+        store.claim("me", 1, lease_s=60)
+        store.complete("t1", [score("t1")], owner="me")
+
+        assert ["t1"] == [t.trace_id for t in store.claim("you", 1, lease_s=60)]
+        assert {
+            "grounded": LedgerRow(captured=1, scored=1),
+            "recall": LedgerRow(captured=1, pending=1),
+        } == store.ledger().metrics
+
+        assert store.complete("t1", [score("t1", value=0.9), not_applicable("t1")], owner="you")
+        assert both("t1") == list(store.outcomes())
+        assert LedgerRow(captured=1, scored=1) == store.ledger().total
+
+    def test_half_a_trace_from_a_late_scorer_leaves_the_lease_alone(self, store: Store, clock: Clock):
+        """Who lost the lease may bring what it has, but not take the trace from its new scorer."""
+        ingest(store, "t1")
+        store.claim("late", 1, lease_s=60)
+        clock.now += 60
+        store.claim("me", 1, lease_s=60)
+
+        assert store.complete("t1", [score("t1")], owner="late")
+
+        assert "me" == store.explain("t1").lease_owner
+
+    def test_the_first_to_finish_wins(self, store: Store, clock: Clock):
+        """A scorer that lost its lease and comes second changes nothing, and is told so."""
+        ingest(store, "t1")
+        store.claim("late", 1, lease_s=60)
+        clock.now += 60
+        store.claim("me", 1, lease_s=60)
+        assert store.complete("t1", both("t1", value=0.1), owner="me")
+
+        assert not store.complete("t1", both("t1", value=0.9), owner="late")
+        assert both("t1", value=0.1) == list(store.outcomes())
+
+    def test_a_late_scorer_that_is_first_wins_too(self, store: Store, clock: Clock):
+        """What was paid for is used."""
+        ingest(store, "t1")
+        store.claim("late", 1, lease_s=60)
+        clock.now += 60
+        store.claim("me", 1, lease_s=60)
+
+        assert store.complete("t1", both("t1", value=0.9), owner="late")
+        assert not store.complete("t1", both("t1", value=0.1), owner="me")
+        assert both("t1", value=0.9) == list(store.outcomes())
+
+    def test_what_sampling_left_out_is_never_completed(self, store: Store):
+        """There is no text it could have been scored on."""
+        store.ingest("a", 1, [sampled_out("t1")])
+
+        assert not store.complete("t1", both("t1"))
+        assert [] == list(store.outcomes())
+
+    def test_an_unknown_trace_cannot_be_completed(self, store: Store):
+        """Outcomes without a trace would unbalance the books."""
+        with pytest.raises(DataError, match="no trace 't1'"):
+            store.complete("t1", both("t1"))
+
+    @pytest.mark.parametrize(
+        ("bad", "message"),
+        [
+            (not_applicable("t2"), "about sample 't2' and was given for trace 't1'"),
+            (not_applicable("t1").model_copy(update={"extra": object()}), "'t1/recall' cannot be stored as JSON"),
+        ],
+    )
+    def test_a_bad_outcome_leaves_nothing(self, store: Store, bad: NotApplicable, message: str):
+        """All outcomes of a call are stored, or none."""
+        ingest(store, "t1")
+
+        with pytest.raises(DataError, match=message):
+            store.complete("t1", [score("t1"), bad])
+
+        assert [] == list(store.outcomes())
+        assert store.complete("t1", both("t1"))
+
+
+class TestPlan:
+    """The plan looks forward; the books stay true when it changes."""
+
+    def test_a_metric_that_joins_is_not_blamed_for_the_past(self, store: Store):
+        """Its row counts what was not finished when it came, and what comes in later."""
+        ingest(store, "old", "waiting")
+        store.complete("old", both("old"))
+        newer = PlannedMetric(name="grounded", version="2", judge_hash="j1")
+
+        store.set_plan([newer], [])
+        ingest(store, "new")
+        store.complete("new", [score("new", newer)])
+
+        ledger = store.ledger()
+        assert LedgerRow(captured=3, scored=2, pending=1) == ledger.total
+        assert {"grounded": LedgerRow(captured=2, scored=1, pending=1)} == ledger.metrics
+        assert any("Finished before these metrics were planned: grounded" in r for r in store.explain("old").reasons)
+
+    def test_a_metric_that_comes_back_keeps_its_scores(self, store: Store):
+        """Outcomes stored under an earlier plan count again when it returns."""
+        ingest(store, "with", "without")
+        store.complete("with", both("with"))
+        store.set_plan([RECALL], [])
+        store.complete("without", [not_applicable("without")])
+
+        store.set_plan([GROUNDED, RECALL], [])
+
+        assert {
+            "grounded": LedgerRow(captured=1, scored=1),
+            "recall": LedgerRow(captured=2, not_applicable=2),
+        } == store.ledger().metrics
+
+    def test_the_same_plan_again_changes_nothing(self, store: Store):
+        """Each start of an application sets its plan."""
+        ingest(store, "t1", "t2")
+        store.complete("t1", both("t1"))
+        before = store.ledger()
+
+        store.set_plan([GROUNDED, RECALL], ["jsonl", "otlp"])
+
+        assert before == store.ledger()
+
+    def test_rows_come_in_the_order_of_the_plan(self, store: Store):
+        """Tables print metrics as the user named them."""
+        store.set_plan([RECALL, GROUNDED], [])
+
+        assert ["recall", "grounded"] == list(store.ledger().metrics)
+
+    def test_without_metrics_a_trace_ends_as_not_applicable(self, store: Store):
+        """Nothing failed, and nothing was scored."""
+        store.set_plan([], [])
+        ingest(store, "t1")
+
+        assert store.complete("t1", [])
+        assert LedgerRow(captured=1, not_applicable=1) == store.ledger().total
+        assert ("Finished without outcomes: no metric was planned.",) == store.explain("t1").reasons
+
+    def test_a_metric_is_planned_once(self, store: Store):
+        """The ledger has one row for each name."""
+        with pytest.raises(ConfigurationError, match=r"\['recall'\] are planned twice"):
+            store.set_plan([RECALL, PlannedMetric(name="recall", version="2")], [])
+
+    def test_a_sink_that_joins_gets_what_comes_then(self, store: Store):
+        """The past can be exported; it is not delivered again by surprise."""
+        ingest(store, "t1", "t2")
+        store.complete("t1", both("t1"))
+        store.set_plan([GROUNDED, RECALL], ["new", "new"])
+        store.complete("t2", both("t2"))
+
+        assert {
+            "jsonl": {"pending": 2, "sent": 0, "dead": 0},
+            "new": {"pending": 2, "sent": 0, "dead": 0},
+            "otlp": {"pending": 2, "sent": 0, "dead": 0},
+        } == store.ledger().outbox
+
+
+class TestLedger:
+    """The books."""
+
+    def test_an_empty_store_has_empty_books(self, store: Store):
+        """Zeros in every row, no age, and the sinks that are planned."""
+        ledger = store.ledger()
+
+        assert LedgerRow() == ledger.total
+        assert {"grounded": LedgerRow(), "recall": LedgerRow()} == ledger.metrics
+        assert {} == ledger.dropped_by_reason
+        assert ledger.oldest_pending_s is None
+        assert {s: {"pending": 0, "sent": 0, "dead": 0} for s in ("jsonl", "otlp")} == ledger.outbox
+
+    def test_every_request_is_in_one_column(self, store: Store):
+        """One of each kind, in the total and for each metric."""
+        store.ingest(
+            "a",
+            9,
+            [
+                *(captured(trace_id) for trace_id in ("scored", "failed", "not applicable", "pending")),
+                sampled_out("sampled out"),
+                Dropped(reason="queue full", n=3, at=1.0),
+                Dropped(reason="too large", n=1, at=2.0),
+                Dropped(reason="queue full", n=2, at=3.0),
+            ],
+        )
+        store.complete("scored", both("scored"))
+        store.complete("failed", [failure("failed"), not_applicable("failed")])
+        store.complete("not applicable", [not_applicable("not applicable", m) for m in (GROUNDED, RECALL)])
+
+        ledger = store.ledger()
+
+        assert {"queue full": 5, "too large": 1} == ledger.dropped_by_reason
+        assert (
+            LedgerRow(captured=11, scored=1, sampled_out=1, not_applicable=1, failed=1, dropped=6, pending=1)
+            == ledger.total
+        )
+        assert {
+            "grounded": LedgerRow(
+                captured=11, scored=1, sampled_out=1, not_applicable=1, failed=1, dropped=6, pending=1
+            ),
+            "recall": LedgerRow(captured=11, sampled_out=1, not_applicable=3, dropped=6, pending=1),
+        } == ledger.metrics
+
+    def test_the_oldest_pending_trace_has_an_age(self, store: Store, clock: Clock):
+        """Counted from its arrival, so that replaying last year's traces raises no alarm."""
+        ingest(store, "t1")
+        clock.now += 5
+        ingest(store, "t2")
+        clock.now += 5
+
+        assert 10 == store.ledger().oldest_pending_s
+        store.complete("t1", both("t1"))
+        assert 5 == store.ledger().oldest_pending_s
+
+
+class TestExplanation:
+    """`explain` says in words why a trace was or was not scored."""
+
+    def test_nothing_is_known_of_a_stranger(self, store: Store):
+        """An id that never came in has no report."""
+        assert store.explain("t1") is None
+        assert store.trace("t1") is None
+
+    def test_left_out_by_sampling(self, store: Store):
+        """The weight is known, the text is not."""
+        store.ingest("a", 1, [sampled_out("t1")])
+
+        report = store.explain("t1")
+
+        assert ("sampled_out", None, 0.25) == (report.state, report.trace, report.inclusion_probability)
+        assert ("Left out by sampling, which kept a request like this with probability 0.25.",) == report.reasons
+
+    def test_waiting(self, store: Store, clock: Clock):
+        """Never claimed, claimed, run out, ended by a new owner: each is told."""
+        ingest(store, "t1")
+        clock.now += 7
+        missing = "No outcome yet: grounded, recall."
+        assert ("Waiting for a scorer for 7.0 s; not claimed so far.", missing) == store.explain("t1").reasons
+
+        store.claim("me", 1, lease_s=60)
+        clock.now += 20
+        report = store.explain("t1")
+        assert ("Being scored by 'me' (attempt 1 of 5); its lease runs for another 40.0 s.", missing) == report.reasons
+        assert ("me", clock.now + 40, 1) == (report.lease_owner, report.lease_until, report.attempts)
+
+        clock.now += 40
+        words = "Waiting for a scorer for 67.0 s; claimed 1 of at most 5 times, the lease of 'me' ran out."
+        assert words == store.explain("t1").reasons[0]
+
+        store.release_all()
+        report = store.explain("t1")
+        words = "Waiting for a scorer for 67.0 s; claimed 1 of at most 5 times, no lease is held."
+        assert (words, None, None) == (report.reasons[0], report.lease_owner, report.lease_until)
+
+    def test_finished(self, store: Store):
+        """One sentence for each outcome, and where the outcomes went."""
+        store.ingest("a", 1, [captured("t1", started_at=12.5)])
+        judged = score("t1").model_copy(update={"judge": "somebody"})
+        store.complete("t1", [judged, not_applicable("t1")])
+        store.outbox_sent("otlp", [judged.id])
+        store.outbox_retry("jsonl", [judged.id], next_try=77.0, error="disk full")
+
+        report = store.explain("t1")
+
+        assert ("scored", 12.5, "Why?") == (report.state, report.started_at, report.trace.query)
+        assert (judged, not_applicable("t1")) == report.outcomes
+        assert (
+            "grounded: 0.5 by somebody (exact, n=1).",
+            "recall: not applicable: no reference",
+        ) == report.reasons
+        assert [
+            ("grounded", "jsonl", "pending", 1, 77.0, "disk full"),
+            ("grounded", "otlp", "sent", 1, 1_000_000.0, None),
+            ("recall", "jsonl", "pending", 0, 1_000_000.0, None),
+            ("recall", "otlp", "pending", 0, 1_000_000.0, None),
+        ] == [(r.metric, r.sink, r.state, r.attempts, r.next_try, r.last_error) for r in report.outbox]
+
+    def test_failed(self, store: Store):
+        """The kind and the reason of the failure are in the sentence."""
+        ingest(store, "t1")
+        store.complete("t1", [failure("t1"), not_applicable("t1")])
+
+        assert "grounded: failed (timeout): no answer within 30 s" == store.explain("t1").reasons[0]
+
+
+class TestReading:
+    """Long reads are streams, and the writer may go on under them."""
+
+    def test_traces_stream_in_order_of_arrival(self, store: Store):
+        """All of them, or those of one state or one time."""
+        store.ingest(
+            "a", 1, [captured("t2", started_at=1.0), sampled_out("t3"), captured("t1", started_at=2.0), captured("t4")]
+        )
+        store.complete("t1", both("t1"))
+
+        assert ["t2", "t1", "t4"] == [t.trace_id for t in store.traces()]
+        assert ["t2", "t4"] == [t.trace_id for t in store.traces(state="pending")]
+        assert ["t1", "t4"] == [t.trace_id for t in store.traces(since=2.0)]
+        assert ["t1"] == [t.trace_id for t in store.traces(state="scored", since=2.0)]
+
+    def test_outcomes_stream_in_the_order_they_were_stored(self, store: Store, clock: Clock):
+        """All of them, or those of one metric or one time."""
+        ingest(store, "t1", "t2")
+        store.complete("t2", both("t2"))
+        clock.now += 1
+        store.complete("t1", both("t1"))
+
+        assert [*both("t2"), *both("t1")] == list(store.outcomes())
+        assert [score("t2"), score("t1")] == list(store.outcomes(metric="grounded"))
+        assert both("t1") == list(store.outcomes(since=clock.now))
+        assert [] == list(store.outcomes(metric="unknown"))
+
+    def test_a_long_read_lets_the_writer_go_on(self, store: Store):
+        """More than one page, with a write after each row: nothing is missed, nothing comes twice."""
+        ids = [f"t{i:04}" for i in range(450)]
+        ingest(store, *ids)
+
+        seen = []
+        for trace in store.traces():
+            seen.append(trace.trace_id)
+            store.complete(trace.trace_id, both(trace.trace_id))
+
+        assert ids == seen
+        assert [i for i in ids for _ in range(2)] == [o.sample_id for o in store.outcomes()]
+
+    def test_the_worst_answers_come_first(self, store: Store):
+        """Worst by the metric's direction; failures are no scores; ties in order of arrival."""
+        ingest(store, "a", "b", "c", "d")
+        for trace_id, value in {"a": 0.4, "b": 0.1, "c": 0.4}.items():
+            store.complete(trace_id, both(trace_id, value=value))
+        store.complete("d", [failure("d"), not_applicable("d")])
+
+        assert [("b", 0.1), ("a", 0.4)] == [(w.trace.trace_id, w.score.value) for w in store.worst("grounded", 2)]
+        assert ["a", "c", "b"] == [w.trace.trace_id for w in store.worst("grounded", 9, direction="lower")]
+        assert [] == store.worst("recall", 3)
+        assert isinstance(store.worst("grounded", 1)[0], ScoredTrace)
+
+    def test_the_worst_answers_are_of_the_planned_version(self, store: Store):
+        """Scores of another definition are no neighbours; without a plan all there is counts."""
+        ingest(store, "old", "new")
+        store.complete("old", both("old", value=0.1))
+        newer = PlannedMetric(name="grounded", version="2", judge_hash="j1")
+        store.set_plan([newer], [])
+        store.complete("new", [score("new", newer)])
+
+        assert ["new"] == [w.trace.trace_id for w in store.worst("grounded", 9)]
+        store.set_plan([], [])
+        assert ["old", "new"] == [w.trace.trace_id for w in store.worst("grounded", 9)]
+
+
+class TestOutbox:
+    """At least once, in order, and every row ends as sent or dead."""
+
+    def test_an_item_has_what_a_destination_needs(self, store: Store):
+        """The outcome, and every id under which the destination may know the trace."""
+        ids = {
+            "run_id": "r",
+            "otel_trace_id": "ab" * 16,
+            "otel_span_id": "cd" * 8,
+            "session_id": "s",
+            "user_id": "u",
+            "name": "n",
+            "inclusion_probability": 0.5,
+        }
+        store.ingest("a", 1, [captured("t1", started_at=12.5, **ids)])
+        store.complete("t1", both("t1"))
+
+        first, second = store.outbox_due("jsonl", limit=9)
+
+        assert both("t1") == [first.outcome, second.outcome]
+        assert ids == {name: getattr(first, name) for name in ids}
+        assert ("t1", 12.5, 0) == (first.trace_id, first.requested_at, first.attempts)
+
+    def test_a_delivery_that_failed_comes_again_when_it_is_time(self, store: Store, clock: Clock):
+        """Not before, behind those that wait for less, and with its attempts counted."""
+        ingest(store, "t1", "t2")
+        store.complete("t1", both("t1"))
+        store.complete("t2", both("t2"))
+        one, two, three, four = (item.outcome.id for item in store.outbox_due("jsonl", limit=9))
+        store.outbox_retry("jsonl", [two], next_try=clock.now + 60, error="503")
+        store.outbox_retry("jsonl", [one], next_try=clock.now + 30, error="503")
+        store.outbox_sent("jsonl", [three])
+
+        assert [four] == [item.outcome.id for item in store.outbox_due("jsonl", limit=9)]
+        later = store.outbox_due("jsonl", limit=2, now=clock.now + 60)
+        assert [(four, 0), (one, 1)] == [(item.outcome.id, item.attempts) for item in later]
+        assert 4 == len(store.outbox_due("otlp", limit=9))
+        assert [] == store.outbox_due("jsonl", limit=0)
+
+    def test_dead_is_for_ever_unless_it_arrived(self, store: Store):
+        """The ledger counts what each sink has had, owes, and never will have."""
+        ingest(store, "t1")
+        store.complete("t1", both("t1"))
+        one, two = (item.outcome.id for item in store.outbox_due("jsonl", limit=9))
+
+        store.outbox_dead("jsonl", [one], error="refused")
+        store.outbox_retry("jsonl", [one], next_try=0.0, error="late news")
+        store.outbox_sent("jsonl", [two])
+        store.outbox_dead("jsonl", [two], error="late news")
+
+        assert [] == store.outbox_due("jsonl", limit=9)
+        assert {"pending": 0, "sent": 1, "dead": 1} == store.ledger().outbox["jsonl"]
+
+    def test_an_outcome_that_was_there_is_not_sent_again(self, store: Store):
+        """Completing a half-finished trace announces only the other half."""
+        ingest(store, "t1")
+        store.complete("t1", [score("t1")])
+        store.outbox_sent("jsonl", [score("t1").id])
+        store.complete("t1", both("t1"))
+
+        assert [not_applicable("t1")] == [item.outcome for item in store.outbox_due("jsonl", limit=9)]
+
+
+class TestLife:
+    """Opening and closing."""
+
+    def test_closing_twice_is_closing_once(self, open_store: OpenStore):
+        """Shut-down paths overlap."""
+        store = open_store()
+        store.close()
+        store.close()
+
+        with open_store() as again:
+            assert LedgerRow() == again.ledger().total
+
+    def test_a_closed_store_says_so(self, open_store: OpenStore):
+        """Reading, writing and streaming alike."""
+        store = open_store()
+        store.close()
+
+        for use in (store.ledger, store.release_all, store.checkpoint, lambda: list(store.traces())):
+            with pytest.raises(StoreError, match="is closed"):
+                use()
+
+    def test_a_checkpoint_reports_success(self, store: Store):
+        """Nobody reads, so everything goes over."""
+        ingest(store, "t1")
+
+        assert store.checkpoint()
