@@ -1,0 +1,244 @@
+"""Retrieval: which documents count as the contexts of an answer."""
+# ruff: noqa: D103 - a scenario's name and its row in the matrix are its documentation
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import threading
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langgraph.graph import START, StateGraph
+
+Q = "who?"
+FOUND = ["alpha", "beta"]
+
+
+def answer_from(app, search):
+    """Search in a step of its own, then answer."""
+    (RunnableLambda(search) | app.model("answer")).invoke(Q, app.config)
+
+
+def parallel_two_retrievers(app):
+    branches = {"a": app.retriever("a1", "a2"), "b": app.retriever("b1", "b2")}
+    (branches | RunnableLambda(str) | app.model("answer")).invoke(Q, app.config)
+
+
+def ensemble(app):
+    from langchain_classic.retrievers import EnsembleRetriever
+
+    retriever = EnsembleRetriever(retrievers=[app.retriever("a", "b"), app.retriever("b", "c")], weights=[0.5, 0.5])
+    app.rag(retriever).invoke(Q, app.config)
+
+
+def multi_query(app):
+    from langchain_classic.retrievers import MultiQueryRetriever
+
+    retriever = MultiQueryRetriever.from_llm(app.retriever(*FOUND), app.model("who is it?\nwho was it?"))
+    app.rag(retriever).invoke(Q, app.config)
+
+
+def compression_rerank(app):
+    from langchain_classic.retrievers import ContextualCompressionRetriever
+    from langchain_core.documents import BaseDocumentCompressor
+
+    class OnlyLast(BaseDocumentCompressor):
+        def compress_documents(self, documents, query, callbacks=None):
+            return documents[-1:]
+
+    retriever = ContextualCompressionRetriever(base_retriever=app.retriever(*FOUND), base_compressor=OnlyLast())
+    app.rag(retriever).invoke(Q, app.config)
+
+
+def rerank_in_lambda(app):
+    app.rag(app.retriever(*FOUND) | RunnableLambda(lambda documents: documents[1:])).invoke(Q, app.config)
+
+
+def rerank_in_lambda_streamed(app):
+    list(app.rag(app.retriever(*FOUND) | RunnableLambda(lambda documents: documents[1:])).stream(Q, app.config))
+
+
+def rerank_of_a_dict(app):
+    keep_last = RunnableLambda(lambda row: row["documents"][1:])
+    gather = {"documents": app.retriever(*FOUND), "question": RunnablePassthrough()}
+    app.rag(gather | keep_last).invoke(Q, app.config)
+
+
+def rerank_in_nested_sequence(app):
+    shout = RunnableLambda(lambda documents: [Document(page_content=d.page_content.upper()) for d in documents])
+    nested = (RunnableLambda(lambda documents: documents[::-1]) | shout).with_config(run_name="rerank")
+    app.rag(app.retriever(*FOUND) | nested).invoke(Q, app.config)
+
+
+def rerank_one_of_two_branches(app):
+    first = RunnableLambda(lambda documents: documents[:1])
+    branches = {"a": app.retriever("a1", "a2") | first, "b": app.retriever("b1", "b2")}
+    (branches | RunnableLambda(str) | app.model("answer")).invoke(Q, app.config)
+
+
+def filter_that_leaves_nothing(app):
+    app.rag(app.retriever(*FOUND) | RunnableLambda(lambda _: [])).invoke(Q, app.config)
+
+
+def lambda_calls_retriever(app):
+    answer_from(app, lambda question: str(app.retriever(*FOUND).invoke(question)))
+
+
+def async_lambda_calls_retriever(app):
+    async def search(question: str) -> str:
+        return str(await app.retriever(*FOUND).ainvoke(question))
+
+    asyncio.run((RunnableLambda(search) | app.model("answer")).ainvoke(Q, app.config))
+
+
+def lambda_uses_to_thread(app):
+    async def search(question: str) -> str:
+        return str(await asyncio.to_thread(app.retriever(*FOUND).invoke, question))
+
+    asyncio.run((RunnableLambda(search) | app.model("answer")).ainvoke(Q, app.config))
+
+
+def lambda_uses_a_task(app):
+    async def search(question: str) -> str:
+        return str(await asyncio.create_task(app.retriever(*FOUND).ainvoke(question)))
+
+    asyncio.run((RunnableLambda(search) | app.model("answer")).ainvoke(Q, app.config))
+
+
+def lambda_copies_the_context(app):
+    def search(question: str) -> str:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            context = contextvars.copy_context()
+            return str(pool.submit(context.run, app.retriever(*FOUND).invoke, question).result())
+
+    answer_from(app, search)
+
+
+def raw_thread_in_lambda(app):
+    def search(question: str) -> str:
+        thread = threading.Thread(target=app.retriever(*FOUND).invoke, args=(question,))
+        thread.start()
+        thread.join()
+        return question
+
+    answer_from(app, search)
+
+
+def executor_in_async_lambda(app):
+    async def search(question: str) -> str:
+        loop = asyncio.get_running_loop()
+        return str(await loop.run_in_executor(None, app.retriever(*FOUND).invoke, question))
+
+    asyncio.run((RunnableLambda(search) | app.model("answer")).ainvoke(Q, app.config))
+
+
+def graph_async_node_no_config(app):
+    async def search(state: dict) -> dict:
+        return {**state, "found": str(await app.retriever(*FOUND).ainvoke(state["question"]))}
+
+    async def write(state: dict) -> dict:
+        return {**state, "answer": (await app.model("answer").ainvoke(state["found"])).content}
+
+    graph = StateGraph(dict)
+    graph.add_node("search", search)
+    graph.add_node("write", write)
+    graph.add_edge(START, "search")
+    graph.add_edge("search", "write")
+    asyncio.run(graph.compile().ainvoke({"question": Q}, app.config))
+
+
+def graph_two_nodes(app):
+    graph = StateGraph(dict)
+    graph.add_node("search", lambda state: {**state, "context": app.retriever(*FOUND).invoke(state["question"])})
+    graph.add_node("filter", lambda state: {**state, "context": state["context"][:1]})
+    graph.add_node("write", lambda state: {**state, "answer": app.model("answer").invoke(Q).content})
+    graph.add_edge(START, "search")
+    graph.add_edge("search", "filter")
+    graph.add_edge("filter", "write")
+    graph.compile().invoke({"question": Q}, app.config)
+
+
+def llm_retry(app):
+    model = app.model(ConnectionError("try again"), "answer")
+    app.rag(model=model.with_retry(wait_exponential_jitter=False)).invoke(Q, app.config)
+
+
+def whole_chain_retry(app):
+    attempts = []
+
+    def fail_once(text: str) -> str:
+        attempts.append(text)
+        if len(attempts) == 1:
+            raise ConnectionError("try again")
+        return text
+
+    chain = app.rag() | RunnableLambda(fail_once)
+    chain.with_retry(wait_exponential_jitter=False).invoke(Q, app.config)
+
+
+def retriever_fallback(app):
+    broken = app.retriever("never", failures=[ConnectionError("index down")])
+    app.rag(broken.with_fallbacks([app.retriever(*FOUND)])).invoke(Q, app.config)
+
+
+# fmt: off
+MATRIX = [
+    # row   scenario                       contexts                     searches
+    (17,    parallel_two_retrievers,     ["a1", "a2", "b1", "b2"],      2),
+    (18,    ensemble,                    ["b", "a", "c"],               1),
+    (18,    multi_query,                 FOUND,                         1),
+    (18,    compression_rerank,          ["beta"],                      1),
+    (19,    rerank_in_lambda,            ["beta"],                      1),
+    ("19b", rerank_in_lambda_streamed,   ["beta"],                      1),
+    ("19c", rerank_of_a_dict,            ["beta"],                      1),
+    ("19d", rerank_in_nested_sequence,   ["BETA", "ALPHA"],             1),
+    ("19e", rerank_one_of_two_branches,  ["a1", "b1", "b2"],            2),
+    ("19f", filter_that_leaves_nothing,  [],                            1),
+    (20,    lambda_calls_retriever,      FOUND,                         1),
+    (20,    async_lambda_calls_retriever, FOUND,                        1),
+    (21,    raw_thread_in_lambda,        None,                          0),  # a documented limit: the context is lost
+    (21,    executor_in_async_lambda,    None,                          0),  # the same
+    (22,    lambda_uses_to_thread,       FOUND,                         1),
+    (22,    lambda_uses_a_task,          FOUND,                         1),
+    (22,    lambda_copies_the_context,   FOUND,                         1),
+    (23,    graph_async_node_no_config,  FOUND,                         1),
+    (25,    llm_retry,                   FOUND,                         1),
+    (25,    whole_chain_retry,           FOUND,                         1),
+    (26,    retriever_fallback,          FOUND,                         1),
+    (37,    graph_two_nodes,             ["alpha"],                     1),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    ("row", "scenario", "contexts", "searches"), MATRIX, ids=[f"{row[0]}-{row[1].__name__}" for row in MATRIX]
+)
+def test_retrieval_matrix(app, row, scenario, contexts, searches):
+    """Each scenario leaves one good record with these contexts, from so many searches."""
+    scenario(app)
+    assert [(Q, contexts, "answer", "ok")] == app.seen()
+    assert searches == len(app.draft.searches)
+
+
+@pytest.mark.parametrize("scenario", [parallel_two_retrievers, ensemble, lambda_calls_retriever])
+def test_contexts_are_stated_only_where_they_differ(app, scenario):
+    """Where the prompt got what the searches found, nothing is kept twice."""
+    scenario(app)
+    assert app.draft.contexts is None
+
+
+@pytest.mark.parametrize(
+    ("scenario", "errors"),
+    [
+        (llm_retry, ["ConnectionError: try again"]),
+        (whole_chain_retry, ["ConnectionError: try again"]),
+        (retriever_fallback, ["ConnectionError: index down"]),
+    ],
+)
+def test_errors_that_were_survived_are_kept(app, scenario, errors):
+    """Scoring leaves such requests out by default; for that it has to know."""
+    scenario(app)
+    assert (errors, None) == (app.draft.inner_errors, app.draft.error)
