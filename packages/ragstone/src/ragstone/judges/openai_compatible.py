@@ -283,7 +283,8 @@ def _text(completion: Mapping[str, Any], max_tokens: int) -> str:
     except (KeyError, IndexError, TypeError, AttributeError):
         msg = f"the completion has no message, only {sorted(completion)}"
         raise JudgeReplyError(msg) from None
-    text = text if isinstance(text, str) else ""
+    # A lone surrogate is legal in JSON and nowhere else.
+    text = text.encode(errors="replace").decode() if isinstance(text, str) else ""
     finish = choice.get("finish_reason")
     if refusal or finish == "content_filter":
         msg = f"the judge declined to answer: {refusal or finish}"

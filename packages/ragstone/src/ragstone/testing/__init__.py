@@ -1,0 +1,17 @@
+"""What our users test with: fakes, builders of records, contracts; fixtures are in `pytest_plugin`."""
+
+from ragstone.testing._builders import make_sample, make_trace
+from ragstone.testing._contracts import JudgeContract
+from ragstone.testing._fakes import FakeJudge, MemoryRecorder, MemorySink
+from ragstone.testing._server import FakeJudgeServer, ServerStats
+
+__all__ = [
+    "FakeJudge",
+    "FakeJudgeServer",
+    "JudgeContract",
+    "MemoryRecorder",
+    "MemorySink",
+    "ServerStats",
+    "make_sample",
+    "make_trace",
+]

@@ -1,0 +1,261 @@
+"""Samples times metrics to outcomes: exactly one for each pair, by a deadline, under one limit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Protocol, get_args, runtime_checkable
+
+from ragstone._util.suppress import suppress_capture
+from ragstone.errors import ConfigurationError, JudgeError
+from ragstone.judges import Judge, UsageMeter, metered
+from ragstone.metrics import Metric
+from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
+
+__all__ = ["Scorer"]
+
+logger = logging.getLogger("ragstone")
+
+AnyOutcome = Score | NotApplicable | Failure
+
+_RANGE_TOLERANCE = 1e-9
+"""Room for rounding when a value is held against its metric's range."""
+
+
+@runtime_checkable
+class _Preparable(Protocol):
+    """A judge that has to find something out before its identity is final."""
+
+    async def prepare(self) -> None: ...
+
+
+class Scorer:
+    """Scores samples by several metrics with one judge.
+
+    All metrics of one sample are asked together, while its text is warm in the server's prefix cache. Whatever goes
+    wrong with one metric of one sample becomes the `Failure` of just that pair. No threads; cancellation passes through
+    and leaves no task behind. Nothing done here is captured as user traffic.
+
+    Args:
+        metrics: What to score by; names must differ.
+        judge: Who is asked by judged metrics.
+        concurrency: Samples in work at once in `score_many`; how many judge calls are in flight is the judge's limit.
+        trace_deadline_s: Seconds after which the metrics of a sample that have no outcome yet fail as "timeout".
+        clock: Unix time in seconds, for `created_at`.
+
+    Raises:
+        ConfigurationError: Two metrics of one name, or an option that cannot work.
+
+    Example:
+        ```python
+        scorer = Scorer(resolve_metrics("ccrs"), judge_from("http://localhost:8000/v1"))
+        async for sample, outcomes in scorer.score_many(samples):
+            ...
+        ```
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[Metric],
+        judge: Judge,
+        *,
+        concurrency: int = 16,
+        trace_deadline_s: float = 120.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        names = [metric.card.name for metric in metrics]
+        if repeated := {name for name in names if names.count(name) > 1}:
+            msg = f"metrics are told apart by name, and {sorted(repeated)!r} came more than once"
+            raise ConfigurationError(msg)
+        if concurrency < 1 or trace_deadline_s <= 0:
+            msg = (
+                "concurrency must be at least 1 and trace_deadline_s above 0, got "
+                f"concurrency={concurrency!r}, trace_deadline_s={trace_deadline_s!r}"
+            )
+            raise ConfigurationError(msg)
+        self.metrics = tuple(metrics)
+        self.judge = judge
+        self._concurrency = concurrency
+        self._trace_deadline_s = trace_deadline_s
+        self._clock = clock
+        self._spent = UsageMeter()
+        self._buggy: set[str] = set()
+        """Metrics whose bug has been logged with its traceback."""
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens, calls and cost of everything scored so far; failed and abandoned work included."""
+        return self._spent.total
+
+    async def prepare(self) -> None:
+        """Let the judge find out what it needs, so that a wrong address shows before the first sample.
+
+        Raises:
+            ConfigurationError: The judge cannot work as configured.
+            JudgeError: The judge cannot be reached.
+        """
+        if isinstance(self.judge, _Preparable):
+            with suppress_capture():
+                await self.judge.prepare()
+
+    async def score(self, sample: Sample) -> tuple[AnyOutcome, ...]:
+        """Score one sample by all metrics.
+
+        Returns:
+            One outcome for each metric, in the order of `metrics`.
+        """
+        with suppress_capture():
+            deadline = asyncio.get_running_loop().time() + self._trace_deadline_s
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
+            return tuple(task.result() for task in tasks)
+
+    async def score_many(
+        self, samples: AsyncIterable[Sample] | Iterable[Sample]
+    ) -> AsyncIterator[tuple[Sample, tuple[AnyOutcome, ...]]]:
+        """Score samples as they come, `concurrency` at once; yields in the order in which they are done.
+
+        The source is read only as far as there is room; an error it raises ends the iteration. Closing the iterator cancels what is in work.
+        """
+        source = aiter(samples if isinstance(samples, AsyncIterable) else _asynchronous(samples))
+        scoring: dict[asyncio.Task[tuple[AnyOutcome, ...]], Sample] = {}
+        reading: asyncio.Task[Sample | None] | None = None
+        exhausted = False
+        try:
+            while True:
+                if reading is None and not exhausted and len(scoring) < self._concurrency:
+                    reading = asyncio.create_task(_next(source))
+                waited: set[asyncio.Task[Any]] = set(scoring)
+                if reading is not None:
+                    waited.add(reading)
+                if not waited:
+                    return
+                done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                if reading is not None and reading in done:
+                    sample = reading.result()
+                    reading = None
+                    if sample is None:
+                        exhausted = True
+                    else:
+                        scoring[asyncio.create_task(self.score(sample))] = sample
+                for task in done & scoring.keys():
+                    yield scoring.pop(task), task.result()
+        finally:
+            rest: list[asyncio.Task[Any]] = [*scoring, *([reading] if reading is not None else ())]
+            for unfinished in rest:
+                unfinished.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
+
+    def not_applicable(self, sample_id: str, reason: str) -> tuple[NotApplicable, ...]:
+        """Outcomes for a trace that cannot be scored at all (it ended in an error, say): one for each metric."""
+        return tuple(
+            NotApplicable(
+                sample_id=sample_id,
+                metric=metric.card.name,
+                metric_version=metric.card.version,
+                reason=reason,
+                created_at=self._clock(),
+                **self._judged_by(metric),
+            )
+            for metric in self.metrics
+        )
+
+    async def _outcome(self, metric: Metric, sample: Sample, deadline: float) -> AnyOutcome:
+        started = time.perf_counter()
+        with metered() as meter:
+            try:
+                outcome = await self._guarded(metric, sample, deadline)
+            finally:
+                # Also when cancelled: what was sent is paid for.
+                self._spent.total += meter.total
+        # A judge that does not report to the meter may still put its bill on the outcome.
+        usage = meter.total
+        if not usage.calls and outcome.usage is not None:
+            usage = outcome.usage
+            self._spent.total += usage
+        return outcome.model_copy(
+            update={
+                "sample_id": sample.id,
+                "metric": metric.card.name,
+                "metric_version": metric.card.version,
+                "usage": usage if metric.card.judge_calls else None,
+                "created_at": self._clock(),
+                "duration_s": time.perf_counter() - started,
+                **self._judged_by(metric),
+            }
+        )
+
+    def _judged_by(self, metric: Metric) -> dict[str, Any]:
+        if not metric.card.judge_calls:
+            return {}
+        identity = self.judge.identity
+        return {"judge": identity.name, "judge_hash": identity.hash}
+
+    async def _guarded(self, metric: Metric, sample: Sample, deadline: float) -> AnyOutcome:
+        """Run one metric; whatever happens but a cancellation from outside is an outcome."""
+        try:
+            async with asyncio.timeout_at(deadline) as limit:
+                if metric.card.judge_calls:
+                    await self.prepare()
+                outcome = await metric.score(sample, self.judge)
+            return _checked(metric, outcome)
+        except JudgeError as error:
+            return _failure(metric, sample, kind=error.kind, reason=str(error), raw=error.raw)
+        except ConfigurationError as error:
+            return _failure(metric, sample, kind="rejected", reason=str(error))
+        except Exception as error:  # noqa: BLE001  the run goes on, and the failure says what happened
+            if isinstance(error, TimeoutError) and limit.expired():
+                reason = f"no outcome within {self._trace_deadline_s:g} s"
+                return _failure(metric, sample, kind="timeout", reason=reason)
+            self._log_bug(metric, sample, error)
+            return _failure(metric, sample, kind="bug", reason=f"{type(error).__name__}: {error}")
+
+    def _log_bug(self, metric: Metric, sample: Sample, error: Exception) -> None:
+        """With its traceback once; a bug that hits every sample does not fill the log."""
+        name = metric.card.name
+        if name in self._buggy:
+            logger.error("metric %s failed on sample %r as before", name, sample.id)
+        else:
+            self._buggy.add(name)
+            logger.error("metric %s failed on sample %r", name, sample.id, exc_info=error)
+
+
+def _checked(metric: Metric, outcome: object) -> AnyOutcome:
+    """Hold an outcome against what metrics promise; `Scorer` records a breach as a bug."""
+    if not isinstance(outcome, Score | NotApplicable | Failure):
+        msg = f"a metric returns a Score, a NotApplicable or a Failure, got {outcome!r}"
+        raise TypeError(msg)
+    if isinstance(outcome, Score):
+        low, high = metric.card.low - _RANGE_TOLERANCE, metric.card.high + _RANGE_TOLERANCE
+        if not math.isfinite(outcome.value) or not low <= outcome.value <= high:
+            msg = f"the value {outcome.value!r} is outside {metric.card.low:g} to {metric.card.high:g}"
+            raise ValueError(msg)
+    return outcome
+
+
+_KINDS: dict[str, FailureKind] = {kind: kind for kind in get_args(FailureKind)}
+
+
+def _failure(metric: Metric, sample: Sample, *, kind: str, reason: str, raw: str | None = None) -> Failure:
+    return Failure(
+        sample_id=sample.id,
+        metric=metric.card.name,
+        metric_version=metric.card.version,
+        # A judge from elsewhere may have kinds of its own.
+        kind=_KINDS.get(kind, "unavailable"),
+        reason=reason,
+        raw=raw,
+    )
+
+
+async def _asynchronous(samples: Iterable[Sample]) -> AsyncIterator[Sample]:
+    for sample in samples:
+        yield sample
+
+
+async def _next(source: AsyncIterator[Sample]) -> Sample | None:
+    """The next sample, None at the end; a coroutine, which is what a task wants."""
+    return await anext(source, None)

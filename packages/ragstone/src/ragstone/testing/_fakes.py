@@ -1,0 +1,158 @@
+"""Stand-ins for the seams of Ragstone: a judge, a sink, a recorder. All in memory, all deterministic."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+
+from ragstone.capture import TraceDraft
+from ragstone.errors import JudgeReplyError
+from ragstone.judges import JudgeIdentity, NumberReply, Prompt, TextReply, record_usage
+from ragstone.schema import Usage
+from ragstone.sinks import Delivery
+
+__all__ = ["FakeJudge", "MemoryRecorder", "MemorySink"]
+
+
+class FakeJudge:
+    """A judge that answers what the test says, or else a whole number made from a hash of the prompt.
+
+    Args:
+        number: What `ask_number` answers: always this; by construct; or by a function of the prompt. None makes a
+            number in the range from the prompt. An answer out of range is an error, as with every judge.
+        text: What `ask_text` answers.
+        fail: Called with each prompt first; the exception it returns is raised.
+        latency_s: Seconds each answer takes.
+        name: Part of the identity.
+
+    Attributes:
+        prompts: All prompts asked, in order.
+
+    Example:
+        ```python
+        judge = FakeJudge({"question_relevance": 80, "information_density": 55})
+        ```
+    """
+
+    def __init__(
+        self,
+        number: float | Mapping[str, float] | Callable[[Prompt], float] | None = None,
+        *,
+        text: str | Callable[[Prompt], str] = "a fake answer",
+        fail: Callable[[Prompt], Exception | None] | None = None,
+        latency_s: float = 0.0,
+        name: str = "fake judge",
+    ) -> None:
+        self._number = number
+        self._text = text
+        self._fail = fail
+        self._latency_s = latency_s
+        self._name = name
+        self.prompts: list[Prompt] = []
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """The name given, and its hash."""
+        return JudgeIdentity(name=self._name, hash=hashlib.sha256(self._name.encode()).hexdigest()[:16])
+
+    async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
+        """Answer the text; its words beyond `max_tokens` make the reply "truncated", as with a model."""
+        usage = await self._asked(prompt)
+        text = self._text(prompt) if callable(self._text) else self._text
+        if len(text.split()) > max_tokens:
+            msg = f"the reply was cut at {max_tokens} tokens"
+            raise JudgeReplyError(msg, kind="truncated", raw=text)
+        return TextReply(text=text, usage=usage)
+
+    async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
+        """Answer the number."""
+        usage = await self._asked(prompt)
+        value = self._value(prompt, low, high)
+        if not low <= value <= high:
+            msg = f"expected a number from {low:g} to {high:g}, got {value!r}"
+            raise JudgeReplyError(msg, raw=str(value))
+        return NumberReply(value=float(value), raw=f"{value:g}", method="single_reply", usage=usage)
+
+    async def _asked(self, prompt: Prompt) -> Usage:
+        self.prompts.append(prompt)
+        usage = Usage(calls=1, input_tokens=len(str(prompt.fields)) // 4, output_tokens=1)
+        record_usage(usage)
+        await asyncio.sleep(self._latency_s)
+        if self._fail is not None and (error := self._fail(prompt)) is not None:
+            raise error
+        return usage
+
+    def _value(self, prompt: Prompt, low: float, high: float) -> float:
+        if callable(self._number):
+            return self._number(prompt)
+        if isinstance(self._number, Mapping):
+            return self._number[prompt.construct]
+        if self._number is not None:
+            return self._number
+        key = repr((prompt.construct, prompt.task, sorted(prompt.fields.items())))
+        share = int.from_bytes(hashlib.sha256(key.encode(errors="replace")).digest()[:8]) / 2**64
+        return low + round(share * 100) * (high - low) / 100
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+class MemorySink:
+    """A sink that keeps what it is given.
+
+    Attributes:
+        deliveries: Everything written, repetitions included, in order.
+        closed: Whether `aclose` was called.
+
+    Example:
+        ```python
+        sink = MemorySink()
+        Monitor(sinks=[sink])
+        ```
+    """
+
+    def __init__(self, name: str = "memory") -> None:
+        self._name = name
+        self.deliveries: list[Delivery] = []
+        self.closed = False
+
+    @property
+    def name(self) -> str:
+        """Its name in the outbox."""
+        return self._name
+
+    @property
+    def by_id(self) -> dict[str, Delivery]:
+        """The last delivery of each outcome, by the outcome's id: what an idempotent destination holds."""
+        return {delivery.outcome.id: delivery for delivery in self.deliveries}
+
+    async def write(self, batch: Sequence[Delivery]) -> None:
+        """Keep the batch."""
+        self.deliveries.extend(batch)
+
+    async def aclose(self) -> None:
+        """Note that it was closed; what was delivered stays."""
+        self.closed = True
+
+
+class MemoryRecorder:
+    """A `Recorder` that keeps the drafts it is handed; for tests of capture hooks.
+
+    Attributes:
+        drafts: All drafts taken, in order.
+
+    Args:
+        accept: False refuses every draft, as a full queue does.
+    """
+
+    def __init__(self, *, accept: bool = True) -> None:
+        self._accept = accept
+        self.drafts: list[TraceDraft] = []
+
+    def record(self, draft: TraceDraft) -> bool:
+        """Keep the draft, unless told to refuse."""
+        if self._accept:
+            # `list.append` is atomic: capture hooks call this from many threads.
+            self.drafts.append(draft)
+        return self._accept
