@@ -12,6 +12,7 @@ import pytest
 from ragstone.errors import SinkUnavailableError
 from ragstone.schema import Failure, NotApplicable, Outcome, Score
 from ragstone.sinks import Delivery, JsonlSink, Sink
+from ragstone.testing import MemorySink
 
 
 def _outcomes(sample_id: str) -> list[Outcome]:
@@ -28,7 +29,7 @@ def _batch(*sample_ids: str) -> list[Delivery]:
 
 
 class SinkContract:
-    """Subclass it for a sink: say how to open one destination (again), how to read it, and how to break it."""
+    """Subclass it for a sink: say how to open one destination (again) and how to read it."""
 
     def open(self, where: Path) -> Sink:
         """Open the destination in the directory `where`."""
@@ -36,14 +37,6 @@ class SinkContract:
 
     def delivered(self, sink: Sink, where: Path) -> Sequence[str]:
         """Return the ids at the destination, repeats included."""
-        raise NotImplementedError
-
-    def take_down(self, sink: Sink, where: Path) -> None:
-        """Make the destination fail."""
-        raise NotImplementedError
-
-    def bring_up(self, sink: Sink, where: Path) -> None:
-        """Make it work again."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -82,6 +75,28 @@ class SinkContract:
         asyncio.run(sink.write([]))
         assert list(self.delivered(sink, where)) == []
 
+    def test_closing_twice_is_fine(self, where):
+        """`aclose` is idempotent, before and after use."""
+        sink = self.open(where)
+
+        async def run() -> None:
+            await sink.aclose()
+            await sink.aclose()
+
+        asyncio.run(run())
+
+
+class OutsideSinkContract(SinkContract):
+    """For destinations outside this process: they can be down."""
+
+    def take_down(self, sink: Sink, where: Path) -> None:
+        """Make the destination fail."""
+        raise NotImplementedError
+
+    def bring_up(self, sink: Sink, where: Path) -> None:
+        """Make it work again."""
+        raise NotImplementedError
+
     def test_down_is_unavailable_and_the_batch_comes_again(self, where):
         """A destination that is down raises `SinkUnavailableError`; after it is up the same batch arrives once."""
         sink = self.open(where)
@@ -96,18 +111,8 @@ class SinkContract:
         asyncio.run(run())
         assert [d.outcome.id for d in _batch("t1")] == list(self.delivered(sink, where))
 
-    def test_closing_twice_is_fine(self, where):
-        """`aclose` is idempotent, before and after use."""
-        sink = self.open(where)
 
-        async def run() -> None:
-            await sink.aclose()
-            await sink.aclose()
-
-        asyncio.run(run())
-
-
-class TestJsonlSink(SinkContract):
+class TestJsonlSink(OutsideSinkContract):
     """`JsonlSink`: down means that something else stands in the file's place."""
 
     def open(self, where: Path) -> Sink:
@@ -133,3 +138,16 @@ class TestJsonlSink(SinkContract):
         sink = self.open(where)
         asyncio.run(sink.write(_batch("t1")))
         assert [d.outcome.id for d in _batch("t1")] == list(self.delivered(sink, where))
+
+
+class TestMemorySink(SinkContract):
+    """`MemorySink`, which our users test with."""
+
+    def open(self, where: Path) -> Sink:
+        """A list."""
+        return MemorySink()
+
+    def delivered(self, sink: Sink, where: Path) -> Sequence[str]:
+        """What an idempotent destination would hold."""
+        assert isinstance(sink, MemorySink)
+        return list(sink.by_id)

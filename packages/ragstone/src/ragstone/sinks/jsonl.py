@@ -26,7 +26,7 @@ class JsonlSink:
 
     Every line has the same keys; a value that does not exist is null. A batch is one append and one `fdatasync`, so a
     batch that was acknowledged survives a power cut. The file is opened for each batch and closed again: renaming it
-    (log rotation) starts a new file, and a fork inherits nothing.
+    (log rotation) starts a new file, and a fork inherits nothing. A new file is readable by its owner only.
 
     A delivery that comes again is not written again, as long as batches have at most 500 rows and its line is in the
     last 4 MiB of the file. A torn last line, left by a crash, stays as it is; the next batch begins on a new line.
@@ -164,7 +164,7 @@ def _ids_in_tail(path: Path) -> dict[str, None]:
 def _append(path: Path, data: bytes) -> None:
     """Append `data` on a line of its own and sync it; a new file's directory entry too."""
     is_new = not path.exists()
-    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(fd).st_size
         if size and os.pread(fd, 1, size - 1) != b"\n":

@@ -1,0 +1,83 @@
+"""The reference pages are complete: what the code offers stands on them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from ragstone.cli._app import app
+from ragstone.metrics import all_metrics
+from ragstone.schema import FIELD_ALIASES, FailureKind, Interval, Sample, Score, Trace
+from ragstone.sinks import Delivery
+from ragstone.sinks._otlp_event import evaluation_attributes
+from ragstone.sinks.jsonl import _row
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def _words(page: str) -> set[str]:
+    """What stands in code marks on a page, split at commas and blanks."""
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    return {word for code in re.findall(r"`([^`\n]+)`", text) for word in re.split(r"[,\s]+", code)}
+
+
+@pytest.fixture
+def delivery() -> Delivery:
+    """A score with everything there can be."""
+    interval = Interval(low=0.1, high=0.9, method="x")
+    score = Score(
+        sample_id="t",
+        metric="m",
+        metric_version="1",
+        judge="j",
+        judge_hash="h",
+        prompt_hash="p",
+        value=0.5,
+        interval=interval,
+        method="x",
+        explanation="why",
+    )
+    return Delivery(outcome=score, trace_id="t", run_id="r", requested_at=1.0)
+
+
+def test_every_metric_and_failure_kind():
+    """`metrics.md` names every metric of ours and every way to fail."""
+    ours = {m.card.name for m in all_metrics() if type(m).__module__.startswith("ragstone.")}
+    assert ours | set(get_args(FailureKind)) <= _words("metrics.md")
+
+
+def test_every_command_and_option():
+    """`cli.md` has a section for each command, and each of its options there."""
+    import typer
+
+    text = (REFERENCE / "cli.md").read_text(encoding="utf-8")
+    sections = {part.split("\n", 1)[0]: part for part in text.split("\n## ")[1:]}
+    commands = typer.main.get_command(app).commands
+    assert set(sections) == set(commands)
+    for name, command in commands.items():
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                assert any(f"`{option}" in sections[name] for option in parameter.opts), (name, parameter.opts)
+
+
+def test_every_field_of_the_records():
+    """`schema.md` names every field of a trace, a sample and an outcome, and every alias."""
+    fields = {*Trace.model_fields, *Sample.model_fields, *Score.model_fields}
+    aliases = {alias for names in FIELD_ALIASES.values() for alias in names}
+    assert fields | aliases <= _words("schema.md")
+
+
+def test_every_key_of_a_jsonl_line(delivery):
+    """`schema.md` names every key."""
+    row = _row(delivery, include_text=True)
+    json.dumps(row)
+    assert row.keys() <= _words("schema.md")
+
+
+def test_every_attribute_of_an_event(delivery):
+    """`schema.md` names every attribute."""
+    assert evaluation_attributes(delivery, include_text=True).keys() <= _words("schema.md")
