@@ -10,7 +10,7 @@ LANGCHAIN_CORE_FLOOR = (1, 4)
 """The oldest langchain-core whose callback events have the shapes that `_translate` knows."""
 
 
-def check_floor(version: str = VERSION) -> None:
+def check_floor(version: str) -> None:
     """Fail at import, with the way out, rather than capture nothing at run time.
 
     Args:
@@ -26,3 +26,6 @@ def check_floor(version: str = VERSION) -> None:
             f"langchain_ragstone needs langchain-core {floor} or newer, found {version!r}. "
             f"Install it with: pip install 'langchain-core>={floor},<2'"
         )
+
+
+check_floor(VERSION)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
@@ -63,11 +62,6 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
     The metadata of a call may name `user_id`, `session_id` (or LangGraph's `thread_id`) and `reference`: one correct
     answer, or several. An application that searches without a retriever can state what it put into the prompt with
     `dispatch_custom_event("rag.contexts", {"contexts": documents})`, inside a chain step.
-
-    Attributes:
-        errors: How many events failed inside this handler; 0 unless there is a bug, or an extractor raised.
-        late_events: How many events were ignored because they came twice, or after their request had ended.
-        live: How many requests are in flight.
     """
 
     # Plain attributes: LangChain reads them at each event, and a property is a call.
@@ -111,12 +105,18 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         self._answer = answer
         self._clock = clock
         self._tree = RunTree(ttl_s=ttl_s, max_live=max_live, clock=clock)
-        self._error_lock = threading.Lock()
         self._failures: dict[str, int] = {}
+
+    def __copy__(self) -> RagstoneCallbackHandler:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RagstoneCallbackHandler:
+        """The handler itself: whoever copies a chain or its configuration still means this one."""
+        return self
 
     @property
     def errors(self) -> int:
-        """How many events failed inside this handler."""
+        """How many events failed inside this handler; 0 unless it has a bug, or an extractor raised."""
         return sum(self._failures.values())
 
     @property
@@ -157,8 +157,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
             return
         if run.parent is None:
             # The inputs of a stream are not read yet: they come with its end.
-            run.trace.streamed = "defers_inputs" in about
-            self._open(run, _NOT_GIVEN if run.trace.streamed else inputs, run_id, parent_run_id, about)
+            self._open(run, _NOT_GIVEN if "defers_inputs" in about else inputs, parent_run_id, about)
         else:
             run.documents_in = translate.document_texts(inputs)
 
@@ -172,7 +171,9 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
             self._close(run.trace, outputs, inputs)
         elif type(outputs) is list and isinstance(run, ChainRun) and not run.muted and not run.inside_search:
             documents_in = run.documents_in or translate.document_texts(inputs)
-            if documents_in is not None and all(isinstance(output, Document) for output in outputs):
+            if documents_in is None or capture_suppressed():
+                return
+            if all(isinstance(output, Document) for output in outputs):
                 run.trace.steps.append(Step(run, documents_in, translate.passages_from(outputs)))
 
     @_guarded
@@ -183,15 +184,15 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         if run is None:
             return
         trace = run.trace
-        description = translate.describe_error(error) if failed else None
+        description = translate.describe_error(error)
         if translate.is_interrupt(error):
             trace.interrupted = True
         if run.parent is None:
             self._take_question(trace, inputs)
-            trace.draft.error = description
+            trace.draft.error = description if failed else None
             self._record(trace, "error" if failed else "interrupted" if trace.interrupted else "truncated")
-        elif description is not None and not run.muted and description not in trace.draft.inner_errors:
-            trace.draft.inner_errors.append(description)
+        elif failed and not run.muted and not capture_suppressed():
+            trace.note_inner_error(description)
 
     on_llm_error = on_retriever_error = on_tool_error = on_chain_error
 
@@ -204,7 +205,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         if run is None or run.muted or run.inside_search:
             return
         run.outermost = True
-        run.query = query
+        run.query = translate.text_of(query)
         run.name = about.get("name")
         run.trace.searching.append(run)
         run.mark_tools_above()
@@ -215,8 +216,8 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         run = self._tree.end(run_id)
         if not isinstance(run, RetrieverRun):
             return
-        if run.outermost:
-            run.search = SearchDraft(query=run.query, passages=translate.passages_from(documents), name=run.name)
+        if run.outermost and (passages := self._attempt(translate.passages_from, documents)) is not None:
+            run.search = SearchDraft(query=run.query, passages=passages, name=run.name)
         if run.parent is None:
             self._record(run.trace, "ok")
 
@@ -256,8 +257,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         run = self._tree.end(run_id)
         if not isinstance(run, LlmRun):
             return
-        if not run.muted:
-            reply = translate.reply_from(response)
+        if not run.muted and (reply := self._attempt(translate.reply_from, response)) is not None:
             draft = run.trace.draft
             draft.model = reply.model or draft.model
             draft.input_tokens = _add(draft.input_tokens, reply.input_tokens)
@@ -279,10 +279,9 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         **about: Any,
     ) -> None:
         """Note the call of a tool, which may turn out to be a search."""
-        query = translate.tool_query_from(inputs, input_str)
-        run = self._start_step(ToolRun, query, run_id, parent_run_id, about)
+        run = self._start_step(ToolRun, inputs or input_str, run_id, parent_run_id, about)
         if run is not None:
-            run.query = query
+            run.query = translate.tool_query_from(inputs, input_str)
             run.name = (serialized or {}).get("name")
 
     @_guarded
@@ -292,7 +291,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         if not isinstance(run, ToolRun):
             return
         if not run.has_retriever and not run.muted and not run.inside_search:
-            passages = translate.documents_in_tool_output(output)
+            passages = self._attempt(translate.documents_in_tool_output, output)
             if passages is not None:
                 run.search = SearchDraft(query=run.query, passages=passages, name=run.name)
                 run.trace.searching.append(run)
@@ -312,7 +311,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         run = self._tree.start(run_id, parent_run_id, kind)
         if run is not None:
             if run.parent is None:
-                self._open(run, inputs, run_id, parent_run_id, about)
+                self._open(run, inputs, parent_run_id, about)
             elif not run.muted:
                 run.muted = capture_suppressed()
         return run
@@ -321,15 +320,14 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         run = self._start_step(LlmRun, inputs, run_id, parent_run_id, about)
         if run is not None and not run.muted and run.trace.draft.model is None:
             # What was asked for; the reply may name it more precisely.
-            run.trace.draft.model = (about.get("metadata") or {}).get("ls_model_name")
+            run.trace.draft.model = translate.requested_model_from(about.get("metadata"))
 
-    def _open(self, root: Run, inputs: Any, run_id: UUID, parent_run_id: UUID | None, about: dict[str, Any]) -> None:
+    def _open(self, root: Run, inputs: Any, parent_run_id: UUID | None, about: dict[str, Any]) -> None:
         """Fill in what is known when a request begins."""
         trace = root.trace
         trace.ignored = root.muted = capture_suppressed()
         if not trace.ignored:
             draft = trace.draft
-            draft.trace_id = draft.run_id = str(run_id)
             draft.parent_run_id = None if parent_run_id is None else str(parent_run_id)
             draft.name = about.get("name")
             translate.fill_identity(draft, about.get("metadata") or {}, about.get("tags") or ())
@@ -341,8 +339,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
 
     def _take_question(self, trace: LiveTrace, inputs: Any) -> None:
         if inputs is not _NOT_GIVEN and not trace.ignored:
-            stated = None if self._question is None else self._attempt(self._question, inputs)
-            trace.draft.query = stated or self._attempt(translate.question_from, inputs)
+            trace.draft.query = self._stated(self._question, inputs) or self._attempt(translate.question_from, inputs)
 
     def _close(self, trace: LiveTrace, outputs: Any, inputs: Any) -> None:
         """The root has returned: find the question, the contexts and the answer in what it returned."""
@@ -352,15 +349,15 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         if not trace.draft.query and isinstance(outputs, dict):
             # A graph that is resumed gets a command, and has the question in its state.
             trace.draft.query = self._attempt(translate.question_from, outputs)
-        contexts = None if self._contexts is None else self._attempt(self._contexts, outputs)
-        answer = None if self._answer is None else self._attempt(self._answer, outputs)
         status: TraceStatus = "ok"
         if trace.interrupted:
             status = "interrupted"
-        elif trace.streamed and trace.open:
-            # Closing a stream early looks like success, but for the steps that are still at work. (In a call that
-            # is no stream such steps are background work of the application.)
+        elif trace.open and inputs is not _NOT_GIVEN:
+            # A stream that is closed early looks like success, but for the steps that are still at work. (In a call
+            # that is no stream such steps are background work of the application.)
             status = "truncated"
+        contexts = None if self._contexts is None else self._attempt(self._contexts, outputs)
+        answer = self._stated(self._answer, outputs)
         self._record(
             trace,
             status,
@@ -380,6 +377,9 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
             finish(trace, status=status, ended_at=self._clock(), stated_contexts=contexts, stated_answer=answer)
             self._recorder.record(trace.draft)
 
+    def _stated(self, extractor: Callable[[Any], str | None] | None, value: Any) -> str | None:
+        return None if extractor is None else translate.text_of(self._attempt(extractor, value))
+
     def _attempt(self, extract: Callable[[Any], _T | None], value: Any) -> _T | None:
         """One piece that cannot be found must not cost the rest of the trace."""
         try:
@@ -389,9 +389,9 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
             return None
 
     def _count_error(self, where: str, error: Exception) -> None:
-        with self._error_lock:
-            first = where not in self._failures
-            self._failures[where] = self._failures.get(where, 0) + 1
+        # For diagnosis only, hence without a lock, which a fork could leave held.
+        first = where not in self._failures
+        self._failures[where] = self._failures.get(where, 0) + 1
         if first:
             logger.warning("capture failed in %s; the application goes on (logged once)", where, exc_info=error)
 

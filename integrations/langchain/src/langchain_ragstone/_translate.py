@@ -32,6 +32,7 @@ __all__ = [
     "passages_from",
     "question_from",
     "reply_from",
+    "requested_model_from",
     "text_of",
     "tool_query_from",
 ]
@@ -217,6 +218,11 @@ class LlmReply:
     model: str | None
     input_tokens: int | None
     output_tokens: int | None
+
+
+def requested_model_from(metadata: Mapping[str, Any] | None) -> str | None:
+    """The model that a call asked for, as its metadata name it."""
+    return None if metadata is None else _first_text(metadata.get("ls_model_name"))
 
 
 def reply_from(result: LLMResult) -> LlmReply:

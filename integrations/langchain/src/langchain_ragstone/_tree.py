@@ -32,6 +32,9 @@ __all__ = ["ChainRun", "LiveTrace", "LlmRun", "RetrieverRun", "Run", "RunTree", 
 _REMEMBERED = 20_000
 """Ids of ended runs kept per generation (two generations, about 3 MB at most)."""
 
+_INNER_ERRORS = 20
+"""Different errors kept per request; an agent that goes on for hours may survive thousands."""
+
 _SWEPT_PER_START = 2
 """More than one, so that sweeping catches up; few, so that no request pays for many others."""
 
@@ -59,10 +62,14 @@ class LiveTrace:
         """The last text of a model that was not a tool call."""
         self.contexts: list[PassageDraft] | None = None
         """Contexts that the application stated itself."""
-        self.streamed = False
-        """Whether the root's inputs come only when it ends, as they do for a stream."""
         self.interrupted = False
         """Whether it paused to ask a person."""
+
+    def note_inner_error(self, description: str) -> None:
+        """Keep an error that is not the root's, once: each step it passes through reports it."""
+        errors = self.draft.inner_errors
+        if description not in errors and len(errors) < _INNER_ERRORS:
+            errors.append(description)
 
 
 class Run:
@@ -229,11 +236,13 @@ class RunTree:
                 self.late += 1
                 self._closed.update([key])
                 return None
-        return self._start_root(key, kind)
+        return self._start_root(run_id, kind)
 
-    def _start_root(self, key: int, kind: type[_R]) -> _R:
-        trace = LiveTrace(TraceDraft(source="langchain", started_at=self._clock()))
+    def _start_root(self, run_id: UUID, kind: type[_R]) -> _R:
+        name = str(run_id)
+        trace = LiveTrace(TraceDraft(trace_id=name, run_id=name, source="langchain", started_at=self._clock()))
         run = kind(trace, None)
+        key = run_id.int
         with self._lock:
             self._runs[key] = run
             self._live[key] = trace
