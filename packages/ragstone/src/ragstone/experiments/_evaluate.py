@@ -151,6 +151,7 @@ async def aevaluate(
     Raises:
         ConfigurationError: A metric, judge, sink or file that does not exist.
         DataError: Rows that cannot be read, or no rows at all.
+        JudgeError: The judge cannot be reached at all; nothing was spent.
 
     A sink that does not take the outcomes is reported in `Experiment.sink_errors`: what was paid for is never thrown away.
 
@@ -171,6 +172,7 @@ async def aevaluate(
     done: dict[str, tuple[Score | NotApplicable | Failure, ...]] = {}
     try:
         scorer = Scorer(chosen, chair, concurrency=concurrency, trace_deadline_s=sample_deadline_s)
+        await scorer.prepare()
         async for sample, outcomes in scorer.score_many(samples):
             done[sample.id] = outcomes
             if progress is not None:

@@ -106,7 +106,8 @@ def _file_rows(path: Path) -> Iterator[Any]:
         csv.field_size_limit(64 * 1024 * 1024)
         with path.open(encoding="utf-8-sig", newline="") as file:
             for row in csv.DictReader(file):
-                yield {k: (None if v == "" else v) for k, v in row.items() if k is not None}
+                # An empty cell is an empty text: a system that answered nothing scores as such, it is not left out.
+                yield {k: v for k, v in row.items() if k is not None}
     elif suffix == ".parquet":
         yield from _parquet_rows(path)
     else:

@@ -36,6 +36,7 @@ def summarise(
 
     Outcomes of metrics without a card are left out.
     """
+    by_name = {card.name: card for card in cards}
     scores: dict[str, list[float]] = {card.name: [] for card in cards}
     failures: dict[str, dict[str, int]] = {card.name: {} for card in cards}
     absent: dict[str, list[NotApplicable]] = {card.name: [] for card in cards}
@@ -43,7 +44,9 @@ def summarise(
         if outcome.metric not in scores:
             continue
         if isinstance(outcome, Score):
-            scores[outcome.metric].append(outcome.value)
+            card = by_name[outcome.metric]
+            # Scorers let a value exceed its range by a rounding error.
+            scores[outcome.metric].append(min(max(outcome.value, card.low), card.high))
         elif isinstance(outcome, Failure):
             kinds = failures[outcome.metric]
             kinds[outcome.kind] = kinds.get(outcome.kind, 0) + 1

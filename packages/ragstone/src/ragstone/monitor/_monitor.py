@@ -165,9 +165,10 @@ class Monitor:
         return self._capture.flush(deadline_s)
 
     def drain(self, deadline_s: float = 60.0) -> bool:
-        """Wait until everything recorded so far is scored and delivered; False when the deadline came first.
+        """Wait until everything recorded so far is scored, and delivered to every sink that takes it.
 
-        Only the process that owns the store can know; in the others this waits for the ledger to show no pending trace.
+        False when the deadline came first. What a sink that is down has to get stays in the outbox. Only the process
+        that owns the store can know about sinks; elsewhere this waits until the ledger shows no pending trace.
         """
         end = time.monotonic() + deadline_s
         if not self.flush(deadline_s):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ragstone.errors import StoreError
+from ragstone.errors import SpoolError, StoreError
 from ragstone.monitor._worker import spool_directory
 from ragstone.schema import Captured, Dropped, Ledger, LedgerRow, SampledOut
 from ragstone.spool import SpoolReader
@@ -33,8 +33,10 @@ def read_ledger(store: str | Path) -> Ledger:
         before, ledger = _stored(path)
         try:
             tail = _spooled(spool, before)
-        except FileNotFoundError:
-            continue  # the owner removed a segment that it had taken over meanwhile: look again
+        except SpoolError:
+            if _stored(path)[0] == before:
+                raise
+            continue  # the owner removed a segment that it had drained meanwhile: look again
         if _stored(path)[0] == before:
             return _with_tail(ledger, tail)
     # The owner is faster than we can look: what it holds in this moment is as true as what it held in the last.

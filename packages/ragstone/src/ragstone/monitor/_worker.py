@@ -71,8 +71,8 @@ class Worker:
         self._wake: Callable[[], None] = lambda: None
         self._idle = False
         self._progress = 0
-        self.last_error: str | None = None
-        """What went wrong last in the machinery around scoring (a full disk, say); None while all is well."""
+        self._troubles: dict[str, str] = {}
+        """Steps of the machinery that fail at present (a full disk, a segment of a newer version), and with what."""
 
     def stop(self) -> None:
         """Ask `run` to return soon; from any thread, or a signal handler."""
@@ -103,7 +103,15 @@ class Worker:
         Raises:
             StoreOwnedError: Another process owns the store.
             StoreError: The store cannot be used.
+            JudgeError: The judge cannot be reached; nothing was claimed.
+            ConfigurationError: The judge cannot work as configured.
         """
+        scorer = Scorer(
+            self._metrics, self._judge, concurrency=self._concurrency, trace_deadline_s=self._trace_deadline_s
+        )
+        # Before anything is claimed: the judge's identity is part of every key, and while it cannot be reached at all
+        # captures had better wait in the spool than fail one by one.
+        await scorer.prepare()
         with SqliteStore.open(self._path, mode="own", clock=self._clock) as store:
             on_owned()
             store.release_all()
@@ -114,12 +122,12 @@ class Worker:
                 ],
                 [s.name for s in self._sinks],
             )
-            await self._loop(store, until_idle=until_idle)
+            await self._loop(store, scorer, until_idle=until_idle)
 
     def _judge_hash(self, metric: Metric) -> str:
         return self._judge.identity.hash if metric.card.judge_calls else ""
 
-    async def _loop(self, store: SqliteStore, *, until_idle: bool) -> None:
+    async def _loop(self, store: SqliteStore, scorer: Scorer, *, until_idle: bool) -> None:
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
 
@@ -129,9 +137,6 @@ class Worker:
                 loop.call_soon_threadsafe(woken.set)
 
         self._wake = wake
-        scorer = Scorer(
-            self._metrics, self._judge, concurrency=self._concurrency, trace_deadline_s=self._trace_deadline_s
-        )
         reader = SpoolReader(spool_directory(self._path))
         scoring: set[asyncio.Task[None]] = set()
         deliveries: dict[str, asyncio.Task[bool]] = {}
@@ -139,9 +144,8 @@ class Worker:
         try:
             while not self._stop.is_set():
                 woken.clear()
-                moved = self._guarded(lambda: self._drain(reader, store), 0)
-                free = self._concurrency - len(scoring)
-                claimed = self._guarded(lambda n=free: self._claim(store, n), [])  # type: ignore[misc]
+                moved = self._drain(reader, store)
+                claimed = self._claim(store, self._concurrency - len(scoring))
                 for trace in claimed:
                     task = asyncio.create_task(self._score(trace, store, scorer))
                     scoring.add(task)
@@ -149,7 +153,7 @@ class Worker:
                     task.add_done_callback(lambda _: woken.set())
                 delivered = self._deliveries(store, deliveries, woken)
                 busy = bool(moved or claimed or scoring or delivered)
-                self._idle = not busy and self.last_error is None
+                self._idle = not busy and not self._troubles
                 self._progress += 1
                 if until_idle and not busy:
                     break
@@ -164,52 +168,64 @@ class Worker:
             with contextlib.suppress(StoreError):
                 store.release(self._name)
 
-    def _guarded(self, step: Callable[[], T], otherwise: T) -> T:
+    def _guarded(self, what: str, step: Callable[[], T], otherwise: T) -> T:
         """Run one step of the machinery; a full disk or a damaged segment must not end the worker."""
         try:
             result = step()
         except (StoreError, SpoolError, OSError) as error:
-            message = f"{type(error).__name__}: {error}"
-            if message != self.last_error:
-                # Once per kind of trouble, without a traceback: this repeats until the disk is mended.
-                logger.error("ragstone worker: %s; trying again", message)  # noqa: TRY400
-            self.last_error = message
+            words = f"{type(error).__name__}: {error}"
+            if self._troubles.get(what) != words:
+                # Once, and without a traceback: this repeats until somebody mends the disk.
+                logger.error("ragstone worker cannot %s: %s; trying again", what, words)  # noqa: TRY400
+            self._troubles[what] = words
             return otherwise
-        self.last_error = None
+        self._troubles.pop(what, None)
         return result
 
     def _drain(self, reader: SpoolReader, store: SqliteStore) -> int:
-        """Move what is spooled into the store; entries and read position change in one transaction."""
-        offsets = store.segment_offsets()
-        moved = 0
-        for segment in reader.segments():
-            batch = reader.read(segment.name, offsets.get(segment.name, 0), max_entries=_DRAIN_BATCH)
-            if batch.entries or batch.next_offset != offsets.get(segment.name, 0):
-                store.ingest(segment.name, batch.next_offset, batch.entries)
-                moved += len(batch.entries)
-            elif batch.at_end:
-                reader.remove(segment.name)
-                store.forget_segment(segment.name)
-        return moved
+        """Move what is spooled into the store; one segment that cannot be read does not hold back the others."""
+        segments = self._guarded("list the spool", reader.segments, [])
+        return sum(
+            self._guarded(f"drain {s.name}", lambda name=s.name: self._drain_segment(name, reader, store), 0)  # type: ignore[misc]
+            for s in segments
+        )
+
+    def _drain_segment(self, name: str, reader: SpoolReader, store: SqliteStore) -> int:
+        """Move a batch; its entries and the new read position go into one transaction, so each entry arrives once."""
+        offset = store.segment_offsets().get(name, 0)
+        batch = reader.read(name, offset, max_entries=_DRAIN_BATCH)
+        if batch.entries:
+            store.ingest(name, batch.next_offset, batch.entries)
+        elif batch.at_end and store.checkpoint():
+            # Without the checkpoint a power cut could take back what was drained, and the file would be gone.
+            reader.remove(name)
+            store.forget_segment(name)
+        return len(batch.entries)
 
     def _claim(self, store: SqliteStore, free: int) -> list[Trace]:
         if free <= 0:
             return []
-        return store.claim(self._name, free, lease_s=2 * self._trace_deadline_s + 60)
+        lease_s = 2 * self._trace_deadline_s + 60
+        return self._guarded("claim traces", lambda: store.claim(self._name, free, lease_s=lease_s), [])
 
     async def _score(self, trace: Trace, store: SqliteStore, scorer: Scorer) -> None:
         reason = _why_not(trace)
-        if reason is None:
-            outcomes = await scorer.score(sample_from_trace(trace))
-        else:
-            outcomes = scorer.not_applicable(trace.trace_id, reason)
-        while not self._guarded(lambda: self._complete(store, trace, outcomes), otherwise=False):
-            # What was paid for is kept until the disk takes it; the lease keeps others off meanwhile.
-            await asyncio.sleep(_BACKOFF_MIN_S)  # noqa: ASYNC110 - no event tells that a disk has room again
-
-    def _complete(self, store: SqliteStore, trace: Trace, outcomes: Sequence[object]) -> bool:
-        store.complete(trace.trace_id, outcomes, owner=self._name)  # type: ignore[arg-type]
-        return True
+        try:
+            if reason is None:
+                outcomes = await scorer.score(sample_from_trace(trace))
+            else:
+                outcomes = scorer.not_applicable(trace.trace_id, reason)
+            # What was paid for is kept until the disk takes it. False is an answer of `complete`, None is trouble.
+            stored: bool | None = None
+            while stored is None:
+                stored = self._guarded(
+                    "store outcomes", lambda: store.complete(trace.trace_id, outcomes, owner=self._name), None
+                )
+                if stored is None:
+                    await asyncio.sleep(_BACKOFF_MIN_S)
+        except Exception:
+            # The lease runs out and the trace comes again; the store gives up on it after some attempts.
+            logger.exception("ragstone worker: trace %s could not be finished", trace.trace_id)
 
     def _deliveries(self, store: SqliteStore, running: dict[str, asyncio.Task[bool]], woken: asyncio.Event) -> bool:
         """Keep one delivery task a sink going while its outbox has something due; tell whether any is."""
@@ -217,12 +233,17 @@ class Worker:
             task = running.get(sink.name)
             if task is not None and not task.done():
                 continue
-            due = self._guarded(lambda s=sink: store.outbox_due(s.name, limit=_SINK_BATCH, now=self._clock()), [])  # type: ignore[misc]
+            due = self._due(sink, store)
             if due:
                 task = asyncio.create_task(self._deliver(sink, due, store))
                 task.add_done_callback(lambda _: woken.set())
                 running[sink.name] = task
         return any(not task.done() for task in running.values())
+
+    def _due(self, sink: Sink, store: SqliteStore) -> list[OutboxItem]:
+        return self._guarded(
+            "read the outbox", lambda: store.outbox_due(sink.name, limit=_SINK_BATCH, now=self._clock()), []
+        )
 
     async def _deliver(self, sink: Sink, items: list[OutboxItem], store: SqliteStore) -> bool:
         ids = [item.outcome.id for item in items]
@@ -236,7 +257,7 @@ class Worker:
             else:
                 words = str(error)
                 logger.error("ragstone sink %s refuses an outcome for good: %s", sink.name, words)  # noqa: TRY400
-                self._guarded(lambda: store.outbox_dead(sink.name, ids, error=words), None)
+                self._guarded("note a delivery", lambda: store.outbox_dead(sink.name, ids, error=words), None)
             return False
         except Exception as error:  # noqa: BLE001 - a sink is foreign code; whatever it raises, the row stays due
             attempts = max(item.attempts for item in items)
@@ -248,10 +269,12 @@ class Worker:
                 logger.log(level, "ragstone sink %s: %s; trying again in %.0f s", sink.name, error, wait_s)
             words = f"{type(error).__name__}: {error}"
             self._guarded(
-                lambda: store.outbox_retry(sink.name, ids, next_try=self._clock() + wait_s, error=words), None
+                "note a delivery",
+                lambda: store.outbox_retry(sink.name, ids, next_try=self._clock() + wait_s, error=words),
+                None,
             )
             return False
-        self._guarded(lambda: store.outbox_sent(sink.name, ids), None)
+        self._guarded("note a delivery", lambda: store.outbox_sent(sink.name, ids), None)
         return True
 
 
