@@ -1,5 +1,17 @@
 """Capture: finished requests in, redacted traces in the spool, in microseconds of the application's time."""
 
+from ragstone.capture._capture import Capture, CaptureCounters
 from ragstone.capture._draft import PassageDraft, Recorder, SearchDraft, TraceDraft
+from ragstone.capture._limits import CaptureLimits
+from ragstone.capture._redaction import redact_secrets
 
-__all__ = ["PassageDraft", "Recorder", "SearchDraft", "TraceDraft"]
+__all__ = [
+    "Capture",
+    "CaptureCounters",
+    "CaptureLimits",
+    "PassageDraft",
+    "Recorder",
+    "SearchDraft",
+    "TraceDraft",
+    "redact_secrets",
+]

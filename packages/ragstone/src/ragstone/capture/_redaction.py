@@ -1,0 +1,138 @@
+"""Secrets taken out of text before it reaches a disk.
+
+Every pattern runs in time linear in the text, whatever the text: quantifiers are possessive or bounded, and a look-behind
+keeps a pattern from starting again inside a run it has already failed on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["Redactor", "redact_secrets"]
+
+Redactor = Callable[[str], str]
+"""Takes a text, returns it without what must not be stored; called on the writer's thread, once for each text."""
+
+
+def redact_secrets(text: str) -> str:
+    """Replace e-mail addresses, card numbers, tokens and API keys by `[email]`, `[card]`, `[token]` and `[key]`.
+
+    Found are: e-mail addresses (also with `%40`); payment card numbers of 13 to 19 digits, in one piece or in the groups
+    printed on cards, that pass the Luhn check; `Bearer` and `Authorization` credentials and JSON Web Tokens; keys of
+    OpenAI, Anthropic, AWS, GitHub, GitLab, Google, Slack, Stripe, Hugging Face, SendGrid, npm, PyPI, LangSmith and
+    NVIDIA by their published prefixes; private keys in PEM. Names, addresses, phone numbers and passwords are not found:
+    they have no shape of their own. Redacting twice changes nothing more.
+
+    Example:
+        >>> redact_secrets("Write to ada@example.org, card 4111 1111 1111 1111.")
+        'Write to [email], card [card].'
+    """
+    for rule in _RULES:
+        # Looking for a literal is many times faster than any pattern, and most texts hold no secret.
+        if any(needle in text for needle in rule.needles):
+            text = rule.pattern.sub(rule.replacement, text)
+    return _redact_cards(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    needles: tuple[str, ...]
+    """At least one of these is in every text that the pattern finds something in."""
+    pattern: re.Pattern[str]
+    replacement: str | Callable[[re.Match[str]], str]
+
+
+def _email(match: re.Match[str]) -> str:
+    # A top-level domain is letters: "package@1.2.3-beta1" is a version, not an address.
+    labels = match[0].split(".")[1:]
+    return "[email]" if any(len(label) > 1 and label.isalpha() for label in labels) else match[0]
+
+
+_RULES: Final = (
+    _Rule(
+        needles=("PRIVATE KEY",),
+        # A chunk of a document may end before the key does: then all that is left is key.
+        pattern=re.compile(
+            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]{0,40}-----|\Z)", re.DOTALL
+        ),
+        replacement="[key]",
+    ),
+    _Rule(
+        needles=("eyJ",),
+        # JSON Web Tokens: two parts at least (cut short, a token still has its claims), five at most (encrypted).
+        pattern=re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]++){1,4}+"),
+        replacement="[token]",
+    ),
+    _Rule(
+        needles=("earer", "EARER"),
+        pattern=re.compile(r"\b((?i:bearer))(?:[ \t]{1,8}|%20)[A-Za-z0-9._~+/=-]{16,}+"),
+        replacement=r"\1 [token]",
+    ),
+    _Rule(
+        needles=("uthorization", "UTHORIZATION"),
+        pattern=re.compile(
+            r"\b((?i:authorization)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?i:basic|token|digest|apikey))[ \t]{1,8}"
+            r"[A-Za-z0-9._~+/=-]{8,}+"
+        ),
+        replacement=r"\1 [token]",
+    ),
+    _Rule(
+        needles=(
+            *("sk-", "AKIA", "ASIA", "ABIA", "ACCA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"),
+            *("xox", "xapp-", "AIza", "ya29.", "k_live_", "k_test_", "hf_", "gsk_", "npm_", "pypi-", "SG.", "lsv2_"),
+            "nvapi-",
+        ),
+        pattern=re.compile(
+            r"""(?<![A-Za-z0-9])(?:
+                sk-[A-Za-z0-9_-]{16,}+                              # OpenAI, Anthropic, and others after them
+              | (?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])  # AWS
+              | gh[pousr]_[A-Za-z0-9]{20,}+ | github_pat_[A-Za-z0-9_]{20,}+ | glpat-[A-Za-z0-9_-]{16,}+
+              | xox[a-z]-[A-Za-z0-9-]{10,}+ | xapp-[A-Za-z0-9-]{10,}+
+              | AIza[A-Za-z0-9_-]{30,}+ | ya29\.[A-Za-z0-9_-]{20,}+
+              | [sr]k_(?:live|test)_[A-Za-z0-9]{16,}+
+              | hf_[A-Za-z0-9]{30,}+ | gsk_[A-Za-z0-9]{20,}+ | npm_[A-Za-z0-9]{30,}+ | pypi-[A-Za-z0-9_-]{30,}+
+              | SG\.[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+
+              | lsv2_[a-z]{2}_[A-Za-z0-9_]{20,}+ | nvapi-[A-Za-z0-9_-]{20,}+
+            )""",
+            re.VERBOSE,
+        ),
+        replacement="[key]",
+    ),
+    _Rule(
+        needles=("@", "%40"),
+        pattern=re.compile(r"(?<![\w.+-])[\w.+-]++(?:@|%40)[\w-]++(?:\.[\w-]++)++"),
+        replacement=_email,
+    ),
+)
+
+_CARD: Final = re.compile(
+    r"""(?<![0-9])(?<![0-9]\.)  # not in the middle of a number, nor the decimals of one
+    (?: [2-6][0-9]{12,18}
+      | [2-6][0-9]{3} ([ .\-\u00a0]) [0-9]{4} \1 [0-9]{4} \1 [0-9]{4}
+      | 3[0-9]{3} ([ .\-\u00a0]) [0-9]{6} \2 [0-9]{4,5}
+    ) (?![0-9])""",
+    re.VERBOSE,
+)
+
+
+def _redact_cards(text: str) -> str:
+    parts: list[str] = []
+    done = 0
+    match = _CARD.search(text)
+    while match is not None:
+        start, end = match.span()
+        if _luhn(match[0]):
+            parts += (text[done:start], "[card]")
+            done = start = end
+        else:  # the next group of digits may begin a card: "1234 4111 1111 1111 1111"
+            start += 1
+        match = _CARD.search(text, start)
+    return "".join(parts) + text[done:] if parts else text
+
+
+def _luhn(text: str) -> bool:
+    digits = [int(character) for character in reversed(text) if character in "0123456789"]
+    return (sum(digits[::2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2])) % 10 == 0

@@ -1,0 +1,247 @@
+"""The queue, and the one thread behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from ragstone._util.tally import Tally
+from ragstone.capture._convert import Converter
+from ragstone.capture._draft import TraceDraft
+from ragstone.capture._drops import DropReason, Drops
+from ragstone.capture._groups import GroupWriter, SpoolLike
+
+__all__ = ["CaptureWriter"]
+
+_NEVER: Final = 2**62
+_RETRY_S: Final = 1.0
+"""How often a spool that failed is tried again while there are losses to report and no new requests."""
+
+
+class _Ticket:
+    """Somebody waits: for the draft in it, or, without one, for everything before this point of the queue."""
+
+    __slots__ = ("abandoned", "done", "draft", "on_disk")
+
+    def __init__(self, draft: TraceDraft | None) -> None:
+        self.draft = draft
+        self.done = threading.Event()
+        self.on_disk = False
+        self.abandoned = False  # nobody waits any more
+
+
+class CaptureWriter:
+    """A bounded queue, lock-free for those who put, and the daemon thread that empties it into a spool.
+
+    Garbage collection and signal handlers can call `put` between any two steps of a thread that is inside `put` itself.
+    So nothing on that path takes a lock that it could find taken: the queue is a `deque`, counts are `Tally`, and the
+    thread is woken through a `SimpleQueue`, which is made for this.
+    """
+
+    def __init__(
+        self,
+        *,
+        converter: Converter,
+        spool_factory: Callable[[], SpoolLike],
+        sync: bool,
+        sync_deadline_s: float,
+        queue_size: int,
+        batch_size: int,
+        flush_interval_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._sync = sync
+        self._sync_deadline_s = sync_deadline_s
+        self._queue_size = queue_size
+        self._batch_size = batch_size
+        self._flush_interval_s = flush_interval_s
+
+        self.drops = Drops()
+        self.recorded = Tally()
+        self.groups = GroupWriter(converter=converter, spool_factory=spool_factory, drops=self.drops, clock=clock)
+        self._queue: deque[TraceDraft | _Ticket] = deque()
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._wake_at = _NEVER  # the queue length from which a put wakes the thread; set by the thread alone
+        self._hurry = False  # somebody waits: no waiting for a full group
+        self._closed = False
+        self._finished = False  # the thread is over: whoever finds something in the queue counts it as dropped
+        self._lost = False  # something accepted since the last flush is not known to be on disk; the thread's
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more is accepted."""
+        return self._closed
+
+    @property
+    def pending(self) -> int:
+        """Drafts accepted and not yet written or dropped."""
+        return len(self._queue) + self.groups.in_hand
+
+    def refuse(self) -> None:
+        """Accept nothing, without a thread having run: for the forked child of a closed parent."""
+        self._closed = True
+
+    def put(self, draft: TraceDraft) -> bool:
+        """Accept a draft; False when it was dropped or, with `sync`, is not known to be on disk."""
+        self.recorded.add()
+        if self._closed:
+            return self._drop("closed")
+        if len(self._queue) >= self._queue_size:
+            self._drop("queue_full")
+            self.drops.log("queue_full", "requests come in faster than they can be written to the spool")
+            return False
+        if self._thread is None and not self._start():
+            return self._drop("no_thread")
+        if self._sync:
+            return self._wait_for(_Ticket(draft), self._sync_deadline_s)
+        self._queue.append(draft)
+        if len(self._queue) >= self._wake_at:
+            self._wake.put(None)
+        # The thread sets `_finished` and then empties the queue; we append and then look. One of us finds the draft.
+        return not (self._finished and self._drop_queued("closed"))
+
+    def flush(self, deadline_s: float) -> bool:
+        """Wait until everything put before is on disk."""
+        if self._thread is None and not (self._queue and self._start()):
+            return not self._queue
+        if self._finished:
+            return not self._lost
+        return self._wait_for(_Ticket(None), deadline_s)
+
+    def close(self, deadline_s: float) -> bool:
+        """Accept nothing more, write what is queued, end the thread; what is left at the deadline is dropped."""
+        self._closed = True
+        self._wake.put(None)
+        if self._queue and self._thread is None:
+            self._start()
+        thread = self._thread
+        if thread is None:
+            return not self._drop_queued("no_thread")
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, deadline_s))
+        if thread.is_alive():
+            n = self._drop_queued("deadline")
+            self.drops.log("deadline", f"closing ran out of time after {deadline_s} s with {n} traces in the queue")
+            return False
+        return not self._lost
+
+    def _start(self) -> bool:
+        """Start the thread unless somebody is at it; False when the system refuses."""
+        if not self._starting.acquire(blocking=False):  # another thread, or this one further up its stack
+            return True
+        try:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="ragstone-capture", daemon=True)
+                thread.start()
+                self._thread = thread
+        except RuntimeError as error:  # out of threads, or the interpreter is shutting down
+            self.drops.log("no_thread", f"there is no thread to write the spool with: {error}")
+            return False
+        finally:
+            self._starting.release()
+        return True
+
+    def _wait_for(self, ticket: _Ticket, deadline_s: float) -> bool:
+        self._queue.append(ticket)
+        self._hurry = True
+        self._wake.put(None)
+        if self._finished:
+            self._drop_queued("closed")
+        # The thread cannot wait for itself: a finaliser that garbage collection runs on it comes here.
+        if self._thread is threading.current_thread():
+            return False
+        ticket.abandoned = not ticket.done.wait(max(0.0, deadline_s))
+        return ticket.on_disk
+
+    def _drop(self, reason: DropReason) -> bool:
+        self.drops.count(reason)
+        return False
+
+    def _drop_queued(self, reason: DropReason) -> int:
+        """Empty the queue and count what was in it as dropped; how many drafts that were."""
+        n = 0
+        while True:
+            try:
+                item = self._queue.popleft()
+            except IndexError:
+                return n
+            if _draft(item) is not None:
+                self._drop(reason)
+                n += 1
+            if isinstance(item, _Ticket):
+                item.done.set()
+
+    # From here on: the thread.
+
+    def _run(self) -> None:
+        try:
+            over = False
+            while not over:
+                self._wait_for_group()
+                # Looked at before the queue is: what was put before `close` is then still written.
+                over = self._closed
+                self._settle(self._take())
+                over = over and not self._queue
+            self.groups.write([])  # losses of the last group
+            self.groups.close()
+        finally:
+            self._finished = True
+            self._drop_queued("closed")
+
+    def _wait_for_group(self) -> None:
+        """Sleep until there is something to do, and then until a group is full, somebody waits, or time is up."""
+        self._wake_at = 1
+        while not self._queue and not self._closed:
+            try:
+                self._wake.get(timeout=_RETRY_S if self.drops.unreported() else None)
+            except Empty:
+                break
+        self._wake_at = self._batch_size
+        # Many may have seen the old `_wake_at`. Whoever wakes us changes the state first, so that a look at the state
+        # after this misses nobody.
+        while not self._wake.empty():
+            self._wake.get()
+        if 0 < len(self._queue) < self._batch_size and not self._hurry and not self._closed:
+            with contextlib.suppress(Empty):
+                self._wake.get(timeout=self._flush_interval_s)
+        self._wake_at = _NEVER
+        # Before the queue is emptied: whoever hurries us puts first.
+        self._hurry = False
+
+    def _take(self) -> list[TraceDraft | _Ticket]:
+        """At most a batch, ending with the first that waits for all before it."""
+        group: list[TraceDraft | _Ticket] = []
+        # `close` at its deadline may empty the queue at any moment.
+        with contextlib.suppress(IndexError):
+            while len(group) < self._batch_size:
+                group.append(self._queue.popleft())
+                if _draft(group[-1]) is None:
+                    break
+        return group
+
+    def _settle(self, group: Sequence[TraceDraft | _Ticket]) -> None:
+        """Write a group and tell those who wait."""
+        drafts = [draft for item in group if (draft := _draft(item)) is not None]
+        on_disk = iter(self.groups.write(drafts))
+        for item in group:
+            if _draft(item) is not None:
+                result = next(on_disk)
+                self._lost = self._lost or not result
+            else:
+                result = not self._lost
+            if isinstance(item, _Ticket):
+                # A loss is told to one flush, which must be there to hear it.
+                if item.draft is None and not item.abandoned:
+                    self._lost = False
+                item.on_disk = result
+                item.done.set()
+
+
+def _draft(item: TraceDraft | _Ticket) -> TraceDraft | None:
+    return item.draft if isinstance(item, _Ticket) else item
