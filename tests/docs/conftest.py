@@ -1,63 +1,19 @@
-"""What the documentation takes for granted: a judge at localhost:8000, a file of samples, a chain and a question."""
+"""What the documentation takes for granted: a judge, and a file of samples."""
 
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-
-class _Judge(BaseHTTPRequestHandler):
-    """The least an OpenAI-compatible server can be: one model, which says 75 to everything."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        self._reply({"object": "list", "data": [{"id": "documented", "object": "model"}]})
-
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        message = {"role": "assistant", "content": "75"}
-        self._reply(
-            {
-                "id": "1",
-                "object": "chat.completion",
-                "created": 0,
-                "model": "documented",
-                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11},
-            }
-        )
-
-    def _reply(self, body):
-        data = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *args):
-        pass
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    # Connections that a client keeps open must not keep the tests waiting.
-    block_on_close = False
+from ragstone.testing import FakeJudgeServer
 
 
 @pytest.fixture(scope="session")
 def judge_url():
     """The address of a judge for the documentation."""
-    with _Server(("127.0.0.1", 0), _Judge) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-        server.shutdown()
-        thread.join()
+    with FakeJudgeServer() as server:
+        yield server.url
 
 
 @pytest.fixture

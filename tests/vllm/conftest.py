@@ -95,7 +95,7 @@ def trainer():
 
 @pytest.fixture(scope="session")
 def serving():
-    """The context manager that serves the model of a folder: `with serving(folder, log) as (url, process)`."""
+    """The context manager that serves a model: of `folder`, its output in `log`, as (URL, process)."""
     return serve
 
 
