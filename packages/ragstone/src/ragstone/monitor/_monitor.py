@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from ragstone.capture import Capture, CaptureCounters, CaptureLimits, TraceDraft, redact_secrets
-from ragstone.errors import ConfigurationError, RagstoneError, StoreOwnedError
+from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
 from ragstone.judges import Judge, judge_from
 from ragstone.metrics import Metric, resolve_metrics
 from ragstone.monitor._status import read_ledger
@@ -184,12 +184,19 @@ class Monitor:
                     seen = (worker, worker.looks + 2)
                 elif worker.looks >= seen[1] and worker.idle:
                     return True
-            elif read_ledger(self.path).total.pending == 0:
+            elif self._nothing_pending():
                 return True
             self._closing.wait(0.02)
             if self._closing.is_set():
                 return False
         return False
+
+    def _nothing_pending(self) -> bool:
+        try:
+            return read_ledger(self.path).total.pending == 0
+        except StoreError:
+            # Its owner is just setting it up, or it cannot be read now; the deadline decides.
+            return False
 
     def close(self, deadline_s: float = 5.0) -> None:
         """Make captures durable, stop scoring, let go of the store. Safe to call twice; called at exit.
