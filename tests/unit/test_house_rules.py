@@ -1,4 +1,4 @@
-"""Rooms are entered through their door: nobody imports another room's private files."""
+"""Rules of the house that no linter knows: rooms are entered through their door, and tests say what they expect."""
 
 from __future__ import annotations
 
@@ -55,3 +55,14 @@ def test_integrations_use_public_names_only():
         if name.startswith("ragstone.") and "._" in name
     ]
     assert trespasses == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("test_*.py")), ids=lambda path: path.stem)
+def test_every_test_says_what_it_expects(path):
+    """A failing test's docstring tells a stranger what should have been."""
+    silent = [
+        node.name
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and not ast.get_docstring(node)
+    ]
+    assert [] == silent
