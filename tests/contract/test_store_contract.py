@@ -28,11 +28,13 @@ class Clock:
         self.now = 1_000_000.0
 
     def __call__(self) -> float:
+        """Tell the time."""
         return self.now
 
 
 @pytest.fixture
 def clock() -> Clock:
+    """The clock that the store reads."""
     return Clock()
 
 
@@ -44,25 +46,30 @@ def open_store(request, tmp_path: Path, clock: Clock) -> OpenStore:
 
 @pytest.fixture
 def store(open_store: OpenStore) -> Iterator[Store]:
+    """An open store with two planned metrics and two sinks."""
     with open_store() as store:
         store.set_plan([GROUNDED, RECALL], ["jsonl", "otlp"])
         yield store
 
 
 def captured(trace_id: str, **fields) -> Captured:
+    """An entry of a spool."""
     return Captured(trace=Trace(trace_id=trace_id, **{"started_at": 999_000.0, "query": "Why?"} | fields))
 
 
 def sampled_out(trace_id: str) -> SampledOut:
+    """An entry of a spool, without text."""
     return SampledOut(trace_id=trace_id, started_at=999_000.0, inclusion_probability=0.25)
 
 
 def ingest(store: Store, *trace_ids: str) -> None:
+    """Bring traces in."""
     offset = store.segment_offsets().get("main", 0)
     store.ingest("main", offset + 1, [captured(trace_id) for trace_id in trace_ids])
 
 
 def score(trace_id: str, metric: PlannedMetric = GROUNDED, value: float = 0.5) -> Score:
+    """One kind of outcome."""
     return Score(
         sample_id=trace_id,
         metric=metric.name,
@@ -74,6 +81,7 @@ def score(trace_id: str, metric: PlannedMetric = GROUNDED, value: float = 0.5) -
 
 
 def not_applicable(trace_id: str, metric: PlannedMetric = RECALL) -> NotApplicable:
+    """One kind of outcome."""
     return NotApplicable(
         sample_id=trace_id,
         metric=metric.name,
@@ -85,6 +93,7 @@ def not_applicable(trace_id: str, metric: PlannedMetric = RECALL) -> NotApplicab
 
 
 def failure(trace_id: str, metric: PlannedMetric = GROUNDED) -> Failure:
+    """One kind of outcome."""
     return Failure(
         sample_id=trace_id,
         metric=metric.name,
@@ -96,6 +105,7 @@ def failure(trace_id: str, metric: PlannedMetric = GROUNDED) -> Failure:
 
 
 def both(trace_id: str, value: float = 0.5) -> list[Score | NotApplicable]:
+    """An outcome of each planned metric."""
     return [score(trace_id, value=value), not_applicable(trace_id)]
 
 

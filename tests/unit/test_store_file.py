@@ -24,14 +24,17 @@ from ragstone.store import PlannedMetric, SqliteStore, _schema
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    """Where the store will be."""
     return tmp_path / "store.db"
 
 
 def own(path: Path) -> SqliteStore:
+    """Open it to write."""
     return SqliteStore.open(path, mode="own")
 
 
 def read(path: Path) -> SqliteStore:
+    """Open it to look."""
     return SqliteStore.open(path, mode="read")
 
 
@@ -321,9 +324,8 @@ class TestRecognising:
             file.seek(8 * 4096)
             file.write(b"\xff" * (path.stat().st_size - 9 * 4096))
 
-        with pytest.raises(StoreCorruptError, match="is damaged"), read(path) as store:
+        with read(path) as store, pytest.raises(StoreCorruptError, match="is damaged"):
             list(store.traces())
-            store.ledger()
 
     @pytest.mark.parametrize(
         ("statement", "message"),
@@ -359,7 +361,10 @@ class TestMigrating:
         with own(old) as store:
             assert 1 == store.ledger().total.pending
         with read(old) as store, store._database.read() as db:
-            assert (3, 2) == (*db.execute("PRAGMA user_version").fetchone(), *db.execute("SELECT a FROM second").fetchone())
+            assert (3, 2) == (
+                *db.execute("PRAGMA user_version").fetchone(),
+                *db.execute("SELECT a FROM second").fetchone(),
+            )
 
     def test_a_step_that_fails_changes_nothing(self, old: Path, monkeypatch: pytest.MonkeyPatch):
         """The steps before it are done, it is not, and the next start takes it up again."""

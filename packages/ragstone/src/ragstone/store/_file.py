@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from ragstone.errors import StoreCorruptError, StoreError, StoreVersionError
+from ragstone.errors import StoreCorruptError, StoreError, StoreNotReadyError, StoreVersionError
 from ragstone.schema import SCHEMA_VERSION
 from ragstone.store import _schema
 from ragstone.store._database import BUSY_TIMEOUT_S, Database, store_errors
@@ -64,7 +64,7 @@ def open_for_reader(path: Path) -> Database:
         db = _connect(path, access="ro")
         undo.callback(db.close)
         if _is_empty(db):
-            raise StoreError(f"the store {str(path)!r} is empty: its owner has not set it up yet. Try again later.")
+            raise StoreNotReadyError(f"the store {str(path)!r} is empty: its owner has not set it up yet. Try again later.")
         version = _check_identity(db, path)
         if version < _schema.VERSION:
             raise StoreError(

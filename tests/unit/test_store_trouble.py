@@ -1,0 +1,258 @@
+"""A disk that fills up or fails, a file that turns read-only, a row that rots, a process that is killed."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ragstone.errors import StoreCorruptError, StoreError
+from ragstone.schema import Captured, LedgerRow, Score, Trace
+from ragstone.store import PlannedMetric, SqliteStore
+
+METRIC = PlannedMetric(name="m", version="1")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the store will be."""
+    return tmp_path / "store.db"
+
+
+def batch(first: int, n: int = 50) -> list[Captured]:
+    """Entries of about a kilobyte each."""
+    return [Captured(trace=Trace(trace_id=f"t{i}", query="q" * 1000, started_at=0.0)) for i in range(first, first + n)]
+
+
+def score(trace_id: str) -> Score:
+    """An outcome of the planned metric."""
+    return Score(sample_id=trace_id, metric="m", metric_version="1", value=0.5, method="exact")
+
+
+def alter(store: SqliteStore, statement: str) -> None:
+    """Change the file under an open store."""
+    store._database._connection.execute(statement)
+
+
+class TestDisk:
+    """Nothing is half stored, the error says what to do, and the store goes on when the disk does."""
+
+    def test_a_full_disk_loses_nothing_that_was_stored(self, path: Path):
+        """The batch that did not fit is not there at all; with space again it is taken."""
+        with SqliteStore.open(path, mode="own", clock=lambda: 0.0) as store:
+            store.set_plan([METRIC], ["jsonl"])
+            store.ingest("a", 50, batch(0))
+            before = store.ledger()
+            alter(store, "PRAGMA max_page_count = 40")
+
+            with pytest.raises(StoreError, match="no space left for the store"):
+                store.ingest("a", 1050, batch(50, 1000))
+            assert before == store.ledger()
+            assert {"a": 50} == store.segment_offsets()
+
+            alter(store, "PRAGMA max_page_count = 100000")
+            assert 1000 == store.ingest("a", 1050, batch(50, 1000))
+
+    def test_a_file_that_turns_read_only_says_so(self, path: Path):
+        """Reading goes on, and writing does when it may again."""
+        with SqliteStore.open(path, mode="own") as store:
+            store.ingest("a", 50, batch(0))
+            alter(store, "PRAGMA query_only = 1")
+
+            with pytest.raises(StoreError, match=r"cannot be written.*write permission"):
+                store.complete("t1", [score("t1")])
+            assert 50 == store.ledger().total.pending
+
+            alter(store, "PRAGMA query_only = 0")
+            assert store.complete("t1", [])
+
+    def test_a_write_that_the_system_refuses_leaves_a_good_store(self, path: Path):
+        """A real refusal by the kernel, here at a file-size limit, inside a commit."""
+        code = """
+import resource, signal, sys
+from ragstone.errors import StoreError
+from ragstone.schema import Captured, Trace
+from ragstone.store import SqliteStore
+
+def batch(n):
+    return [Captured(trace=Trace(trace_id=f"t{n}-{i}", query="q" * 1000, started_at=0.0)) for i in range(50)]
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with SqliteStore.open(sys.argv[1], mode="own") as store:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    n = 0
+    while True:
+        try:
+            store.ingest("a", n + 1, batch(n))
+        except StoreError as error:
+            assert "the disk under the store" in str(error), error
+            break
+        n += 1
+    assert 1 < n, n
+    assert (50 * n, {"a": n}) == (store.ledger().total.pending, store.segment_offsets())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert 50 == store.ingest("a", n + 1, batch(n))
+    assert store.ledger().total.balanced
+print(n + 1)
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False, timeout=60
+        )
+
+        assert ("", 0) == (done.stderr, done.returncode)
+        assert 50 * int(done.stdout) == check(path).captured
+
+    def test_another_program_that_holds_the_file_is_named_as_the_reason(self, path: Path):
+        """A database browser with an open transaction, say."""
+        with SqliteStore.open(path, mode="own") as store:
+            alter(store, "PRAGMA busy_timeout = 0")
+            other = sqlite3.connect(path, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+
+            with pytest.raises(StoreError, match="is locked by another process"):
+                store.release_all()
+
+            other.execute("ROLLBACK")
+            other.close()
+            assert 0 == store.release_all()
+
+
+class TestRot:
+    """A row that cannot be read is told, and does not stop the others."""
+
+    def test_a_trace_that_cannot_be_read_is_not_claimed_for_ever(self, path: Path):
+        """It ends as a failure with its reason, and the next trace gets its turn."""
+        with SqliteStore.open(path, mode="own") as store:
+            store.set_plan([METRIC], [])
+            store.ingest("a", 3, batch(0, 3))
+            alter(store, "UPDATE trace_bodies SET body = replace(body, 'started_at', 'stopped_at') WHERE seq = 1")
+            alter(store, "DELETE FROM trace_bodies WHERE seq = 2")
+
+            assert ["t2"] == [trace.trace_id for trace in store.claim("me", 3, lease_s=60)]
+
+            assert LedgerRow(captured=3, failed=2, pending=1) == store.ledger().total
+            (failure, _) = store.outcomes(metric="m")
+            assert ("bug", True) == (failure.kind, "cannot be read: wrong at started_at" in failure.reason)
+            with pytest.raises(StoreCorruptError, match=r"a stored trace of \d+ characters cannot be read"):
+                store.trace("t0")
+
+    def test_what_cannot_be_read_is_not_quoted(self, path: Path):
+        """An error message goes into logs; what a user asked does not."""
+        with SqliteStore.open(path, mode="own") as store:
+            store.ingest("a", 1, [Captured(trace=Trace(trace_id="t0", query="my secret", started_at=0.0))])
+            alter(store, "UPDATE trace_bodies SET body = replace(body, '\"my secret\"', '[\"my secret\"]')")
+
+            with pytest.raises(StoreCorruptError, match="wrong at query") as caught:
+                store.trace("t0")
+
+            assert "my secret" not in str(caught.value)
+
+    def test_an_outcome_that_cannot_be_read_is_damage(self, path: Path):
+        """Not a crash of pydantic."""
+        with SqliteStore.open(path, mode="own") as store:
+            store.set_plan([METRIC], [])
+            store.ingest("a", 1, batch(0, 1))
+            store.complete("t0", [score("t0")])
+            alter(store, "UPDATE outcome_bodies SET body = '{}'")
+
+            with pytest.raises(StoreCorruptError, match="a stored outcome of 2 characters cannot be read"):
+                list(store.outcomes())
+
+    def test_a_lost_row_shows_in_the_books(self, path: Path):
+        """What came in is counted apart from where it went."""
+        with SqliteStore.open(path, mode="own") as store:
+            store.set_plan([METRIC], [])
+            store.ingest("a", 3, batch(0, 3))
+            alter(store, "DELETE FROM trace_bodies WHERE seq = 2")
+            alter(store, "DELETE FROM traces WHERE seq = 2")
+
+            ledger = store.ledger()
+
+            assert LedgerRow(captured=3, pending=2) == ledger.total
+            assert [False, False] == [ledger.total.balanced, ledger.metrics["m"].balanced]
+
+    def test_planning_again_does_not_hide_a_lost_outcome(self, path: Path):
+        """What a metric owes is fixed when it joins the plan, not made to fit at each start."""
+        with SqliteStore.open(path, mode="own") as store:
+            store.set_plan([METRIC], [])
+            store.ingest("a", 2, batch(0, 2))
+            store.complete("t0", [score("t0")])
+            alter(store, "DELETE FROM outcome_bodies")
+            alter(store, "DELETE FROM outcomes")
+
+            store.set_plan([METRIC], [])
+
+            assert LedgerRow(captured=2, pending=1) == store.ledger().metrics["m"]
+
+
+WRITER = """
+import sys
+from ragstone.schema import Captured, Dropped, Score, Trace
+from ragstone.store import PlannedMetric, SqliteStore
+
+with SqliteStore.open(sys.argv[1], mode="own") as store:
+    store.release_all()
+    store.set_plan([PlannedMetric(name="m", version="1")], ["jsonl"])
+    n = store.segment_offsets().get("a", 0)
+    while True:
+        entries = [Captured(trace=Trace(trace_id=f"t{i}", query="q" * 1000, started_at=0.0)) for i in range(n, n + 50)]
+        store.ingest("a", n + 50, [*entries, Dropped(reason="test", n=1, at=0.0)])
+        n += 50
+        for trace in store.claim("me", 20, lease_s=60):
+            store.complete(
+                trace.trace_id,
+                [Score(sample_id=trace.trace_id, metric="m", metric_version="1", value=0.5, method="exact")],
+                owner="me",
+            )
+            print(n, trace.trace_id, flush=True)
+"""
+
+
+def check(path: Path) -> LedgerRow:
+    """The total of a store that must be whole: SQLite finds no fault, the books add up."""
+    db = sqlite3.connect(path)
+    assert [("ok",)] == db.execute("PRAGMA integrity_check").fetchall()
+    assert [] == db.execute("PRAGMA foreign_key_check").fetchall()
+    db.close()
+    with SqliteStore.open(path, mode="read") as store:
+        ledger = store.ledger()
+    assert ledger.total.balanced
+    assert all(row.balanced for row in ledger.metrics.values())
+    return ledger.total
+
+
+class TestKill:
+    """`kill -9` in the middle of writing."""
+
+    def test_what_was_acknowledged_is_there_and_batches_are_whole(self, path: Path):
+        """Five owners in a row are killed; each time the next finds all that was promised, and goes on."""
+        acknowledged: list[str] = []
+        for acknowledgements in (1, 7, 20, 33, 64):
+            with subprocess.Popen(
+                [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+            ) as child:
+                lines = [child.stdout.readline().split() for _ in range(acknowledgements)]
+                child.send_signal(signal.SIGKILL)
+                # What it managed to say before the signal counts too; a torn last line does not.
+                lines += [line.split() for line in child.stdout.read().split("\n")[:-1]]
+            acknowledged += [trace_id for _, trace_id in lines]
+            offset = max(int(n) for n, _ in lines)
+
+            with SqliteStore.open(path, mode="read") as reader:
+                stored = reader.segment_offsets()["a"]
+                traces = [trace.trace_id for trace in reader.traces()]
+                outcomes = [outcome.sample_id for outcome in reader.outcomes()]
+                queued = [item.trace_id for item in reader.outbox_due("jsonl", limit=10**6)]
+
+            total = check(path)
+            assert stored >= offset
+            assert [f"t{i}" for i in range(stored)] == traces
+            assert (stored // 50, stored + stored // 50) == (total.dropped, total.captured)
+            assert outcomes == queued
+            assert len(outcomes) == len(set(outcomes)) == total.scored
+            assert set(acknowledged) <= set(outcomes)
