@@ -1,5 +1,4 @@
 """Agents: the question is the user's, the contexts are what the tools found in this turn, the answer is the last word."""
-# ruff: noqa: D103 - a scenario's name and its row in the matrix are its documentation
 
 from __future__ import annotations
 
@@ -163,7 +162,7 @@ def test_graph_interrupt_and_resume(app):
     graph.add_edge("search", "ask")
     bot = graph.compile(checkpointer=InMemorySaver())
     config = {**app.config, "configurable": {"thread_id": "T"}}
-    bot.invoke({"question": Q}, config)
+    bot.invoke({"question": Q, "answer": "of an earlier turn"}, config)
     bot.invoke(Command(resume="answer"), config)
     assert [(Q, FOUND, None, "interrupted"), (Q, FOUND, "answer", "ok")] == app.seen()
     assert [[], []] == [draft.inner_errors for draft in app.drafts]

@@ -1,5 +1,4 @@
 """Chains: what one call of each kind leaves behind. The numbers are those of the conformance matrix in the docs."""
-# ruff: noqa: D103 - a scenario's name and its row in the matrix are its documentation
 
 from __future__ import annotations
 

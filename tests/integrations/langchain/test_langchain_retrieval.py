@@ -1,5 +1,4 @@
 """Retrieval: which documents count as the contexts of an answer."""
-# ruff: noqa: D103 - a scenario's name and its row in the matrix are its documentation
 
 from __future__ import annotations
 

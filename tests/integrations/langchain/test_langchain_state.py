@@ -170,6 +170,20 @@ def test_suppressed_steps_of_a_request_contribute_nothing(app):
     assert [(Q, FOUND, "answer", "ok")] == app.seen()
 
 
+def test_suppression_reaches_steps_that_lost_their_context(app):
+    """What runs below a suppressed step is ours too, even in a thread that does not know it."""
+    handler = app.handler
+    root, ours, inner = (uuid.uuid4() for _ in range(3))
+    handler.on_chain_start(None, Q, run_id=root)
+    with suppress_capture():
+        handler.on_tool_start({"name": "judge"}, "x", run_id=ours, parent_run_id=root)
+    handler.on_retriever_start(None, "ours", run_id=inner, parent_run_id=ours)
+    handler.on_retriever_end([Document(page_content="ours")], run_id=inner)
+    handler.on_tool_end("87", run_id=ours)
+    handler.on_chain_end("answer", run_id=root)
+    assert [(Q, None, "answer", "ok")] == app.seen()
+
+
 def test_too_many_live_requests_push_out_the_oldest(make_app):
     """The cap bounds memory; nothing is lost silently."""
     app = make_app(options={"max_live": 2})
@@ -216,11 +230,13 @@ def test_a_forked_child_starts_afresh(app):
     stream = app.rag().stream(Q, app.config)
     next(stream)
     tree = app.handler._tree
+    root = uuid.UUID(int=next(iter(tree._live)))
     with tree._lock:
         child = os.fork()
         if child == 0:  # pragma: no cover - in another process
             code = 1
             try:
+                app.handler.on_chain_start(None, "a step", run_id=uuid.uuid4(), parent_run_id=root)
                 left = len(tree)
                 app.rag(app.echo()).invoke("child", app.config)
                 code = int([("child", ["about child"], "answer", "ok")] != app.seen() or left != 0)
