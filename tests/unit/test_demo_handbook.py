@@ -32,6 +32,11 @@ def test_gold_passages_exist_where_there_is_an_answer():
         assert bool(question.gold) == (question.kind != "unanswerable"), question.id
 
 
+def test_the_right_answer_to_an_unanswerable_question_is_the_refusal():
+    """So that refusing where one must scores as correct, and making something up does not."""
+    assert {q.reference for q in load_questions() if q.kind == "unanswerable"} == {NOT_FOUND}
+
+
 def test_bm25_finds_most_gold_passages():
     """Retrieval works, so that bad answers of the demo are the answerer's."""
     index = Bm25(load_corpus())
