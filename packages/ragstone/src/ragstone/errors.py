@@ -11,6 +11,7 @@ RagstoneError
 │   └── JudgeReplyError                  an answer came and could not be used
 ├── SpoolError                           the spool directory: not writable, full, foreign
 ├── StoreError                           the store file
+│   ├── StoreNotReadyError               its owner is still setting it up
 │   ├── StoreOwnedError                  another process owns it
 │   ├── StoreVersionError                written by a newer Ragstone
 │   └── StoreCorruptError                not a Ragstone store, or damaged
@@ -37,6 +38,7 @@ __all__ = [
     "SpoolError",
     "StoreCorruptError",
     "StoreError",
+    "StoreNotReadyError",
     "StoreOwnedError",
     "StoreVersionError",
 ]
@@ -116,6 +118,10 @@ class SpoolError(RagstoneError):
 
 class StoreError(RagstoneError):
     """The store cannot be used."""
+
+
+class StoreNotReadyError(StoreError):
+    """The file is there, and its owner has not set it up yet."""
 
 
 class StoreOwnedError(StoreError):

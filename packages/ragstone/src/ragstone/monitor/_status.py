@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ragstone.errors import SpoolError, StoreError
+from ragstone.errors import SpoolError, StoreError, StoreNotReadyError
 from ragstone.monitor._worker import spool_directory
 from ragstone.schema import Captured, Dropped, Ledger, LedgerRow, SampledOut
 from ragstone.spool import SpoolReader
@@ -44,11 +44,15 @@ def read_ledger(store: str | Path) -> Ledger:
 
 
 def _stored(path: Path) -> tuple[dict[str, int], Ledger]:
+    nothing: tuple[dict[str, int], Ledger] = {}, Ledger(total=LedgerRow())
     if not path.exists():
-        return {}, Ledger(total=LedgerRow())
-    with SqliteStore.open(path, mode="read") as store:
-        # The offsets come first: what is drained between the two reads shows as a changed offset afterwards.
-        return store.segment_offsets(), store.ledger()
+        return nothing
+    try:
+        with SqliteStore.open(path, mode="read") as store:
+            # The offsets come first: what is drained between the two reads shows as a changed offset afterwards.
+            return store.segment_offsets(), store.ledger()
+    except StoreNotReadyError:
+        return nothing
 
 
 def _spooled(spool: Path, offsets: dict[str, int]) -> LedgerRow:
