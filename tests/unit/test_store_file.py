@@ -242,6 +242,15 @@ class TestReading:
 
         assert [] == list(path.parent.iterdir())
 
+    @pytest.mark.parametrize("open_store", [own, read])
+    def test_a_companion_file_that_cannot_be_made_is_explained(self, path: Path, open_store):
+        """SQLite's own message names neither the file nor the reason."""
+        filled(path)
+        path.with_name("store.db-wal").mkdir()
+
+        with pytest.raises(StoreError, match="where SQLite keeps two small files even for readers"):
+            open_store(path)
+
     def test_a_store_that_is_not_set_up_yet(self, path: Path):
         """The owner has made the file and not yet its tables."""
         path.touch()
