@@ -195,7 +195,7 @@ class Monitor:
         try:
             return read_ledger(self.path).total.pending == 0
         except StoreError:
-            # Its owner is just setting it up, or it cannot be read now; the deadline decides.
+            # Nobody has made it yet, or it cannot be read now; the deadline decides.
             return False
 
     def close(self, deadline_s: float = 5.0) -> None:

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ragstone.errors import SinkError, SinkRejectedError, SinkUnavailableError, SpoolError, StoreError
 from ragstone.judges import Judge
@@ -18,7 +18,7 @@ from ragstone.metrics import Metric
 from ragstone.schema import Trace, sample_from_trace
 from ragstone.scoring import Scorer
 from ragstone.sinks import Delivery, Sink
-from ragstone.spool import SpoolReader
+from ragstone.spool import SegmentState, SpoolReader
 from ragstone.store import OutboxItem, PlannedMetric, SqliteStore
 
 __all__ = ["Worker", "spool_directory"]
@@ -147,24 +147,26 @@ class Worker:
                 moved = self._drain(reader, store)
                 claimed = self._claim(store, self._concurrency - len(scoring))
                 for trace in claimed:
-                    task = asyncio.create_task(self._score(trace, store, scorer))
-                    scoring.add(task)
-                    task.add_done_callback(scoring.discard)
-                    task.add_done_callback(lambda _: woken.set())
+                    work = asyncio.create_task(self._score(trace, store, scorer))
+                    scoring.add(work)
+                    work.add_done_callback(scoring.discard)
+                    work.add_done_callback(lambda _: woken.set())
                 delivered = self._deliveries(store, deliveries, woken)
                 busy = bool(moved or claimed or scoring or delivered)
                 self._idle = not busy and not self._troubles
                 self._progress += 1
                 if until_idle and not busy:
                     break
-                wait_s = _POLL_MIN_S if busy else min(2 * wait_s, _POLL_MAX_S)
+                # Only new captures need polling for: whatever finishes here wakes the loop by itself.
+                wait_s = _POLL_MIN_S if moved or claimed else min(2 * wait_s, _POLL_MAX_S)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(woken.wait(), wait_s)
         finally:
             self._wake = lambda: None
-            for task in (*scoring, *deliveries.values()):
+            unfinished: list[asyncio.Task[Any]] = [*scoring, *deliveries.values()]
+            for task in unfinished:
                 task.cancel()
-            await asyncio.gather(*scoring, *deliveries.values(), return_exceptions=True)
+            await asyncio.gather(*unfinished, return_exceptions=True)
             with contextlib.suppress(StoreError):
                 store.release(self._name)
 
@@ -184,7 +186,8 @@ class Worker:
 
     def _drain(self, reader: SpoolReader, store: SqliteStore) -> int:
         """Move what is spooled into the store; one segment that cannot be read does not hold back the others."""
-        segments = self._guarded("list the spool", reader.segments, [])
+        none: list[SegmentState] = []
+        segments = self._guarded("list the spool", reader.segments, none)
         return sum(
             self._guarded(f"drain {s.name}", lambda name=s.name: self._drain_segment(name, reader, store), 0)  # type: ignore[misc]
             for s in segments
