@@ -1,12 +1,20 @@
-"""`Monitor.drain` while somebody else has the store."""
+"""`Monitor.drain` while there is no store to look at yet."""
 
 from __future__ import annotations
 
+from ragstone.capture import TraceDraft
 from ragstone.monitor import Monitor
 
 
-def test_a_store_that_is_being_set_up_is_waited_for(tmp_path):
-    """For a moment the file exists and is empty; that is neither an error nor the end of the waiting."""
-    (tmp_path / "s.db").touch()
+def test_a_store_that_nobody_has_made_is_waited_for(tmp_path):
+    """Before the owner has made its file there is nothing to read; that is no error."""
     with Monitor(judge="lexical", store=tmp_path / "s.db", role="capture") as monitor:
         assert monitor.drain(0.1) is False
+
+
+def test_a_store_that_is_being_set_up_is_waited_for(tmp_path):
+    """For a moment the file exists and is empty; what was captured is pending all the same."""
+    (tmp_path / "s.db").touch()
+    with Monitor(judge="lexical", store=tmp_path / "s.db", role="capture") as monitor:
+        assert monitor.record(TraceDraft(query="why?", response="so."))
+        assert monitor.drain(0.3) is False
