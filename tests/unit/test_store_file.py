@@ -15,6 +15,7 @@ from ragstone.errors import (
     ConfigurationError,
     StoreCorruptError,
     StoreError,
+    StoreNotReadyError,
     StoreOwnedError,
     StoreVersionError,
 )
@@ -255,7 +256,7 @@ class TestReading:
         """The owner has made the file and not yet its tables."""
         path.touch()
 
-        with pytest.raises(StoreError, match="has not set it up yet"):
+        with pytest.raises(StoreNotReadyError, match="has not set it up yet"):
             read(path)
 
     def test_a_reader_cannot_write(self, path: Path):

@@ -51,7 +51,8 @@ def open_for_reader(path: Path) -> Database:
     """Open `path` for reading, whether its owner lives or not.
 
     Raises:
-        StoreError: There is no such file, or its owner must open it first (not set up yet, or an older version).
+        StoreError: There is no such file, or its owner must bring it up to date first.
+        StoreNotReadyError: Its owner has made it and not yet set it up.
         StoreCorruptError: It is not a Ragstone store.
         StoreVersionError: A newer Ragstone has written it.
     """

@@ -63,7 +63,8 @@ class SqliteStore(Store):
             StoreOwnedError: "own", and another living process owns the file.
             StoreVersionError: A newer Ragstone has written the file.
             StoreCorruptError: The file is not a Ragstone store, or it is damaged.
-            StoreError: The file cannot be made, or, to read, is not there.
+            StoreNotReadyError: "read", and the owner has made the file and not yet its tables.
+            StoreError: The file cannot be made, or, to read, is not there or first needs its owner.
         """
         if max_attempts < 1:
             raise ConfigurationError(f"max_attempts must be at least 1, got {max_attempts!r}.")
