@@ -65,7 +65,9 @@ def open_for_reader(path: Path) -> Database:
         db = _connect(path, access="ro")
         undo.callback(db.close)
         if _is_empty(db):
-            raise StoreNotReadyError(f"the store {str(path)!r} is empty: its owner has not set it up yet. Try again later.")
+            raise StoreNotReadyError(
+                f"the store {str(path)!r} is empty: its owner has not set it up yet. Try again later."
+            )
         version = _check_identity(db, path)
         if version < _schema.VERSION:
             raise StoreError(
