@@ -17,7 +17,7 @@ RagstoneError
 │   └── StoreCorruptError                not a Ragstone store, or damaged
 └── SinkError                            a destination
     ├── SinkUnavailableError             retried with back-off
-    └── SinkRejectedError                not retried: credentials, or the destination refuses the row
+    └── SinkRejectedError                not retried: the destination refuses the row itself
 ```
 """
 
