@@ -184,12 +184,14 @@ class Endpoint:
                     else:
                         record_usage(Usage(calls=1))
                         reply = await connection.client.post(path, cast_to=object, body=body)
-        except (TimeoutError, openai.APITimeoutError):
-            return _Trouble(f"no reply within {self._timeout_s:g} s", kind="timeout")
         except openai.APIStatusError as error:
             return self._trouble_from_status(error)
-        except openai.APIConnectionError as error:
-            return _Trouble(f"cannot connect ({self._redacted(str(error.__cause__ or error))})")
+        except (TimeoutError, openai.APIConnectionError) as error:
+            # The client calls a refused or lost connection a time-out as well; what caused it knows better.
+            causes = _causes(error)
+            if any(isinstance(cause, TimeoutError) for cause in causes):
+                return _Trouble(f"no reply within {self._timeout_s:g} s", kind="timeout")
+            return _Trouble(f"cannot connect, or the connection broke ({self._redacted(str(causes[-1]))})")
         except ValueError:
             return _Trouble("the reply is not JSON", kind="unparseable")
         if not isinstance(reply, dict):
@@ -255,6 +257,14 @@ async def _kept_open(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
         yield
     finally:
         await client.close()
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The error and what caused it, down to the first cause."""
+    causes = [error]
+    while (cause := causes[-1].__cause__) is not None:
+        causes.append(cause)
+    return causes
 
 
 def retry_after_s(headers: Mapping[str, str], *, clock: Callable[[], float] = time.time) -> float | None:

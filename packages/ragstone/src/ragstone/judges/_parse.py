@@ -151,7 +151,7 @@ def _read_prose(text: str, low: float, high: float) -> float:
         raise _UnclearError("no number" if not values else "several numbers")
     if not (on_scale or _LABELLED.search(text) or any(_is_bare(line) for line in text.splitlines())):
         raise _UnclearError("the number is part of a sentence")
-    return values.pop()
+    return values.pop() + 0.0  # no negative zero
 
 
 def _without_scale(text: str, low: float, high: float) -> tuple[str, bool]:

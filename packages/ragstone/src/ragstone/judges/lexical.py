@@ -93,51 +93,54 @@ class LexicalJudge:
 Fields = Mapping[str, str | tuple[str, ...]]
 
 
-def _words(text: str) -> list[str]:
-    """Content words, lower case; all words when there is no content word ("what is it?")."""
-    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
-    return [word for word in words if word not in _STOPWORDS] or words
-
-
-def _parts(fields: Fields, name: str) -> tuple[str, ...]:
+def _words(fields: Fields, name: str) -> list[str]:
     value = fields.get(name, ())
-    return (value,) if isinstance(value, str) else value
+    return _split(value if isinstance(value, str) else "\n".join(value))
 
 
-def _field_words(fields: Fields, name: str) -> list[str]:
-    return _words("\n".join(_parts(fields, name)))
+def _split(text: str) -> list[str]:
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def _content(words: list[str]) -> list[str]:
+    return [word for word in words if word not in _STOPWORDS]
 
 
 def _share_found(sought: list[str], text: list[str]) -> float:
-    """Share of the distinct words of `sought` that occur in `text`; nothing sought is a division by zero."""
-    return len(set(sought) & set(text)) / len(set(sought))
+    """Share of the distinct content words of `sought` (of all, if it has none) that occur in `text`.
+
+    Nothing sought is a division by zero.
+    """
+    distinct = set(_content(sought) or sought)
+    return len(distinct & set(text)) / len(distinct)
 
 
 def _coherence(fields: Fields) -> float:
-    return _share_found(_field_words(fields, "response"), _field_words(fields, "contexts"))
+    return _share_found(_words(fields, "response"), _words(fields, "contexts"))
 
 
 def _relevance(fields: Fields) -> float:
-    return _share_found(_field_words(fields, "query"), _field_words(fields, "response"))
+    return _share_found(_words(fields, "query"), _words(fields, "response"))
 
 
 def _density(fields: Fields) -> float:
-    text = "\n".join(_parts(fields, "response"))
-    n_words = len(_WORD.findall(unicodedata.normalize("NFKC", text)))
-    n_content = len(set(_words(text)))
-    length = min(1.0, n_content / _THIN_WORDS, _LONG_WORDS / n_words)
-    return length * n_content / n_words
+    words = _words(fields, "response")
+    n_new = len(set(_content(words)))
+    return min(1.0, n_new / _THIN_WORDS, _LONG_WORDS / len(words)) * n_new / len(words)
 
 
 def _best(fields: Fields, measure: Callable[[list[str], list[str]], float]) -> float:
-    response = _field_words(fields, "response")
-    references = [words for part in _parts(fields, "reference") if (words := _words(part))]
+    value = fields.get("reference", ())
+    references = [words for text in ((value,) if isinstance(value, str) else value) if (words := _split(text))]
     if not references:
         raise ZeroDivisionError
+    response = _words(fields, "response")
     return max(measure(reference, response) for reference in references)
 
 
 def _f1(reference: list[str], response: list[str]) -> float:
+    if content := _content(reference):
+        reference, response = content, _content(response)
     common = (Counter(reference) & Counter(response)).total()
     return 2 * common / (len(reference) + len(response))
 

@@ -239,17 +239,28 @@ class FakeJudgeServer:
         await asyncio.sleep(self._latency_s)
         if fault == "error":
             return "", _error(500, "an injected fault")
-        text = self._reply(body) if self._reply is not None else f"{round(100 * self._share('verdict', question))}"
         kind, finish = "ok", "stop"
-        if fault == "truncated":
-            kind, finish, text = "truncated", "length", text[: len(text) // 2]
-        elif constrained:
-            kind = "constrained"
-            if constraint == "response_format":
-                text = json.dumps({"score": int(text)})
+        if constrained:
+            kind, text = "constrained", self._constrained(body, question)
         elif fault == "malformed":
             kind, text = "malformed", _MALFORMED[int(self._share("malformed", question) * len(_MALFORMED))]
+        elif self._reply is not None:
+            text = self._reply(body)
+        else:
+            text = str(self._verdict(question, 0, 100))
+        if fault == "truncated":
+            kind, finish, text = "truncated", "length", text[: len(text) // 2]
         return kind, _Reply(200, self._completed(body, text, finish))
+
+    def _verdict(self, question: str, low: int, high: int) -> int:
+        return low + round((high - low) * self._share("verdict", question))
+
+    def _constrained(self, body: dict[str, Any], question: str) -> str:
+        if "structured_outputs" in body:
+            numbers = [int(number) for number in re.findall(r"-?\d+", body["structured_outputs"]["regex"])]
+            return str(self._verdict(question, min(numbers), max(numbers)))
+        bounds = body["response_format"]["json_schema"]["schema"]["properties"]["score"]
+        return json.dumps({"score": self._verdict(question, bounds["minimum"], bounds["maximum"])})
 
     def _completed(self, body: dict[str, Any], text: str, finish: str) -> dict[str, Any]:
         n_in = sum(len(message["content"]) for message in body["messages"]) // 4

@@ -1,0 +1,64 @@
+"""The lexical baseline: what its numbers are, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ragstone.errors import JudgeError
+from ragstone.judges import LexicalJudge, Prompt
+
+
+def ask(construct, **fields):
+    judge = LexicalJudge()
+    return asyncio.run(judge.ask_number(Prompt(construct=construct, task="", fields=fields))).value
+
+
+@pytest.mark.parametrize(
+    ("construct", "fields", "expected"),
+    [
+        ("contextual_coherence", {"response": "blue whales sing", "contexts": ("Blue whales.", "Cats.")}, 200 / 3),
+        ("contextual_coherence", {"response": "blue", "contexts": ()}, 0),
+        ("question_relevance", {"query": "How tall is the tower?", "response": "The tower: 31 m tall"}, 100),
+        ("question_relevance", {"query": "What is it?", "response": "it is blue"}, 200 / 3),
+        ("information_density", {"response": "seven whales sing blue songs"}, 100),
+        ("information_density", {"response": "blue blue blue blue"}, 100 * 1 / 4 * 1 / 5),
+        ("answer_correctness", {"response": "blue whales", "reference": ("red cats", "blue cats")}, 50),
+        ("information_recall", {"response": "blue whales", "reference": ("blue whales sing softly",)}, 50),
+        ("information_recall", {"response": "Straße", "reference": "STRASSE"}, 100),
+        ("information_recall", {"response": "灯塔高三十一米", "reference": ("灯塔",)}, 100),
+        ("information_recall", {"response": "маяк высокий", "reference": ("Маяк",)}, 100),
+    ],
+)
+def test_numbers(construct, fields, expected):
+    """Shares of words, by construct, in any script."""
+    assert pytest.approx(expected) == ask(construct, **fields)
+
+
+@pytest.mark.parametrize(
+    ("construct", "fields"),
+    [
+        ("sarcasm", {"response": "well done"}),
+        ("question_relevance", {"query": "???", "response": "blue"}),
+        ("contextual_coherence", {"response": "...", "contexts": ("blue",)}),
+        ("information_density", {"response": "!"}),
+        ("answer_correctness", {"response": "blue", "reference": ("…",)}),
+    ],
+)
+def test_refuses_what_it_cannot_compare(construct, fields):
+    """Another construct, or 0 words of 0: no number."""
+    with pytest.raises(JudgeError) as caught:
+        ask(construct, **fields)
+    assert "unsupported" == caught.value.kind
+
+
+def test_writes_no_text():
+    """A table that shows its "explanation" would be a lie."""
+    with pytest.raises(JudgeError, match="writes no text"):
+        asyncio.run(LexicalJudge().ask_text(Prompt(construct="x", task="", fields={})))
+
+
+def test_says_that_it_is_a_baseline():
+    """Tables and reports rely on it."""
+    assert LexicalJudge().identity.is_baseline

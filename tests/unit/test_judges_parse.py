@@ -1,0 +1,115 @@
+"""`parse_number`, case by case."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragstone.errors import JudgeReplyError
+from ragstone.judges import parse_number
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("85", 85),
+        ("0", 0),
+        ("100", 100),
+        ("85.5", 85.5),
+        ("0.85", 0.85),
+        ("85/100", 85),
+        ("85.0/100.0", 85),
+        ("85%", 85),
+        ("85 percent", 85),
+        ("**Score:** 85", 85),
+        ("__Rating__: 85", 85),
+        ("<score>85</score>", 85),
+        ('{"score": "85/100"}', 85),
+        ('{"rating": 85, "confidence": 0.9}', 85),
+        ('{"value": 85, "reason": "good"}', 85),
+        ('Here you are: {"score": 85}', 85),
+        ("The score for this response is 85.", 85),
+        ("On a scale from 0 to 100, the score is 85.", 85),
+        ("I give it 85/100.", 85),
+        ("Score: 85. To repeat, 85.", 85),
+        ("评分：85分", 85),
+        ("\u22120", 0),
+    ],
+)
+def test_reads(text, expected):
+    """One number, stated."""
+    assert expected == parse_number(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "   ",
+        "True",
+        "NaN",
+        "inf",
+        "-inf",
+        "Infinity",
+        "eighty-five",
+        "101",
+        "-5",
+        "\u22125",
+        "150/100",
+        "4/5",
+        "Score: 4/5",
+        "8/10",
+        "70-80",
+        "70 \u2013 80",
+        "70 to 80",
+        ">80",
+        "> 80",
+        "80+",
+        "~80",
+        "80 ± 5",
+        "85,5",
+        "1,000",
+        "1e1",
+        "10²",
+        "85½",
+        "\uff18\uff15",
+        "GPT4",
+        "3rd",
+        "2024-05-01",
+        "Three facts, of which 2 are right.",
+        "I cannot give a score as there is 1 passage",
+        "1. The response is right.",
+        '{"score": true}',
+        '{"score": null}',
+        '{"score": NaN}',
+        '{"score": Infinity}',
+        '{"score": 1e999}',
+        '{"score": [85]}',
+        '{"score": 80, "Score": 90}',
+        '{"recall": 80, "precision": 90}',
+        '{"reason": "2 of 3"}',
+        "<think>85",
+        "85 <think>wait",
+        "Score: 85\nConfidence: 90",
+    ],
+)
+def test_refuses(text):
+    """No number, several, or something that only looks like one: an error that keeps the reply."""
+    with pytest.raises(JudgeReplyError) as caught:
+        parse_number(text)
+    assert ("unparseable", text) == (caught.value.kind, caught.value.raw)
+
+
+def test_other_scales():
+    """The scale is the one that was asked for; its name in the reply is no second number."""
+    assert 4 == parse_number("Rating (1-5): 4", 1, 5)
+    assert 0.5 == parse_number("0.5/1", 0, 1)
+    for text in ("6", "4/5", "80%"):
+        with pytest.raises(JudgeReplyError):
+            parse_number(text, 1, 5)
+
+
+@pytest.mark.parametrize("unit", ["<think>", "1 ", '{"a":', "-", "score of a b c ", "(", "\\boxed", "</think>"])
+def test_long_replies_take_no_time(unit):
+    """A server gone wild costs no more than its length (the suite's time limit decides)."""
+    with pytest.raises(JudgeReplyError):
+        parse_number(unit * 100_000)

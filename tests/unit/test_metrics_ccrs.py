@@ -1,0 +1,112 @@
+"""CCRS: the formulas, and what the source leaves open."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from ragstone.errors import ConfigurationError
+from ragstone.judges import LexicalJudge
+from ragstone.metrics import CCRS, AnswerCorrectness, ContextualCoherence, InformationRecall
+from ragstone.schema import NotApplicable, Score
+from ragstone.testing import FakeJudge, make_sample
+
+
+def score(metric, judge=None, **fields):
+    return asyncio.run(metric.score(make_sample(**fields), judge or FakeJudge(80)))
+
+
+@pytest.mark.parametrize("metric", [metric for metric in CCRS if metric.card.name != "ccrs.ac"], ids=repr)
+def test_value_is_the_judges_number_of_a_hundred(metric):
+    """CC, QR, ID and IR: judge / 100, with the reply and its method kept."""
+    outcome = score(metric, FakeJudge(85))
+    assert (0.85, "single_reply", 1, "85") == (outcome.value, outcome.method, outcome.n, outcome.raw)
+    assert outcome.interval is None
+    assert outcome.metric_version.endswith(outcome.prompt_hash)
+
+
+@pytest.mark.parametrize(
+    ("response", "reference", "judge", "expected"),
+    [
+        ("31 metres", "31 metres", 100, 1.0),
+        ("31 metres", "31 metres", 0, 0.7),
+        ("31 metres", "31 Metres", 100, 0.3),
+        ("31 metres.", "31 metres", 50, 0.15),
+        (" 31 metres\n", "31 metres", 60, 0.7 + 0.18),
+        ("31 metres", ("thirty-one metres", "31 metres"), 60, 0.7 + 0.18),
+        ("31 metres", ("thirty-one metres", "31 m"), 60, 0.18),
+    ],
+)
+def test_answer_correctness(response, reference, judge, expected):
+    """0.7 EM + 0.3 judge / 100; EM letter by letter but for outer white space, the best of several references."""
+    outcome = score(AnswerCorrectness(), FakeJudge(judge), response=response, reference=reference)
+    assert pytest.approx(expected) == outcome.value
+    assert {"em": float(expected >= 0.7), "judge": judge / 100} == outcome.details
+
+
+def test_weight_of_the_exact_match():
+    """Another λ is another metric version, within [0, 1]."""
+    judged = AnswerCorrectness(em_weight=0)
+    assert 0.8 == score(judged, response="31 metres", reference="31 metres").value
+    assert judged.card.version != AnswerCorrectness().card.version
+    with pytest.raises(ConfigurationError, match="em_weight"):
+        AnswerCorrectness(em_weight=1.5)
+
+
+@pytest.mark.parametrize("response", ["", " \n\t "])
+def test_empty_response_scores_zero_without_a_call(response):
+    """On all five, and the judge is not asked."""
+    judge = FakeJudge(fail=lambda prompt: AssertionError("asked"))
+    outcomes = [score(metric, judge, response=response) for metric in CCRS]
+    assert [(0.0, "empty_response")] * 5 == [(outcome.value, outcome.method) for outcome in outcomes]
+    assert [] == judge.prompts
+
+
+def test_reference_is_needed_by_two():
+    """Without one, or with blank ones, AC and IR are not applicable; the others are scored."""
+    for reference in ((), ("", " ")):
+        outcomes = {metric.card.name: score(metric, reference=reference) for metric in CCRS}
+        assert {"ccrs.ac", "ccrs.ir"} == {name for name, out in outcomes.items() if isinstance(out, NotApplicable)}
+        assert ("reference",) == outcomes["ccrs.ac"].missing
+
+
+def test_retrieval_that_found_nothing():
+    """CC has no meaning, which is not the same as a missing field; the others are scored."""
+    for contexts in ((), ("", " ")):
+        outcome = score(ContextualCoherence(), contexts=contexts)
+        assert isinstance(outcome, NotApplicable)
+        assert ((), True) == (outcome.missing, outcome.reason.startswith("no context"))
+    assert all(isinstance(score(metric, contexts=()), Score) for metric in CCRS[1:])
+
+
+def test_reference_is_shown_to_two():
+    """CC, QR and ID judge without knowing the right answer."""
+    judge = FakeJudge()
+    for metric in CCRS:
+        score(metric, judge)
+    shown = {prompt.construct: list(prompt.fields) for prompt in judge.prompts}
+    base = ["query", "contexts", "response"]
+    assert [base, base, base, [*base, "reference"], [*base, "reference"]] == list(shown.values())
+
+
+def test_tasks_state_the_scale_and_the_empty_response():
+    """Each task names both ends of 0-100 and none demands a form of reply: that is the judge's part."""
+    for metric in CCRS:
+        assert metric.task.startswith("Your assignment: ")
+        assert all(f"\n{mark}: " in metric.task for mark in (100, 50, 0))
+        assert not re.search("reply|print|output", metric.task, re.IGNORECASE)
+        assert not metric.task.endswith("\n")
+
+
+def test_versions_differ():
+    """Five prompts, five hashes."""
+    assert 5 == len({metric.card.version for metric in CCRS})
+
+
+def test_lexical_baseline_answers_all_five():
+    """The embedded default covers the default metrics."""
+    outcomes = [score(metric, LexicalJudge()) for metric in CCRS]
+    assert ["lexical"] * 5 == [outcome.method for outcome in outcomes]
+    assert 1.0 == score(InformationRecall(), LexicalJudge(), reference="31 metres tall").value

@@ -1,0 +1,118 @@
+"""Finding metrics: names, groups, objects, entry points of other packages, and mistakes."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from ragstone.errors import ConfigurationError
+from ragstone.metrics import CCRS, AnswerCorrectness, MetricCard, QuestionRelevance, all_metrics, resolve_metrics
+from ragstone.schema import Score
+
+NAMES = ["ccrs.cc", "ccrs.qr", "ccrs.id", "ccrs.ac", "ccrs.ir"]
+
+
+class Brevity:
+    """A metric of somebody else's."""
+
+    card = MetricCard(
+        name="acme.brevity",
+        title="Brevity",
+        description="One word, one point.",
+        low=0,
+        high=1,
+        needs=("response",),
+        version="1",
+        source="none",
+        group="acme",
+    )
+
+    async def score(self, sample, judge):
+        return Score(sample_id=sample.id, metric="acme.brevity", metric_version="1", value=1, method="exact")
+
+
+def names(*specs):
+    return [metric.card.name for metric in resolve_metrics(specs)]
+
+
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        (["ccrs"], NAMES),
+        (["ccrs.ac"], ["ccrs.ac"]),
+        ([" CCRS.AC "], ["ccrs.ac"]),
+        (["ccrs.ir", "ccrs"], ["ccrs.ir", "ccrs.cc", "ccrs.qr", "ccrs.id", "ccrs.ac"]),
+        (["ccrs", "ccrs", "ccrs.cc"], NAMES),
+        ([Brevity(), "ccrs.qr"], ["acme.brevity", "ccrs.qr"]),
+    ],
+)
+def test_names_groups_and_objects(specs, expected):
+    """In the order given, each name once."""
+    assert expected == names(*specs)
+
+
+def test_one_alone():
+    """A single name or object needs no list."""
+    assert CCRS == resolve_metrics("ccrs")
+    assert "ccrs.qr" == resolve_metrics(QuestionRelevance())[0].card.name
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_an_object_takes_the_place_of_the_registered_one(before):
+    """A metric configured by hand is not joined by its default twin."""
+    own = AnswerCorrectness(em_weight=0)
+    resolved = resolve_metrics([own, "ccrs"] if before else ["ccrs", own])
+    assert 5 == len(resolved)
+    assert own in resolved
+
+
+@pytest.mark.parametrize(
+    ("specs", "words"),
+    [
+        (["crs"], "did you mean 'ccrs'.*Known are: ccrs, ccrs.cc"),
+        (["bleu"], "Known are"),
+        ([], "metrics="),
+        ([QuestionRelevance], "not a metric"),
+        ([7], "not a metric"),
+        ([QuestionRelevance(), QuestionRelevance()], "two metrics are called 'ccrs.qr'"),
+    ],
+)
+def test_mistakes_are_explained(specs, words):
+    """The message lists what there is."""
+    with pytest.raises(ConfigurationError, match=words):
+        resolve_metrics(specs)
+
+
+@pytest.fixture
+def entry_points(monkeypatch, tmp_path):
+    """A real installed distribution with three entry points, one of them broken, one taking our name."""
+    module = types.ModuleType("acme_metrics")
+    module.brevity = Brevity()
+    module.make = lambda: [Brevity(), QuestionRelevance()]
+    monkeypatch.setitem(sys.modules, "acme_metrics", module)
+    info = tmp_path / "acme-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
+
+    def write(*lines):
+        (info / "entry_points.txt").write_text("[ragstone.metrics]\n" + "\n".join(lines))
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return write
+
+
+def test_metrics_of_other_packages(entry_points):
+    """Found by entry point, ours first."""
+    entry_points("brevity = acme_metrics:brevity")
+    assert [*NAMES, "acme.brevity"] == [metric.card.name for metric in all_metrics()]
+    assert ["acme.brevity"] == names("acme")
+
+
+def test_broken_packages_stop_nobody(entry_points, caplog):
+    """What cannot be loaded or takes a name of ours is left out, with a warning."""
+    entry_points("broken = acme_metrics:missing", "made = acme_metrics:make")
+    assert [*NAMES, "acme.brevity"] == [metric.card.name for metric in all_metrics()]
+    assert any("acme_metrics:missing" in message for message in caplog.messages)
+    assert any("'ccrs.qr'" in message for message in caplog.messages)
