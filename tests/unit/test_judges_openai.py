@@ -288,14 +288,16 @@ def test_second_chance_without_constraints_is_a_reminder(structured):
 
 def test_unreadable_twice_is_an_error_with_the_reply():
     """Nothing is made up: kind "unparseable", and what was said is kept."""
-    with FakeJudgeServer(structured="ignored", reply=replying("70-80")) as server:
-        with pytest.raises(JudgeReplyError) as caught:
-            ask(server.url)
+    with (
+        FakeJudgeServer(structured="ignored", reply=replying("70-80")) as server,
+        pytest.raises(JudgeReplyError) as caught,
+    ):
+        ask(server.url)
     assert ("unparseable", "70-80") == (caught.value.kind, caught.value.raw)
 
 
 def test_cut_reply_is_not_a_number():
-    """ "9" of a "90" cut short is no 9."""
+    """The 9 of a 90 cut short is no 9."""
     with FakeJudgeServer(truncated_rate=1.0) as server, pytest.raises(JudgeReplyError, match="cut at 64") as caught:
         ask(server.url)
     assert "truncated" == caught.value.kind

@@ -364,5 +364,5 @@ def test_impossible_settings(options):
 
 def test_two_metrics_of_one_name():
     """Their outcomes could not be told apart."""
-    with pytest.raises(ConfigurationError, match="ccrs.cc"):
+    with pytest.raises(ConfigurationError, match=r"ccrs\.cc"):
         Scorer([CCRS[0], CCRS[0]], FakeJudge())

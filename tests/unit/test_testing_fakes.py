@@ -28,10 +28,10 @@ def number(judge, prompt=PROMPT):
 
 def post(server, message="Why?", **fields):
     body = {"model": "m", "messages": [{"role": "user", "content": message}], **fields}
-    request = urllib.request.Request(
+    request = urllib.request.Request(  # noqa: S310  loopback
         f"{server.url}/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310
         return json.load(response)["choices"][0]
 
 
