@@ -82,6 +82,14 @@ def filter_that_leaves_nothing(app):
     app.rag(app.retriever(*FOUND) | RunnableLambda(lambda _: [])).invoke(Q, app.config)
 
 
+def second_hop_with_the_first_at_hand(app):
+    def follow_up(row: dict) -> list[Document]:
+        return app.retriever("gamma").invoke(str(row["documents"]))
+
+    both = RunnablePassthrough.assign(more=RunnableLambda(follow_up)) | RunnableLambda(str) | app.model("answer")
+    ({"documents": app.retriever(*FOUND)} | both).invoke(Q, app.config)
+
+
 def lambda_calls_retriever(app):
     answer_from(app, lambda question: str(app.retriever(*FOUND).invoke(question)))
 
@@ -196,6 +204,7 @@ MATRIX = [
     ("19d", rerank_in_nested_sequence,   ["BETA", "ALPHA"],             1),
     ("19e", rerank_one_of_two_branches,  ["a1", "b1", "b2"],            2),
     ("19f", filter_that_leaves_nothing,  [],                            1),
+    ("19g", second_hop_with_the_first_at_hand, [*FOUND, "gamma"],       2),  # a search, and no re-ranking
     (20,    lambda_calls_retriever,      FOUND,                         1),
     (20,    async_lambda_calls_retriever, FOUND,                        1),
     (21,    raw_thread_in_lambda,        None,                          0),  # a documented limit: the context is lost

@@ -35,7 +35,7 @@ def finish(
         # An interrupted graph's state may still hold the answer of an earlier turn.
         draft.response = stated_answer if stated_answer is not None else _last_answer(trace, status)
     if not draft.query:
-        draft.query = next((run.query for run in list(trace.searching) if run.query and not run.muted), None)
+        draft.query = next((run.query for run in list(trace.searching) if run.query), None)
     if draft.error is not None:
         # Reported by every run it passed through; only what the application survived stays.
         draft.inner_errors = [error for error in draft.inner_errors if error != draft.error]

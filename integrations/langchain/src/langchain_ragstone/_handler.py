@@ -171,7 +171,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
             self._close(run.trace, outputs, inputs)
         elif type(outputs) is list and isinstance(run, ChainRun) and not run.muted and not run.inside_search:
             documents_in = run.documents_in or translate.document_texts(inputs)
-            if documents_in is None or capture_suppressed():
+            if documents_in is None or run.searched or capture_suppressed():
                 return
             if all(isinstance(output, Document) for output in outputs):
                 run.trace.steps.append(Step(run, documents_in, translate.passages_from(outputs)))
@@ -208,7 +208,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         run.query = translate.text_of(query)
         run.name = about.get("name")
         run.trace.searching.append(run)
-        run.mark_tools_above()
+        run.counts_as_search()
 
     @_guarded
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **about: Any) -> None:
@@ -290,12 +290,12 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         run = self._tree.end(run_id)
         if not isinstance(run, ToolRun):
             return
-        if not run.has_retriever and not run.muted and not run.inside_search:
+        if not run.searched and not run.muted and not run.inside_search:
             passages = self._attempt(translate.documents_in_tool_output, output)
             if passages is not None:
                 run.search = SearchDraft(query=run.query, passages=passages, name=run.name)
                 run.trace.searching.append(run)
-                run.mark_tools_above()
+                run.counts_as_search()
         if run.parent is None:
             self._close(run.trace, output, _NOT_GIVEN)
 
@@ -327,11 +327,11 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         trace = root.trace
         trace.ignored = root.muted = capture_suppressed()
         if not trace.ignored:
+            self._take_question(trace, inputs)
             draft = trace.draft
             draft.parent_run_id = None if parent_run_id is None else str(parent_run_id)
             draft.name = about.get("name")
             translate.fill_identity(draft, about.get("metadata") or {}, about.get("tags") or ())
-            self._take_question(trace, inputs)
             if (ids := current_span_ids()) is not None:
                 draft.otel_trace_id, draft.otel_span_id = ids
         for given_up in self._tree.give_up():

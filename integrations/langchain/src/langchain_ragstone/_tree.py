@@ -75,7 +75,7 @@ class LiveTrace:
 class Run:
     """One run: its place in the tree, and whether it ended, failed or is to be kept out."""
 
-    __slots__ = ("ended", "failed", "muted", "parent", "trace")
+    __slots__ = ("ended", "failed", "muted", "parent", "searched", "trace")
 
     def __init__(self, trace: LiveTrace, parent: Run | None) -> None:
         self.trace = trace
@@ -84,6 +84,8 @@ class Run:
         self.failed = False
         self.muted: bool = parent is not None and parent.muted
         """Started while capture was suppressed (a judge call of ours, say): contributes nothing."""
+        self.searched = False
+        """Whether a search that counts ran below: then documents that come out of this run are known already."""
 
     def ancestors(self) -> Iterator[Run]:
         """The runs above this one, nearest first."""
@@ -97,11 +99,10 @@ class Run:
         """Whether this run is a detail of a retriever: a sub-query, an inner index, a compressor's model call."""
         return any(isinstance(run, RetrieverRun) for run in self.ancestors())
 
-    def mark_tools_above(self) -> None:
-        """Tell the tools this run is part of that their documents are known already."""
+    def counts_as_search(self) -> None:
+        """Tell the runs above that what they return was found here."""
         for run in self.ancestors():
-            if isinstance(run, ToolRun):
-                run.has_retriever = True
+            run.searched = True
 
     @property
     def discarded(self) -> bool:
@@ -145,14 +146,13 @@ class RetrieverRun(Run):
 class ToolRun(Run):
     """A call of an agent's tool; it counts as a search only when it returns documents and no retriever ran below."""
 
-    __slots__ = ("has_retriever", "name", "query", "search")
+    __slots__ = ("name", "query", "search")
 
     def __init__(self, trace: LiveTrace, parent: Run | None) -> None:
         super().__init__(trace, parent)
         self.query: str | None = None
         self.name: str | None = None
         self.search: SearchDraft | None = None
-        self.has_retriever = False
 
 
 class Step:
