@@ -116,9 +116,9 @@ def dead_engine_url(trainer, serving, model_folder, tmp_path_factory):
 
 def test_a_dead_engine_is_counted_and_explained(dead_engine_url, samples):
     """A server whose engine died gives failures with their reason: no score, no gap, no crash."""
-    judge = OpenAICompatibleJudge(dead_engine_url, max_retries=1, backoff_s=0.01, timeout_s=30)
+    judge = OpenAICompatibleJudge(dead_engine_url, max_retries=1, backoff_s=0.01, timeout_s=20)
     experiment = evaluate(samples[:3], ["ccrs"], judge=judge)
-    assert {("failure", "unavailable"): 15} == Counter(
-        (o.outcome, getattr(o, "kind", None)) for o in experiment.outcomes
-    )
+    assert ["failure"] * 15 == [outcome.outcome for outcome in experiment.outcomes]
+    # The request that killed it is answered, and so are later ones; those in between may hang.
+    assert {outcome.kind for outcome in experiment.outcomes} <= {"unavailable", "timeout"}
     assert all(outcome.reason for outcome in experiment.outcomes)
