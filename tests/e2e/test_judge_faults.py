@@ -45,7 +45,7 @@ def run(*, trace_deadline_s=DEADLINE_S, judge=None, **faults):
 @pytest.fixture(scope="module")
 def clean():
     """The values without any fault."""
-    outcomes, scorer, stats, _ = run()
+    outcomes, scorer, stats, _ = run(judge={"timeout_s": 60})
     assert {"ok": 300} == dict(stats.replies)
     assert 300 == scorer.usage.calls
     return {pair: outcome.value for pair, outcome in outcomes.items()}
@@ -81,7 +81,7 @@ def test_all_faults_at_once(clean, structured, record_property):
 
 def test_rate_limit_alone_costs_no_score(clean):
     """429 with Retry-After is waited out, however often it comes."""
-    outcomes, scorer, stats, _ = run(rate_limit_rpm=6000, retry_after_s=0.1, judge={"max_retries": 0})
+    outcomes, scorer, stats, _ = run(rate_limit_rpm=6000, retry_after_s=0.1, judge={"max_retries": 0, "timeout_s": 60})
     assert clean == {pair: outcome.value for pair, outcome in outcomes.items()}
     assert stats.replies["429"] > 0
     assert stats.calls == scorer.usage.calls

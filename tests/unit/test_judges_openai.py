@@ -158,6 +158,31 @@ def test_nobody_there():
         ask(url, max_retries=1)
 
 
+def test_error_page_is_no_reply():
+    """A proxy that answers 200 with a page of its own: repeated, then an error that says so."""
+
+    async def session():
+        async def page(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>"
+            )
+            writer.close()
+
+        server = await asyncio.start_server(page, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        judge = OpenAICompatibleJudge(f"http://127.0.0.1:{port}", model="m", max_retries=1, backoff_s=0.01)
+        try:
+            await judge.ask_number(PROMPT)
+        finally:
+            await judge.aclose()
+            server.close()
+
+    with pytest.raises(JudgeUnavailableError, match=r"not a JSON object.*2 attempts") as caught:
+        asyncio.run(session())
+    assert "unparseable" == caught.value.kind
+
+
 def test_rate_limit_is_sat_out_beyond_the_retries():
     """429 with Retry-After is no failed attempt: all 30 questions are answered although none may fail once."""
     with FakeJudgeServer(rate_limit_rpm=1200, retry_after_s=0.1) as server:
@@ -301,6 +326,14 @@ def test_cut_reply_is_not_a_number():
     with FakeJudgeServer(truncated_rate=1.0) as server, pytest.raises(JudgeReplyError, match="cut at 64") as caught:
         ask(server.url)
     assert "truncated" == caught.value.kind
+
+
+def test_hidden_reasoning_that_fills_the_limit_is_not_repeated():
+    """Nothing visible was said: asking again would cost as much and say as little."""
+    with FakeJudgeServer(truncated_rate=1.0, reply=replying("")) as server:
+        with pytest.raises(JudgeReplyError, match="number_max_tokens") as caught:
+            ask(server.url)
+        assert ("truncated", 1) == (caught.value.kind, server.calls)
 
 
 def test_lone_surrogates_in_a_reply_are_replaced():

@@ -84,6 +84,7 @@ def test_outcomes_come_in_the_order_of_metrics_and_are_filled_in():
         (JudgeUnavailableError("silence", kind="timeout"), "timeout", "silence", None),
         (JudgeUnavailableError("odd", kind="cosmic_rays"), "unavailable", "odd", None),
         (ConfigurationError("no such model"), "rejected", "no such model", None),
+        (asyncio.CancelledError("its own"), "bug", "something inside the metric was cancelled", None),
         (TimeoutError("its own"), "bug", "TimeoutError: its own", None),
         (ZeroDivisionError("0/0"), "bug", "ZeroDivisionError: 0/0", None),
     ],

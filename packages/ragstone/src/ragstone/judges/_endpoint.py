@@ -15,9 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from ragstone.errors import (
     ConfigurationError,
-    JudgeError,
     JudgeRejectedError,
-    JudgeReplyError,
     JudgeUnavailableError,
 )
 from ragstone.judges._usage import record_usage
@@ -124,8 +122,8 @@ class Endpoint:
 
         Raises:
             RequestRefusedError: 4xx.
-            JudgeUnavailableError: Still no reply after all retries; kind "timeout" or "unavailable".
-            JudgeReplyError: The replies were no JSON objects.
+            JudgeUnavailableError: Still no usable reply after all retries. Kind "timeout", "unavailable", or
+                "unparseable" when what came was no JSON object (a proxy's error page, say).
         """
         connection = await self._connection()
         loop = asyncio.get_running_loop()
@@ -156,10 +154,8 @@ class Endpoint:
         # A little more than asked for, and not everybody at once.
         return trouble.retry_after_s + self._random.uniform(0, min(self._backoff_s, 0.25))
 
-    def _given_up(self, trouble: _Trouble, n_attempts: int) -> JudgeError:
+    def _given_up(self, trouble: _Trouble, n_attempts: int) -> JudgeUnavailableError:
         msg = f"{self.shown_url}: {trouble.reason}; gave up after {n_attempts} attempt{'s' if n_attempts > 1 else ''}"
-        if trouble.kind == "unparseable":
-            return JudgeReplyError(msg)
         return JudgeUnavailableError(msg, kind=trouble.kind, retry_after_s=trouble.retry_after_s)
 
     async def _attempt(

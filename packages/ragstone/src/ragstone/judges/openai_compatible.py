@@ -202,7 +202,8 @@ class OpenAICompatibleJudge:
             raw = await self._chat(messages, max_tokens=max_tokens)
             return parse_number(raw, low, high), raw, "single_reply"
         except JudgeReplyError as error:
-            if error.kind == "refused":
+            # Cut short before the first word: it reasons out of sight, and would do so again.
+            if error.kind == "refused" or (error.kind == "truncated" and not error.raw):
                 raise
             unread = error.raw or ""
 

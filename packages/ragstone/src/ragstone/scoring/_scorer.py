@@ -202,6 +202,13 @@ class Scorer:
                     await self.prepare()
                 outcome = await metric.score(sample, self.judge)
             return _checked(metric, outcome)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody cancelled this task: a future inside the metric was, and that must not end the run.
+            self._log_bug(metric, sample, error)
+            return _failure(metric, sample, kind="bug", reason="something inside the metric was cancelled")
         except JudgeError as error:
             return _failure(metric, sample, kind=error.kind, reason=str(error), raw=error.raw)
         except ConfigurationError as error:
@@ -213,7 +220,7 @@ class Scorer:
             self._log_bug(metric, sample, error)
             return _failure(metric, sample, kind="bug", reason=f"{type(error).__name__}: {error}")
 
-    def _log_bug(self, metric: Metric, sample: Sample, error: Exception) -> None:
+    def _log_bug(self, metric: Metric, sample: Sample, error: BaseException) -> None:
         """With its traceback once; a bug that hits every sample does not fill the log."""
         name = metric.card.name
         if name in self._buggy:
