@@ -1,0 +1,152 @@
+"""A recorder made before a fork works on both sides of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from ragstone.spool import SpoolReader
+
+PRELUDE = """
+import multiprocessing, os, signal, sys, threading, time, warnings
+from functools import partial
+from ragstone.capture import Capture, TraceDraft
+from ragstone.spool import SpoolReader, SpoolWriter
+
+# Newer Pythons warn whoever forks with threads around; that we stand it is what is tested.
+warnings.simplefilter("ignore", DeprecationWarning)
+signal.alarm(60)
+capture = Capture(partial(SpoolWriter, sys.argv[1]), flush_interval_s=30.0)
+
+def record(name, n=1):
+    for k in range(n):
+        assert capture.record(TraceDraft(trace_id=f"{name}/{k}"))
+"""
+
+
+def run(directory, code: str) -> Counter[str]:
+    """Run an application and its children; the ids that are in the spool afterwards."""
+    subprocess.run([sys.executable, "-c", PRELUDE + code, str(directory)], check=True)
+    reader = SpoolReader(directory)
+    return Counter(entry.trace.trace_id for segment in reader.segments() for entry in reader.read(segment.name).entries)
+
+
+def test_what_is_queued_at_the_fork_is_written_once(tmp_path):
+    """By the parent; the child writes what it records itself, and both can flush."""
+    found = run(
+        tmp_path,
+        """
+record("parent", 5)
+assert capture.flush(20)
+record("queued", 5)
+child = os.fork()
+if child == 0:
+    assert (capture.pending, capture.counters.recorded) == (0, 0)
+    record("child", 5)
+    assert capture.flush(20) and capture.counters.written == 5
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+record("after", 5)
+assert capture.flush(20) and capture.counters.written == 15
+""",
+    )
+    assert Counter(f"{name}/{k}" for name in ("parent", "queued", "child", "after") for k in range(5)) == found
+
+
+def test_forks_in_the_middle_of_writing(tmp_path):
+    """Whatever the parent's threads hold at the moment of the fork, no child waits for it."""
+    found = run(
+        tmp_path,
+        """
+stop = threading.Event()
+def busy():
+    n = 0
+    while not stop.is_set():
+        record(f"busy{n}")
+        n += 1
+        if n % 10 == 0:
+            assert capture.flush(20)
+    total.append(n)
+total = []
+thread = threading.Thread(target=busy)
+thread.start()
+children = []
+for n in range(20):
+    child = os.fork()
+    if child == 0:
+        record(f"child{n}", 3)
+        os._exit(0 if capture.close(20) else 1)
+    children.append(child)
+    time.sleep(0.005)
+assert [os.waitpid(child, 0)[1] for child in children] == [0] * 20
+stop.set()
+thread.join()
+record(f"total{total[0]}")
+""",
+    )
+    total = next(int(name[len("total") : -len("/0")]) for name in found if name.startswith("total"))
+    expected = [f"child{n}/{k}" for n in range(20) for k in range(3)] + [f"busy{n}/0" for n in range(total)]
+    assert Counter([*expected, f"total{total}/0"]) == found
+
+
+def test_death_of_the_parent_is_seen_though_children_live(tmp_path):
+    """A child does not hold the lock of its parent's segment, so the segment can be drained to its end."""
+    found = run(
+        tmp_path,
+        """
+record("parent")
+assert capture.flush(20)
+[state] = SpoolReader(sys.argv[1]).segments()
+child = os.fork()
+if child == 0:
+    middle = os.fork()
+    if middle == 0:
+        assert SpoolReader(sys.argv[1]).segments()[0].live
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(0.2)
+    os._exit(0)
+os.waitpid(child, 0)
+""",
+    )
+    assert {"parent/0": 1} == found
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_children_of_multiprocessing_write_what_they_recorded(tmp_path, method):
+    """They end without what Python does at exit, and without a flush of their own."""
+    (tmp_path / "app.py").write_text(
+        PRELUDE
+        + f"""
+if __name__ == "__main__":
+    context = multiprocessing.get_context({method!r})
+    record("parent")
+    workers = [context.Process(target=record, args=(f"worker{{n}}", 2)) for n in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+"""
+    )
+    subprocess.run([sys.executable, str(tmp_path / "app.py"), str(tmp_path / "spool")], check=True)
+    reader = SpoolReader(tmp_path / "spool")
+    found = [
+        entry.trace.trace_id
+        for segment in reader.segments()
+        for entry in reader.read(segment.name, max_entries=10**6).entries
+    ]
+    assert ["parent/0", "worker0/0", "worker0/1", "worker1/0", "worker1/1"] == sorted(found)
+
+
+def test_exit_without_close_writes_what_is_queued(tmp_path):
+    """An application that just ends, or is ended by an exception, loses nothing."""
+    assert {"a/0": 1, "a/1": 1} == run(tmp_path, 'record("a", 2)')
+    again = subprocess.run(
+        [sys.executable, "-c", PRELUDE + 'record("b")\nsys.exit(3)', str(tmp_path)], check=False, capture_output=True
+    )
+    assert (3, b"") == (again.returncode, again.stderr)
+    reader = SpoolReader(tmp_path)
+    assert 3 == sum(len(reader.read(segment.name).entries) for segment in reader.segments())

@@ -1,0 +1,121 @@
+"""Secrets are taken out, in linear time, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragstone.capture import redact_secrets
+
+JWT = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow==\n-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ada@example.org", "[email]"),
+        ("Write to Ada.Lovelace+uk@mail.example.co.uk.", "Write to [email]."),
+        ("<ada@example.org>, 'bob@example.com'", "<[email]>, '[email]'"),
+        ("?to=ada%40example.org&x=1", "?to=[email]&x=1"),
+        ("jürgen@müller.example", "[email]"),
+        ("postgres://app:s3cret@db.example.com/x", "postgres://app:[email]/x"),
+        ("4111111111111111", "[card]"),
+        ("card 4111 1111 1111 1111, please", "card [card], please"),
+        ("5555-5555-5555-4444", "[card]"),
+        ("3782 822463 10005", "[card]"),
+        ("order 1234 4111 1111 1111 1111", "order 1234 [card]"),
+        ("Authorization: Bearer abcdef0123456789ABCDEF", "Authorization: Bearer [token]"),
+        ("Authorization: Basic YWRhOnNlY3JldA==", "Authorization: Basic [token]"),
+        ('{"authorization": "Token 0123456789abcdef"}', '{"authorization": "Token [token]"}'),
+        (f"token={JWT};", "token=[token];"),
+        (f"Bearer {JWT}", "Bearer [token]"),
+        ("sk-proj-Abc123Def456Ghi789", "[key]"),
+        ("sk-ant-api03-Abc123Def456Ghi789", "[key]"),
+        ("OPENAI_API_KEY=sk-0123456789abcdefghij", "OPENAI_API_KEY=[key]"),
+        ("AKIAIOSFODNN7EXAMPLE", "[key]"),
+        ("ghp_0123456789abcdefghijABCDEFGHIJ012345", "[key]"),
+        ("github_pat_11ABCDEFG0abcdefghijklmnop", "[key]"),
+        ("xoxb-123456789012-abcdefGHIJKL", "[key]"),
+        ("AIzaSyA0123456789abcdefghijklmnopqrstuv", "[key]"),
+        ("sk_live_0123456789abcdef", "[key]"),
+        ("hf_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefgh", "[key]"),
+        (f"before {PEM} after", "before [key] after"),
+        ("cut -----BEGIN PRIVATE KEY-----\nMIIEow", "cut [key]"),
+    ],
+)
+def test_secret_is_replaced(text, expected):
+    """The secret goes, what is around it stays, and a second time changes nothing."""
+    assert expected == redact_secrets(text)
+    assert expected == redact_secrets(expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a plain sentence, 42 words long @ 7 o'clock",
+        "npm install react@18.2.0-beta1",
+        "user@localhost",
+        "4111111111111112",  # fails the Luhn check
+        "score 0.4111111111111111",  # the decimals of a number
+        "at 1700000000000 ms",
+        "41111111111111111111111",  # longer than any card
+        "the bearer of this letter is hereby authorised",
+        "task-force-on-long-hyphenated-words",
+        "authorization: required for everybody",
+        "AKIA is a prefix, sk- another, eyJ a third",
+        "-----BEGIN CERTIFICATE-----\nMIIEow==\n-----END CERTIFICATE-----",
+        "0123456789abcdef0123456789abcdef",
+    ],
+)
+def test_what_is_no_secret_stays(text):
+    """A redactor that eats the text makes the scores wrong."""
+    assert text == redact_secrets(text)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *(
+            "a",
+            "1",
+            "1 ",
+            "4111 ",
+            "4111-1111 ",
+            "41111111111111112 ",
+            "@",
+            "a@",
+            "a@a.",
+            "a@a",
+            "-",
+            " ",
+            "%40",
+            "a%40",
+        ),
+        *("-----BEGIN PRIVATE KEY-----", "PRIVATE KEY-----BEGIN ", "eyJ", "eyJ-", "eyJaaaaaaaa.", "bearer ", "sk-"),
+        *("Bearer aaaaaaaaaaaaaaaa", "SG.", "SG.aaaaaaaaaaaaaaaaa", "xox", "authorization: ", "authorization:basic "),
+    ],
+)
+@pytest.mark.timeout(60)
+def test_hostile_megabyte_ends(unit):
+    """A pattern that took quadratic time would need hours for one of these, not a second."""
+    triggers = "@ eyJ sk- PRIVATE KEY earer uthorization"  # no pattern is skipped
+    redact_secrets(unit * (1_000_000 // len(unit)) + triggers)
+
+
+_PIECES = st.sampled_from(
+    [
+        *("ada@example.org", "4111 1111 1111 1111", JWT, PEM, "sk-0123456789abcdefghij", "Bearer ", "-----BEGIN "),
+        "%40",
+        "@",
+    ]
+)
+
+
+@given(st.lists(_PIECES | st.text(max_size=8), max_size=12).map("".join))
+def test_redacting_twice_changes_nothing_more(text):
+    """What is redacted once is redacted: replacements never make a new secret."""
+    once = redact_secrets(text)
+    assert once == redact_secrets(once)
