@@ -16,7 +16,6 @@ HEAVY = (
     "httpx",
     "pandas",
     "pyarrow",
-    "sqlite3",
     "langchain",
     "langchain_core",
     "langgraph",

@@ -1,0 +1,56 @@
+"""The names our users may rely on, so that a review sees each one that comes or goes."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+PUBLIC = {
+    "ragstone": """
+        Experiment Failure Monitor NotApplicable Outcome Passage RagstoneError Sample Score Search Trace
+        aevaluate evaluate
+    """,
+    "ragstone.capture": """
+        Capture CaptureCounters CaptureLimits PassageDraft Recorder SearchDraft TraceDraft redact_secrets
+    """,
+    "ragstone.errors": """
+        ConfigurationError DataError JudgeError JudgeRejectedError JudgeReplyError JudgeUnavailableError
+        MissingExtraError RagstoneError SinkError SinkRejectedError SinkUnavailableError SpoolError
+        StoreCorruptError StoreError StoreNotReadyError StoreOwnedError StoreVersionError
+    """,
+    "ragstone.judges": """
+        Judge JudgeIdentity LexicalJudge NumberReply OpenAICompatibleJudge Prompt TextReply UsageMeter
+        judge_from metered parse_number record_usage
+    """,
+    "ragstone.metrics": """
+        CCRS AnswerCorrectness ContextualCoherence InformationDensity InformationRecall Metric MetricCard
+        QuestionRelevance all_metrics resolve_metrics
+    """,
+    "ragstone.schema": """
+        FIELD_ALIASES SCHEMA_VERSION Captured Dropped Failure FailureKind Interval Ledger LedgerRow
+        NotApplicable Outcome Passage Sample SampledOut Score Search SpoolEntry Trace TraceStatus Usage
+        committed_json_schema json_schema migrate outcome_adapter sample_from_row sample_from_trace
+        spool_entry_adapter
+    """,
+    "ragstone.sinks": """
+        Delivery JsonlSink OtlpSink Sink sink_from
+    """,
+    "ragstone.stats": """
+        Estimate failure_bounds mean_interval wilson_interval
+    """,
+    "ragstone.testing": """
+        FakeJudge FakeJudgeServer JudgeContract MemoryRecorder MemorySink ServerStats make_sample make_trace
+    """,
+    "langchain_ragstone": """
+        RagstoneCallbackHandler
+    """,
+}
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names(module):
+    """A package's public names are exactly these, and all of them exist."""
+    door = importlib.import_module(module)
+    assert PUBLIC[module].split() == list(door.__all__)
+    assert [] == [name for name in door.__all__ if not hasattr(door, name)]
