@@ -24,7 +24,7 @@ def redact_secrets(text: str) -> str:
     printed on cards, that pass the Luhn check; `Bearer` and `Authorization` credentials and JSON Web Tokens; keys of
     OpenAI, Anthropic, AWS, GitHub, GitLab, Google, Slack, Stripe, Hugging Face, SendGrid, npm, PyPI, LangSmith and
     NVIDIA by their published prefixes; private keys in PEM. Names, addresses, phone numbers and passwords are not found:
-    they have no shape of their own. Redacting twice changes nothing more.
+    they have no shape of their own.
 
     Example:
         >>> redact_secrets("Write to ada@example.org, card 4111 1111 1111 1111.")
@@ -46,9 +46,9 @@ class _Rule:
 
 
 def _email(match: re.Match[str]) -> str:
-    # A top-level domain is letters: "package@1.2.3-beta1" is a version, not an address.
+    # A top-level domain begins with letters: "package@1.2.3-beta1" is a version, not an address.
     labels = match[0].split(".")[1:]
-    return "[email]" if any(len(label) > 1 and label.isalpha() for label in labels) else match[0]
+    return "[email]" if any(len(label) > 1 and label[:2].isalpha() for label in labels) else match[0]
 
 
 _RULES: Final = (
