@@ -210,7 +210,14 @@ def test_sealed_segment_is_final_while_its_lock_is_held(tmp_path):
     writer._abandon()
 
 
-def test_missing_segment_is_an_error(tmp_path):
+def test_missing_segment_was_drained(tmp_path):
+    """Whoever listed it before its owner removed it finds its end, not an error."""
+    batch = SpoolReader(tmp_path).read("gone.seg", 70)
+    assert ((), 70, True, 0) == (batch.entries, batch.next_offset, batch.at_end, batch.corrupt)
+
+
+def test_unreadable_segment_is_an_error(tmp_path):
     """The reader says which one, and where."""
-    with pytest.raises(SpoolError, match=r"cannot read segment 'gone\.seg'"):
-        SpoolReader(tmp_path).read("gone.seg")
+    (tmp_path / "20260101T000000.000000Z-1-0123abcd.seg").mkdir()
+    with pytest.raises(SpoolError, match=r"cannot read segment '20260101T.*seg' in the spool"):
+        SpoolReader(tmp_path).read("20260101T000000.000000Z-1-0123abcd.seg")

@@ -1,4 +1,4 @@
-r"""The bytes of a segment.
+r"""The files of a spool, byte by byte.
 
 A segment is text, one line an entry, so that it can be read with `less` when everything else is broken:
 
@@ -18,13 +18,15 @@ lines are whole.
 from __future__ import annotations
 
 import json
+import os
 import re
 import zlib
+from pathlib import Path
 from typing import Final
 
 from ragstone.errors import SpoolError
 
-__all__ = ["END", "LAST", "MORE", "NAME", "SEAL", "frame", "header", "read_header", "unframe"]
+__all__ = ["END", "LAST", "MORE", "NAME", "SEAL", "frame", "header", "read_header", "sync_directory", "unframe"]
 
 NAME: Final = re.compile(r"\d{8}T\d{6}\.\d{6}Z-\d+-[0-9a-f]{8}\.seg")
 """Names of segments; their order is the order of creation."""
@@ -85,3 +87,12 @@ def unframe(line: bytes) -> tuple[bytes, bytes] | None:
 
 END: Final = frame(b"", SEAL)
 """The last line of a sealed segment."""
+
+
+def sync_directory(directory: Path) -> None:
+    """Put the names of new and removed files on the disk, which syncing the files themselves does not."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from ragstone._util.filelock import try_flock
 from ragstone.errors import SpoolError, StoreVersionError
 from ragstone.schema import SCHEMA_VERSION, Captured, Dropped, SpoolEntry, migrate, spool_entry_adapter
-from ragstone.spool._format import END, LAST, NAME, SEAL, read_header, unframe
+from ragstone.spool._format import END, LAST, NAME, SEAL, read_header, sync_directory, unframe
 
 __all__ = ["Batch", "SegmentState", "SpoolReader"]
 
@@ -82,7 +82,7 @@ class SpoolReader:
 
         A last append that is not complete is left for later while its writer lives; when the writer is dead it was
         never acknowledged and is ignored. A damaged line becomes a `Dropped` entry with reason "corrupt_segment", and
-        reading goes on with the next line.
+        reading goes on with the next line. A segment that is gone was drained: it gives an empty batch at its end.
 
         Args:
             name: A segment, as `segments` names it.
@@ -90,9 +90,14 @@ class SpoolReader:
             max_entries: At most so many entries.
 
         Raises:
-            SpoolError: No such segment, not one of ours, written by a newer Ragstone, or not readable.
+            SpoolError: Not one of our segments, written by a newer Ragstone, or not readable.
         """
-        with self._os_errors(f"read segment {name!r}"), (self._directory / name).open("rb") as file:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._os_errors(f"read segment {name!r}"))
+            try:
+                file = stack.enter_context((self._directory / name).open("rb"))
+            except FileNotFoundError:
+                return Batch(entries=(), next_offset=offset, at_end=True, corrupt=0)
             # First whether it is final, then what it holds: the other way round, what a writer appends just before it
             # dies would be missed.
             final = _is_final(file)
@@ -121,6 +126,8 @@ class SpoolReader:
                 msg = f"segment {name!r} has a living writer and cannot be removed; close its Monitor or process first"
                 raise SpoolError(msg)
             path.unlink(missing_ok=True)
+            # Or a loss of power could bring it back after its offset was forgotten.
+            sync_directory(self._directory)
 
     def _state(self, name: str) -> SegmentState | None:
         with self._os_errors(f"read segment {name!r}"):
@@ -145,7 +152,7 @@ class SpoolReader:
             return None
         return SegmentState(name=name, size_bytes=size, live=not final)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _os_errors(self, doing: str) -> Iterator[None]:
         try:
             yield

@@ -15,7 +15,7 @@ from typing import Final
 from ragstone._util.filelock import try_flock
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, SpoolError
-from ragstone.spool._format import END, LAST, MORE, NAME, frame, header
+from ragstone.spool._format import END, LAST, MORE, NAME, frame, header, sync_directory
 
 __all__ = ["SpoolWriter"]
 
@@ -135,7 +135,7 @@ class SpoolWriter:
             _fdatasync(fd)
             hidden.rename(self._directory / name)
             # The name is on the disk when the directory is.
-            _sync_directory(self._directory)
+            sync_directory(self._directory)
         except BaseException:
             os.close(fd)
             hidden.unlink(missing_ok=True)
@@ -199,14 +199,6 @@ def _write_all(fd: int, data: bytes) -> None:
 
 # macOS has no fdatasync.
 _fdatasync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
-
-
-def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _size(file: os.DirEntry[str]) -> int:
