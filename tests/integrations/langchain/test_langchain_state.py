@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableLambda
 
-from ragstone._util.suppress import suppress_capture
+from ragstone.capture import suppress_capture
 
 Q = "who?"
 FOUND = ["alpha", "beta"]

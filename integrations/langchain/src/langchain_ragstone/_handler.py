@@ -19,8 +19,7 @@ from langchain_ragstone import _translate as translate
 from langchain_ragstone._assemble import finish
 from langchain_ragstone._otel import current_span_ids
 from langchain_ragstone._tree import ChainRun, LiveTrace, LlmRun, RetrieverRun, Run, RunTree, Step, ToolRun
-from ragstone._util.suppress import capture_suppressed
-from ragstone.capture import PassageDraft, Recorder, SearchDraft
+from ragstone.capture import PassageDraft, Recorder, SearchDraft, capture_suppressed
 from ragstone.schema import TraceStatus
 
 __all__ = ["RagstoneCallbackHandler"]
