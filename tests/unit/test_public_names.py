@@ -12,7 +12,8 @@ PUBLIC = {
         aevaluate evaluate
     """,
     "ragstone.capture": """
-        Capture CaptureCounters CaptureLimits PassageDraft Recorder SearchDraft TraceDraft redact_secrets
+        Capture CaptureCounters CaptureLimits PassageDraft Recorder SearchDraft TraceDraft
+        capture_suppressed redact_secrets suppress_capture
     """,
     "ragstone.errors": """
         ConfigurationError DataError JudgeError JudgeRejectedError JudgeReplyError JudgeUnavailableError
@@ -54,3 +55,14 @@ def test_public_names(module):
     door = importlib.import_module(module)
     assert PUBLIC[module].split() == list(door.__all__)
     assert [] == [name for name in door.__all__ if not hasattr(door, name)]
+
+
+def test_the_lazy_front_door_knows_every_name_and_no_other():
+    """Each public name resolves to what its room calls so; a typo is an AttributeError, as everywhere."""
+    ragstone = importlib.import_module("ragstone")
+    assert set(ragstone.__all__) == set(ragstone._ROOM_OF)
+    assert set(ragstone.__all__) <= set(dir(ragstone))
+    for name, room in ragstone._ROOM_OF.items():
+        assert getattr(ragstone, name) is getattr(importlib.import_module(room), name)
+    with pytest.raises(AttributeError, match="Moniter"):
+        _ = ragstone.Moniter

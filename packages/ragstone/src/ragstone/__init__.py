@@ -1,9 +1,13 @@
 """Ragstone: know how good a RAG application's retrieval and answers are, with honest uncertainty."""
 
-from ragstone.errors import RagstoneError
-from ragstone.experiments import Experiment, aevaluate, evaluate
-from ragstone.monitor import Monitor
-from ragstone.schema import Failure, NotApplicable, Outcome, Passage, Sample, Score, Search, Trace
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ragstone.errors import RagstoneError
+    from ragstone.experiments import Experiment, aevaluate, evaluate
+    from ragstone.monitor import Monitor
+    from ragstone.schema import Failure, NotApplicable, Outcome, Passage, Sample, Score, Search, Trace
 
 __all__ = [
     "Experiment",
@@ -20,3 +24,28 @@ __all__ = [
     "aevaluate",
     "evaluate",
 ]
+
+# Each name comes from its room when it is first asked for (PEP 562): an application that imports one room, and every
+# test run that loads our pytest plugin, does not pay for the others. Reasons: docs/decisions/0005-a-lazy-front-door.md.
+_ROOMS = {
+    "ragstone.errors": ("RagstoneError",),
+    "ragstone.experiments": ("Experiment", "aevaluate", "evaluate"),
+    "ragstone.monitor": ("Monitor",),
+    "ragstone.schema": ("Failure", "NotApplicable", "Outcome", "Passage", "Sample", "Score", "Search", "Trace"),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        room = _ROOM_OF.get(name)
+        if room is None:
+            msg = f"module 'ragstone' has no attribute {name!r}"
+            raise AttributeError(msg)
+        value = getattr(import_module(room), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
