@@ -118,6 +118,17 @@ def test_a_metric_returns_an_outcome():
     assert "bug" == score([Metric(number)])[0].kind
 
 
+def test_an_outcome_can_be_stored():
+    """Details that are no JSON are a bug of the metric here, not a trouble of the store later."""
+
+    async def odd(sample, judge):
+        return Score(
+            sample_id="?", metric="?", metric_version="?", value=0.5, method="exact", details={"what": object()}
+        )
+
+    assert "bug" == score([Metric(odd)])[0].kind
+
+
 def test_bugs_are_logged_with_their_traceback_once(caplog):
     """The log says where, and does not fill up."""
     scorer = Scorer([Metric(raising(ZeroDivisionError("0/0")))], FakeJudge())

@@ -182,9 +182,11 @@ async def _work(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, owner.stop)
-    typer.echo(f"owning {store} with {chair.identity.name}", err=True)
     try:
-        await owner.run(until_idle=until_idle)
+        await owner.run(
+            until_idle=until_idle,
+            on_owned=lambda: typer.echo(f"owning {store}, judge {chair.identity.name}", err=True),
+        )
     finally:
         for destination in destinations:
             await destination.aclose()

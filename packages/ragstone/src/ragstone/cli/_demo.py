@@ -40,7 +40,7 @@ def run_demo(folder: Path, *, json_output: bool) -> None:
             for done, question in enumerate(questions, start=1):
                 ask(question)
                 progress(done, len(questions))
-        print(f"scoring with {judge.identity.name} ...", file=sys.stderr)
+        print("scoring ...", file=sys.stderr)
         if not monitor.drain(_DEADLINE_S):
             print(
                 f"not everything was scored within {_DEADLINE_S:.0f} s; the ledger shows what is pending",
@@ -69,7 +69,10 @@ def run_demo(folder: Path, *, json_output: bool) -> None:
             }
         )
         return
-    print(f"{len(questions)} questions asked, captured and scored in {time.monotonic() - started:.1f} s\n")
+    print(
+        f"{len(questions)} questions asked, captured, and scored by {clean(judge.identity.name)}, in "
+        f"{time.monotonic() - started:.1f} s\n"
+    )
     print(format_table(summary, baseline=judge.identity.is_baseline))
     print("\nledger")
     print("\n".join(ledger_lines(ledger)))

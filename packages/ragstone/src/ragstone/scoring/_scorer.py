@@ -235,6 +235,8 @@ def _checked(metric: Metric, outcome: object) -> AnyOutcome:
     if not isinstance(outcome, Score | NotApplicable | Failure):
         msg = f"a metric returns a Score, a NotApplicable or a Failure, got {outcome!r}"
         raise TypeError(msg)
+    # Raises here, and so becomes this metric's failure, rather than later in a store or a sink.
+    outcome.model_dump_json()
     if isinstance(outcome, Score):
         low, high = metric.card.low - _RANGE_TOLERANCE, metric.card.high + _RANGE_TOLERANCE
         if not math.isfinite(outcome.value) or not low <= outcome.value <= high:
