@@ -1,42 +1,40 @@
-"""What must happen in a forked child: called by weak reference, so that registering keeps nothing alive."""
+"""What must happen in a forked child: held by weak reference, so that registering keeps nothing alive."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 from collections.abc import Callable
-from typing import Any, Final
-from weakref import WeakMethod
+from types import MethodType
+from typing import Final
+from weakref import WeakKeyDictionary
 
 __all__ = ["after_fork_in_child"]
 
 _logger = logging.getLogger("ragstone")
-_ids = itertools.count()
-_methods: Final[dict[int, WeakMethod[Callable[[], Any]]]] = {}
+_functions: Final[WeakKeyDictionary[object, Callable[..., object]]] = WeakKeyDictionary()
 
 
-def after_fork_in_child(method: Callable[[], Any]) -> None:
-    """Call a bound method in every child forked from now on, as long as its object lives.
+def after_fork_in_child(method: Callable[[], object]) -> None:
+    """Call a bound method, one of each object, in every child forked from now on, as long as its object lives.
 
     In the child only the forking thread exists: other threads are gone, and locks they held stay locked for ever. The
-    method must replace locks, queues and threads, and must not wait for any. Where processes cannot fork, nothing is
-    registered.
+    method must replace locks, queues and threads, and must not wait for any. Where processes cannot fork, this does
+    nothing.
     """
-    key = next(_ids)
-    _methods[key] = WeakMethod(method, lambda _: _methods.pop(key, None))
+    if not isinstance(method, MethodType):
+        msg = f"needs a bound method, got {method!r}"
+        raise TypeError(msg)
+    _functions[method.__self__] = method.__func__
 
 
 def _run() -> None:
     # A copy: a method may make objects that register themselves.
-    for reference in list(_methods.values()):
-        method = reference()
-        if method is None:
-            continue
+    for owner, function in list(_functions.items()):
         try:
-            method()
+            function(owner)
         except Exception:
-            _logger.exception("Ragstone could not prepare %r for the forked process", method)
+            _logger.exception("Ragstone could not prepare a %s for the forked process", type(owner).__name__)
 
 
 # One registration for the process: there is no way to take one back.
