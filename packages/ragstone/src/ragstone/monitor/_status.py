@@ -24,7 +24,7 @@ def read_ledger(store: str | Path) -> Ledger:
     Raises:
         StoreError: There is neither a store nor a spool, or the store cannot be read.
     """
-    path = Path(store)
+    path = Path(store).absolute()
     spool = spool_directory(path)
     if not path.exists() and not spool.is_dir():
         msg = f"there is no store {str(path)!r}; give the path that was given to Monitor(store=...)"
