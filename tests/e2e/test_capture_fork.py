@@ -101,24 +101,23 @@ record(f"total{total[0]}")
 
 def test_death_of_the_parent_is_seen_though_children_live(tmp_path):
     """A child does not hold the lock of its parent's segment, so the segment can be drained to its end."""
-    found = run(
-        tmp_path,
-        """
+    code = """
 record("parent")
 assert capture.flush(20)
 [state] = SpoolReader(sys.argv[1]).segments()
-child = os.fork()
-if child == 0:
-    middle = os.fork()
-    if middle == 0:
-        assert SpoolReader(sys.argv[1]).segments()[0].live
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(0.2)
+assert state.live
+if os.fork() == 0:
+    sys.stdin.read()  # lives until the test lets it go
     os._exit(0)
-os.waitpid(child, 0)
-""",
-    )
-    assert {"parent/0": 1} == found
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    app = subprocess.Popen([sys.executable, "-c", PRELUDE + code, str(tmp_path)], stdin=subprocess.PIPE)
+    try:
+        assert -9 == app.wait(60)
+        assert [False] == [segment.live for segment in SpoolReader(tmp_path).segments()]
+        assert {"parent/0": 1} == found_in(tmp_path)
+    finally:
+        app.stdin.close()
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

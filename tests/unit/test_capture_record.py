@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 import weakref
+from collections import deque
 
 import pytest
 
@@ -404,6 +405,34 @@ def test_close_while_others_record_loses_nothing_uncounted(spool):
             sum(counts.dropped.values()),
             counts.queued,
         )
+
+
+def test_draft_that_meets_the_end_of_the_thread_is_counted(make, spool):
+    """Closed between the look and the append: the draft is not left behind in a queue that nobody empties."""
+    capture = make()
+    assert capture.record(draft("in time"))
+
+    class ClosingQueue(deque):
+        def append(self, item):
+            assert capture.close(WAIT_S)
+            super().append(item)
+
+    assert capture.flush(WAIT_S)
+    capture._writer._queue = ClosingQueue()
+    assert not capture.record(draft("late"))
+    assert (["in time"], {"closed": 1}, 0) == (spool.queries(), capture.counters.dropped, capture.pending)
+    assert balanced(capture)
+
+
+def test_loss_is_told_to_a_flush_that_hears_it(make, spool):
+    """One that has given up meanwhile does not swallow it."""
+    capture = make()
+    stuck(capture, spool)
+    assert not capture.flush(0.01)
+    spool.error = OSError(errno.ENOSPC, "full")
+    spool.open.set()
+    assert not capture.flush(WAIT_S)
+    assert capture.flush(WAIT_S)
 
 
 def test_record_from_signal_handlers(make, spool):

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from ragstone._util.filelock import try_flock
 from ragstone.errors import SpoolError
 from ragstone.schema import Captured, Dropped, Trace, spool_entry_adapter
 from ragstone.spool import SpoolReader, SpoolWriter
@@ -208,6 +209,36 @@ def test_sealed_segment_is_final_while_its_lock_is_held(tmp_path):
     assert reader.read(name).at_end
     reader.remove(name)
     writer._abandon()
+
+
+def test_last_append_before_death_is_not_missed(tmp_path, monkeypatch):
+    """A writer that appends and dies at any moment of a read: at the end, everything was delivered."""
+    writer = SpoolWriter(tmp_path)
+    writer.append([line(1)])
+    name = writer.segment
+
+    def dies_before(fd, *, shared):
+        writer.append([line(2)])
+        writer._abandon()
+        return try_flock(fd, shared=shared)
+
+    def dies_after(fd, *, shared):
+        locked = try_flock(fd, shared=shared)
+        writer.append([line(2)])
+        writer._abandon()
+        return locked
+
+    for dies in (dies_after, dies_before):
+        with monkeypatch.context() as patch:
+            patch.setattr("ragstone.spool._reader.try_flock", dies)
+            first = SpoolReader(tmp_path).read(name)
+        rest = SpoolReader(tmp_path).read(name, first.next_offset)
+        assert [1, 2] == [entry.n for entry in first.entries + rest.entries]
+        assert rest.at_end
+        assert not (first.at_end and rest.entries)
+        writer.append([line(1)])
+        name = writer.segment
+    writer.close()
 
 
 def test_missing_segment_was_drained(tmp_path):

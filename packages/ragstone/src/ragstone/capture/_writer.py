@@ -181,13 +181,10 @@ class CaptureWriter:
 
     def _run(self) -> None:
         try:
-            over = False
-            while not over:
+            # In this order: what was put before `close` is in the queue when `_closed` is seen.
+            while not (self._closed and not self._queue):
                 self._wait_for_group()
-                # Looked at before the queue is: what was put before `close` is then still written.
-                over = self._closed
                 self._settle(self._take())
-                over = over and not self._queue
             self.groups.write([])  # losses of the last group
             self.groups.close()
         finally:
