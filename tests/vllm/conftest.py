@@ -83,7 +83,18 @@ def serve(model, log):
 
 
 @pytest.fixture(scope="session")
-def trainer():
+def model_folder():
+    """The folder of the trained model."""
+    folder = os.environ.get("RAGSTONE_TINY_JUDGE")
+    if folder is None:
+        # Where vLLM must be tested, a skip would look like success.
+        refuse = pytest.fail if os.environ.get("RAGSTONE_REQUIRE_VLLM") else pytest.skip
+        refuse("needs vLLM and the tiny judge: run `nox -s vllm`")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def trainer(model_folder):
     """The module that trained the model: its prompts, its samples, its chat template."""
     spec = importlib.util.spec_from_file_location("train_tiny_judge", Path(__file__).with_name("train_tiny_judge.py"))
     module = importlib.util.module_from_spec(spec)
@@ -97,15 +108,6 @@ def trainer():
 def serving():
     """The context manager that serves a model: of `folder`, its output in `log`, as (URL, process)."""
     return serve
-
-
-@pytest.fixture(scope="session")
-def model_folder():
-    """The folder of the trained model."""
-    folder = os.environ.get("RAGSTONE_TINY_JUDGE")
-    if folder is None:
-        pytest.skip("needs vLLM and the tiny judge: run `nox -s vllm`")
-    return Path(folder)
 
 
 @pytest.fixture(scope="session")
