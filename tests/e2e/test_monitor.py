@@ -12,9 +12,16 @@ from pathlib import Path
 import pytest
 
 from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
-from ragstone.errors import ConfigurationError, SinkRejectedError, SinkUnavailableError, StoreError
+from ragstone.errors import (
+    ConfigurationError,
+    JudgeUnavailableError,
+    SinkRejectedError,
+    SinkUnavailableError,
+    StoreError,
+)
+from ragstone.judges import Prompt
 from ragstone.monitor import Monitor, read_ledger
-from ragstone.schema import NotApplicable, Score
+from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, FakeJudgeServer, MemorySink
 
@@ -195,12 +202,57 @@ def test_the_second_monitor_takes_over_when_the_first_is_gone(tmp_path: Path) ->
     assert (3, 3) == (total.captured, total.scored)
 
 
-def test_a_dead_judge_fails_loudly_and_countably(tmp_path: Path) -> None:
+def test_a_judge_that_is_down_delays_scores(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """While it answers nobody requests stay pending; when it is back they are scored. One log line for each turn."""
+    down = [True]
+
+    def fail(prompt: Prompt) -> Exception | None:
+        return JudgeUnavailableError("no route to the judge") if down else None
+
+    store = tmp_path / "r.db"
+    with Monitor(judge=FakeJudge(fail=fail), metrics="ccrs.qr", store=store) as monitor:
+        for i in range(3):
+            monitor.record(draft(f"t{i}"))
+        assert not monitor.drain(1.5)
+        assert 3 == monitor.ledger().total.pending
+        down.clear()
+        assert monitor.drain(60)
+
+    assert 3 == read_ledger(store).total.scored
+    words = [r.message for r in caplog.records if r.name == "ragstone" and r.levelno >= logging.WARNING]
+    assert ["the judge answers nobody (no route to the judge)", "the judge answers again"] == [
+        w.partition(";")[0] for w in words
+    ]
+
+
+def test_a_request_the_judge_cannot_take_fails_once_others_are_answered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where others are answered, an unanswered request is not an outage: it does not wait for an hour."""
+
+    def fail(prompt: Prompt) -> Exception | None:
+        return JudgeUnavailableError("503") if "poison" in str(prompt.fields["query"]) else None
+
+    store = tmp_path / "r.db"
+    with Monitor(judge=FakeJudge(fail=fail), metrics="ccrs.qr", store=store) as monitor:
+        monitor.record(draft("bad", query="poison?"))
+        patience = time.monotonic() + 30
+        while "answers nobody" not in caplog.text and time.monotonic() < patience:
+            time.sleep(0.01)
+        monitor.record(draft("good"))
+        assert monitor.drain(60)
+
+    found = outcomes(store)["bad", "ccrs.qr"]
+    assert isinstance(found, Failure)
+    assert "unavailable" == found.kind
+
+
+def test_patience_with_a_dead_judge_ends_loudly_and_countably(tmp_path: Path) -> None:
     """Nothing is scored 0 because of an outage; the kind of failure is in the outcome."""
     store = tmp_path / "r.db"
     with (
         FakeJudgeServer(error_rate=1.0) as server,
-        Monitor(judge=server.url, metrics="ccrs.qr", store=store, trace_deadline_s=3) as monitor,
+        Monitor(judge=server.url, metrics="ccrs.qr", store=store, trace_deadline_s=3, outage_patience_s=0) as monitor,
     ):
         monitor.record(draft("t"))
         assert monitor.drain(60)
@@ -257,6 +309,7 @@ def test_a_forked_child_captures_on_its_own(tmp_path: Path) -> None:
         ({"durability": "maybe"}, "maybe"),
         ({"role": "boss"}, "boss"),
         ({"concurrency": 0}, "concurrency"),
+        ({"outage_patience_s": -1}, "outage_patience_s"),
     ],
 )
 def test_arguments_that_cannot_work_are_refused_at_once(

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,10 +16,10 @@ from ragstone.cli._demo import run_demo
 from ragstone.cli._output import ledger_lines, print_json, progress_bar, trace_lines
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import Experiment, evaluate, read_samples
-from ragstone.judges import judge_from
+from ragstone.judges import Judge, judge_from
 from ragstone.metrics import resolve_metrics
 from ragstone.monitor import Worker, read_ledger
-from ragstone.sinks import sink_from
+from ragstone.sinks import Sink, sink_from
 from ragstone.store import SqliteStore
 
 __all__ = ["app"]
@@ -150,42 +151,38 @@ def worker(
     sink: SinkOption = None,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
+    outage_patience_s: Annotated[
+        float,
+        typer.Option("--outage-patience", min=0, help="Seconds a trace waits for a judge that answers nobody."),
+    ] = 3600.0,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to do.")] = False,
 ) -> None:
     """Own a store: drain what applications captured, score it, deliver it. Stops cleanly on SIGTERM or Ctrl-C."""
     if not store.absolute().parent.is_dir():
         msg = f"the folder of the store {str(store)!r} does not exist"
         raise StoreError(msg)
-    asyncio.run(_work(store.absolute(), metrics, judge, sink or [], concurrency, deadline_s, until_idle=until_idle))
-
-
-async def _work(
-    store: Path,
-    metrics: str,
-    judge: str | None,
-    sinks: list[str],
-    concurrency: int,
-    deadline_s: float,
-    *,
-    until_idle: bool,
-) -> None:
     chair = judge_from(judge)
-    destinations = [sink_from(s) for s in sinks]
+    destinations = [sink_from(s) for s in sink or ()]
     owner = Worker(
-        store,
+        store.absolute(),
         metrics=resolve_metrics(_names(metrics)),
         judge=chair,
         sinks=destinations,
         concurrency=concurrency,
         trace_deadline_s=deadline_s,
+        outage_patience_s=outage_patience_s,
     )
+    asyncio.run(_work(owner, chair, destinations, f"owning {store}", until_idle=until_idle))
+
+
+async def _work(owner: Worker, chair: Judge, destinations: Sequence[Sink], what: str, *, until_idle: bool) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, owner.stop)
     try:
         await owner.run(
             until_idle=until_idle,
-            on_owned=lambda: typer.echo(f"owning {store}, judge {chair.identity.name}", err=True),
+            on_owned=lambda: typer.echo(f"{what}, judge {chair.identity.name}", err=True),
         )
     finally:
         for destination in destinations:

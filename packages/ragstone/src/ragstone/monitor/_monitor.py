@@ -54,6 +54,8 @@ class Monitor:
         queue_size: Requests held in memory for the writer; more are dropped and counted.
         concurrency: Traces scored at once.
         trace_deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
+        outage_patience_s: While the judge answers nobody, requests stay pending and are tried again, each for so many
+            seconds; then its metrics fail.
         role: "auto" owns the store when no other process does; "capture" never scores (a `ragstone worker` does).
         clock: Unix seconds; for tests.
 
@@ -76,6 +78,7 @@ class Monitor:
         queue_size: int = 10_000,
         concurrency: int = 16,
         trace_deadline_s: float = 120.0,
+        outage_patience_s: float = 3600.0,
         role: Literal["auto", "capture"] = "auto",
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -86,6 +89,9 @@ class Monitor:
             if number <= 0:
                 msg = f"{name} must be positive, got {number!r}"
                 raise ConfigurationError(msg)
+        if outage_patience_s < 0:
+            msg = f"outage_patience_s must be 0 (never wait) or more, got {outage_patience_s!r}"
+            raise ConfigurationError(msg)
         self.path = Path(store).absolute()
         if not self.path.parent.is_dir():
             msg = f"the folder of store={str(store)!r} does not exist; make it, or give another path"
@@ -96,6 +102,7 @@ class Monitor:
         self._sinks = tuple(sink_from(s) for s in sinks)
         self._concurrency = concurrency
         self._trace_deadline_s = trace_deadline_s
+        self._outage_patience_s = outage_patience_s
         self._clock = clock
         spool = spool_directory(self.path)
         self._capture = Capture(
@@ -237,6 +244,7 @@ class Monitor:
                 sinks=self._sinks,
                 concurrency=self._concurrency,
                 trace_deadline_s=self._trace_deadline_s,
+                outage_patience_s=self._outage_patience_s,
                 clock=self._clock,
             )
             try:

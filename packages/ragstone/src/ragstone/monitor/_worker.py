@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from ragstone.errors import SinkError, SinkRejectedError, SinkUnavailableError, SpoolError, StoreError
 from ragstone.judges import Judge
 from ragstone.metrics import Metric
-from ragstone.schema import Trace, sample_from_trace
+from ragstone.monitor._outage import PAUSE_MAX_S, Outage
+from ragstone.schema import Failure, NotApplicable, Score, Trace, sample_from_trace
 from ragstone.scoring import Scorer
 from ragstone.sinks import Delivery, Sink
 from ragstone.spool import SegmentState, SpoolReader
@@ -57,6 +58,7 @@ class Worker:
         sinks: Sequence[Sink] = (),
         concurrency: int = 16,
         trace_deadline_s: float = 120.0,
+        outage_patience_s: float = 3600.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._path = store
@@ -65,6 +67,8 @@ class Worker:
         self._sinks = tuple(sinks)
         self._concurrency = concurrency
         self._trace_deadline_s = trace_deadline_s
+        self._lease_s = 2 * trace_deadline_s + 2 * PAUSE_MAX_S
+        self._outage_patience_s = outage_patience_s
         self._clock = clock
         self._name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stop = threading.Event()
@@ -138,6 +142,7 @@ class Worker:
 
         self._wake = wake
         reader = SpoolReader(spool_directory(self._path))
+        outage = Outage(patience_s=self._outage_patience_s)
         scoring: set[asyncio.Task[None]] = set()
         deliveries: dict[str, asyncio.Task[bool]] = {}
         wait_s = _POLL_MIN_S
@@ -147,7 +152,7 @@ class Worker:
                 moved = self._drain(reader, store)
                 claimed = self._claim(store, self._concurrency - len(scoring))
                 for trace in claimed:
-                    work = asyncio.create_task(self._score(trace, store, scorer))
+                    work = asyncio.create_task(self._score(trace, store, scorer, outage))
                     scoring.add(work)
                     work.add_done_callback(scoring.discard)
                     work.add_done_callback(lambda _: woken.set())
@@ -208,14 +213,18 @@ class Worker:
     def _claim(self, store: SqliteStore, free: int) -> list[Trace]:
         if free <= 0:
             return []
-        lease_s = 2 * self._trace_deadline_s + 60
-        return self._guarded("claim traces", lambda: store.claim(self._name, free, lease_s=lease_s), [])
+        return self._guarded("claim traces", lambda: store.claim(self._name, free, lease_s=self._lease_s), [])
 
-    async def _score(self, trace: Trace, store: SqliteStore, scorer: Scorer) -> None:
+    def _hold(self, trace: Trace, store: SqliteStore) -> None:
+        self._guarded("keep a lease", lambda: store.renew(self._name, [trace.trace_id], self._lease_s), 0)
+
+    async def _score(self, trace: Trace, store: SqliteStore, scorer: Scorer, outage: Outage) -> None:
         reason = _why_not(trace)
+        sample = sample_from_trace(trace)
+        outcomes: Sequence[Score | NotApplicable | Failure]
         try:
             if reason is None:
-                outcomes = await scorer.score(sample_from_trace(trace))
+                outcomes = await outage.sit_out(lambda: scorer.score(sample), hold=lambda: self._hold(trace, store))
             else:
                 outcomes = scorer.not_applicable(trace.trace_id, reason)
             # What was paid for is kept until the disk takes it. False is an answer of `complete`, None is trouble.

@@ -1,0 +1,92 @@
+"""A judge that is down, told apart from a request that it cannot take."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from ragstone.schema import Failure, NotApplicable, Score
+
+__all__ = ["PAUSE_MAX_S", "Outage"]
+
+logger = logging.getLogger("ragstone")
+
+AnyOutcome = Score | NotApplicable | Failure
+
+_UNANSWERED: Final = frozenset({"unavailable", "timeout"})
+_PAUSE_MIN_S: Final = 1.0
+PAUSE_MAX_S: Final = 300.0
+"""Longest wait between two tries of one request, in seconds."""
+
+
+class Outage:
+    """Keeps requests waiting while a judge answers nobody, so that an outage delays scores instead of losing them.
+
+    A request whose metrics all went unanswered waits and is tried again: when any other request is answered, and now and
+    then, ever more slowly. If it fails again after another one was answered, it is at fault itself, and its failure
+    stands.
+
+    Args:
+        patience_s: Seconds after which a request's failure stands in any case; 0 never waits.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(self, *, patience_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._patience_s = patience_s
+        self._clock = clock
+        self._answered_at = -math.inf
+        self._answered = asyncio.Event()
+        self._told = False
+
+    async def sit_out(
+        self, score: Callable[[], Awaitable[Sequence[AnyOutcome]]], *, hold: Callable[[], object]
+    ) -> Sequence[AnyOutcome]:
+        """Score a request, again and again while the judge is down.
+
+        Args:
+            score: Tries once.
+            hold: Called before each wait, to keep the request ours.
+        """
+        failed_at: float | None = None
+        pause_s = _PAUSE_MIN_S
+        while True:
+            outcomes = await score()
+            if any(not isinstance(o, NotApplicable) and o.raw is not None for o in outcomes):
+                self._note_answer()
+                return outcomes
+            if not _unanswered(outcomes):
+                return outcomes
+            if failed_at is None:
+                failed_at = self._clock()
+            left_s = failed_at + self._patience_s - self._clock()
+            if left_s <= 0 or self._answered_at > failed_at:
+                return outcomes
+            self._tell(outcomes)
+            hold()
+            self._answered.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._answered.wait(), min(pause_s, left_s))
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    def _note_answer(self) -> None:
+        self._answered_at = self._clock()
+        self._answered.set()
+        if self._told:
+            logger.warning("the judge answers again; scoring goes on")
+            self._told = False
+
+    def _tell(self, outcomes: Sequence[AnyOutcome]) -> None:
+        if not self._told:
+            self._told = True
+            why = next(o.reason for o in outcomes if isinstance(o, Failure))
+            logger.error("the judge answers nobody (%s); requests stay pending until it does", why)
+
+
+def _unanswered(outcomes: Sequence[AnyOutcome]) -> bool:
+    asked = [o for o in outcomes if not isinstance(o, NotApplicable)]
+    return bool(asked) and all(isinstance(o, Failure) and o.kind in _UNANSWERED for o in asked)
