@@ -31,6 +31,12 @@ _UNITS: Final = ("points", "分", "点", "점")
 # What makes a number a part of something else (a name, a bound, a fraction, a range, 1,000), seen from either side.
 _NOT_BEFORE: Final = re.compile(r"(?:[A-Za-z0-9,.+/\u2013\u2014]|[<>≤≥~≈±]\s*)\Z")
 _NOT_AFTER: Final = re.compile(r"\A(?:[A-Za-z<>~+/]|[.,]\d|\s*[-\u2013\u2014]\s*\d|\s*[±%])")
+# Another scale than the one asked for, told by two numbers that may well be equal: 5 out of 5, 10 (max. 10).
+_OTHER_SCALE: Final = re.compile(
+    r"\d[\s(\[,]*(?:(?:points?|stars?)[\s(\[,]*)?"
+    r"(?:[/\u2044]|\b(?:out\s+of|of|max(?:imum|\.)?|on\s+an?(?:\s+scale\s+of)?)\b)[\s:.]*\d",
+    re.IGNORECASE,
+)
 _MAX_AROUND: Final = 8
 """Characters looked at on either side of a number."""
 
@@ -39,8 +45,9 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
     """Read the one number in [low, high] that a judge's reply states.
 
     The reply may hold a reasoning block, a JSON object with a score, a label ("Score: 85"), the scale ("85/100",
-    "85%" on a scale of 0-100), Markdown. The number must stand alone on its line, carry a label or the scale, or be
-    the score of the JSON object; and no other number may stand beside it.
+    "85%" on a scale of 0-100), Markdown. The number must stand alone on its line, carry a label or the scale ("/100";
+    a percentage inside a sentence may well be a fact of the answer), or be the score of the JSON object; and no other
+    number may stand beside it.
 
     Args:
         text: The reply.
@@ -146,6 +153,9 @@ def _finite(value: object) -> float:
 def _read_prose(text: str, low: float, high: float) -> float:
     text = _DECORATION.sub("", text.replace("\u2212", "-"))
     text, on_scale = _without_scale(text, low, high)
+    if other := _OTHER_SCALE.search(text):
+        msg = f"{other[0]!r} is on another scale"
+        raise _UnclearError(msg)
     values = {_finite(token) for token in _tokens(text)}
     if len(values) != 1:
         raise _UnclearError("no number" if not values else "several numbers")
@@ -165,10 +175,9 @@ def _without_scale(text: str, low: float, high: float) -> tuple[str, bool]:
     text, n_of = re.subn(
         rf"(?<=\d)\s*(?:/|\bout of\b)\s*{ceiling}(?:\.0+)?(?![\d/%]|\.\d)", "", text, flags=re.IGNORECASE
     )
-    n_percent = 0
     if high == 100:
-        text, n_percent = re.subn(r"(?<=\d)\s*(?:%|\bpercent\b)", "", text, flags=re.IGNORECASE)
-    return text, n_of + n_percent > 0
+        text = re.sub(r"(?<=\d)\s*(?:%|\bpercent\b)", "", text, flags=re.IGNORECASE)
+    return text, n_of > 0
 
 
 def _tokens(text: str) -> list[str]:
