@@ -117,3 +117,10 @@ def test_failures_bound_the_mean() -> None:
     assert (0.0, 1.0) == failure_bounds(None, 0, 2, low=0, high=1)
     with pytest.raises(ValueError, match="at least one"):
         failure_bounds(None, 0, 0, low=0, high=1)
+
+
+def test_many_equal_values_do_not_overflow():
+    """600 times the same score: an interval around it, without a warning from the arithmetic."""
+    estimate = mean_interval([0.95] * 600)
+    assert estimate.method == "betting"
+    assert 0.9 < estimate.low < 0.95 < estimate.high < 1.0

@@ -180,7 +180,9 @@ def _betting(unit: NDArray[np.float64], *, level: float) -> tuple[float, float]:
         gain = x[:, i : i + 1] - m
         log_up += np.log1p(np.minimum(bet[:, i : i + 1], cap_up) * gain)
         log_down += np.log1p(-np.minimum(bet[:, i : i + 1], cap_down) * gain)
-    capital = 0.5 * np.maximum(np.exp(log_up).mean(axis=0), np.exp(log_down).mean(axis=0))
+    # Where the capital overflows, its being too large is all that matters.
+    with np.errstate(over="ignore"):
+        capital = 0.5 * np.maximum(np.exp(log_up).mean(axis=0), np.exp(log_down).mean(axis=0))
     inside = m[capital < 1 / alpha]
     step = 1 / (_GRID - 1)
     # One grid step outward on each side keeps the interval valid between grid points.
