@@ -183,6 +183,74 @@ def test_error_page_is_no_reply():
     assert "unparseable" == caught.value.kind
 
 
+def served(reply, **options):
+    """One number from a server that sends these bytes whatever is asked; returns the reply and the requests' heads."""
+    heads = []
+
+    async def session():
+        async def answer(reader, writer):
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(reply)
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        url = f"http://{options.pop('user', '')}127.0.0.1:{port}"
+        judge = OpenAICompatibleJudge(url, **({"model": "m", "max_retries": 1, "backoff_s": 0.01} | options))
+        try:
+            return await judge.ask_number(PROMPT)
+        finally:
+            await judge.aclose()
+            server.close()
+
+    return asyncio.run(session()), heads
+
+
+def http(body, *, status="200 OK"):
+    """A whole HTTP reply with this body, after which the connection closes."""
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nContent-Type: application/json\r\n"
+    return f"{head}Connection: close\r\n\r\n{body}".encode()
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "words"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "unavailable", r"the connection broke.*2 attempts"),
+        (http("[" * 100_000), "unparseable", r"not JSON.*2 attempts"),
+        (http('{"error": {"message": "no upstream", "code": 502}}'), "unavailable", r"no upstream.*2 attempts"),
+    ],
+)
+def test_no_server_of_ours(reply, kind, words):
+    """Something else on that port, or a gateway whose model is gone: repeated, then an error that says so."""
+    with pytest.raises(JudgeUnavailableError, match=words) as caught:
+        served(reply)
+    assert kind == caught.value.kind
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('{"error": "no such adapter"}', "HTTP 400: no such adapter"),
+        ('{"object": "error", "message": "no such adapter"}', "HTTP 400: no such adapter"),
+        ('{"detail": "no such adapter"}', "HTTP 400: no such adapter"),
+        ('{"detail": [{"loc": ["body", "n"], "msg": "too small", "input": "Why?"}]}', r"HTTP 400: body\.n: too small$"),
+        ("no such\nadapter", "HTTP 400: no such adapter"),
+        ('{"error": null}', "HTTP 400"),
+    ],
+)
+def test_refusal_is_quoted(body, words):
+    """Whatever form the server gives its reason, the reason is in the error."""
+    with pytest.raises(JudgeRejectedError, match=words):
+        served(http(body, status="400 Bad Request"))
+
+
+def test_credentials_in_the_url_are_sent():
+    """As basic authentication, where there is no key; a password may hold escapes."""
+    reply, (head,) = served(http('{"choices": [{"message": {"content": "85"}}]}'), user="me:p%40ss@")
+    assert 85 == reply.value
+    assert b"authorization: basic bwu6cebzcw==" in head.lower()
+
+
 def test_rate_limit_is_sat_out_beyond_the_retries():
     """429 with Retry-After is no failed attempt: all 30 questions are answered although none may fail once."""
     with FakeJudgeServer(rate_limit_rpm=1200, retry_after_s=0.1) as server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import email.utils
 import random
 import re
@@ -11,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ragstone.errors import (
     ConfigurationError,
@@ -165,6 +166,7 @@ class Endpoint:
         path: str,
         body: Mapping[str, Any] | None,
     ) -> dict[str, Any] | _Trouble:
+        import aiohttp
         import openai
 
         loop = asyncio.get_running_loop()
@@ -182,21 +184,25 @@ class Endpoint:
                         reply = await connection.client.post(path, cast_to=object, body=body)
         except openai.APIStatusError as error:
             return self._trouble_from_status(error)
-        except (TimeoutError, openai.APIConnectionError) as error:
+        # What is no HTTP at all gets past the client's own error types.
+        except (TimeoutError, openai.APIConnectionError, aiohttp.ClientError) as error:
             # The client calls a refused or lost connection a time-out as well; what caused it knows better.
             causes = _causes(error)
             if any(isinstance(cause, TimeoutError) for cause in causes):
                 return _Trouble(f"no reply within {self._timeout_s:g} s", kind="timeout")
-            return _Trouble(f"cannot connect, or the connection broke ({self._redacted(str(causes[-1]))})")
-        except ValueError:
+            return _Trouble(f"cannot connect, or the connection broke ({self._redacted(_message(str(causes[-1])))})")
+        except (ValueError, RecursionError):
             return _Trouble("the reply is not JSON", kind="unparseable")
         if not isinstance(reply, dict):
             return _Trouble("the reply is not a JSON object", kind="unparseable")
+        if (failed := reply.get("error")) and not (reply.get("choices") or reply.get("data")):
+            # Gateways that have sent their 200 before the model behind them failed.
+            return _Trouble(f"HTTP 200 with an error: {self._redacted(_message(failed))[:500]}")
         return reply
 
     def _trouble_from_status(self, error: openai.APIStatusError) -> _Trouble:
         status = error.status_code
-        reason = f"HTTP {status}: {self._redacted(error.message)[:500]}"
+        reason = f"HTTP {status}: {self._redacted(_message(error.body) or error.message)[:500]}"
         # A quota that is used up is a 429 that does not pass.
         if status == 429 and error.code != "insufficient_quota":
             return _Trouble(reason, rate_limited=True, retry_after_s=retry_after_s(error.response.headers))
@@ -225,8 +231,12 @@ class Endpoint:
     def _open(self) -> _Connection:
         import openai
 
+        parts = urlsplit(self.base_url)
+        user, at, host = parts.netloc.rpartition("@")
         client = openai.AsyncOpenAI(
-            base_url=self.base_url,
+            base_url=urlunsplit(parts._replace(netloc=host)),
+            # aiohttp refuses a URL with credentials next to the header that the client always sends.
+            default_headers={"Authorization": _basic(user)} if at and not self._api_key else None,
             # Without a key the client would take OPENAI_API_KEY and show it to whatever server this is.
             api_key=self._api_key or "none",
             max_retries=0,
@@ -253,6 +263,26 @@ async def _kept_open(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
         yield
     finally:
         await client.close()
+
+
+def _basic(user: str) -> str:
+    """The header for `user:password` as it stands in a URL."""
+    return f"Basic {base64.b64encode(unquote(user).encode()).decode()}"
+
+
+def _message(body: object) -> str:
+    """What an error's body says, in one line: OpenAI's form, FastAPI's (`detail`), a bare text; "" when it says nothing."""
+    if isinstance(body, str):
+        return " ".join(body.split())
+    if isinstance(body, list):
+        return "; ".join(text for item in body if (text := _message(item)))
+    if not isinstance(body, Mapping):
+        return ""
+    if "loc" in body and "msg" in body:
+        # A validation error; its `input` would repeat the whole request.
+        where = body["loc"]
+        return f"{'.'.join(map(str, where)) if isinstance(where, list) else where}: {body['msg']}"
+    return next((text for key in ("message", "detail", "error") if (text := _message(body.get(key)))), "")
 
 
 def _causes(error: BaseException) -> list[BaseException]:
