@@ -123,6 +123,9 @@ class Monitor:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._worker: Worker | None = None
+        """Ours, while it owns the store."""
+        self._candidate: Worker | None = None
+        """Ours, whether it owns the store yet or not."""
         self._closed = False
         self._closing = threading.Event()
 
@@ -217,9 +220,9 @@ class Monitor:
             self._closed = True
         self._capture.close(max(0.0, end - time.monotonic()))
         self._closing.set()
-        worker, thread = self._worker, self._thread
-        if worker is not None:
-            worker.stop()
+        candidate, thread = self._candidate, self._thread
+        if candidate is not None:
+            candidate.stop()
         if thread is not None and thread is not threading.current_thread():
             thread.join(max(0.0, end - time.monotonic()))
 
@@ -247,6 +250,9 @@ class Monitor:
                 outage_patience_s=self._outage_patience_s,
                 clock=self._clock,
             )
+            self._candidate = worker
+            if self._closing.is_set():  # `close` came before there was anybody to stop
+                worker.stop()
             try:
                 asyncio.run(self._work(worker))
             except StoreOwnedError as error:
@@ -277,8 +283,6 @@ class Monitor:
 
     def _own(self, worker: Worker) -> None:
         self._worker = worker
-        if self._closing.is_set():  # closed between the start of the thread and now
-            worker.stop()
 
 
 def _close_all() -> None:

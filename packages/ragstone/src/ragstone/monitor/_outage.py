@@ -27,9 +27,9 @@ PAUSE_MAX_S: Final = 300.0
 class Outage:
     """Keeps requests waiting while a judge answers nobody, so that an outage delays scores instead of losing them.
 
-    A request whose metrics all went unanswered waits and is tried again: when any other request is answered, and now and
-    then, ever more slowly. If it fails again after another one was answered, it is at fault itself, and its failure
-    stands.
+    A request whose judged metrics all went unanswered waits and is tried again: when any other request is answered, and now and
+    then, ever more slowly. If a try that began after another request was answered fails too, it is at fault itself, and
+    its failure stands.
 
     Args:
         patience_s: Seconds after which a request's failure stands in any case; 0 never waits.
@@ -55,6 +55,8 @@ class Outage:
         failed_at: float | None = None
         pause_s = _PAUSE_MIN_S
         while True:
+            # Of a try that is under way when the judge comes back nobody can tell what it failed of.
+            decides = failed_at is not None and self._answered_at > failed_at
             outcomes = await score()
             if any(not isinstance(o, NotApplicable) and o.raw is not None for o in outcomes):
                 self._note_answer()
@@ -64,10 +66,12 @@ class Outage:
             if failed_at is None:
                 failed_at = self._clock()
             left_s = failed_at + self._patience_s - self._clock()
-            if left_s <= 0 or self._answered_at > failed_at:
+            if left_s <= 0 or decides:
                 return outcomes
-            self._tell(outcomes)
             hold()
+            if self._answered_at > failed_at:
+                continue
+            self._tell(outcomes)
             self._answered.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._answered.wait(), min(pause_s, left_s))
@@ -83,10 +87,11 @@ class Outage:
     def _tell(self, outcomes: Sequence[AnyOutcome]) -> None:
         if not self._told:
             self._told = True
-            why = next(o.reason for o in outcomes if isinstance(o, Failure))
+            why = next(o.reason for o in outcomes if isinstance(o, Failure) and o.judge_hash)
             logger.error("the judge answers nobody (%s); requests stay pending until it does", why)
 
 
 def _unanswered(outcomes: Sequence[AnyOutcome]) -> bool:
-    asked = [o for o in outcomes if not isinstance(o, NotApplicable)]
+    # A plain metric has a score whatever the judge does.
+    asked = [o for o in outcomes if o.judge_hash and not isinstance(o, NotApplicable)]
     return bool(asked) and all(isinstance(o, Failure) and o.kind in _UNANSWERED for o in asked)

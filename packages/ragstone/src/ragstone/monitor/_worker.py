@@ -106,16 +106,18 @@ class Worker:
 
         Raises:
             StoreOwnedError: Another process owns the store.
-            StoreError: The store cannot be used.
+            StoreError: The store cannot be used; or, with `until_idle`, something is left that cannot be read or stored.
             JudgeError: The judge cannot be reached; nothing was claimed.
             ConfigurationError: The judge cannot work as configured.
         """
+        woken = self._wakeable()
         scorer = Scorer(
             self._metrics, self._judge, concurrency=self._concurrency, trace_deadline_s=self._trace_deadline_s
         )
         # Before anything is claimed: the judge's identity is part of every key, and while it cannot be reached at all
         # captures had better wait in the spool than fail one by one.
-        await scorer.prepare()
+        if not await self._prepare(scorer, woken):
+            return
         with SqliteStore.open(self._path, mode="own", clock=self._clock) as store:
             on_owned()
             store.release_all()
@@ -126,21 +128,41 @@ class Worker:
                 ],
                 [s.name for s in self._sinks],
             )
-            await self._loop(store, scorer, until_idle=until_idle)
+            await self._loop(store, scorer, woken, until_idle=until_idle)
 
-    def _judge_hash(self, metric: Metric) -> str:
-        return self._judge.identity.hash if metric.card.judge_calls else ""
-
-    async def _loop(self, store: SqliteStore, scorer: Scorer, *, until_idle: bool) -> None:
+    def _wakeable(self) -> asyncio.Event:
+        """What `wake` and `stop` set in the running loop, whichever thread they are called on."""
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
 
         def wake() -> None:
-            # The loop may be closing under a late call from another thread; then there is nobody left to wake.
+            # The loop may be closing, or closed, under a call from another thread; then there is nobody left to wake.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(woken.set)
 
         self._wake = wake
+        return woken
+
+    async def _prepare(self, scorer: Scorer, woken: asyncio.Event) -> bool:
+        """Let the judge find out what it needs; False when told to stop before it had."""
+        preparing = asyncio.create_task(scorer.prepare())
+        preparing.add_done_callback(lambda _: woken.set())
+        try:
+            while not (preparing.done() or self._stop.is_set()):
+                await woken.wait()
+                woken.clear()
+        finally:
+            preparing.cancel()
+            await asyncio.gather(preparing, return_exceptions=True)
+        if preparing.cancelled():
+            return False
+        preparing.result()
+        return True
+
+    def _judge_hash(self, metric: Metric) -> str:
+        return self._judge.identity.hash if metric.card.judge_calls else ""
+
+    async def _loop(self, store: SqliteStore, scorer: Scorer, woken: asyncio.Event, *, until_idle: bool) -> None:
         reader = SpoolReader(spool_directory(self._path))
         outage = Outage(patience_s=self._outage_patience_s)
         scoring: set[asyncio.Task[None]] = set()
@@ -161,13 +183,13 @@ class Worker:
                 self._idle = not busy and not self._troubles
                 self._progress += 1
                 if until_idle and not busy:
+                    self._check_nothing_left()
                     break
                 # Only new captures need polling for: whatever finishes here wakes the loop by itself.
                 wait_s = _POLL_MIN_S if moved or claimed else min(2 * wait_s, _POLL_MAX_S)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(woken.wait(), wait_s)
         finally:
-            self._wake = lambda: None
             unfinished: list[asyncio.Task[Any]] = [*scoring, *deliveries.values()]
             for task in unfinished:
                 task.cancel()
@@ -188,6 +210,12 @@ class Worker:
             return otherwise
         self._troubles.pop(what, None)
         return result
+
+    def _check_nothing_left(self) -> None:
+        if self._troubles:
+            what, words = next(iter(self._troubles.items()))
+            msg = f"not everything could be done: cannot {what}: {words}"
+            raise StoreError(msg)
 
     def _drain(self, reader: SpoolReader, store: SqliteStore) -> int:
         """Move what is spooled into the store; one segment that cannot be read does not hold back the others."""

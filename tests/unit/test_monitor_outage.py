@@ -1,0 +1,69 @@
+"""Which failures an outage of the judge explains, and which are the request's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ragstone.monitor._outage import Outage
+from ragstone.schema import Failure, FailureKind, Score
+
+
+def answered() -> list[Score | Failure]:
+    """What a judge that works says."""
+    return [
+        Score(sample_id="t", metric="m", metric_version="1", judge_hash="j", value=1.0, method="x", n=1, raw="100"),
+    ]
+
+
+def unanswered(kind: FailureKind = "unavailable") -> list[Score | Failure]:
+    """What becomes of a request that the judge does not answer."""
+    return [Failure(sample_id="t", metric="m", metric_version="1", judge_hash="j", kind=kind, reason="nobody there")]
+
+
+def test_a_try_that_was_under_way_when_the_judge_came_back_does_not_count():
+    """A request that hangs in a dead connection while others are answered again was not refused: it is asked anew."""
+
+    async def main() -> tuple[Sequence[object], int]:
+        outage = Outage(patience_s=60)
+        second_try, back = asyncio.Event(), asyncio.Event()
+        tries = 0
+
+        async def hanging() -> Sequence[Score | Failure]:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                return unanswered()
+            if tries == 2:
+                second_try.set()
+                await back.wait()
+                return unanswered("timeout")
+            return answered()
+
+        async def first_to_be_answered() -> Sequence[Score | Failure]:
+            return answered()
+
+        waiting = asyncio.create_task(outage.sit_out(hanging, hold=lambda: None))
+        await second_try.wait()
+        await outage.sit_out(first_to_be_answered, hold=lambda: None)
+        back.set()
+        return await waiting, tries
+
+    outcomes, tries = asyncio.run(main())
+
+    assert 3 == tries
+    assert [True] == [isinstance(o, Score) for o in outcomes]
+
+
+def test_metrics_that_ask_no_judge_do_not_end_the_wait():
+    """A plain metric has its score at once; the judged ones beside it are still waited for."""
+    plain = Score(sample_id="t", metric="plain", metric_version="1", value=1.0, method="x", n=1)
+    replies = [[plain, *unanswered()], [plain, *answered()]]
+
+    async def main() -> Sequence[object]:
+        async def score() -> Sequence[Score | Failure]:
+            return replies.pop(0)
+
+        return await Outage(patience_s=60).sit_out(score, hold=lambda: None)
+
+    assert [True, True] == [isinstance(o, Score) for o in asyncio.run(main())]

@@ -1,0 +1,70 @@
+"""The worker's beginning and end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from ragstone.errors import StoreError
+from ragstone.metrics import resolve_metrics
+from ragstone.monitor import Monitor, Worker, spool_directory
+from ragstone.spool import SpoolWriter
+from ragstone.testing import FakeJudge
+
+
+class SilentJudge(FakeJudge):
+    """A judge whose endpoint takes the connection and never says who it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = threading.Event()
+        self.left = threading.Event()
+
+    async def prepare(self) -> None:
+        self.asked.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            self.left.set()
+
+
+def test_a_worker_stops_while_the_judge_does_not_say_who_it_is(tmp_path: Path) -> None:
+    """Ctrl-C and SIGTERM come to `stop`: they must not wait for an endpoint that hangs."""
+    judge = SilentJudge()
+    worker = Worker(tmp_path / "r.db", metrics=resolve_metrics(["ccrs.qr"]), judge=judge)
+
+    async def main() -> None:
+        running = asyncio.create_task(worker.run())
+        await asyncio.to_thread(judge.asked.wait, 30)
+        worker.stop()
+        await asyncio.wait_for(running, 30)
+
+    asyncio.run(main())
+    assert judge.left.is_set()
+
+
+def test_a_monitor_closes_while_the_judge_does_not_say_who_it_is(tmp_path: Path) -> None:
+    """An application's exit does not wait out its deadline for a judge that hangs."""
+    judge = SilentJudge()
+    monitor = Monitor(judge=judge, metrics="ccrs.qr", store=tmp_path / "r.db")
+    monitor.start()
+    assert judge.asked.wait(30)
+    monitor.close(deadline_s=30)
+    assert judge.left.is_set()
+
+
+def test_until_idle_does_not_call_it_done_what_could_not_be_read(tmp_path: Path) -> None:
+    """A segment of a newer Ragstone stays in the spool, so a batch job must not end in success."""
+    spool = spool_directory(tmp_path / "r.db")
+    writer = SpoolWriter(spool)
+    writer.append([b"{}"])
+    writer.close()
+    (segment,) = spool.glob("*.seg")
+    segment.write_bytes(segment.read_bytes().replace(b'"format": 1', b'"format": 999'))
+    worker = Worker(tmp_path / "r.db", metrics=resolve_metrics(["ccrs.qr"]), judge=FakeJudge())
+
+    with pytest.raises(StoreError, match="format 999"):
+        asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 30))
