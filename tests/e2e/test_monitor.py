@@ -247,6 +247,23 @@ def test_a_request_the_judge_cannot_take_fails_once_others_are_answered(
     assert "unavailable" == found.kind
 
 
+def test_a_request_the_judge_cannot_take_does_not_stop_the_others(tmp_path: Path) -> None:
+    """Even where one is scored at a time: it waits, and the next one shows that the judge is not down."""
+
+    def fail(prompt: Prompt) -> Exception | None:
+        return JudgeUnavailableError("500") if "poison" in str(prompt.fields["query"]) else None
+
+    store = tmp_path / "r.db"
+    with Monitor(judge=FakeJudge(fail=fail), metrics="ccrs.qr", store=store, concurrency=1) as monitor:
+        monitor.record(draft("bad", query="poison?"))
+        for i in range(3):
+            monitor.record(draft(f"good{i}"))
+        assert monitor.drain(60)
+
+    total = read_ledger(store).total
+    assert (3, 1, 0) == (total.scored, total.failed, total.pending)
+
+
 def test_patience_with_a_dead_judge_ends_loudly_and_countably(tmp_path: Path) -> None:
     """Nothing is scored 0 because of an outage; the kind of failure is in the outcome."""
     store = tmp_path / "r.db"

@@ -42,6 +42,8 @@ class Outage:
         self._answered_at = -math.inf
         self._answered = asyncio.Event()
         self._told = False
+        self.waiting = 0
+        """Requests that wait and do not ask at present."""
 
     async def sit_out(
         self, score: Callable[[], Awaitable[Sequence[AnyOutcome]]], *, hold: Callable[[], object]
@@ -73,8 +75,12 @@ class Outage:
                 continue
             self._tell(outcomes)
             self._answered.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._answered.wait(), min(pause_s, left_s))
+            self.waiting += 1
+            try:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._answered.wait(), min(pause_s, left_s))
+            finally:
+                self.waiting -= 1
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
     def _note_answer(self) -> None:

@@ -165,6 +165,7 @@ class Worker:
     async def _loop(self, store: SqliteStore, scorer: Scorer, woken: asyncio.Event, *, until_idle: bool) -> None:
         reader = SpoolReader(spool_directory(self._path))
         outage = Outage(patience_s=self._outage_patience_s)
+        slots = asyncio.Semaphore(self._concurrency)
         scoring: set[asyncio.Task[None]] = set()
         deliveries: dict[str, asyncio.Task[bool]] = {}
         wait_s = _POLL_MIN_S
@@ -172,9 +173,12 @@ class Worker:
             while not self._stop.is_set():
                 woken.clear()
                 moved = self._drain(reader, store)
-                claimed = self._claim(store, self._concurrency - len(scoring))
+                # Who waits needs no slot: another request can find out whether the judge is down or only refuses those.
+                # No more of them than slots, so that each gets its turn while it is leased.
+                room = self._concurrency + min(outage.waiting, self._concurrency)
+                claimed = self._claim(store, room - len(scoring))
                 for trace in claimed:
-                    work = asyncio.create_task(self._score(trace, store, scorer, outage))
+                    work = asyncio.create_task(self._score(trace, store, scorer, outage, slots))
                     scoring.add(work)
                     work.add_done_callback(scoring.discard)
                     work.add_done_callback(lambda _: woken.set())
@@ -246,13 +250,20 @@ class Worker:
     def _hold(self, trace: Trace, store: SqliteStore) -> None:
         self._guarded("keep a lease", lambda: store.renew(self._name, [trace.trace_id], self._lease_s), 0)
 
-    async def _score(self, trace: Trace, store: SqliteStore, scorer: Scorer, outage: Outage) -> None:
+    async def _score(
+        self, trace: Trace, store: SqliteStore, scorer: Scorer, outage: Outage, slots: asyncio.Semaphore
+    ) -> None:
         reason = _why_not(trace)
         sample = sample_from_trace(trace)
+
+        async def score() -> Sequence[Score | NotApplicable | Failure]:
+            async with slots:
+                return await scorer.score(sample)
+
         outcomes: Sequence[Score | NotApplicable | Failure]
         try:
             if reason is None:
-                outcomes = await outage.sit_out(lambda: scorer.score(sample), hold=lambda: self._hold(trace, store))
+                outcomes = await outage.sit_out(score, hold=lambda: self._hold(trace, store))
             else:
                 outcomes = scorer.not_applicable(trace.trace_id, reason)
             # What was paid for is kept until the disk takes it. False is an answer of `complete`, None is trouble.
