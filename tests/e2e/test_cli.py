@@ -135,3 +135,12 @@ def test_the_demo_uses_the_judge_it_is_given(tmp_path: Path) -> None:
     assert 0 == done.returncode, done.stderr
     assert calls >= 5 * 20
     assert "not a judge" not in done.stdout
+
+
+def test_an_output_that_is_a_folder_is_refused_before_anything_is_scored(samples: Path, tmp_path: Path) -> None:
+    """What the judge was paid for is not lost in a traceback."""
+    done = run("evaluate", samples, "-o", tmp_path)
+
+    assert (2, "") == (done.returncode, done.stdout)
+    assert "is a folder" in done.stderr
+    assert "Traceback" not in done.stderr

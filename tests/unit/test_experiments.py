@@ -10,7 +10,7 @@ import pytest
 
 import ragstone
 from ragstone.errors import ConfigurationError, DataError, SinkUnavailableError
-from ragstone.experiments import format_table, summarise
+from ragstone.experiments import format_table, read_samples, summarise
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.testing import FakeJudge, MemorySink
@@ -200,3 +200,35 @@ def test_progress_is_told() -> None:
     ragstone.evaluate(ROWS, judge="lexical", progress=lambda done, total: seen.append((done, total)))
 
     assert [(1, 3), (2, 3), (3, 3)] == seen
+
+
+def test_a_csv_row_with_too_many_cells_is_rejected(tmp_path: Path) -> None:
+    """An answer with a comma that nobody quoted would be scored by its first half."""
+    path = tmp_path / "s.csv"
+    path.write_text("question,answer\nq,yes,\nq,yes, but no\n", encoding="utf-8")
+
+    samples, rejected = read_samples(path, on_bad_row="skip")
+
+    assert ["yes"] == [s.response for s in samples]
+    assert ["the row that ends in line 3 has more cells than the first line"] == [r.reason for r in rejected]
+
+
+def test_a_csv_in_another_encoding_is_named(tmp_path: Path) -> None:
+    """Excel writes such files."""
+    path = tmp_path / "s.csv"
+    path.write_bytes("question,answer\nqué,sí\n".encode("latin-1"))
+
+    with pytest.raises(DataError, match="no CSV in UTF-8"):
+        read_samples(path)
+
+
+def test_fields_that_name_nothing_of_ours_are_refused() -> None:
+    """The two sides are easily swapped."""
+    with pytest.raises(ConfigurationError, match="'Frage' is no field of a sample"):
+        read_samples(ROWS, fields={"Frage": "query"})
+
+
+def test_correct_answers_that_belong_to_no_sample_are_refused() -> None:
+    """Without a word, every metric that needs them would be not applicable."""
+    with pytest.raises(DataError, match="no sample has the id of a correct answer"):
+        read_samples([{"query": "q"}], references={"elsewhere": ["r"]})

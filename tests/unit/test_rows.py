@@ -105,3 +105,39 @@ def test_a_mapped_name_must_exist() -> None:
     """A typo in the mapping is not an empty column."""
     with pytest.raises(DataError, match="no field 'Fage'"):
         sample_from_row({"Frage": Q}, position=1, fields={"query": "Fage"})
+
+
+@pytest.mark.parametrize("texts", [["it's one", 'two "q"'], ["a\nb"], ["back\\slash"], []])
+def test_lists_as_pandas_writes_them_into_csv_are_lists(texts: list[str]) -> None:
+    """`str` of a list is what `DataFrame.to_csv` leaves in a cell."""
+    sample = sample_from_row({"query": Q, "contexts": str(texts), "reference": str(texts)}, position=1)
+
+    assert texts == [p.text for p in sample.contexts or ()]
+    assert tuple(texts) == sample.reference
+
+
+@pytest.mark.parametrize("text", ["[1] a footnote", r"['\d', x]", "['a' 'b']", "[" * 100_000])
+def test_text_in_brackets_stays_text(text: str) -> None:
+    """What merely looks like a list is not taken apart, and costs no error."""
+    sample = sample_from_row({"query": Q, "contexts": text}, position=1)
+
+    assert [text] == [p.text for p in sample.contexts or ()]
+
+
+def test_arrays_under_two_names_of_one_field_are_compared() -> None:
+    """A data frame with both the old and the new column holds arrays."""
+    np = pytest.importorskip("numpy")
+    row = {"query": Q, "contexts": np.array(["a", "b"]), "documents": np.array(["a", "b"])}
+
+    assert ["a", "b"] == [p.text for p in sample_from_row(row, position=1).contexts or ()]
+
+
+def test_whole_numbers_are_ids_without_a_fraction() -> None:
+    """Pandas makes floats of a column of whole numbers with a hole in it."""
+    assert "7" == sample_from_row({"id": 7.0, "query": Q}, position=1).id
+
+
+def test_a_row_without_any_known_field_is_named() -> None:
+    """A table full of "not applicable" would not say why."""
+    with pytest.raises(DataError, match=r"row 2 has no field with a known name; it has \['Frage'\]"):
+        sample_from_row({"Frage": Q}, position=2)

@@ -91,6 +91,9 @@ def evaluate_command(
     if output is not None and not output.absolute().parent.is_dir():
         msg = f"the folder of --output {str(output)!r} does not exist; make it, or give another path"
         raise ConfigurationError(msg)
+    if output is not None and output.is_dir():
+        msg = f"--output {str(output)!r} is a folder; give the path of a file"
+        raise ConfigurationError(msg)
     with progress_bar("scoring") as progress:
         result = evaluate(
             str(file),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
-from ragstone.schema import Sample, sample_from_row
+from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
 
 __all__ = ["Rejection", "SampleSource", "read_samples"]
 
@@ -44,10 +44,15 @@ def read_samples(
         on_bad_row: "raise" names the first bad rows; "skip" returns them beside the samples.
 
     Raises:
-        ConfigurationError: The file does not exist or has a suffix that is not known.
-        DataError: A row cannot be read (and `on_bad_row` is "raise"), or an id occurs twice.
+        ConfigurationError: The file does not exist or has a suffix that is not known; `fields` names no field of ours.
+        DataError: A row cannot be read (and `on_bad_row` is "raise"), an id occurs twice, or no sample has the id of
+            any of `references`.
         MissingExtraError: Parquet without pyarrow.
     """
+    for ours in fields or ():
+        if ours not in FIELD_ALIASES:
+            msg = f"{ours!r} is no field of a sample, known are {', '.join(FIELD_ALIASES)}; ours comes first (query=Frage)"
+            raise ConfigurationError(msg)
     samples: list[Sample] = []
     rejections: list[Rejection] = []
     seen: dict[str, int] = {}
@@ -67,6 +72,12 @@ def read_samples(
         msg = (
             f"{len(rejections)} of {len(rejections) + len(samples)} rows cannot be read:\n  {shown}{more}\n"
             "Mend them, or leave them out (and have them counted) with on_bad_row='skip' (--skip-bad-rows)"
+        )
+        raise DataError(msg)
+    if references and samples and references.keys().isdisjoint(seen):
+        msg = (
+            f"no sample has the id of a correct answer: samples have {next(iter(seen))!r}, ..., correct answers "
+            f"{next(iter(references))!r}, ...; both need ids that match"
         )
         raise DataError(msg)
     return samples, rejections
@@ -102,12 +113,7 @@ def _file_rows(path: Path) -> Iterator[Any]:
     elif suffix == ".json":
         yield from _json_rows(path)
     elif suffix == ".csv":
-        # One cell may hold all passages of a sample; the csv module's own limit is 128 KiB.
-        csv.field_size_limit(64 * 1024 * 1024)
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            for row in csv.DictReader(file):
-                # An empty cell is an empty text: a system that answered nothing scores as such, it is not left out.
-                yield {k: v for k, v in row.items() if k is not None}
+        yield from _csv_rows(path)
     elif suffix == ".parquet":
         yield from _parquet_rows(path)
     else:
@@ -124,6 +130,25 @@ def _jsonl_rows(path: Path) -> Iterator[Any]:
                 yield json.loads(line.decode("utf-8-sig"))
             except (ValueError, RecursionError) as error:
                 yield DataError(f"line {number} is no JSON: {error}")
+
+
+def _csv_rows(path: Path) -> Iterator[Any]:
+    # One cell may hold all passages of a sample; the csv module's own limit is 128 KiB.
+    csv.field_size_limit(64 * 1024 * 1024)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            for row in reader:
+                unnamed: Any = row.pop(None, ())  # a list, of all that are too many
+                if any(unnamed):
+                    # Half an answer would be scored as if it were all of it.
+                    yield DataError(f"the row that ends in line {reader.line_num} has more cells than the first line")
+                else:
+                    # An empty cell is an empty text: a system that answered nothing scores as such, it is not left out.
+                    yield row
+    except (UnicodeDecodeError, csv.Error) as error:
+        msg = f"{str(path)!r} is no CSV in UTF-8: {error}"
+        raise DataError(msg) from error
 
 
 def _json_rows(path: Path) -> Iterator[Any]:

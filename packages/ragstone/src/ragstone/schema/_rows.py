@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -46,6 +48,7 @@ FIELD_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
 """Accepted names per field, in the order they are looked for (ragas, deepeval, openevals, Phoenix, LlamaIndex, MLflow,
 Langfuse, RAGChecker, autoevals). The first is ours, and the only one printed."""
 
+_KNOWN: Final = frozenset(name for field, names in FIELD_ALIASES.items() if field != "id" for name in names)
 _TEXT_KEYS: Final = ("text", "page_content", "content", "page", "chunk", "body")
 _ID_KEYS: Final = ("id", "doc_id", "passage_id", "node_id", "_id", "docid")
 _EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "expected_response", "answer", "output", "response")
@@ -60,7 +63,8 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         fields: Our field name to the row's, where the aliases do not fit (`{"query": "Frage"}`).
 
     Raises:
-        DataError: The row is no mapping, two aliases of one field disagree, or a value has a type that cannot be read.
+        DataError: The row is no mapping, none of its fields is known, two aliases of one field disagree, or a value has a
+            type that cannot be read.
 
     Example:
         >>> sample_from_row({"user_input": "Why?", "retrieved_contexts": ["Because."]}, position=1).query
@@ -82,7 +86,7 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         if not values:
             continue
         for name, value in values[1:]:
-            if value != values[0][1]:
+            if _plain(value) != _plain(values[0][1]):
                 msg = (
                     f"row {position} has both {values[0][0]!r} and {name!r}, which mean {field!r} and differ; "
                     f"say which one counts: fields={{{field!r}: {name!r}}} (--field {field}={name})"
@@ -90,6 +94,12 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
                 raise DataError(msg)
         used.update(name for name, _ in values)
         found[field] = values[0][1]
+    if flat and not fields and _KNOWN.isdisjoint(flat):
+        msg = (
+            f"row {position} has no field with a known name; it has {sorted(map(str, flat))}. Say what is what, "
+            "for example fields={'query': 'Frage'} (--field query=Frage)"
+        )
+        raise DataError(msg)
     try:
         return Sample(
             id=_id(found.get("id"), position),
@@ -134,6 +144,8 @@ def _plain(value: Any) -> Any:
 
 def _id(value: Any, position: int) -> str:
     value = _plain(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # whole numbers beside an empty cell: pandas makes floats of them all
     return str(position) if value is None or value == "" else str(value)
 
 
@@ -156,7 +168,7 @@ def _texts(value: Any, field: str, position: int) -> tuple[str, ...]:
     if value is None:
         return ()
     if isinstance(value, str) and value.lstrip().startswith("["):
-        value = _json_list(value)
+        value = _list_in(value)
     items = value if isinstance(value, list | tuple) else [value]
     texts = (_text(item, field, position, _EXPECTED_KEYS) for item in items)
     return tuple(t for t in texts if t is not None and t.strip())
@@ -167,7 +179,7 @@ def _contexts(value: Any, position: int) -> tuple[Passage, ...] | None:
     if value is None:
         return None
     if isinstance(value, str):
-        value = _json_list(value) if value.lstrip().startswith("[") else ([value] if value.strip() else [])
+        value = _list_in(value) if value.lstrip().startswith("[") else ([value] if value.strip() else [])
     if isinstance(value, Mapping):
         value = [value]
     if not isinstance(value, list | tuple):
@@ -176,13 +188,24 @@ def _contexts(value: Any, position: int) -> tuple[Passage, ...] | None:
     return tuple(_passage(item, rank, position) for rank, item in enumerate(value))
 
 
-def _json_list(text: str) -> Any:
-    """A CSV cell can hold a JSON list; text that merely starts with a bracket stays text."""
+def _list_in(text: str) -> Any:
+    """A CSV cell can hold a list, as JSON or as Python (and so pandas) writes it; other text in brackets stays text."""
     try:
         value = json.loads(text)
-    except ValueError:
-        return [text]
+    except (ValueError, RecursionError):
+        value = _python_list(text)
     return value if isinstance(value, list) else [text]
+
+
+def _python_list(text: str) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # a text's backslashes are its own
+            value = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    # Only what Python wrote: NumPy's "['a' 'b']" would become the one text "ab".
+    return value if repr(value) == text.strip() else None
 
 
 def _passage(item: Any, rank: int, position: int) -> Passage:
