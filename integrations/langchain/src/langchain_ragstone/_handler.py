@@ -17,6 +17,7 @@ from langchain_core.outputs import LLMResult
 
 from langchain_ragstone import _translate as translate
 from langchain_ragstone._assemble import finish
+from langchain_ragstone._fallbacks import start_run
 from langchain_ragstone._otel import current_span_ids
 from langchain_ragstone._tree import ChainRun, LiveTrace, LlmRun, RetrieverRun, Run, RunTree, Step, ToolRun
 from ragstone.capture import PassageDraft, Recorder, SearchDraft, capture_suppressed
@@ -151,7 +152,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any
     ) -> None:
         """Note a step, and what documents it was given."""
-        run = self._tree.start(run_id, parent_run_id, ChainRun)
+        run = start_run(self._tree, run_id, parent_run_id, ChainRun, name=about.get("name"))
         if run is None:
             return
         if run.parent is None:
@@ -307,7 +308,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
     def _start_step(
         self, kind: type[_StepRun], inputs: Any, run_id: UUID, parent_run_id: UUID | None, about: dict[str, Any]
     ) -> _StepRun | None:
-        run = self._tree.start(run_id, parent_run_id, kind)
+        run = start_run(self._tree, run_id, parent_run_id, kind, name=about.get("name"))
         if run is not None:
             if run.parent is None:
                 self._open(run, inputs, parent_run_id, about)
