@@ -122,12 +122,14 @@ def test_passage():
         Document(page_content="b", metadata={"doc_id": 7, "score": np.float32(0.25), "tags": ["no"], "ok": True}),
         Document(page_content="c", metadata={"score": math.nan, "when": object()}),
         Document(page_content="d", metadata={"score": "high"}),
+        Document(page_content="e", metadata={"id": np.int64(7)}),
     ]
     assert [
         PassageDraft(text="a", id="x", score=0.9, metadata={"score": 0.5, "relevance_score": 0.9}),
         PassageDraft(text="b", id="7", score=0.25, metadata={"doc_id": 7, "score": 0.25, "ok": True}),
         PassageDraft(text="c"),
         PassageDraft(text="d", metadata={"score": "high"}),
+        PassageDraft(text="e", id="7", metadata={"id": 7}),
     ] == translate.passages_from(documents)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 from langchain_core.documents import Document
@@ -170,6 +170,8 @@ def _scalars(metadata: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in metadata.items():
         if value is None or isinstance(value, (str, int)):
             copied[str(key)] = value
+        elif isinstance(value, Integral):
+            copied[str(key)] = int(value)  # the id of a data frame's row is 7, not 7.0
         elif isinstance(value, Real) and math.isfinite(value):
             copied[str(key)] = float(value)
     return copied
