@@ -232,3 +232,15 @@ def test_sizes_must_be_positive(tmp_path, option):
     """The message names the option and its value."""
     with pytest.raises(ConfigurationError, match=f"{option} must be positive, got 0"):
         SpoolWriter(tmp_path, **{option: 0})
+
+
+def test_a_segment_that_somebody_deleted_is_not_written_on(tmp_path):
+    """What goes into a file without a name is gone with the process: it must not count as on the disk."""
+    writer = SpoolWriter(tmp_path / "spool")
+    writer.append([line(1)])
+    for segment in (tmp_path / "spool").iterdir():
+        segment.unlink()
+    (tmp_path / "spool").rmdir()
+    writer.append([line(2)])
+
+    assert [2] == numbers(tmp_path / "spool")

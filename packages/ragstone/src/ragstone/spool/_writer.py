@@ -84,6 +84,8 @@ class SpoolWriter:
             raise ValueError(msg)
         data = b"".join([frame(line, MORE) for line in lines[:-1]] + [frame(lines[-1], LAST)])
         with self._os_errors("append to"):
+            if self._fd >= 0 and os.fstat(self._fd).st_nlink == 0:
+                self._abandon()  # somebody deleted it: nothing that is written there will ever be read
             if self._fd >= 0 and self._size + len(data) > self._max_segment_bytes:
                 self._seal()
             if self._fd < 0:
