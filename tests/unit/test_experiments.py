@@ -137,7 +137,13 @@ def test_bad_rows_can_be_left_out_and_are_counted(tmp_path: Path) -> None:
     result = ragstone.evaluate(path, ["ccrs.qr"], judge="lexical", on_bad_row="skip")
 
     assert [2] == [r.position for r in result.rejected]
-    assert "1 rows could not be read" in str(result)
+    assert "rows that could not be read, and are in none of these numbers: 1" in str(result)
+
+
+def test_what_to_do_with_bad_rows_is_not_guessed() -> None:
+    """A typo does not mean "skip"."""
+    with pytest.raises(ConfigurationError, match="'ignore'"):
+        ragstone.evaluate(ROWS, judge="lexical", on_bad_row="ignore")  # type: ignore[arg-type]
 
 
 def test_duplicate_ids_are_refused() -> None:

@@ -54,7 +54,7 @@ class Experiment:
         for error in self.sink_errors:
             table += f"\nnot delivered to {error}"
         if self.rejected:
-            table += f"\n{len(self.rejected)} rows could not be read and are in none of these numbers"
+            table += f"\nrows that could not be read, and are in none of these numbers: {len(self.rejected)}"
         return table
 
     def to_dict(self) -> dict[str, Any]:

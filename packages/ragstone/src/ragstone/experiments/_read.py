@@ -44,7 +44,7 @@ def read_samples(
         on_bad_row: "raise" names the first bad rows; "skip" returns them beside the samples.
 
     Raises:
-        ConfigurationError: The file does not exist or has a suffix that is not known; `fields` names no field of ours.
+        ConfigurationError: `on_bad_row` is neither, or the file does not exist or has a suffix that is not known; `fields` names no field of ours.
         DataError: A row cannot be read (and `on_bad_row` is "raise"), an id occurs twice, or no sample has the id of
             any of `references`.
         MissingExtraError: Parquet without pyarrow.
@@ -53,6 +53,9 @@ def read_samples(
         if ours not in FIELD_ALIASES:
             msg = f"{ours!r} is no field of a sample, known are {', '.join(FIELD_ALIASES)}; ours comes first (query=Frage)"
             raise ConfigurationError(msg)
+    if on_bad_row not in ("raise", "skip"):
+        msg = f"on_bad_row must be 'raise' or 'skip', got {on_bad_row!r}"
+        raise ConfigurationError(msg)
     samples: list[Sample] = []
     rejections: list[Rejection] = []
     seen: dict[str, int] = {}
