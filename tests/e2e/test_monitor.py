@@ -354,6 +354,24 @@ def test_a_store_that_cannot_be_used_does_not_reach_the_application(
     assert b"this is no database" * 100 == store.read_bytes()
 
 
+def test_a_store_that_is_removed_while_in_use_is_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says so, and everything that the spool still holds is taken in and scored again."""
+    store = tmp_path / "r.db"
+    with Monitor(judge="lexical", store=store) as monitor:
+        monitor.record(draft("before"))
+        assert monitor.drain(60)
+        for file in tmp_path.glob("r.db*"):
+            if file.is_file():
+                file.unlink()
+        monitor.record(draft("after"))
+        patience = time.monotonic() + 60
+        while time.monotonic() < patience and not (store.exists() and read_ledger(store).total.scored == 2):
+            time.sleep(0.05)
+
+    assert {"before", "after"} == {trace for trace, _ in outcomes(store)}
+    assert "was removed or replaced while in use" in caplog.text
+
+
 def test_scores_in_the_file_carry_their_provenance(tmp_path: Path) -> None:
     """Judge, method, metric version and request time are beside each value."""
     path = tmp_path / "s.jsonl"

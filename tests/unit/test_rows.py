@@ -52,6 +52,15 @@ def test_field_names_in_circulation_are_read_as_they_are(row: dict[str, object])
     assert [C] == [p.text for p in sample.contexts or ()]
 
 
+@pytest.mark.parametrize(("retrieved", "expected"), [([C], [C]), (None, None)])
+def test_ideal_passages_are_not_what_was_retrieved(retrieved: list[str] | None, expected: list[str] | None) -> None:
+    """In deepeval's rows `context` is the ideal beside `retrieval_context`, also where the latter is empty."""
+    sample = sample_from_row({"input": Q, "retrieval_context": retrieved, "context": ["ideal"]}, position=1)
+
+    assert expected == (None if sample.contexts is None else [p.text for p in sample.contexts])
+    assert ["ideal"] == sample.metadata["context"]
+
+
 def test_missing_values_are_missing_and_not_text() -> None:
     """None and NaN (a pandas hole) do not become the strings "None" and "nan"."""
     sample = sample_from_row(

@@ -129,6 +129,13 @@ def test_an_outcome_can_be_stored():
     assert "bug" == score([Metric(odd)])[0].kind
 
 
+def test_a_failure_can_be_stored():
+    """Whatever text an error quotes."""
+    (failure,) = score([Metric(raising(ValueError("odd: \ud800")))])
+    assert "ValueError: odd: ?" == failure.reason
+    assert failure.model_dump_json()
+
+
 def test_bugs_are_logged_with_their_traceback_once(caplog):
     """The log says where, and does not fill up."""
     scorer = Scorer([Metric(raising(ZeroDivisionError("0/0")))], FakeJudge())

@@ -72,6 +72,7 @@ class Worker:
         self._clock = clock
         self._name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stop = threading.Event()
+        self._inode: tuple[int, int] | None = None
         self._wake: Callable[[], None] = lambda: None
         self._idle = False
         self._progress = 0
@@ -128,7 +129,17 @@ class Worker:
                 ],
                 [s.name for s in self._sinks],
             )
+            self._inode = _inode(self._path)
             await self._loop(store, scorer, woken, until_idle=until_idle)
+
+    def _check_place(self) -> None:
+        """Stop writing into a file that is no longer the store: what goes there would be lost with the last handle."""
+        if _inode(self._path) != self._inode:
+            msg = (
+                f"the store {str(self._path)!r} was removed or replaced while in use; what is no longer in the spool went "
+                "with it, and captures wait there until a worker opens the path again"
+            )
+            raise StoreError(msg)
 
     def _wakeable(self) -> asyncio.Event:
         """What `wake` and `stop` set in the running loop, whichever thread they are called on."""
@@ -172,6 +183,7 @@ class Worker:
         try:
             while not self._stop.is_set():
                 woken.clear()
+                self._check_place()
                 moved = self._drain(reader, store)
                 # Who waits needs no slot: another request can find out whether the judge is down or only refuses those.
                 # No more of them than slots, so that each gets its turn while it is leased.
@@ -327,6 +339,15 @@ class Worker:
             return False
         self._guarded("note a delivery", lambda: store.outbox_sent(sink.name, ids), None)
         return True
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    """Which file a path names at present; None when it names none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _why_not(trace: Trace) -> str | None:

@@ -81,7 +81,10 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         if wanted is not None and wanted not in flat:
             msg = f"row {position} has no field {wanted!r}, which was named for {field!r}; it has {sorted(flat)}"
             raise DataError(msg)
-        names = (wanted,) if wanted is not None else tuple(a for a in aliases if not _missing(flat.get(a)))
+        # deepeval keeps what was retrieved under `retrieval_context`, and beside it the ideal passages as `context`.
+        other = "context" if "retrieval_context" in flat else None
+        known = (a for a in aliases if a != other and not _missing(flat.get(a)))
+        names = (wanted,) if wanted is not None else tuple(known)
         values = [(name, flat[name]) for name in names]
         if not values:
             continue

@@ -245,6 +245,11 @@ def _checked(metric: Metric, outcome: object) -> AnyOutcome:
     return outcome
 
 
+def _storable(text: str) -> str:
+    """Replace lone surrogates, which no file and no database takes: an error may quote any text."""
+    return text.encode(errors="replace").decode()
+
+
 _KINDS: dict[str, FailureKind] = {kind: kind for kind in get_args(FailureKind)}
 
 
@@ -255,8 +260,8 @@ def _failure(metric: Metric, sample: Sample, *, kind: str, reason: str, raw: str
         metric_version=metric.card.version,
         # A judge from elsewhere may have kinds of its own.
         kind=_KINDS.get(kind, "unavailable"),
-        reason=reason,
-        raw=raw,
+        reason=_storable(reason),
+        raw=None if raw is None else _storable(raw),
     )
 
 
