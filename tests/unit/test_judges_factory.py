@@ -34,7 +34,7 @@ def test_openai_endpoint_from_the_environment(monkeypatch):
     """Another endpoint needs no key of ours."""
     monkeypatch.setenv("OPENAI_BASE_URL", "http://gateway:9/v1")
     judge = judge_from("openai:org/model:free")
-    assert "OpenAICompatibleJudge('http://gateway:9/v1', model='org/model:free')" == repr(judge)
+    assert "OpenAICompatibleJudge(OpenAICompatibleModel('http://gateway:9/v1', model='org/model:free'))" == repr(judge)
 
 
 def test_objects_pass():

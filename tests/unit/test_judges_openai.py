@@ -10,7 +10,7 @@ import warnings
 import pytest
 
 from ragstone.errors import ConfigurationError, JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
-from ragstone.judges import OpenAICompatibleJudge, Prompt
+from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
 from ragstone.schema import Usage
 from ragstone.testing import FakeJudgeServer
 
@@ -492,7 +492,7 @@ def test_impossible_settings(url, options):
 @pytest.mark.parametrize("url", ["http://h:1", "http://h:1/", "http://h:1/v1/", "http://h:1/v1/chat/completions"])
 def test_ways_to_write_a_base_url(url):
     """All mean http://h:1/v1."""
-    assert "OpenAICompatibleJudge('http://h:1/v1', model=None)" == repr(OpenAICompatibleJudge(url))
+    assert "OpenAICompatibleModel('http://h:1/v1', model=None)" == repr(OpenAICompatibleModel(url))
 
 
 def test_identity_tells_configurations_apart():

@@ -21,12 +21,14 @@ PUBLIC = {
         StoreCorruptError StoreError StoreNotReadyError StoreOwnedError StoreVersionError
     """,
     "ragstone.judges": """
-        Judge JudgeIdentity LexicalJudge NumberReply OpenAICompatibleJudge Prompt TextReply UsageMeter
-        judge_from metered parse_number record_usage
+        Abstention Capabilities ChatModel ChatReader ChatRequest Completion ForcedReading Judge JudgeIdentity
+        LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel
+        Prompt Reader TextReply TokenReading UsageMeter
+        judge_from metered parse_number reader_from record_usage
     """,
     "ragstone.metrics": """
         CCRS AnswerCorrectness ContextualCoherence InformationDensity InformationRecall Metric MetricCard
-        QuestionRelevance all_metrics resolve_metrics
+        QuestionRelevance ReadingMetric all_metrics bind_reader resolve_metrics
     """,
     "ragstone.schema": """
         FIELD_ALIASES SCHEMA_VERSION Captured Dropped Failure FailureKind Interval Ledger LedgerRow
@@ -41,7 +43,8 @@ PUBLIC = {
         Estimate failure_bounds mean_interval wilson_interval
     """,
     "ragstone.testing": """
-        FakeJudge FakeJudgeServer JudgeContract MemoryRecorder MemorySink ServerStats make_sample make_trace
+        FakeJudge FakeJudgeServer FakeReader JudgeContract MemoryRecorder MemorySink ScriptedModel ServerStats
+        make_sample make_trace
     """,
     "langchain_ragstone": """
         RagstoneCallbackHandler

@@ -73,7 +73,7 @@ def test_a_score_as_a_line(tmp_path):
             "judge": "lexical baseline",
             "judge_hash": "j",
             "prompt_hash": "p",
-            "usage": {"input_tokens": 7, "output_tokens": 0, "calls": 1, "cost_usd": None},
+            "usage": {"input_tokens": 7, "output_tokens": 0, "calls": 1, "cached": 0, "cost_usd": None},
             "inclusion_probability": 0.1,
             "requested_at": 11.0,
             "scored_at": 12.5,

@@ -16,8 +16,8 @@ from ragstone.cli._demo import run_demo
 from ragstone.cli._output import ledger_lines, print_json, progress_bar, trace_lines
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import Experiment, evaluate, read_samples
-from ragstone.judges import Judge, judge_from
-from ragstone.metrics import resolve_metrics
+from ragstone.judges import Judge, Reader, judge_from, reader_from
+from ragstone.metrics import bind_reader, resolve_metrics
 from ragstone.monitor import Worker, read_ledger
 from ragstone.sinks import Sink, sink_from
 from ragstone.store import SqliteStore
@@ -37,6 +37,13 @@ JudgeOption = Annotated[
     str | None,
     typer.Option(
         "--judge", help="http://host:port/v1, openai:MODEL or lexical. Default: $RAGSTONE_JUDGE, else lexical."
+    ),
+]
+ReaderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--reader",
+        help="The application's generator, for udcg; takes what --judge takes. Default: $RAGSTONE_READER, else the judge.",
     ),
 ]
 SinkOption = Annotated[
@@ -72,6 +79,7 @@ def evaluate_command(
     file: Annotated[Path, typer.Argument(help="Samples: JSONL, JSON, CSV or Parquet, any library's field names.")],
     metrics: MetricsOption = "ccrs",
     judge: JudgeOption = None,
+    reader: ReaderOption = None,
     reference: Annotated[
         Path | None, typer.Option("--reference", help="A file of correct answers, joined to the samples by id.")
     ] = None,
@@ -99,6 +107,7 @@ def evaluate_command(
             str(file),
             _names(metrics),
             judge=judge,
+            reader=reader,
             sinks=sink or (),
             fields=_fields(field or []),
             references=_references(reference),
@@ -151,6 +160,7 @@ def worker(
     store: Annotated[Path, typer.Argument(help="The store that the application's monitors were given.")],
     metrics: MetricsOption = "ccrs",
     judge: JudgeOption = None,
+    reader: ReaderOption = None,
     sink: SinkOption = None,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
@@ -165,20 +175,23 @@ def worker(
         msg = f"the folder of the store {str(store)!r} does not exist"
         raise StoreError(msg)
     chair = judge_from(judge)
+    chosen, lector = bind_reader(resolve_metrics(_names(metrics)), lambda: reader_from(reader, judge=chair))
     destinations = [sink_from(s) for s in sink or ()]
     owner = Worker(
         store.absolute(),
-        metrics=resolve_metrics(_names(metrics)),
+        metrics=chosen,
         judge=chair,
         sinks=destinations,
         concurrency=concurrency,
         trace_deadline_s=deadline_s,
         outage_patience_s=outage_patience_s,
     )
-    asyncio.run(_work(owner, chair, destinations, f"owning {store}", until_idle=until_idle))
+    asyncio.run(_work(owner, chair, lector, destinations, f"owning {store}", until_idle=until_idle))
 
 
-async def _work(owner: Worker, chair: Judge, destinations: Sequence[Sink], what: str, *, until_idle: bool) -> None:
+async def _work(
+    owner: Worker, chair: Judge, lector: Reader | None, destinations: Sequence[Sink], what: str, *, until_idle: bool
+) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, owner.stop)
@@ -191,6 +204,8 @@ async def _work(owner: Worker, chair: Judge, destinations: Sequence[Sink], what:
         for destination in destinations:
             await destination.aclose()
         await chair.aclose()
+        if lector is not None:
+            await lector.aclose()
 
 
 def _names(text: str) -> list[str]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from ragstone.errors import DataError, MissingExtraError, SinkError
 from ragstone.experiments._read import Rejection, SampleSource, read_samples
 from ragstone.experiments._summary import MetricSummary, format_table, summarise
-from ragstone.judges import Judge, JudgeIdentity, judge_from
-from ragstone.metrics import Metric, MetricCard, resolve_metrics
+from ragstone.judges import Judge, JudgeIdentity, Reader, judge_from, reader_from
+from ragstone.metrics import Metric, MetricCard, bind_reader, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
 from ragstone.scoring import Scorer
 from ragstone.sinks import Delivery, Sink, sink_from
@@ -126,6 +126,7 @@ async def aevaluate(
     metrics: Sequence[str | Metric] | str = ("ccrs",),
     *,
     judge: str | Judge | None = None,
+    reader: str | Reader | None = None,
     sinks: Sequence[str | Sink] = (),
     fields: Mapping[str, str] | None = None,
     references: Mapping[str, Sequence[str]] | None = None,
@@ -140,6 +141,8 @@ async def aevaluate(
         data: A path (JSONL, JSON, CSV, Parquet), rows with any library's field names, samples, or a data frame.
         metrics: Names, groups or metric objects.
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`, else "lexical".
+        reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`
+            (a `ChatReader` with the application's own prompt); None reads `RAGSTONE_READER`, else takes the judge's model.
         sinks: Where outcomes also go.
         fields: Our field name to the data's, where the known aliases do not fit.
         references: Sample id to correct answers, for samples that have none.
@@ -168,6 +171,7 @@ async def aevaluate(
     chosen = resolve_metrics([metrics] if isinstance(metrics, str) else metrics)
     destinations = [sink_from(s) for s in sinks]
     chair = judge_from(judge)
+    chosen, lector = bind_reader(chosen, lambda: reader_from(reader, judge=chair))
     started = time.monotonic()
     done: dict[str, tuple[Score | NotApplicable | Failure, ...]] = {}
     try:
@@ -194,6 +198,8 @@ async def aevaluate(
             await sink.aclose()
         if not isinstance(judge, Judge):
             await chair.aclose()
+        if lector is not None and not isinstance(reader, Reader):
+            await lector.aclose()
 
 
 async def _deliver(sink: Sink, outcomes: Sequence[Score | NotApplicable | Failure]) -> str | None:
@@ -211,6 +217,7 @@ def evaluate(
     metrics: Sequence[str | Metric] | str = ("ccrs",),
     *,
     judge: str | Judge | None = None,
+    reader: str | Reader | None = None,
     sinks: Sequence[str | Sink] = (),
     fields: Mapping[str, str] | None = None,
     references: Mapping[str, Sequence[str]] | None = None,
@@ -230,6 +237,7 @@ def evaluate(
                 data,
                 metrics,
                 judge=judge,
+                reader=reader,
                 sinks=sinks,
                 fields=fields,
                 references=references,

@@ -1,23 +1,43 @@
 """Judges: models that answer questions about a sample."""
 
-from ragstone.judges._factory import judge_from
+from ragstone.judges._capabilities import Capabilities
+from ragstone.judges._factory import judge_from, reader_from
+from ragstone.judges._model import ChatModel, ChatRequest, Completion, ForcedReading, TokenReading
+from ragstone.judges._model_judge import ModelJudge
 from ragstone.judges._parse import parse_number
-from ragstone.judges._protocol import Judge, JudgeIdentity, NumberReply, Prompt, TextReply
+from ragstone.judges._protocol import Abstention, Judge, JudgeIdentity, NumberReply, Prompt, Reader, TextReply
+from ragstone.judges._render import Message
 from ragstone.judges._usage import UsageMeter, metered, record_usage
-from ragstone.judges.lexical import LexicalJudge
+from ragstone.judges.lexical import LexicalJudge, LexicalReader
 from ragstone.judges.openai_compatible import OpenAICompatibleJudge
+from ragstone.judges.openai_model import OpenAICompatibleModel
+from ragstone.judges.reader import ChatReader
 
 __all__ = [
+    "Abstention",
+    "Capabilities",
+    "ChatModel",
+    "ChatReader",
+    "ChatRequest",
+    "Completion",
+    "ForcedReading",
     "Judge",
     "JudgeIdentity",
     "LexicalJudge",
+    "LexicalReader",
+    "Message",
+    "ModelJudge",
     "NumberReply",
     "OpenAICompatibleJudge",
+    "OpenAICompatibleModel",
     "Prompt",
+    "Reader",
     "TextReply",
+    "TokenReading",
     "UsageMeter",
     "judge_from",
     "metered",
     "parse_number",
+    "reader_from",
     "record_usage",
 ]

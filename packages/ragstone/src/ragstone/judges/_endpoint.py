@@ -112,14 +112,31 @@ class Endpoint:
         parts = urlsplit(self.base_url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
+    @property
+    def _root(self) -> str:
+        """The server without credentials, path and query; a `/v1` at the end of the path is ours, the rest is kept."""
+        parts = urlsplit(self.base_url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.removesuffix("/v1"), "", ""))
+
     async def setup_lock(self) -> asyncio.Lock:
         """A lock of the running loop, for what is to be found out once."""
         return (await self._connection()).setup
 
     async def request(
-        self, method: Literal["GET", "POST"], path: str, body: Mapping[str, Any] | None = None
+        self,
+        method: Literal["GET", "POST"],
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        counted: bool = True,
     ) -> dict[str, Any]:
         """Send one request, again where that helps, and return the JSON object of the reply.
+
+        Args:
+            method: GET or POST.
+            path: Below the base URL ("/models"); with two slashes ("//tokenize") below the server's root.
+            body: What to post.
+            counted: Whether a POST counts as a call in what was spent.
 
         Raises:
             RequestRefusedError: 4xx.
@@ -127,11 +144,14 @@ class Endpoint:
                 "unparseable" when what came was no JSON object (a proxy's error page, say).
         """
         connection = await self._connection()
+        if path.startswith("//"):
+            # The client takes a whole URL as it stands.
+            path = f"{self._root}{path[1:]}"
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self._max_wait_s
         n_failures = n_refusals = 0
         while True:
-            outcome = await self._attempt(connection, method, path, body)
+            outcome = await self._attempt(connection, method, path, body, counted=counted)
             if not isinstance(outcome, _Trouble):
                 return outcome
             if outcome.rate_limited:
@@ -165,6 +185,8 @@ class Endpoint:
         method: Literal["GET", "POST"],
         path: str,
         body: Mapping[str, Any] | None,
+        *,
+        counted: bool,
     ) -> dict[str, Any] | _Trouble:
         import aiohttp
         import openai
@@ -180,7 +202,8 @@ class Endpoint:
                     if method == "GET":
                         reply = await connection.client.get(path, cast_to=object)
                     else:
-                        record_usage(Usage(calls=1))
+                        if counted:
+                            record_usage(Usage(calls=1))
                         reply = await connection.client.post(path, cast_to=object, body=body)
         except openai.APIStatusError as error:
             return self._trouble_from_status(error)

@@ -6,11 +6,13 @@ import os
 from typing import Final
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges._protocol import Judge
-from ragstone.judges.lexical import LexicalJudge
+from ragstone.judges._model_judge import ModelJudge
+from ragstone.judges._protocol import Judge, Reader
+from ragstone.judges.lexical import LexicalJudge, LexicalReader
 from ragstone.judges.openai_compatible import OpenAICompatibleJudge
+from ragstone.judges.reader import ChatReader
 
-__all__ = ["judge_from"]
+__all__ = ["judge_from", "reader_from"]
 
 _OPENAI_URL: Final = "https://api.openai.com/v1"
 _FORMS: Final = (
@@ -59,7 +61,38 @@ def judge_from(spec: str | Judge | None = None) -> Judge:
     raise ConfigurationError(msg)
 
 
-def _openai(model: str) -> Judge:
+def reader_from(spec: str | Reader | None, *, judge: Judge) -> Reader:
+    """Make the reader that `spec` names; None takes `RAGSTONE_READER` from the environment, else the judge's model.
+
+    Args:
+        spec: The forms of `judge_from`, or a `Reader` object (a `ChatReader` with the application's own prompt).
+        judge: Whose model reads when nothing else is named; the reader then shares its connections and limits.
+
+    Raises:
+        ConfigurationError: `spec` names no reader, or none is named and the judge has no model to read with.
+
+    Example:
+        ```python
+        reader = reader_from("http://localhost:8000/v1", judge=judge)
+        ```
+    """
+    spec = spec or os.environ.get("RAGSTONE_READER") or None
+    if spec is not None and not isinstance(spec, str):
+        given: object = spec
+        if isinstance(given, Reader) and not isinstance(given, type):
+            return given
+        msg = f"{spec!r} is not a reader; it takes the same forms as judge=, or a Reader object"
+        raise ConfigurationError(msg)
+    chair = judge if spec is None else judge_from(spec)
+    if isinstance(chair, LexicalJudge):
+        return LexicalReader()
+    if isinstance(chair, ModelJudge):
+        return ChatReader(chair.model)
+    msg = f"judge={judge!r} has no model that could read passages as the application does; name one with reader="
+    raise ConfigurationError(msg)
+
+
+def _openai(model: str) -> ModelJudge:
     base_url = os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
     api_key = os.environ.get("OPENAI_API_KEY")
     if base_url == _OPENAI_URL and not api_key:

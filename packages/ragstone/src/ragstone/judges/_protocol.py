@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
-from ragstone.schema import Usage
+from ragstone.schema import Interval, Usage
 
-__all__ = ["Judge", "JudgeIdentity", "NumberReply", "Prompt", "TextReply"]
+__all__ = ["Abstention", "Judge", "JudgeIdentity", "NumberReply", "Prompt", "Reader", "TextReply"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,29 @@ class NumberReply:
     raw: str
     method: str
     n: int = 1
+    """Replies the value rests on."""
+    interval: Interval | None = None
+    """On the scale that was asked for; None where a single reply tells nothing about its spread."""
+    mass: float | None = None
+    """Probability that the judge replies with a number of the scale at all, where `method` is "expected"."""
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abstention:
+    """How likely a reader is to abstain: p(NO-RESPONSE | question, passages)."""
+
+    value: float
+    """Probability in [0, 1] that the reply starts with an abstention."""
+    interval: Interval
+    """Around `value`; its method says what kind of interval ("exact", "bound", "wilson", "beta_mixture")."""
+    method: Literal["exact_sequence", "first_token", "monte_carlo", "lexical"]
+    complete: float | None = None
+    """Probability that the reply is an abstention and nothing else, where the method can tell."""
+    n: int = 1
+    """Replies drawn ("monte_carlo"), else 1."""
+    n_missing: int = 0
+    """Draws that gave no reply to look at (declined by a content filter, say); in no other number."""
     usage: Usage = field(default_factory=Usage)
 
 
@@ -80,6 +103,40 @@ class Judge(Protocol):
         Raises:
             JudgeError: When there is no usable answer; `kind` says why. A value out of range is never clipped.
         """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """The application's generator: the model that reads the retrieved passages and answers, or abstains."""
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """Who reads; the hash changes with prompt template, abstention phrases and estimator as well."""
+        ...
+
+    async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
+        """How likely the reader abstains when it is given `passages`.
+
+        Raises:
+            JudgeError: There is no usable answer; `kind` says why.
+        """
+        ...
+
+    async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
+        """The reader's own answer from `passages` (greedy, where the model allows it).
+
+        Raises:
+            JudgeError: There is no usable answer.
+        """
+        ...
+
+    def abstains(self, reply: str) -> bool:
+        """Whether a reply is an abstention."""
         ...
 
     async def aclose(self) -> None:

@@ -6,13 +6,14 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ragstone.errors import JudgeError
-from ragstone.judges._protocol import JudgeIdentity, NumberReply, Prompt, TextReply
+from ragstone.judges._protocol import Abstention, JudgeIdentity, NumberReply, Prompt, TextReply
+from ragstone.schema import Interval
 
-__all__ = ["LexicalJudge"]
+__all__ = ["LexicalJudge", "LexicalReader"]
 
 _VERSION: Final = "1"
 
@@ -31,7 +32,7 @@ _LONG_WORDS: Final = 120
 
 
 class LexicalJudge:
-    """Answers the five CCRS constructs by word overlap, in microseconds and always alike.
+    """Answers the five CCRS constructs, and whether a passage is relevant, by word overlap, in microseconds and always alike.
 
     A stand-in for trying out and for testing what surrounds a judge. It knows nothing of meaning: a negation, a
     paraphrase or a wrong date among the right words escapes it. Every table and report says that it is a baseline.
@@ -42,6 +43,7 @@ class LexicalJudge:
     | question_relevance | share of the question's words that occur in the response |
     | information_density | share of the response's words that are new content, less for under 5 and over 120 words |
     | answer_correctness | F1 of the words of the response and of the reference, best reference |
+    | passage_relevance | share of the question's words that occur in the passage |
     | information_recall | share of the reference's words that occur in the response, best reference |
 
     Example:
@@ -69,7 +71,7 @@ class LexicalJudge:
         """Answer by `prompt.construct`; the task's wording plays no role.
 
         Raises:
-            JudgeError: Kind "unsupported": another construct than the five, or texts without a word to compare.
+            JudgeError: Kind "unsupported": another construct than those, or texts without a word to compare.
         """
         measure = _MEASURES.get(prompt.construct)
         if measure is None:
@@ -85,6 +87,56 @@ class LexicalJudge:
             raise JudgeError(msg, kind="unsupported") from None
         value = low + (high - low) * share
         return NumberReply(value=value, raw=f"{value:g}", method="lexical")
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+class LexicalReader:
+    """Stands in for the application's generator: abstains where the passages lack the question's words.
+
+    The probability to abstain is the share of the question's content words that occur in no passage. Like the lexical
+    judge it tries out the plumbing and measures nothing.
+
+    Example:
+        ```python
+        reading = await LexicalReader().abstention("How tall is the lighthouse?", ["It is 31 metres tall."])
+        ```
+    """
+
+    marker: Final = "NO-RESPONSE"
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """The baseline's name and version."""
+        digest = hashlib.sha256(f"lexical reader/{_VERSION}".encode()).hexdigest()[:16]
+        return JudgeIdentity(name="lexical baseline", hash=digest, is_baseline=True)
+
+    async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
+        """Share of the question's words that no passage has.
+
+        Raises:
+            JudgeError: Kind "unsupported": a question without a word.
+        """
+        try:
+            p = 1 - _share_found(_split(query), _split("\n".join(passages)))
+        except ZeroDivisionError:
+            msg = f"there is no word to look for in the question {query[:80]!r}"
+            raise JudgeError(msg, kind="unsupported") from None
+        interval = Interval(low=p, high=p, method="exact")
+        return Abstention(value=p, interval=interval, method="lexical", complete=p)
+
+    async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
+        """The passage that shares most words with the question; the marker when none shares half of them."""
+        reading = await self.abstention(query, passages)
+        if reading.value > 0.5:
+            return TextReply(text=self.marker)
+        words = _split(query)
+        return TextReply(text=max(passages, key=lambda passage: _share_found(words, _split(passage))))
+
+    def abstains(self, reply: str) -> bool:
+        """Whether a reply is the marker."""
+        return reply.strip() == self.marker
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
@@ -150,5 +202,6 @@ _MEASURES: Final[Mapping[str, Callable[[Fields], float]]] = {
     "question_relevance": _relevance,
     "information_density": _density,
     "answer_correctness": lambda fields: _best(fields, _f1),
+    "passage_relevance": lambda fields: _share_found(_words(fields, "query"), _words(fields, "passage")),
     "information_recall": lambda fields: _best(fields, _share_found),
 }

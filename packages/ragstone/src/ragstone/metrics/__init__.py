@@ -1,7 +1,7 @@
 """Metrics: cards, the registry, and one file a family."""
 
-from ragstone.metrics._card import Metric, MetricCard
-from ragstone.metrics._registry import all_metrics, resolve_metrics
+from ragstone.metrics._card import Metric, MetricCard, ReadingMetric
+from ragstone.metrics._registry import all_metrics, bind_reader, resolve_metrics
 from ragstone.metrics.ccrs import (
     CCRS,
     AnswerCorrectness,
@@ -20,6 +20,8 @@ __all__ = [
     "Metric",
     "MetricCard",
     "QuestionRelevance",
+    "ReadingMetric",
     "all_metrics",
+    "bind_reader",
     "resolve_metrics",
 ]

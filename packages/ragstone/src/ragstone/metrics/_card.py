@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-from ragstone.judges import Judge
+from ragstone.judges import Judge, Reader
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["Metric", "MetricCard"]
+__all__ = ["Metric", "MetricCard", "ReadingMetric"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,4 +47,18 @@ class Metric(Protocol):
 
     async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
         """Score `sample`. May raise `JudgeError`; the scorer turns that into a `Failure`."""
+        ...
+
+
+@runtime_checkable
+class ReadingMetric(Metric, Protocol):
+    """A metric that also asks the application's generator; it is made for one reader, or bound to it later."""
+
+    @property
+    def reader(self) -> Reader | None:
+        """Who is asked; None before it is bound."""
+        ...
+
+    def bound(self, reader: Reader) -> Metric:
+        """The same metric with this reader."""
         ...

@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import importlib.metadata
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ragstone.errors import ConfigurationError
-from ragstone.metrics._card import Metric
+from ragstone.judges import Reader
+from ragstone.metrics._card import Metric, ReadingMetric
 from ragstone.metrics.ccrs import CCRS
 
-__all__ = ["ENTRY_POINT_GROUP", "all_metrics", "resolve_metrics"]
+__all__ = ["ENTRY_POINT_GROUP", "all_metrics", "bind_reader", "resolve_metrics"]
 
 ENTRY_POINT_GROUP: Final = "ragstone.metrics"
 """An entry point of this group names a `Metric`, a sequence of them, or a function without arguments that makes either."""
@@ -109,3 +110,23 @@ def _named(spec: str, known: Sequence[Metric]) -> list[Metric]:
         msg = f"there is no metric or group {spec!r}; {hint}Known are: {', '.join(names)}"
         raise ConfigurationError(msg)
     return metrics
+
+
+def bind_reader(metrics: Sequence[Metric], reader: Callable[[], Reader]) -> tuple[tuple[Metric, ...], Reader | None]:
+    """Give the reader to the metrics that need one and have none.
+
+    Args:
+        metrics: From `resolve_metrics`.
+        reader: Makes the reader; called only when a metric needs it.
+
+    Returns:
+        The metrics, in their order, and the reader that was made, if one was.
+    """
+    waiting = [metric for metric in metrics if isinstance(metric, ReadingMetric) and metric.reader is None]
+    if not waiting:
+        return tuple(metrics), None
+    made = reader()
+    return tuple(
+        metric.bound(made) if isinstance(metric, ReadingMetric) and metric.reader is None else metric
+        for metric in metrics
+    ), made

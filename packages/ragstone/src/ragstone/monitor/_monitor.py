@@ -16,8 +16,8 @@ from typing import Literal, Self
 
 from ragstone.capture import Capture, CaptureCounters, CaptureLimits, TraceDraft, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
-from ragstone.judges import Judge, judge_from
-from ragstone.metrics import Metric, resolve_metrics
+from ragstone.judges import Judge, Reader, judge_from, reader_from
+from ragstone.metrics import Metric, bind_reader, resolve_metrics
 from ragstone.monitor._status import read_ledger
 from ragstone.monitor._worker import Worker, spool_directory
 from ragstone.schema import Ledger
@@ -41,6 +41,8 @@ class Monitor:
 
     Args:
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`, else "lexical".
+        reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`;
+            None reads `RAGSTONE_READER`, else takes the judge's model.
         metrics: Names, groups or metric objects.
         store: Path of the SQLite store; the spool lies beside it, in `<store>.spool`.
         sinks: Where outcomes go besides the store ("jsonl:PATH", "otlp", a `Sink`).
@@ -67,6 +69,7 @@ class Monitor:
         self,
         *,
         judge: str | Judge | None = None,
+        reader: str | Reader | None = None,
         metrics: Sequence[str | Metric] | str = ("ccrs",),
         store: str | os.PathLike[str] = "ragstone.db",
         sinks: Sequence[str | Sink] = (),
@@ -97,8 +100,9 @@ class Monitor:
             msg = f"the folder of store={str(store)!r} does not exist; make it, or give another path"
             raise ConfigurationError(msg)
         self._role = role
-        self._metrics = resolve_metrics([metrics] if isinstance(metrics, str) else metrics)
         self._judge = judge_from(judge)
+        resolved = resolve_metrics([metrics] if isinstance(metrics, str) else metrics)
+        self._metrics, self._reader = bind_reader(resolved, lambda: reader_from(reader, judge=self._judge))
         self._sinks = tuple(sink_from(s) for s in sinks)
         self._concurrency = concurrency
         self._trace_deadline_s = trace_deadline_s
@@ -280,6 +284,8 @@ class Monitor:
                 for sink in self._sinks:
                     await sink.aclose()
             await self._judge.aclose()
+            if self._reader is not None:
+                await self._reader.aclose()
 
     def _own(self, worker: Worker) -> None:
         self._worker = worker

@@ -60,7 +60,7 @@ class Outage:
             # Of a try that is under way when the judge comes back nobody can tell what it failed of.
             decides = failed_at is not None and self._answered_at > failed_at
             outcomes = await score()
-            if any(not isinstance(o, NotApplicable) and o.raw is not None for o in outcomes):
+            if any(_answered(o) for o in outcomes):
                 self._note_answer()
                 return outcomes
             if not _unanswered(outcomes):
@@ -95,6 +95,14 @@ class Outage:
             self._told = True
             why = next(o.reason for o in outcomes if isinstance(o, Failure) and o.judge_hash)
             logger.error("the judge answers nobody (%s); requests stay pending until it does", why)
+
+
+def _answered(outcome: AnyOutcome) -> bool:
+    """Whether a model said something for it."""
+    if isinstance(outcome, NotApplicable):
+        return False
+    paid = outcome.usage is not None and outcome.usage.output_tokens > 0
+    return outcome.raw is not None or (isinstance(outcome, Score) and paid)
 
 
 def _unanswered(outcomes: Sequence[AnyOutcome]) -> bool:

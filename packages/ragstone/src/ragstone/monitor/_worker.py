@@ -124,7 +124,7 @@ class Worker:
             store.release_all()
             store.set_plan(
                 [
-                    PlannedMetric(name=m.card.name, version=m.card.version, judge_hash=self._judge_hash(m))
+                    PlannedMetric(name=m.card.name, version=m.card.version, judge_hash=_judge_hash(scorer, m))
                     for m in self._metrics
                 ],
                 [s.name for s in self._sinks],
@@ -169,9 +169,6 @@ class Worker:
             return False
         preparing.result()
         return True
-
-    def _judge_hash(self, metric: Metric) -> str:
-        return self._judge.identity.hash if metric.card.judge_calls else ""
 
     async def _loop(self, store: SqliteStore, scorer: Scorer, woken: asyncio.Event, *, until_idle: bool) -> None:
         reader = SpoolReader(spool_directory(self._path))
@@ -339,6 +336,11 @@ class Worker:
             return False
         self._guarded("note a delivery", lambda: store.outbox_sent(sink.name, ids), None)
         return True
+
+
+def _judge_hash(scorer: Scorer, metric: Metric) -> str:
+    identity = scorer.judged_by(metric)
+    return "" if identity is None else identity.hash
 
 
 def _inode(path: Path) -> tuple[int, int] | None:

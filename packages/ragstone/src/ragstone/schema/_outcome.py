@@ -30,6 +30,7 @@ FailureKind = Literal[
     "unavailable",  # connection, 429 or 5xx, still after all retries
     "rejected",  # 4xx: bad request, credentials, context length
     "unsupported",  # this judge cannot answer this kind of question
+    "budget",  # the spend cap was reached before this was asked
     "bug",  # a metric raised something it should not have
 ]
 
@@ -109,6 +110,8 @@ class Failure(_OutcomeBase):
     outcome: Literal["failure"] = "failure"
     kind: FailureKind
     reason: str
+    details: dict[str, Any] = Field(default_factory=dict)
+    """What was found out all the same (the passages that could be read, bounds)."""
     raw: str | None = None
     """What the judge replied, if it replied."""
 

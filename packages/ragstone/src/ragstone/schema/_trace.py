@@ -20,6 +20,8 @@ class Usage(Model):
     output_tokens: int = Field(default=0, ge=0)
     calls: int = Field(default=0, ge=0)
     """Requests sent, retries included."""
+    cached: int = Field(default=0, ge=0)
+    """Requests answered from the reply cache: not sent, and in none of the other numbers."""
     cost_usd: float | None = None
     """Money spent in US dollars, where prices are known."""
 
@@ -29,6 +31,7 @@ class Usage(Model):
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             calls=self.calls + other.calls,
+            cached=self.cached + other.cached,
             cost_usd=sum(costs) if costs else None,
         )
 

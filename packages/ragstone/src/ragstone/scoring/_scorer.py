@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import math
 import time
@@ -11,8 +12,8 @@ from typing import Any, Protocol, get_args, runtime_checkable
 
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges import Judge, UsageMeter, metered
-from ragstone.metrics import Metric
+from ragstone.judges import Judge, JudgeIdentity, UsageMeter, metered
+from ragstone.metrics import Metric, ReadingMetric
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
 
 __all__ = ["Scorer"]
@@ -85,6 +86,20 @@ class Scorer:
         self._buggy: set[str] = set()
         """Metrics whose bug has been logged with its traceback."""
 
+    def judged_by(self, metric: Metric) -> JudgeIdentity | None:
+        """Which models a metric's outcomes rest on, as one identity; None for a plain metric. Final after `prepare`."""
+        reader = metric.reader if isinstance(metric, ReadingMetric) else None
+        if reader is None:
+            return self.judge.identity if metric.card.judge_calls else None
+        if not metric.card.judge_calls:
+            return reader.identity
+        judge, read = self.judge.identity, reader.identity
+        return JudgeIdentity(
+            name=judge.name if judge.name == read.name else f"{judge.name}, read by {read.name}",
+            hash=hashlib.sha256(f"{judge.hash}/{read.hash}".encode()).hexdigest()[:16],
+            is_baseline=judge.is_baseline or read.is_baseline,
+        )
+
     @property
     def usage(self) -> Usage:
         """Tokens, calls and cost of everything scored so far; failed and abandoned work included."""
@@ -97,9 +112,12 @@ class Scorer:
             ConfigurationError: The judge cannot work as configured.
             JudgeError: The judge cannot be reached.
         """
-        if isinstance(self.judge, _Preparable):
-            with suppress_capture():
-                await self.judge.prepare()
+        models: list[object] = [self.judge]
+        models += [metric.reader for metric in self.metrics if isinstance(metric, ReadingMetric)]
+        for model in models:
+            if isinstance(model, _Preparable):
+                with suppress_capture():
+                    await model.prepare()
 
     async def score(self, sample: Sample) -> tuple[AnyOutcome, ...]:
         """Score one sample by all metrics.
@@ -173,7 +191,7 @@ class Scorer:
                 self._spent.total += meter.total
         # A judge that does not report to the meter may still put its bill on the outcome.
         usage = meter.total
-        if not usage.calls and outcome.usage is not None:
+        if not (usage.calls or usage.cached) and outcome.usage is not None:
             usage = outcome.usage
             self._spent.total += usage
         return outcome.model_copy(
@@ -181,7 +199,7 @@ class Scorer:
                 "sample_id": sample.id,
                 "metric": metric.card.name,
                 "metric_version": metric.card.version,
-                "usage": usage if metric.card.judge_calls else None,
+                "usage": usage if self.judged_by(metric) else None,
                 "created_at": self._clock(),
                 "duration_s": time.perf_counter() - started,
                 **self._judged_by(metric),
@@ -189,16 +207,14 @@ class Scorer:
         )
 
     def _judged_by(self, metric: Metric) -> dict[str, Any]:
-        if not metric.card.judge_calls:
-            return {}
-        identity = self.judge.identity
-        return {"judge": identity.name, "judge_hash": identity.hash}
+        identity = self.judged_by(metric)
+        return {} if identity is None else {"judge": identity.name, "judge_hash": identity.hash}
 
     async def _guarded(self, metric: Metric, sample: Sample, deadline: float) -> AnyOutcome:
         """Run one metric; whatever happens but a cancellation from outside is an outcome."""
         try:
             async with asyncio.timeout_at(deadline) as limit:
-                if metric.card.judge_calls:
+                if self.judged_by(metric):
                     await self.prepare()
                 outcome = await metric.score(sample, self.judge)
             return _checked(metric, outcome)

@@ -158,7 +158,11 @@ def failure_bounds(mean: float | None, n: int, n_failed: int, *, low: float, hig
 
 def _skewness(x: NDArray[np.float64]) -> float:
     """Moment skewness of values that are not all equal."""
+    import numpy as np
+
     centred = x - x.mean()
+    # Skewness has no scale, and the cube of a tiny number is 0.
+    centred /= np.abs(centred).max()
     return float((centred**3).mean() / (centred**2).mean() ** 1.5)
 
 

@@ -2,15 +2,18 @@
 
 from ragstone.testing._builders import make_sample, make_trace
 from ragstone.testing._contracts import JudgeContract
-from ragstone.testing._fakes import FakeJudge, MemoryRecorder, MemorySink
+from ragstone.testing._fakes import FakeJudge, FakeReader, MemoryRecorder, MemorySink
+from ragstone.testing._model import ScriptedModel
 from ragstone.testing._server import FakeJudgeServer, ServerStats
 
 __all__ = [
     "FakeJudge",
     "FakeJudgeServer",
+    "FakeReader",
     "JudgeContract",
     "MemoryRecorder",
     "MemorySink",
+    "ScriptedModel",
     "ServerStats",
     "make_sample",
     "make_trace",

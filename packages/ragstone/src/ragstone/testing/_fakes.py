@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ragstone.capture import TraceDraft
 from ragstone.errors import JudgeReplyError
-from ragstone.judges import JudgeIdentity, NumberReply, Prompt, TextReply, record_usage
-from ragstone.schema import Usage
+from ragstone.judges import Abstention, JudgeIdentity, NumberReply, Prompt, TextReply, record_usage
+from ragstone.schema import Interval, Usage
 from ragstone.sinks import Delivery
 
-__all__ = ["FakeJudge", "MemoryRecorder", "MemorySink"]
+__all__ = ["FakeJudge", "FakeReader", "MemoryRecorder", "MemorySink"]
 
 
 class FakeJudge:
@@ -93,6 +93,76 @@ class FakeJudge:
         key = repr((prompt.construct, prompt.task, sorted(prompt.fields.items())))
         share = int.from_bytes(hashlib.sha256(key.encode(errors="replace")).digest()[:8]) / 2**64
         return low + round(share * 100) * (high - low) / 100
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+class FakeReader:
+    """A reader that abstains as often as the test says.
+
+    Args:
+        p: Probability to abstain: always this, or by a function of the question and the passages' texts. An exception
+            that the function returns is raised.
+        answer: What it answers: always this, or by a function of the same.
+        half_width: Half the width of the intervals it reports, cut to [0, 1]; they count as Monte-Carlo when above 0.
+        name: Part of the identity.
+
+    Attributes:
+        asked: Question and passages of each call, in order.
+
+    Example:
+        ```python
+        reader = FakeReader(lambda query, passages: 0.1 if "Oslo" in passages[0] else 0.9)
+        ```
+    """
+
+    def __init__(
+        self,
+        p: float | Callable[[str, Sequence[str]], float | Exception] = 0.5,
+        *,
+        answer: str | Callable[[str, Sequence[str]], str] = "a fake answer",
+        half_width: float = 0.0,
+        name: str = "fake reader",
+    ) -> None:
+        self._p = p
+        self._answer = answer
+        self._half_width = half_width
+        self._name = name
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """The name given, and its hash."""
+        return JudgeIdentity(name=self._name, hash=hashlib.sha256(self._name.encode()).hexdigest()[:16])
+
+    async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
+        """Say what the test said."""
+        self.asked.append((query, tuple(passages)))
+        usage = Usage(calls=1, input_tokens=len("".join(passages)) // 4, output_tokens=1)
+        record_usage(usage)
+        p = self._p(query, passages) if callable(self._p) else self._p
+        if isinstance(p, Exception):
+            raise p
+        low, high = max(0.0, p - self._half_width), min(1.0, p + self._half_width)
+        drawn = self._half_width > 0
+        return Abstention(
+            value=p,
+            interval=Interval(low=low, high=high, method="wilson" if drawn else "exact"),
+            method="monte_carlo" if drawn else "exact_sequence",
+            complete=p,
+            n=20 if drawn else 1,
+            usage=usage,
+        )
+
+    async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
+        """Answer what the test said."""
+        self.asked.append((query, tuple(passages)))
+        return TextReply(text=self._answer(query, passages) if callable(self._answer) else self._answer)
+
+    def abstains(self, reply: str) -> bool:
+        """Whether a reply is NO-RESPONSE."""
+        return reply.strip() == "NO-RESPONSE"
 
     async def aclose(self) -> None:
         """Nothing to let go of."""

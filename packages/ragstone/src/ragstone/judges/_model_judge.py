@@ -1,0 +1,183 @@
+"""A judge made of a chat model: prompts rendered, replies read strictly."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from ragstone.errors import ConfigurationError, JudgeReplyError
+from ragstone.judges._model import ChatModel, ChatRequest, Completion
+from ragstone.judges._parse import parse_number
+from ragstone.judges._protocol import JudgeIdentity, NumberReply, Prompt, TextReply
+from ragstone.judges._render import RENDER_VERSION, Message, number_request, reminder, render
+from ragstone.judges._usage import UsageMeter, metered
+from ragstone.schema import Usage
+
+__all__ = ["ModelJudge"]
+
+
+class ModelJudge:
+    """Asks a chat model, and reads its replies strictly (see `parse_number`).
+
+    When a reply cannot be read, the judge asks once more with the reply constrained to a number, where the model can do
+    that, else with a reminder; then it raises.
+
+    Args:
+        model: The model to ask.
+        temperature: Sampling temperature; left out once the server refuses it.
+        seed: Sampling seed, for servers that take one.
+        number_max_tokens: Length limit of replies with a number. Models that reason before they answer need
+            thousands.
+        score_mode: What a number is. "single": the one in the model's reply. "expected": the expectation over all
+            whole numbers of the scale, from their exact probabilities, where the model can tell them; else as
+            "single". "sampled": the mean of `draws` replies at temperature 1, with an interval. The `method` of each
+            reply says which it was.
+        draws: Replies for "sampled".
+
+    Raises:
+        ConfigurationError: A value that cannot work.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        temperature: float | None = 0.0,
+        seed: int | None = None,
+        number_max_tokens: int = 64,
+        score_mode: Literal["single", "expected", "sampled"] = "single",
+        draws: int = 5,
+    ) -> None:
+        if number_max_tokens < 1:
+            msg = f"number_max_tokens must be at least 1, got {number_max_tokens!r}"
+            raise ConfigurationError(msg)
+        if score_mode not in ("single", "expected", "sampled"):
+            msg = f"score_mode must be 'single', 'expected' or 'sampled', got {score_mode!r}"
+            raise ConfigurationError(msg)
+        if draws < 2:
+            msg = f"draws must be at least 2, got {draws!r}"
+            raise ConfigurationError(msg)
+        self.model = model
+        self._sampling = {
+            name: value for name, value in (("temperature", temperature), ("seed", seed)) if value is not None
+        }
+        self._number_max_tokens = number_max_tokens
+        self._score_mode = score_mode
+        self._draws = draws
+        self._spent = UsageMeter()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.model!r})"
+
+    @property
+    def usage(self) -> Usage:
+        """Everything spent through this judge so far, failed calls and retries included."""
+        return self._spent.total
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """The model in words, and a hash of all that shapes replies. Final once `prepare()` ran."""
+        shape: dict[str, Any] = {
+            **self.model.shape,
+            "sampling": self._sampling,
+            "number_max_tokens": self._number_max_tokens,
+            "render": RENDER_VERSION,
+        }
+        if self._score_mode != "single":
+            shape["score_mode"] = [self._score_mode, self._draws]
+        digest = hashlib.sha256(json.dumps(shape, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+        return JudgeIdentity(name=self.model.name, hash=digest)
+
+    async def prepare(self) -> None:
+        """Let the model find out what it needs. Called by the first question otherwise.
+
+        Raises:
+            ConfigurationError: It cannot work as configured.
+            JudgeError: It cannot be asked.
+        """
+        await self.model.prepare()
+
+    async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
+        """Ask for free text of at most `max_tokens` tokens.
+
+        Raises:
+            JudgeError: No usable answer. Kinds: "truncated", "refused", "timeout", "unavailable", "rejected".
+        """
+        with metered() as meter:
+            try:
+                text = await self._text(render(prompt), max_tokens=max_tokens)
+            finally:
+                self._spent.total += meter.total
+        return TextReply(text=text, usage=meter.total)
+
+    async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
+        """Ask for one number in [low, high]. `method` of the reply says how it came about.
+
+        Raises:
+            JudgeError: No usable answer. Kinds: "unparseable" and "truncated" (with `raw`), "refused", "timeout",
+                "unavailable", "rejected".
+        """
+        with metered() as meter:
+            try:
+                value, raw, method = await self._number(render(prompt, request=number_request(low, high)), low, high)
+            finally:
+                self._spent.total += meter.total
+        return NumberReply(value=value, raw=raw, method=method, usage=meter.total)
+
+    async def _number(self, messages: list[Message], low: float, high: float) -> tuple[float, str, str]:
+        max_tokens = self._number_max_tokens
+        try:
+            raw = await self._text(messages, max_tokens=max_tokens)
+            return parse_number(raw, low, high), raw, "single_reply"
+        except JudgeReplyError as error:
+            # Cut short before the first word: it reasons out of sight, and would do so again.
+            if error.kind == "refused" or (error.kind == "truncated" and not error.raw):
+                raise
+            unread = error.raw or ""
+
+        if float(low).is_integer() and float(high).is_integer():
+            held = await self.model.complete_number(
+                messages, int(low), int(high), max_tokens=max_tokens, sampling=self._sampling
+            )
+            if held is not None:
+                try:
+                    raw = usable_text(held, max_tokens)
+                except JudgeReplyError as error:
+                    if error.kind == "refused":
+                        raise
+                    # Cut short: a model that reasons first, or one that fills the reply with white space.
+                    unread = error.raw or unread
+                else:
+                    return parse_number(raw, low, high), raw, "constrained_reply"
+
+        raw = await self._text([*messages, *reminder(unread, low, high)], max_tokens=max_tokens)
+        return parse_number(raw, low, high), raw, "second_reply"
+
+    async def _text(self, messages: Sequence[Message], *, max_tokens: int) -> str:
+        request = ChatRequest(messages=messages, max_tokens=max_tokens, sampling=self._sampling)
+        (completion,) = await self.model.complete(request)
+        return usable_text(completion, max_tokens)
+
+    async def aclose(self) -> None:
+        """Close the model's connections of the running event loop. Safe to call twice; a later question opens new ones."""
+        await self.model.aclose()
+
+
+def usable_text(completion: Completion, max_tokens: int) -> str:
+    """The text of a finished reply.
+
+    Raises:
+        JudgeReplyError: The model declined, or did not finish.
+    """
+    if completion.finish == "refused":
+        msg = f"the judge declined to answer: {completion.text or 'content filter'}"
+        raise JudgeReplyError(msg, kind="refused", raw=completion.text)
+    if completion.finish == "length":
+        msg = (
+            f"the reply was cut at {max_tokens} tokens; a model that reasons before it answers needs more "
+            "(number_max_tokens=4096)"
+        )
+        raise JudgeReplyError(msg, kind="truncated", raw=completion.text)
+    return completion.text

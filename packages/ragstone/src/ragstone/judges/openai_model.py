@@ -1,0 +1,359 @@
+"""The chat model behind any OpenAI-compatible endpoint: vLLM, SGLang, llama.cpp, Ollama, OpenAI, gateways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal, TypedDict
+from urllib.parse import urlsplit
+
+from ragstone.errors import ConfigurationError, JudgeReplyError
+from ragstone.judges._capabilities import Capabilities
+from ragstone.judges._dialect import CONSTRAINTS, Constraint, Dialect
+from ragstone.judges._endpoint import Endpoint, RequestRefusedError
+from ragstone.judges._http_exact import ExactReads
+from ragstone.judges._model import ChatRequest, Completion, ForcedReading, TokenReading
+from ragstone.judges._probe import probe
+from ragstone.judges._render import Message
+from ragstone.judges._usage import record_usage
+from ragstone.schema import Usage
+
+__all__ = ["ConnectionOptions", "OpenAICompatibleModel"]
+
+_MAX_CONSTRAINED_VALUES: Final = 1001
+"""A regular expression that lists every value gets unwieldy beyond this."""
+
+
+class ConnectionOptions(TypedDict, total=False):
+    """Options of `OpenAICompatibleModel`, for those that pass them on."""
+
+    model: str | None
+    api_key: str | None
+    concurrency: int
+    timeout_s: float
+    max_retries: int
+    max_wait_s: float
+    backoff_s: float
+    extra_body: Mapping[str, Any] | None
+    usd_per_million_tokens: tuple[float, float] | None
+
+
+class OpenAICompatibleModel:
+    """Asks a chat model over HTTP, in the dialect that the endpoint turns out to speak.
+
+    One object may be used from several event loops, one after another or at once; it keeps a client for each.
+
+    Args:
+        base_url: "http://host:8000/v1"; without a path, `/v1` is taken.
+        model: The model to ask; None takes the one that the server serves.
+        api_key: Sent as bearer token. None sends none, whatever the environment holds.
+        concurrency: Requests in flight at once, on each event loop.
+        timeout_s: Seconds for one attempt.
+        max_retries: Repetitions after time-outs, lost connections and 5xx.
+        max_wait_s: Seconds for which a request is repeated when the server says 429. The caller's deadline ends the
+            waiting earlier.
+        backoff_s: Seconds before the first repetition; doubles each time, up to 30.
+        extra_body: Fields to add to every request (`{"chat_template_kwargs": {"enable_thinking": False}}`).
+        usd_per_million_tokens: Prices of input and output in US dollars, for the cost totals.
+
+    Raises:
+        ConfigurationError: A value that cannot work.
+
+    Example:
+        ```python
+        model = OpenAICompatibleModel("http://localhost:8000/v1", concurrency=32)
+        judge = ModelJudge(model)
+        reader = ChatReader(model)
+        ```
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        model: str | None = None,
+        api_key: str | None = None,
+        concurrency: int = 16,
+        timeout_s: float = 60.0,
+        max_retries: int = 4,
+        max_wait_s: float = 600.0,
+        backoff_s: float = 0.5,
+        extra_body: Mapping[str, Any] | None = None,
+        usd_per_million_tokens: tuple[float, float] | None = None,
+    ) -> None:
+        for name, value, least in (("concurrency", concurrency, 1), ("max_retries", max_retries, 0)):
+            if value < least:
+                msg = f"{name} must be at least {least}, got {value!r}"
+                raise ConfigurationError(msg)
+        if timeout_s <= 0 or max_wait_s < 0 or backoff_s < 0:
+            msg = (
+                "timeout_s must be above 0, max_wait_s and backoff_s not below 0, got "
+                f"timeout_s={timeout_s!r}, max_wait_s={max_wait_s!r}, backoff_s={backoff_s!r}"
+            )
+            raise ConfigurationError(msg)
+        self._endpoint = Endpoint(
+            base_url,
+            api_key=api_key,
+            concurrency=concurrency,
+            timeout_s=timeout_s,
+            max_retries=max_retries,
+            max_wait_s=max_wait_s,
+            backoff_s=backoff_s,
+        )
+        self._model = model
+        self._extra_body = dict(extra_body or {})
+        self._prices = usd_per_million_tokens
+        self._dialect = Dialect()
+        self._constraints = CONSTRAINTS
+        """Those that the server has not yet refused or ignored."""
+        self._exact = ExactReads(self)
+        self._capabilities: Capabilities | None = None
+
+    def __repr__(self) -> str:
+        return f"OpenAICompatibleModel({self._endpoint.shown_url!r}, model={self._model!r})"
+
+    @property
+    def name(self) -> str:
+        """Model and host. Final once the model is known: given, or found by `prepare()`."""
+        return f"{self._model or 'the served model'} at {urlsplit(self._endpoint.shown_url).netloc}"
+
+    @property
+    def shape(self) -> Mapping[str, object]:
+        """Endpoint, model and what is added to every request."""
+        return {"endpoint": self._endpoint.shown_url, "model": self._model, "extra_body": self._extra_body}
+
+    async def prepare(self) -> None:
+        """Find out the served model, unless one was given. Called by the first question otherwise.
+
+        Raises:
+            ConfigurationError: The server serves no model, or several; the message lists them.
+            JudgeError: The server cannot be asked.
+        """
+        if self._model is not None:
+            return
+        async with await self._endpoint.setup_lock():
+            if self._model is None:
+                self._model = await self._served_model()
+
+    async def _served_model(self) -> str:
+        url = self._endpoint.shown_url
+        try:
+            listing = await self._endpoint.request("GET", "/models")
+        except RequestRefusedError as refused:
+            if refused.status != 404:
+                raise
+            msg = f"{url} lists no models (HTTP 404); check the URL (it usually ends in /v1) or pass model=..."
+            raise ConfigurationError(msg) from None
+        entries = listing.get("data")
+        names = [str(entry["id"]) for entry in entries or () if isinstance(entry, dict) and "id" in entry]
+        if len(names) != 1:
+            served = ", ".join(sorted(names)[:20]) or "none"
+            msg = f"{url} serves {len(names)} models ({served}); pass model=... to choose one"
+            raise ConfigurationError(msg)
+        return names[0]
+
+    async def capabilities(self, *, fresh: bool = False) -> Capabilities:
+        """What the endpoint can do, measured by the first call and remembered.
+
+        Raises:
+            ConfigurationError: No model to ask.
+            JudgeError: The endpoint cannot be asked.
+        """
+        await self.prepare()
+        if self._capabilities is None or fresh:
+            async with await self._endpoint.setup_lock():
+                if self._capabilities is None or fresh:
+                    self._capabilities = await probe(self)
+        return self._capabilities
+
+    async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
+        """Reply `request.n` times; in one request where the endpoint can, else in several.
+
+        Raises:
+            JudgeError: No reply: "timeout", "unavailable", "rejected", "unparseable" (a completion without a message).
+        """
+        replies = await self._completed(request)
+        if len(replies) < request.n:
+            rest = await self.complete(replace(request, n=request.n - len(replies)))
+            return (*replies, *rest)
+        return replies[: request.n]
+
+    async def _completed(self, request: ChatRequest) -> tuple[Completion, ...]:
+        fields: dict[str, Any] = {}
+        if request.n > 1:
+            fields["n"] = request.n
+        if request.top_logprobs:
+            fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+        reply = await self.chat(
+            request.messages, max_tokens=request.max_tokens, sampling=request.sampling, fields=fields
+        )
+        return completions(reply)
+
+    async def complete_number(
+        self, messages: Sequence[Message], low: int, high: int, *, max_tokens: int, sampling: Mapping[str, Any]
+    ) -> Completion | None:
+        """Reply with a whole number in [low, high], by the constraints that the server turns out to obey.
+
+        Raises:
+            JudgeError: No reply.
+        """
+        for constraint in self._constraints if high - low < _MAX_CONSTRAINED_VALUES else ():
+            try:
+                reply = await self.chat(
+                    messages, max_tokens=max_tokens, sampling=sampling, fields=constraint.fields(low, high)
+                )
+            except RequestRefusedError as refused:
+                if refused.status not in (400, 422):
+                    raise
+                self._forget(constraint)
+                continue
+            (completion, *_) = completions(reply)
+            if completion.finish != "stop" or constraint.obeyed(completion.text, low, high):
+                return completion
+            self._forget(constraint)
+        return None
+
+    def _forget(self, constraint: Constraint) -> None:
+        self._constraints = tuple(usable for usable in self._constraints if usable is not constraint)
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        sampling: Mapping[str, Any] | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """One chat completion as the endpoint sends it; `fields` are added to the request's body as they are.
+
+        Raises:
+            RequestRefusedError: 4xx.
+            JudgeError: No reply.
+        """
+        await self.prepare()
+        assert self._model is not None  # noqa: S101  `prepare` ran
+        wanted = dict(sampling or {})
+        dialect = self._dialect
+        while True:
+            body = dialect.body(model=self._model, messages=messages, max_tokens=max_tokens, sampling=wanted)
+            try:
+                completion = await self._endpoint.request(
+                    "POST", "/chat/completions", {**body, **self._extra_body, **(fields or {})}
+                )
+            except RequestRefusedError as refused:
+                adapted = dialect.adapted(refused, wanted)
+                if adapted is None:
+                    raise
+                dialect = adapted
+                continue
+            if dialect is not self._dialect:
+                self._dialect = dialect
+            record_usage(self._usage(completion))
+            return completion
+
+    async def post(self, path: str, body: Mapping[str, Any], *, inference: bool = True) -> dict[str, Any]:
+        """One request to another path of the endpoint, with the model's name in it.
+
+        Args:
+            path: Below the base URL ("/completions"); with two slashes ("//tokenize") below the server's root.
+            body: Its fields; `model` is added.
+            inference: Whether the model runs for it, and so whether it counts as a call.
+
+        Raises:
+            RequestRefusedError: 4xx.
+            JudgeError: No reply.
+        """
+        await self.prepare()
+        reply = await self._endpoint.request("POST", path, {"model": self._model, **body}, counted=inference)
+        if inference:
+            record_usage(self._usage(reply))
+        return reply
+
+    def _usage(self, completion: Mapping[str, Any]) -> Usage:
+        tokens = completion.get("usage")
+        tokens = tokens if isinstance(tokens, dict) else {}
+        n_in, n_out = (
+            count if isinstance(count := tokens.get(name), int) and count > 0 else 0
+            for name in ("prompt_tokens", "completion_tokens")
+        )
+        prices = self._prices
+        cost_usd = None if prices is None else (n_in * prices[0] + n_out * prices[1]) / 1e6
+        return Usage(input_tokens=n_in, output_tokens=n_out, cost_usd=cost_usd)
+
+    async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of a conversation, up to where the reply begins."""
+        return await self._exact.chat_ids(messages)
+
+    async def text_ids(self, text: str) -> list[int]:
+        """Token ids of a text by itself, without special tokens."""
+        return await self._exact.text_ids(text)
+
+    async def end_id(self) -> int | None:
+        """The token that ends a reply, where it is known."""
+        return await self._exact.end_id()
+
+    async def next_logprobs(
+        self, prefixes: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]
+    ) -> list[dict[int, float]]:
+        """Log-probabilities of the `wanted` tokens after each prefix, in one request."""
+        return await self._exact.next_logprobs(prefixes, wanted)
+
+    async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:
+        """Log-probabilities of `reply`, by the endpoint's exact route."""
+        return await self._exact.forced(messages, reply)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. Safe to call twice; a later question opens new ones."""
+        await self._endpoint.aclose()
+
+
+def completions(reply: Mapping[str, Any]) -> tuple[Completion, ...]:
+    """The replies in a chat completion; an error when there is none.
+
+    Raises:
+        JudgeReplyError: Not one choice with a message.
+    """
+    try:
+        found = tuple(_completion(choice) for choice in reply["choices"])
+    except (KeyError, TypeError, AttributeError):
+        found = ()
+    if not found:
+        msg = f"the completion has no message, only {sorted(reply)}"
+        raise JudgeReplyError(msg)
+    return found
+
+
+def _completion(choice: Mapping[str, Any]) -> Completion:
+    message = choice["message"]
+    text, refusal = message.get("content"), message.get("refusal")
+    # A lone surrogate is legal in JSON and nowhere else.
+    text = text.encode(errors="replace").decode() if isinstance(text, str) else ""
+    finish: Literal["stop", "length", "refused"] = "stop"
+    if refusal or choice.get("finish_reason") == "content_filter":
+        finish, text = "refused", str(refusal or text)
+    elif choice.get("finish_reason") == "length":
+        finish = "length"
+    return Completion(text=text, finish=finish, tokens=_tokens(choice.get("logprobs")))
+
+
+def _tokens(logprobs: object) -> tuple[TokenReading, ...] | None:
+    """Token readings, None where there are none; what is not a finite number is none."""
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    if not isinstance(content, list) or not content:
+        return None
+    try:
+        return tuple(
+            TokenReading(
+                text=str(token["token"]),
+                logprob=float(token["logprob"]),
+                top=tuple(
+                    sorted(
+                        ((str(other["token"]), float(other["logprob"])) for other in token.get("top_logprobs") or ()),
+                        key=lambda pair: -pair[1],
+                    )
+                ),
+            )
+            for token in content
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
