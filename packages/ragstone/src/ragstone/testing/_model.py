@@ -13,8 +13,8 @@ from ragstone.schema import Usage
 
 __all__ = ["ScriptedModel"]
 
-# Digits and punctuation are tokens of their own, as in many tokenisers, and words are cut into pieces of four letters.
-_PIECE: Final = re.compile(r" ?[^\W\d_]{1,4}|.", re.DOTALL)
+# Words are cut into pieces of four letters; punctuation, and as a rule each digit, is a token of its own.
+_PIECE: Final = r" ?[^\W\d_]{{1,4}}|[0-9]{{1,{digits}}}|."
 _IMPOSSIBLE: Final = -100.0
 
 Replies = Mapping[str, float]
@@ -32,6 +32,7 @@ class ScriptedModel:
         exact_route: What its capabilities say.
         top_logprobs: Alternatives that it reports for each token; 0 for a model without log-probabilities.
         several_replies: Whether one request gives several replies.
+        token_digits: How many digits a token can hold; most tokenisers have 1, some have 3.
         seed: Draws the samples.
 
     Attributes:
@@ -53,11 +54,13 @@ class ScriptedModel:
         exact_route: Literal["chain", "prefill", "echo"] | None = "chain",
         top_logprobs: int = 20,
         several_replies: bool = True,
+        token_digits: int = 1,
         name: str = "scripted model",
         seed: int = 7,
     ) -> None:
         self._replies = replies
         self._split = split
+        self._piece = re.compile(_PIECE.format(digits=token_digits), re.DOTALL)
         self._name = name
         self._random = random.Random(seed)  # noqa: S311  replies of a fake
         self._capabilities = Capabilities(
@@ -203,7 +206,7 @@ class ScriptedModel:
         return self._ids[piece]
 
     def _encode(self, text: str) -> list[int]:
-        return [self._id(piece) for piece in _PIECE.findall(text)]
+        return [self._id(piece) for piece in self._piece.findall(text)]
 
     def _chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
         ids: list[int] = []
