@@ -5,17 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Final, Literal
 
 from ragstone.errors import ConfigurationError, JudgeReplyError
+from ragstone.judges._expected import NumberReads
 from ragstone.judges._model import ChatModel, ChatRequest, Completion
 from ragstone.judges._parse import parse_number
 from ragstone.judges._protocol import JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.judges._render import RENDER_VERSION, Message, number_request, reminder, render
+from ragstone.judges._sampling import TEMPERATURE_ONE
 from ragstone.judges._usage import UsageMeter, metered
-from ragstone.schema import Usage
+from ragstone.schema import Interval, Usage
+from ragstone.stats import mean_interval
 
 __all__ = ["ModelJudge"]
+
+_LEAST_MASS: Final = 0.5
+"""An expectation over less than this says little about what the model replies as a rule."""
 
 
 class ModelJudge:
@@ -31,9 +38,9 @@ class ModelJudge:
         number_max_tokens: Length limit of replies with a number. Models that reason before they answer need
             thousands.
         score_mode: What a number is. "single": the one in the model's reply. "expected": the expectation over all
-            whole numbers of the scale, from their exact probabilities, where the model can tell them; else as
-            "single". "sampled": the mean of `draws` replies at temperature 1, with an interval. The `method` of each
-            reply says which it was.
+            whole numbers of the scale, from their exact probabilities, where the model can tell them and replies with
+            such a number more often than not; else as "single". "sampled": the mean of `draws` replies at temperature
+            1, with an interval. The `method` of each reply says which it was.
         draws: Replies for "sampled".
 
     Raises:
@@ -66,6 +73,7 @@ class ModelJudge:
         self._number_max_tokens = number_max_tokens
         self._score_mode = score_mode
         self._draws = draws
+        self._reads = NumberReads(model)
         self._spent = UsageMeter()
 
     def __repr__(self) -> str:
@@ -86,7 +94,9 @@ class ModelJudge:
             "render": RENDER_VERSION,
         }
         if self._score_mode != "single":
-            shape["score_mode"] = [self._score_mode, self._draws]
+            shape["score_mode"] = self._score_mode
+        if self._score_mode == "sampled":
+            shape["draws"] = self._draws
         digest = hashlib.sha256(json.dumps(shape, sort_keys=True, default=repr).encode()).hexdigest()[:16]
         return JudgeIdentity(name=self.model.name, hash=digest)
 
@@ -119,18 +129,62 @@ class ModelJudge:
             JudgeError: No usable answer. Kinds: "unparseable" and "truncated" (with `raw`), "refused", "timeout",
                 "unavailable", "rejected".
         """
+        messages = render(prompt, request=number_request(low, high))
         with metered() as meter:
             try:
-                value, raw, method = await self._number(render(prompt, request=number_request(low, high)), low, high)
+                if self._score_mode == "expected":
+                    reply = await self._expected(messages, low, high)
+                elif self._score_mode == "sampled":
+                    reply = await self._sampled(messages, low, high)
+                else:
+                    reply = await self._single(messages, low, high)
             finally:
                 self._spent.total += meter.total
-        return NumberReply(value=value, raw=raw, method=method, usage=meter.total)
+        return replace(reply, usage=meter.total)
 
-    async def _number(self, messages: list[Message], low: float, high: float) -> tuple[float, str, str]:
+    async def _expected(self, messages: list[Message], low: float, high: float) -> NumberReply:
+        read = await self._reads.read(messages, low, high)
+        if read is None:
+            return await self._single(messages, low, high)
+        if read.mass < _LEAST_MASS:
+            return replace(await self._single(messages, low, high), mass=read.mass)
+        return NumberReply(value=read.value, raw=str(read), method="expected", interval=read.interval, mass=read.mass)
+
+    async def _sampled(self, messages: list[Message], low: float, high: float) -> NumberReply:
+        max_tokens = self._number_max_tokens
+        sampling = dict(TEMPERATURE_ONE)
+        if "seed" in self._sampling:
+            sampling["seed"] = self._sampling["seed"]
+        replies = await self.model.complete(
+            ChatRequest(messages=messages, max_tokens=max_tokens, sampling=sampling, n=self._draws)
+        )
+        values: list[float] = []
+        troubles: list[JudgeReplyError] = []
+        for reply in replies:
+            try:
+                values.append(parse_number(usable_text(reply, max_tokens), low, high))
+            except JudgeReplyError as error:
+                troubles.append(error)
+        if len(values) < len(troubles):
+            kinds = {trouble.kind for trouble in troubles}
+            first = troubles[0]
+            msg = f"{len(values)} of {len(replies)} replies have a usable number, which is fewer than half; {first}"
+            raise JudgeReplyError(msg, kind="unparseable" if values or len(kinds) > 1 else first.kind, raw=first.raw)
+        mean = mean_interval(values, low=low, high=high)
+        return NumberReply(
+            value=mean.value,
+            raw=", ".join(f"{value:g}" for value in values),
+            method="sampled",
+            n=mean.n,
+            n_missing=len(troubles),
+            interval=Interval(low=mean.low, high=mean.high, level=mean.level, method=mean.method),
+        )
+
+    async def _single(self, messages: list[Message], low: float, high: float) -> NumberReply:
         max_tokens = self._number_max_tokens
         try:
             raw = await self._text(messages, max_tokens=max_tokens)
-            return parse_number(raw, low, high), raw, "single_reply"
+            return NumberReply(value=parse_number(raw, low, high), raw=raw, method="single_reply")
         except JudgeReplyError as error:
             # Cut short before the first word: it reasons out of sight, and would do so again.
             if error.kind == "refused" or (error.kind == "truncated" and not error.raw):
@@ -150,10 +204,10 @@ class ModelJudge:
                     # Cut short: a model that reasons first, or one that fills the reply with white space.
                     unread = error.raw or unread
                 else:
-                    return parse_number(raw, low, high), raw, "constrained_reply"
+                    return NumberReply(value=parse_number(raw, low, high), raw=raw, method="constrained_reply")
 
         raw = await self._text([*messages, *reminder(unread, low, high)], max_tokens=max_tokens)
-        return parse_number(raw, low, high), raw, "second_reply"
+        return NumberReply(value=parse_number(raw, low, high), raw=raw, method="second_reply")
 
     async def _text(self, messages: Sequence[Message], *, max_tokens: int) -> str:
         request = ChatRequest(messages=messages, max_tokens=max_tokens, sampling=self._sampling)

@@ -55,10 +55,12 @@ class NumberReply:
     method: str
     n: int = 1
     """Replies the value rests on."""
+    n_missing: int = 0
+    """Replies that were drawn and held no usable number; in no other number."""
     interval: Interval | None = None
     """On the scale that was asked for; None where a single reply tells nothing about its spread."""
     mass: float | None = None
-    """Probability that the judge replies with a number of the scale at all, where `method` is "expected"."""
+    """Probability that the reply is a whole number of the scale and nothing else, where it was read."""
     usage: Usage = field(default_factory=Usage)
 
 

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Final
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, NumberReply, Prompt
 from ragstone.metrics._card import MetricCard
-from ragstone.schema import NotApplicable, Sample, Score
+from ragstone.schema import Interval, NotApplicable, Sample, Score
 
 __all__ = [
     "CCRS",
@@ -109,9 +109,20 @@ class _Ccrs:
     def _judged(self, sample: Sample, fields: dict[str, str | tuple[str, ...]], reply: NumberReply) -> Score:  # noqa: ARG002
         return self._score(sample, value=reply.value / 100, reply=reply)
 
-    def _score(self, sample: Sample, *, value: float, reply: NumberReply | None = None, **rest: Any) -> Score:
+    def _score(
+        self,
+        sample: Sample,
+        *,
+        value: float,
+        reply: NumberReply | None = None,
+        scale: tuple[float, float] = (0.0, 0.01),
+        **rest: Any,
+    ) -> Score:
+        """Make the score; `scale` (offset and factor) takes the judge's interval to the metric's range."""
         if reply is not None:
             rest |= {"method": reply.method, "n": reply.n, "raw": reply.raw, "usage": reply.usage}
+            rest["interval"] = _scaled(reply.interval, *scale)
+            rest["details"] = {**rest.get("details", {}), **_told(reply)}
         return Score(
             sample_id=sample.id,
             metric=self.card.name,
@@ -129,6 +140,23 @@ class _Ccrs:
             reason=reason,
             missing=missing,
         )
+
+
+def _scaled(interval: Interval | None, offset: float, factor: float) -> Interval | None:
+    if interval is None:
+        return None
+    low, high = (min(1.0, max(0.0, offset + factor * end)) for end in (interval.low, interval.high))
+    return interval.model_copy(update={"low": low, "high": high})
+
+
+def _told(reply: NumberReply) -> dict[str, Any]:
+    """What a reply says of itself beyond its number, where it says anything."""
+    told: dict[str, Any] = {}
+    if reply.mass is not None:
+        told["format_mass"] = reply.mass
+    if reply.n_missing:
+        told["n_missing"] = reply.n_missing
+    return told
 
 
 def _fields(sample: Sample) -> dict[str, str | tuple[str, ...]]:
@@ -243,8 +271,14 @@ class AnswerCorrectness(_Ccrs):
         response = str(fields["response"]).strip()
         em = 1.0 if response in {reference.strip() for reference in fields["reference"]} else 0.0
         judged = reply.value / 100
-        value = self.em_weight * em + (1 - self.em_weight) * judged
-        return self._score(sample, value=value, reply=reply, details={"em": em, "judge": judged})
+        offset, factor = self.em_weight * em, 1 - self.em_weight
+        return self._score(
+            sample,
+            value=offset + factor * judged,
+            reply=reply,
+            scale=(offset, factor / 100),
+            details={"em": em, "judge": judged},
+        )
 
 
 class InformationRecall(_Ccrs):

@@ -1,0 +1,218 @@
+"""The exact distribution over the whole numbers a judge might reply with, read token by token."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from ragstone.judges._model import ChatModel
+from ragstone.judges._render import Message
+from ragstone.schema import Interval
+
+__all__ = ["NumberDistribution", "NumberReads", "Spellings", "spell"]
+
+_FLOOR: Final = 1e-5
+"""Beginnings of replies that are less likely than this are not followed; what they might hold widens the interval."""
+_MAX_NUMBERS: Final = 1001
+_MAX_ASKED: Final = 128
+"""Tokens asked for in one row. vLLM takes no more."""
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class NumberDistribution:
+    """Probabilities of replies that are one whole number and nothing else."""
+
+    probabilities: Mapping[int, float]
+    """By number; those that were read. They need not add up to 1: a model can also reply with something else."""
+    unread: tuple[tuple[float, int, int], ...]
+    """Beginnings that were not followed: their probability, and the smallest and largest number they can lead to."""
+
+    @cached_property
+    def mass(self) -> float:
+        """How likely the reply is a number of the range at all, what was not followed left aside."""
+        return math.fsum(self.probabilities.values())
+
+    @cached_property
+    def value(self) -> float:
+        """The expectation, given that the reply is a number of the range.
+
+        Raises:
+            ValueError: No number was read.
+        """
+        if self.mass <= 0:
+            msg = "an expectation needs a reply that can be a number; none has a probability above 0"
+            raise ValueError(msg)
+        mean = math.fsum(number * p for number, p in self.probabilities.items()) / self.mass
+        # Rounding must not carry it out of the range.
+        return min(max(mean, min(self.probabilities)), max(self.probabilities))
+
+    @cached_property
+    def interval(self) -> Interval:
+        """Where the expectation lies whatever the beginnings that were not followed lead to."""
+        return Interval(
+            low=self._extreme(((low, p) for p, low, _ in self.unread), sign=1),
+            high=self._extreme(((high, p) for p, _, high in self.unread), sign=-1),
+            method="exact",
+        )
+
+    def _extreme(self, additions: Iterable[tuple[int, float]], *, sign: int) -> float:
+        # A mean moves as far as it can when it takes in what lies beyond it, the farthest first.
+        mean, mass = self.value, self.mass
+        for number, p in sorted(additions, key=lambda addition: sign * addition[0]):
+            if sign * number >= sign * mean:
+                break
+            mean += (number - mean) * p / (mass + p)
+            mass += p
+        return mean
+
+    def __str__(self) -> str:
+        ranked = sorted(self.probabilities.items(), key=lambda item: (-item[1], item[0]))
+        return ", ".join(f"{number}: {p:.2f}" for number, p in ranked[:3])
+
+
+@dataclass(frozen=True, slots=True)
+class Spellings:
+    """The token sequences that spell the whole numbers of a range, as a trie."""
+
+    numbers: Mapping[Tokens, int]
+    """What each complete sequence spells."""
+    nexts: Mapping[Tokens, tuple[int, ...]]
+    """Tokens that can follow each beginning."""
+    reach: Mapping[Tokens, tuple[int, int]]
+    """The smallest and the largest number that each beginning can lead to."""
+
+    @classmethod
+    def of(cls, numbers: Mapping[Tokens, int]) -> Spellings:
+        """Make the trie."""
+        nexts: dict[Tokens, dict[int, None]] = {}
+        reach: dict[Tokens, tuple[int, int]] = {}
+        for tokens, number in numbers.items():
+            for length in range(len(tokens) + 1):
+                beginning = tokens[:length]
+                low, high = reach.get(beginning, (number, number))
+                reach[beginning] = (min(low, number), max(high, number))
+                following = nexts.setdefault(beginning, {})
+                if length < len(tokens):
+                    following[tokens[length]] = None
+        return cls(numbers, {beginning: tuple(following) for beginning, following in nexts.items()}, reach)
+
+
+class NumberReads:
+    """Reads distributions over numbers from one model, and remembers how its tokeniser spells them."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+        self._spellings: dict[tuple[int, int], Spellings | None] = {}
+        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+
+    async def read(self, messages: Sequence[Message], low: float, high: float) -> NumberDistribution | None:
+        """The distribution over the whole numbers from low to high; None where this model cannot tell it.
+
+        Raises:
+            JudgeError: The model cannot be asked.
+        """
+        if not (float(low).is_integer() and float(high).is_integer() and high - low < _MAX_NUMBERS):
+            return None
+        can = await self._model.capabilities()
+        if can.exact_route != "chain" or can.reasons:
+            return None
+        spellings = await self._spelled(int(low), int(high))
+        end = await self._model.end_id()
+        if spellings is None or end is None:
+            return None
+        return await self._walk(messages, spellings, end, max_asked=min(can.asked_tokens or _MAX_ASKED, _MAX_ASKED))
+
+    async def _spelled(self, low: int, high: int) -> Spellings | None:
+        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            if (low, high) not in self._spellings:
+                self._spellings[low, high] = await spell(self._model, low, high)
+            return self._spellings[low, high]
+
+    async def _walk(
+        self, messages: Sequence[Message], spellings: Spellings, end: int, *, max_asked: int
+    ) -> NumberDistribution:
+        prompt = await self._model.chat_ids(messages)
+        found: dict[int, float] = dict.fromkeys(spellings.numbers.values(), 0.0)
+        unread: list[tuple[float, int, int]] = []
+        level: dict[Tokens, float] = {(): 1.0}
+        while level:
+            rows = [
+                (beginning, asked)
+                for beginning in level
+                for asked in _cut(
+                    (*spellings.nexts[beginning], *((end,) if beginning in spellings.numbers else ())), max_asked
+                )
+            ]
+            read = await self._model.next_logprobs(
+                [[*prompt, *beginning] for beginning, _ in rows], [asked for _, asked in rows]
+            )
+            following: dict[Tokens, float] = {}
+            for (beginning, asked), logprobs in zip(rows, read, strict=True):
+                for token in asked:
+                    p = level[beginning] * min(1.0, math.exp(logprobs[token]))
+                    longer = (*beginning, token)
+                    # A token may end the turn and nothing else, so no spelling goes on with it.
+                    if token == end:
+                        found[spellings.numbers[beginning]] += p
+                    elif p >= _FLOOR:
+                        following[longer] = p
+                    elif p > 0:
+                        unread.append((p, *spellings.reach[longer]))
+            level = following
+        return NumberDistribution(found, tuple(unread))
+
+
+def _cut(tokens: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
+    return (tuple(tokens[i : i + size]) for i in range(0, len(tokens), size))
+
+
+async def spell(model: ChatModel, low: int, high: int) -> Spellings | None:
+    """All ways in which the model's tokens spell "85", with or without one space before it and one newline after it.
+
+    Args:
+        model: Whose tokens they are.
+        low: Smallest number.
+        high: Largest number.
+
+    Returns:
+        None when the tokens do not tell the numbers apart.
+
+    Raises:
+        JudgeError: The model cannot be asked.
+    """
+    numerals = {str(number): number for number in range(low, high + 1)}
+    written = [lead + numeral for lead in ("", " ") for numeral in numerals]
+    parts = {text[i:j] for text in written for i in range(len(text)) for j in range(i + 1, len(text) + 1)}
+    texts = sorted({*written, *parts, "\n"})
+    ids = dict(zip(texts, map(tuple, await asyncio.gather(*map(model.text_ids, texts))), strict=True))
+    pieces = {text: tokens[0] for text, tokens in ids.items() if len(tokens) == 1}
+    ways = {text: set(_segmented(text, pieces)) for text in written}
+    # Tokenisers that put a mark before each text they are given have no tokens that can be strung together like this;
+    # for those only their own spelling of each number is known.
+    if len(set(pieces.values())) < len(pieces) or any(ids[text] not in ways[text] for text in written):
+        ways = {text: {ids[text]} for text in written}
+    numbers: dict[Tokens, int] = {}
+    for text in written:
+        number = numerals[text.strip()]
+        for tokens in [longer for way in sorted(ways[text]) for longer in (way, (*way, *ids["\n"]))]:
+            if not tokens or numbers.setdefault(tokens, number) != number:
+                return None
+    return Spellings.of(numbers)
+
+
+def _segmented(text: str, pieces: Mapping[str, int]) -> Iterator[Tokens]:
+    """All token sequences that spell `text`."""
+    if not text:
+        yield ()
+    for length in range(1, len(text) + 1):
+        token = pieces.get(text[:length])
+        if token is not None:
+            for rest in _segmented(text[length:], pieces):
+                yield (token, *rest)
