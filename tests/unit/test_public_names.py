@@ -28,7 +28,8 @@ PUBLIC = {
     """,
     "ragstone.metrics": """
         CCRS AnswerCorrectness ContextualCoherence InformationDensity InformationRecall Metric MetricCard
-        QuestionRelevance ReadingMetric all_metrics bind_reader resolve_metrics
+        PassageUtility QuestionRelevance ReadingMetric Udcg UdcgTheta
+        all_metrics bind_reader passage_utilities resolve_metrics
     """,
     "ragstone.schema": """
         FIELD_ALIASES SCHEMA_VERSION Captured Dropped Failure FailureKind Interval Ledger LedgerRow
@@ -40,10 +41,12 @@ PUBLIC = {
         Delivery JsonlSink OtlpSink Sink sink_from
     """,
     "ragstone.stats": """
-        Estimate failure_bounds mean_interval wilson_interval
+        Estimate Term average_ranks beta_mixture_interval bootstrap_mean failure_bounds mean_interval spearman
+        weighted_sum_interval wilson_interval
     """,
     "ragstone.testing": """
-        FakeJudge FakeJudgeServer FakeReader JudgeContract MemoryRecorder MemorySink ScriptedModel ServerStats
+        DIALECTS FakeJudge FakeJudgeServer FakeModelServer FakeReader JudgeContract MemoryRecorder MemorySink
+        ScriptedModel ServerDialect ServerStats
         make_sample make_trace
     """,
     "langchain_ragstone": """

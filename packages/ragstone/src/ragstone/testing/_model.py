@@ -11,11 +11,16 @@ from typing import Any, Final, Literal
 from ragstone.judges import Capabilities, ChatRequest, Completion, ForcedReading, Message, TokenReading, record_usage
 from ragstone.schema import Usage
 
-__all__ = ["ScriptedModel"]
+__all__ = ["END", "IMPOSSIBLE", "ScriptedModel"]
 
+_SPECIAL: Final = re.compile("(<(?:system|user|assistant|end)>)")
 # Words are cut into pieces of four letters; punctuation, and as a rule each digit, is a token of its own.
 _PIECE: Final = r" ?[^\W\d_]{{1,4}}|[0-9]{{1,{digits}}}|."
-_IMPOSSIBLE: Final = -100.0
+IMPOSSIBLE: Final = -100.0
+"""The log-probability of what the script never says."""
+
+END: Final = "<end>"
+"""The token that ends a turn."""
 
 Replies = Mapping[str, float]
 
@@ -75,7 +80,6 @@ class ScriptedModel:
         )
         self._ids: dict[str, int] = {}
         self._pieces: list[str] = []
-        self._conversations: dict[tuple[int, ...], tuple[Message, ...]] = {}
         self.requests: list[ChatRequest] = []
         self.rows = 0
 
@@ -142,14 +146,14 @@ class ScriptedModel:
                 ((token, p),) = self._random.choices(ranked, [p for _, p in ranked])
             top = tuple((self._pieces[other], math.log(q)) for other, q in ranked[: request.top_logprobs] if q > 0)
             readings.append(TokenReading(text=self._pieces[token], logprob=math.log(p), top=top))
-            if self._pieces[token] == "<end>":
+            if self._pieces[token] == END:
                 break
             said.append(token)
-        cut = not readings or readings[-1].text != "<end>"
+        cut = not readings or readings[-1].text != END
         return Completion(
             text="".join(self._pieces[token] for token in said),
             finish="length" if cut else "stop",
-            tokens=tuple(r for r in readings if r.text != "<end>") if request.top_logprobs else None,
+            tokens=tuple(r for r in readings if r.text != END) if request.top_logprobs else None,
         )
 
     async def complete_number(
@@ -171,7 +175,7 @@ class ScriptedModel:
 
     async def end_id(self) -> int | None:
         """The token that ends a reply."""
-        return self._id("<end>")
+        return self._id(END)
 
     async def next_logprobs(
         self, prefixes: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]
@@ -179,18 +183,15 @@ class ScriptedModel:
         """The script's log-probabilities; -100 for what it never says."""
         self.rows += len(prefixes)
         record_usage(Usage(calls=1, input_tokens=sum(map(len, prefixes)), output_tokens=len(prefixes)))
-        opening = self._id("<assistant>")
         read = []
         for prefix, tokens in zip(prefixes, wanted, strict=True):
-            start = max(i for i, token in enumerate(prefix) if token == opening) + 1
-            messages = self._conversations[tuple(prefix[:start])]
-            nexts = self._next(self._paths(messages), tuple(prefix[start:]))
-            read.append({t: math.log(nexts[t]) if nexts.get(t, 0) > 0 else _IMPOSSIBLE for t in tokens})
+            nexts = self.next_tokens(prefix)
+            read.append({t: math.log(nexts[t]) if nexts.get(t, 0) > 0 else IMPOSSIBLE for t in tokens})
         return read
 
     async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:
         """The script's log-probabilities of the canonical tokens of `reply`."""
-        ids = [*self._encode(reply), self._id("<end>")]
+        ids = [*self._encode(reply), self._id(END)]
         prompt = self._chat(messages)
         rows = await self.next_logprobs([[*prompt, *ids[:i]] for i in range(len(ids))], [[token] for token in ids])
         logprobs = [row[token] for row, token in zip(rows, ids, strict=True)]
@@ -198,6 +199,58 @@ class ScriptedModel:
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
+
+    def tokens_of(self, text: str) -> list[int]:
+        """Token ids of a text in which "<user>", "<assistant>" and "<end>" stand for the tokens of the same name."""
+        ids: list[int] = []
+        for part in _SPECIAL.split(text):
+            ids += [self._id(part)] if _SPECIAL.fullmatch(part) else self._encode(part)
+        return ids
+
+    def turns(self, messages: Sequence[Message], *, reply: bool = True, open_end: bool = False) -> list[int]:
+        """Token ids of a conversation.
+
+        Args:
+            messages: The conversation.
+            reply: Whether the opening of a reply follows.
+            open_end: Whether the last message is not ended, so that it can be continued.
+        """
+        ids = list(self._chat(messages))
+        if open_end:
+            return ids[:-2]
+        return ids if reply else ids[:-1]
+
+    def text_of(self, token: int) -> str:
+        """What a token stands for."""
+        return self._pieces[token] if 0 <= token < len(self._pieces) else f"<unused{token}>"
+
+    def reply_start(self, ids: Sequence[int]) -> int | None:
+        """Where the reply begins in a conversation whose last turn is a reply without an end; None in any other."""
+        opening, end = self._id("<assistant>"), self._id(END)
+        for place in range(len(ids) - 1, -1, -1):
+            if ids[place] == end:
+                return None
+            if ids[place] == opening:
+                return place + 1
+        return None
+
+    def next_tokens(self, ids: Sequence[int]) -> dict[int, float]:
+        """The probability of each token that may follow; the end of the turn is certain where the script says nothing."""
+        start = self.reply_start(ids)
+        nexts = {} if start is None else self._next(self._paths(self._read(ids[:start])), tuple(ids[start:]))
+        return nexts or {self._id(END): 1.0}
+
+    def _read(self, ids: Sequence[int]) -> list[Message]:
+        """The conversation that the ids spell; the inverse of `_chat`."""
+        messages: list[Message] = []
+        for token in ids:
+            piece = self.text_of(token)
+            if _SPECIAL.fullmatch(piece):
+                if piece != END:
+                    messages.append({"role": piece[1:-1], "content": ""})
+            elif messages:
+                messages[-1]["content"] += piece
+        return messages[:-1]
 
     def _id(self, piece: str) -> int:
         if piece not in self._ids:
@@ -211,10 +264,8 @@ class ScriptedModel:
     def _chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
         ids: list[int] = []
         for message in messages:
-            ids += [self._id(f"<{message['role']}>"), *self._encode(message["content"]), self._id("<end>")]
-        key = (*ids, self._id("<assistant>"))
-        self._conversations[key] = tuple(messages)
-        return key
+            ids += [self._id(f"<{message['role']}>"), *self._encode(message["content"]), self._id(END)]
+        return (*ids, self._id("<assistant>"))
 
     def _paths(self, messages: Sequence[Message]) -> list[tuple[tuple[int, ...], float]]:
         """Each spelling of each reply, as tokens with the end, and its probability."""
@@ -222,7 +273,7 @@ class ScriptedModel:
 
     def _spellings(self, text: str, p: float) -> Iterator[tuple[tuple[int, ...], float]]:
         canonical = self._encode(text)
-        end = self._id("<end>")
+        end = self._id(END)
         first = self._pieces[canonical[0]] if canonical else ""
         if self._split and len(first) > 1:
             other = [self._id(first[:1]), self._id(first[1:]), *canonical[1:]]
