@@ -9,11 +9,13 @@ import math
 import pytest
 
 from ragstone.errors import JudgeError
-from ragstone.metrics import Metric, all_metrics
-from ragstone.schema import NotApplicable, Score
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.metrics import Metric, ReadingMetric, UdcgTheta, all_metrics, bind_reader
+from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.scoring import Scorer
+from ragstone.testing import FakeJudge, FakeReader, make_sample
 
-METRICS = pytest.mark.parametrize("metric", all_metrics(), ids=lambda metric: metric.card.name)
+ALL = bind_reader([*all_metrics(), UdcgTheta([0.6, 0.4], [0.3, -0.1])], FakeReader)[0]
+METRICS = pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.card.name)
 
 SAMPLES = [
     make_sample(f"sample-{n}", query=query, contexts=contexts, response=response, reference=reference)
@@ -82,17 +84,33 @@ def test_fields_beyond_the_needs_may_be_missing(metric):
 
 
 @METRICS
-def test_judge_is_asked_as_often_as_the_card_says(metric):
-    """`judge_calls` is what cost estimates rest on."""
-    judge = FakeJudge()
-    score(metric, make_sample(), judge)
-    assert metric.card.judge_calls == len(judge.prompts)
+def test_models_are_asked_as_often_as_the_card_says(metric):
+    """`judge_calls` and `reader_calls` are what cost estimates rest on."""
+    judge, reader, sample = FakeJudge(), FakeReader(), make_sample()
+    score(metric.bound(reader) if isinstance(metric, ReadingMetric) else metric, sample, judge)
+    times = len(sample.contexts) if metric.card.calls_per == "passage" else 1
+    assert times * metric.card.judge_calls == len(judge.prompts)
+    assert times * metric.card.reader_calls == len(reader.asked)
 
 
 @METRICS
-def test_judge_errors_are_left_to_the_scorer(metric):
-    """A metric makes no value of its own when the judge fails."""
+def test_a_judge_s_error_is_no_score(metric):
+    """A metric makes no value of its own when the judge fails: it raises, or says what it found and what is missing."""
     if not metric.card.judge_calls:
         pytest.skip("a plain metric asks nobody")
-    with pytest.raises(JudgeError, match="down"):
-        score(metric, make_sample(), FakeJudge(fail=lambda prompt: JudgeError("down")))
+    judge = FakeJudge(fail=lambda prompt: JudgeError("down", kind="refused"))
+    (outcome,) = asyncio.run(Scorer([metric], judge).score(make_sample()))
+    assert isinstance(outcome, Failure)
+    assert "refused" == outcome.kind
+    assert "down" in outcome.reason
+
+
+@METRICS
+def test_a_reader_s_error_is_no_score(metric):
+    """The same for the application's generator."""
+    if not isinstance(metric, ReadingMetric):
+        pytest.skip("no reader is asked")
+    broken = metric.bound(FakeReader(lambda query, passages: JudgeError("down", kind="refused")))
+    outcome = score(broken, make_sample())
+    assert isinstance(outcome, Failure)
+    assert "refused" == outcome.kind

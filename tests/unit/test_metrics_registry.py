@@ -71,7 +71,7 @@ def test_an_object_takes_the_place_of_the_registered_one(before):
 @pytest.mark.parametrize(
     ("specs", "words"),
     [
-        (["crs"], "did you mean 'ccrs'.*Known are: ccrs, ccrs.cc"),
+        (["crs"], "did you mean 'ccrs'.*Known are: ccrs, udcg, ccrs.cc"),
         (["bleu"], "Known are"),
         ([], "metrics="),
         ([QuestionRelevance], "not a metric"),
@@ -106,13 +106,13 @@ def entry_points(monkeypatch, tmp_path):
 def test_metrics_of_other_packages(entry_points):
     """Found by entry point, ours first."""
     entry_points("brevity = acme_metrics:brevity")
-    assert [*NAMES, "acme.brevity"] == [metric.card.name for metric in all_metrics()]
+    assert [*NAMES, "udcg", "acme.brevity"] == [metric.card.name for metric in all_metrics()]
     assert ["acme.brevity"] == names("acme")
 
 
 def test_broken_packages_stop_nobody(entry_points, caplog):
     """What cannot be loaded or takes a name of ours is left out, with a warning."""
     entry_points("broken = acme_metrics:missing", "made = acme_metrics:make")
-    assert [*NAMES, "acme.brevity"] == [metric.card.name for metric in all_metrics()]
+    assert [*NAMES, "udcg", "acme.brevity"] == [metric.card.name for metric in all_metrics()]
     assert any("acme_metrics:missing" in message for message in caplog.messages)
     assert any("'ccrs.qr'" in message for message in caplog.messages)

@@ -2,6 +2,7 @@
 
 from ragstone.metrics._card import Metric, MetricCard, ReadingMetric
 from ragstone.metrics._registry import all_metrics, bind_reader, resolve_metrics
+from ragstone.metrics._utility import PassageUtility, passage_utilities
 from ragstone.metrics.ccrs import (
     CCRS,
     AnswerCorrectness,
@@ -10,6 +11,7 @@ from ragstone.metrics.ccrs import (
     InformationRecall,
     QuestionRelevance,
 )
+from ragstone.metrics.udcg import Udcg, UdcgTheta
 
 __all__ = [
     "CCRS",
@@ -19,9 +21,13 @@ __all__ = [
     "InformationRecall",
     "Metric",
     "MetricCard",
+    "PassageUtility",
     "QuestionRelevance",
     "ReadingMetric",
+    "Udcg",
+    "UdcgTheta",
     "all_metrics",
     "bind_reader",
+    "passage_utilities",
     "resolve_metrics",
 ]

@@ -33,7 +33,11 @@ class MetricCard:
     group: str
     """The name that selects all metrics of a family ("ccrs")."""
     judge_calls: int = 0
-    """Judge calls per sample in the normal case."""
+    """Judge calls per sample (or passage, see `calls_per`) in the normal case."""
+    reader_calls: int = 0
+    """Questions to the reader, likewise; by estimator each is one request or several."""
+    calls_per: Literal["sample", "passage"] = "sample"
+    """What the calls are counted per."""
 
 
 @runtime_checkable

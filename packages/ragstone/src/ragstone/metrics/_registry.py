@@ -5,20 +5,23 @@ from __future__ import annotations
 import difflib
 import importlib.metadata
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Reader
 from ragstone.metrics._card import Metric, ReadingMetric
 from ragstone.metrics.ccrs import CCRS
+from ragstone.metrics.udcg import Udcg, UdcgTheta
 
 __all__ = ["ENTRY_POINT_GROUP", "all_metrics", "bind_reader", "resolve_metrics"]
 
 ENTRY_POINT_GROUP: Final = "ragstone.metrics"
 """An entry point of this group names a `Metric`, a sequence of them, or a function without arguments that makes either."""
 
-_OURS: Final[tuple[Metric, ...]] = CCRS
+_OURS: Final[tuple[Metric, ...]] = (*CCRS, Udcg())
+_FROM_FILE: Final[Mapping[str, Callable[[str], Metric]]] = {"udcg": UdcgTheta.load}
+"""What `name@FILE` makes."""
 
 logger = logging.getLogger("ragstone")
 
@@ -65,12 +68,14 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
     """Turn what a user writes as `metrics=` into metrics, in that order, each name once.
 
     Args:
-        specs: Names ("ccrs.cc"), groups ("ccrs"), `Metric` objects, or one of them alone. An object takes the place of
-            the registered metric of its name, so `["ccrs", AnswerCorrectness(em_weight=0)]` are five metrics.
+        specs: Names ("ccrs.cc"), groups ("ccrs"), a name with its file ("udcg@theta.json"), `Metric` objects, or one
+            of them alone. An object takes the place of the registered metric of its name, so
+            `["ccrs", AnswerCorrectness(em_weight=0)]` are five metrics.
 
     Raises:
-        ConfigurationError: A name nobody knows (the message lists those that exist), something that is no metric, two
-            different objects of one name, or nothing at all.
+        ConfigurationError: A name nobody knows (the message lists those that exist), a file that does not exist,
+            something that is no metric, two different objects of one name, or nothing at all.
+        DataError: A file that holds something else.
 
     Example:
         ```python
@@ -101,7 +106,14 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
 
 
 def _named(spec: str, known: Sequence[Metric]) -> list[Metric]:
-    wanted = spec.strip().casefold()
+    name, at, file = spec.strip().partition("@")
+    if at:
+        made = _FROM_FILE.get(name.casefold())
+        if made is None or not file:
+            msg = f"{spec!r} is not a metric with its file; that is {', '.join(f'{n}@FILE' for n in _FROM_FILE)}"
+            raise ConfigurationError(msg)
+        return [made(file)]
+    wanted = name.casefold()
     metrics = [metric for metric in known if wanted in (metric.card.name, metric.card.group)]
     if not metrics:
         names = list(dict.fromkeys([m.card.group for m in known] + [m.card.name for m in known]))

@@ -1,0 +1,214 @@
+"""What UDCG and UDCG-theta share: asking, a weighted sum of what is found, its interval, and bounds where some is missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Final, get_args
+
+from ragstone.errors import ConfigurationError
+from ragstone.judges import Judge, Reader
+from ragstone.metrics._card import MetricCard
+from ragstone.metrics._relevance import RELEVANCE_HASH, LabelMode
+from ragstone.metrics._utility import PassageUtility, check_label_options, passage_utilities
+from ragstone.schema import Failure, FailureKind, Interval, NotApplicable, Sample, Score
+from ragstone.stats import Term, weighted_sum_interval
+
+__all__ = ["UdcgBase", "sigmoid"]
+
+_VERSION: Final = "1"
+_SOURCE: Final = "UDCG, sections 4 and 5, equation "
+_CERTAIN: Final = frozenset({"exact", "bound"})
+_KINDS: Final[dict[str, FailureKind]] = {kind: kind for kind in get_args(FailureKind)}
+_SAME: Final = 1e-9
+"""An exact reading may carry an interval of the width of a rounding error."""
+
+
+def sigmoid(x: float) -> float:
+    """The logistic function, without overflow."""
+    if x >= 0:
+        return 1 / (1 + math.exp(-x))
+    return math.exp(x) / (1 + math.exp(x))
+
+
+class UdcgBase:
+    """What both variants share: asking, and a weighted sum of what is found, squashed."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    description: ClassVar[str]
+    equation: ClassVar[str]
+    prompt_hash: ClassVar[str] = RELEVANCE_HASH
+
+    def __init__(self, *, reader: Reader | None, labels: LabelMode, threshold: float) -> None:
+        check_label_options(labels, threshold)
+        self._reader = reader
+        self.labels: LabelMode = labels
+        self.threshold = threshold
+
+    @property
+    def reader(self) -> Reader | None:
+        """Who reads; None before it is bound."""
+        return self._reader
+
+    @cached_property
+    def card(self) -> MetricCard:
+        """What this metric is."""
+        low, high = self._range()
+        return MetricCard(
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            low=low,
+            high=high,
+            needs=("query", "contexts"),
+            version=f"{_VERSION}({self._definition()},{self.labels},{self.threshold:g})+{self.prompt_hash}",
+            source=_SOURCE + self.equation,
+            group="udcg",
+            judge_calls=0 if self.labels == "data" else 1,
+            reader_calls=1,
+            calls_per="passage",
+        )
+
+    async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
+        """Score `sample`.
+
+        Raises:
+            ConfigurationError: No reader is bound.
+        """
+        if self._reader is None:
+            msg = f"{self!r} has no reader to ask; name one with reader="
+            raise ConfigurationError(msg)
+        query = sample.query if sample.query is not None and sample.query.strip() else None
+        known = {"query": query, "contexts": sample.contexts}
+        if missing := tuple(name for name, value in known.items() if value is None):
+            return self._not_applicable(sample, f"the sample has no {' and no '.join(missing)}", missing)
+        assert query is not None and sample.contexts is not None  # noqa: S101, PT018  both are checked above
+        if not sample.contexts:
+            return self._not_applicable(sample, "retrieval found nothing: the mean over no passage is undefined")
+        if reason := self._unfit(len(sample.contexts)):
+            return self._not_applicable(sample, reason)
+        found = await passage_utilities(
+            query,
+            sample.contexts,
+            reader=self._reader,
+            judge=judge,
+            reference=sample.reference,
+            labels=self.labels,
+            threshold=self.threshold,
+        )
+        if any(u.utility is None for u in found):
+            return self._failure(sample, found)
+        return self._score(sample, found)
+
+    def _range(self) -> tuple[float, float]:
+        raise NotImplementedError
+
+    def _definition(self) -> str:
+        raise NotImplementedError
+
+    def _weights(self, k: int) -> tuple[Sequence[float], Sequence[float]]:
+        """Weights of u+ and of u-, by position."""
+        raise NotImplementedError
+
+    def _unfit(self, k: int) -> str | None:  # noqa: ARG002
+        """Why `k` passages cannot be scored; None when they can."""
+        return None
+
+    def _score(self, sample: Sample, found: Sequence[PassageUtility]) -> Score:
+        low, value, high, how = self._interval(found)
+        estimators = _counted([u.abstention.method for u in found if u.abstention])
+        texts = {u.passage.text: u for u in found}
+        replies = sum(u.abstention.n for u in texts.values() if u.abstention)
+        replies += sum(u.label.n for u in texts.values() if u.label)
+        levels = [u.abstention.interval.level for u in found if u.abstention]
+        return Score(
+            sample_id=sample.id,
+            metric=self.name,
+            metric_version=self.card.version,
+            prompt_hash=self.prompt_hash,
+            value=value,
+            interval=Interval(low=min(low, value), high=max(high, value), level=min(levels), method=how),
+            method=next(iter(estimators)) if len(estimators) == 1 else "mixed",
+            n=replies,
+            details=self._details(found) | {"estimators": estimators},
+        )
+
+    def _interval(self, found: Sequence[PassageUtility]) -> tuple[float, float, float, str]:
+        """Low, value and high of the metric, and how the interval was made."""
+        alpha, beta = self._weights(len(found))
+        # One text has one estimate: its places are not independent.
+        weights: dict[str, float] = {}
+        for u, a, b in zip(found, alpha, beta, strict=True):
+            assert u.label is not None  # noqa: S101  callers have what is complete
+            weights[u.passage.text] = weights.get(u.passage.text, 0.0) + (a if u.label.relevant else -b)
+        terms, kinds = [], set()
+        for u in {u.passage.text: u for u in found}.values():
+            assert u.abstention is not None  # noqa: S101  callers have what is complete
+            read, answered = u.abstention.interval, 1 - u.abstention.value
+            certain = read.method in _CERTAIN
+            term = Term(
+                weight=weights[u.passage.text],
+                value=answered,
+                low=min(1 - read.high, answered),
+                high=max(1 - read.low, answered),
+                certain=certain,
+            )
+            terms.append(term)
+            if not certain:
+                kinds.add("mover")
+            elif term.high - term.low > _SAME:
+                kinds.add("bound")
+        value, low, high = weighted_sum_interval(terms)
+        how = "+".join(sorted(kinds, reverse=True)) or "exact"
+        return sigmoid(low), sigmoid(value), sigmoid(high), how
+
+    def _failure(self, sample: Sample, found: Sequence[PassageUtility]) -> Failure:
+        lacking = [u for u in found if u.utility is None]
+        first = lacking[0].error
+        assert first is not None  # noqa: S101  what is missing has its error
+        low, high = self._bounds(found)
+        reason = (
+            f"{len(lacking)} of {len(found)} passages have no utility, so {self.name} lies between {low:.3f} and "
+            f"{high:.3f}, whatever they are; the first is passage {lacking[0].position}: {first}"
+        )
+        return Failure(
+            sample_id=sample.id,
+            metric=self.name,
+            metric_version=self.card.version,
+            prompt_hash=self.prompt_hash,
+            # A judge from elsewhere may have kinds of its own.
+            kind=_KINDS.get(first.kind, "unavailable"),
+            reason=reason.encode(errors="replace").decode(),
+            raw=None if first.raw is None else first.raw.encode(errors="replace").decode(),
+            details=self._details(found) | {"bounds": [low, high]},
+        )
+
+    def _bounds(self, found: Sequence[PassageUtility]) -> tuple[float, float]:
+        """Where the value lies, whatever is missing would have been."""
+        lows, highs = [], []
+        for u, a, b in zip(found, *self._weights(len(found)), strict=True):
+            answers = (0.0, 1.0) if u.abstention is None else (1 - u.abstention.value,)
+            sides = (a, -b) if u.label is None else (a,) if u.label.relevant else (-b,)
+            parts = [side * answer for side in sides for answer in answers]
+            lows.append(min(parts))
+            highs.append(max(parts))
+        return sigmoid(math.fsum(lows)), sigmoid(math.fsum(highs))
+
+    def _details(self, found: Sequence[PassageUtility]) -> dict[str, Any]:
+        sources = _counted([u.label.source for u in found if u.label])
+        return {
+            "labels": next(iter(sources)) if len(sources) == 1 else "mixed" if sources else None,
+            "label_sources": sources,
+            "passages": [u.as_dict() for u in found],
+        }
+
+    def _not_applicable(self, sample: Sample, reason: str, missing: tuple[str, ...] = ()) -> NotApplicable:
+        return NotApplicable(
+            sample_id=sample.id, metric=self.name, metric_version=self.card.version, reason=reason, missing=missing
+        )
+
+
+def _counted(names: Sequence[str]) -> dict[str, int]:
+    return {name: names.count(name) for name in sorted(set(names))}

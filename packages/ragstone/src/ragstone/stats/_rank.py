@@ -1,0 +1,139 @@
+"""Rank correlation, and bootstrap intervals over clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ragstone.stats._mean import Estimate
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["average_ranks", "bootstrap_mean", "spearman"]
+
+
+def average_ranks(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rank values from 1 up; equal values share the mean of their ranks.
+
+    Raises:
+        ValueError: A value that is not a number.
+
+    Example:
+        >>> average_ranks([0.5, 0.1, 0.5]).tolist()
+        [2.5, 1.0, 2.5]
+    """
+    import numpy as np
+
+    x = np.asarray(values, dtype=float)
+    if np.isnan(x).any():
+        msg = "NaN has no rank; leave it out, and count it"
+        raise ValueError(msg)
+    _, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[inverse.reshape(-1)]
+    return ranks
+
+
+def spearman(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArray[np.float64]) -> float | None:
+    """Spearman's rank correlation with average ranks, in [-1, 1]; None where either side is constant.
+
+    Raises:
+        ValueError: Unequal lengths, or NaN.
+
+    Source:
+        Spearman 1904; with ties the Pearson correlation of the average ranks.
+
+    Example:
+        >>> spearman([1, 2, 3], [10, 30, 20])
+        0.5
+    """
+    import numpy as np
+
+    if len(x) != len(y):
+        msg = f"a correlation needs pairs, got {len(x)} and {len(y)} values"
+        raise ValueError(msg)
+    if len(x) < 2:
+        return None
+    a, b = average_ranks(x), average_ranks(y)
+    a, b = a - a.mean(), b - b.mean()
+    size = float(np.sqrt((a @ a) * (b @ b)))
+    # Ranks are multiples of one half: what is not constant is far from 0.
+    if size == 0:
+        return None
+    return float(np.clip((a @ b) / size, -1.0, 1.0))
+
+
+def bootstrap_mean(
+    values: Sequence[Sequence[float]] | NDArray[np.float64],
+    *,
+    n_resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> list[Estimate | None]:
+    """Estimate column means from rows that are resampled as wholes, with percentile intervals.
+
+    All columns see the same resamples, so that the mean of a column of differences has the interval of a paired
+    comparison. NaN means undefined: each mean is over the defined cells of its column.
+
+    Args:
+        values: Clusters by columns.
+        n_resamples: Bootstrap resamples.
+        level: Nominal coverage, in (0, 1).
+        seed: Of the random numbers; the same seed gives the same intervals.
+
+    Returns:
+        One estimate a column; None for a column without a defined cell. A column with one defined cell has no spread to
+        resample, and its interval is that cell alone.
+
+    Raises:
+        ValueError: Not two dimensions, or an option out of range.
+
+    Source:
+        Efron and Tibshirani 1993, chapter 13 (percentile method).
+
+    Example:
+        >>> bootstrap_mean([[0.1, 1.0], [0.3, 1.0]])[1].high
+        1.0
+    """
+    import numpy as np
+
+    x = np.asarray(values, dtype=float)
+    if x.ndim != 2 or n_resamples < 1 or not 0 < level < 1:
+        msg = (
+            "a bootstrap needs rows and columns, n_resamples >= 1 and level in (0, 1), got "
+            f"{x.ndim} dimensions, n_resamples={n_resamples!r}, level={level!r}"
+        )
+        raise ValueError(msg)
+    defined = ~np.isnan(x)
+    filled = np.where(defined, x, 0.0)
+    n = x.shape[0]
+    estimates: list[Estimate | None] = []
+    if n == 0:
+        return [None] * x.shape[1]
+    rng = np.random.default_rng(seed)
+    # How often each row was drawn: one matrix product then makes the means of all resamples.
+    drawn = rng.multinomial(n, np.full(n, 1 / n), size=n_resamples).astype(float)
+    sums, counts = drawn @ filled, drawn @ defined.astype(float)
+    for column in range(x.shape[1]):
+        known = int(defined[:, column].sum())
+        if not known:
+            estimates.append(None)
+            continue
+        drew_any = counts[:, column] > 0
+        means = sums[drew_any, column] / counts[drew_any, column]
+        mean = float(filled[:, column].sum() / known)
+        low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2]) if means.size else (mean, mean)
+        estimates.append(
+            Estimate(
+                value=mean,
+                # Rounding alone can put the mean of equal cells outside.
+                low=min(float(low), mean),
+                high=max(float(high), mean),
+                level=level,
+                method="bootstrap",
+                n=known,
+            )
+        )
+    return estimates
