@@ -26,6 +26,7 @@ def ask(construct, **fields):
         ("information_density", {"response": "blue blue blue blue"}, 100 * 1 / 4 * 1 / 5),
         ("answer_correctness", {"response": "blue whales", "reference": ("red cats", "blue cats")}, 50),
         ("information_recall", {"response": "blue whales", "reference": ("blue whales sing softly",)}, 50),
+        ("answer_grade", {"response": "The blue whale is long.", "reference": ("A blue whale",)}, 100),
         ("information_recall", {"response": "Straße", "reference": "STRASSE"}, 100),
         ("information_recall", {"response": "灯塔高三十一米", "reference": ("灯塔",)}, 100),
         ("information_recall", {"response": "маяк высокий", "reference": ("Маяк",)}, 100),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from ragstone._util.words import words_of
 from ragstone.errors import JudgeError
 from ragstone.judges._protocol import Abstention, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.schema import Interval
@@ -17,9 +16,6 @@ __all__ = ["LexicalJudge", "LexicalReader"]
 
 _VERSION: Final = "1"
 
-# Chinese, Japanese and Korean are written without spaces between words (or with clitics): one character, one token.
-_CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-_WORD: Final = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
 _FUNCTION_WORDS: Final = (
     "a an and are as at be been but by can did do does for from had has have how i if in is it its of on "
     "or so such than that the their them then there these they this those to was were what when where "
@@ -32,7 +28,7 @@ _LONG_WORDS: Final = 120
 
 
 class LexicalJudge:
-    """Answers the five CCRS constructs, and whether a passage is relevant, by word overlap, in microseconds and always alike.
+    """Answers by word overlap, in microseconds and always alike: the five CCRS constructs, and what UDCG asks.
 
     A stand-in for trying out and for testing what surrounds a judge. It knows nothing of meaning: a negation, a
     paraphrase or a wrong date among the right words escapes it. Every table and report says that it is a baseline.
@@ -45,6 +41,7 @@ class LexicalJudge:
     | answer_correctness | F1 of the words of the response and of the reference, best reference |
     | passage_relevance | share of the question's words that occur in the passage |
     | information_recall | share of the reference's words that occur in the response, best reference |
+    | answer_grade | the same |
 
     Example:
         ```python
@@ -119,7 +116,7 @@ class LexicalReader:
             JudgeError: Kind "unsupported": a question without a word.
         """
         try:
-            p = 1 - _share_found(_split(query), _split("\n".join(passages)))
+            p = 1 - _share_found(words_of(query), words_of("\n".join(passages)))
         except ZeroDivisionError:
             msg = f"there is no word to look for in the question {query[:80]!r}"
             raise JudgeError(msg, kind="unsupported") from None
@@ -131,8 +128,8 @@ class LexicalReader:
         reading = await self.abstention(query, passages)
         if reading.value > 0.5:
             return TextReply(text=self.marker)
-        words = _split(query)
-        return TextReply(text=max(passages, key=lambda passage: _share_found(words, _split(passage))))
+        words = words_of(query)
+        return TextReply(text=max(passages, key=lambda passage: _share_found(words, words_of(passage))))
 
     def abstains(self, reply: str) -> bool:
         """Whether a reply is the marker."""
@@ -147,11 +144,7 @@ Fields = Mapping[str, str | tuple[str, ...]]
 
 def _words(fields: Fields, name: str) -> list[str]:
     value = fields.get(name, ())
-    return _split(value if isinstance(value, str) else "\n".join(value))
-
-
-def _split(text: str) -> list[str]:
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return words_of(value if isinstance(value, str) else "\n".join(value))
 
 
 def _content(words: list[str]) -> list[str]:
@@ -183,7 +176,7 @@ def _density(fields: Fields) -> float:
 
 def _best(fields: Fields, measure: Callable[[list[str], list[str]], float]) -> float:
     value = fields.get("reference", ())
-    references = [words for text in ((value,) if isinstance(value, str) else value) if (words := _split(text))]
+    references = [words for text in ((value,) if isinstance(value, str) else value) if (words := words_of(text))]
     if not references:
         raise ZeroDivisionError
     response = _words(fields, "response")
@@ -204,4 +197,5 @@ _MEASURES: Final[Mapping[str, Callable[[Fields], float]]] = {
     "answer_correctness": lambda fields: _best(fields, _f1),
     "passage_relevance": lambda fields: _share_found(_words(fields, "query"), _words(fields, "passage")),
     "information_recall": lambda fields: _best(fields, _share_found),
+    "answer_grade": lambda fields: _best(fields, _share_found),
 }
