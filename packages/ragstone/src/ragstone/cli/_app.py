@@ -8,7 +8,7 @@ import logging
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -32,6 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+ScoreMode = Literal["single", "expected", "sampled"]
 MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, with commas between.")]
 JudgeOption = Annotated[
     str | None,
@@ -39,6 +40,15 @@ JudgeOption = Annotated[
         "--judge", help="http://host:port/v1, openai:MODEL or lexical. Default: $RAGSTONE_JUDGE, else lexical."
     ),
 ]
+ScoreModeOption = Annotated[
+    ScoreMode,
+    typer.Option(
+        "--score-mode",
+        help="What a judge's number is: its reply, the expectation over all numbers of the scale where the endpoint tells "
+        "their probabilities, or the mean of several replies.",
+    ),
+]
+ScoreDrawsOption = Annotated[int, typer.Option("--score-draws", min=2, help="Replies for --score-mode sampled.")]
 ReaderOption = Annotated[
     str | None,
     typer.Option(
@@ -79,6 +89,8 @@ def evaluate_command(
     file: Annotated[Path, typer.Argument(help="Samples: JSONL, JSON, CSV or Parquet, any library's field names.")],
     metrics: MetricsOption = "ccrs",
     judge: JudgeOption = None,
+    score_mode: ScoreModeOption = "single",
+    score_draws: ScoreDrawsOption = 5,
     reader: ReaderOption = None,
     reference: Annotated[
         Path | None, typer.Option("--reference", help="A file of correct answers, joined to the samples by id.")
@@ -106,7 +118,7 @@ def evaluate_command(
         result = evaluate(
             str(file),
             _names(metrics),
-            judge=judge,
+            judge=judge_from(judge, score_mode=score_mode, draws=score_draws),
             reader=reader,
             sinks=sink or (),
             fields=_fields(field or []),
@@ -160,6 +172,8 @@ def worker(
     store: Annotated[Path, typer.Argument(help="The store that the application's monitors were given.")],
     metrics: MetricsOption = "ccrs",
     judge: JudgeOption = None,
+    score_mode: ScoreModeOption = "single",
+    score_draws: ScoreDrawsOption = 5,
     reader: ReaderOption = None,
     sink: SinkOption = None,
     concurrency: ConcurrencyOption = 16,
@@ -174,7 +188,7 @@ def worker(
     if not store.absolute().parent.is_dir():
         msg = f"the folder of the store {str(store)!r} does not exist"
         raise StoreError(msg)
-    chair = judge_from(judge)
+    chair = judge_from(judge, score_mode=score_mode, draws=score_draws)
     chosen, lector = bind_reader(resolve_metrics(_names(metrics)), lambda: reader_from(reader, judge=chair))
     destinations = [sink_from(s) for s in sink or ()]
     owner = Worker(

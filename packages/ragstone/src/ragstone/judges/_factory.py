@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Final, Literal
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges._model_judge import ModelJudge
@@ -21,14 +21,24 @@ _FORMS: Final = (
 )
 
 
-def judge_from(spec: str | Judge | None = None) -> Judge:
+def judge_from(
+    spec: str | Judge | None = None,
+    *,
+    score_mode: Literal["single", "expected", "sampled"] = "single",
+    draws: int = 5,
+) -> Judge:
     """Make the judge that `spec` names; None takes `RAGSTONE_JUDGE` from the environment, else the lexical baseline.
 
     "http://…" and "https://…" are asked without credentials; for an endpoint that wants a key use "openai:MODEL" with
     `OPENAI_BASE_URL` and `OPENAI_API_KEY` set, or an `OpenAICompatibleJudge`.
 
+    Args:
+        spec: What the user named.
+        score_mode: What a number is: see `ModelJudge`. For judges that are made here from a model.
+        draws: Replies for "sampled".
+
     Raises:
-        ConfigurationError: `spec` names no judge.
+        ConfigurationError: `spec` names no judge, or one that cannot score in `score_mode`.
 
     Example:
         ```python
@@ -41,16 +51,22 @@ def judge_from(spec: str | Judge | None = None) -> Judge:
         given: object = spec
         # A class has all the attributes its objects have.
         if isinstance(given, Judge) and not isinstance(given, type):
+            if score_mode != "single":
+                msg = f"score_mode={score_mode!r} is for judges named in words; give it to {given!r} when you make it"
+                raise ConfigurationError(msg)
             return given
         msg = f"{spec!r} is not a judge; {_FORMS}"
         raise ConfigurationError(msg)
     kind, _, model = spec.strip().partition(":")
     if spec.strip() == "lexical":
+        if score_mode != "single":
+            msg = f"score_mode={score_mode!r} needs a model, and the judge is 'lexical'; {_FORMS}"
+            raise ConfigurationError(msg)
         return LexicalJudge()
     if kind in ("http", "https"):
-        return OpenAICompatibleJudge(spec)
+        return OpenAICompatibleJudge(spec, score_mode=score_mode, draws=draws)
     if kind == "openai" and model:
-        return _openai(model)
+        return _openai(model, score_mode=score_mode, draws=draws)
     if kind == "vllm":
         msg = (
             f"judge={spec!r}: vLLM inside this process is not in this version; start a server with "
@@ -92,10 +108,10 @@ def reader_from(spec: str | Reader | None, *, judge: Judge) -> Reader:
     raise ConfigurationError(msg)
 
 
-def _openai(model: str) -> ModelJudge:
+def _openai(model: str, *, score_mode: Literal["single", "expected", "sampled"], draws: int) -> ModelJudge:
     base_url = os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
     api_key = os.environ.get("OPENAI_API_KEY")
     if base_url == _OPENAI_URL and not api_key:
         msg = f"judge='openai:{model}' needs OPENAI_API_KEY; set it, or OPENAI_BASE_URL for an endpoint without keys"
         raise ConfigurationError(msg)
-    return OpenAICompatibleJudge(base_url, model=model, api_key=api_key)
+    return OpenAICompatibleJudge(base_url, model=model, api_key=api_key, score_mode=score_mode, draws=draws)
