@@ -15,7 +15,7 @@ nox.options.sessions = ["lint", "types", "tests", "integrations", "docs"]
 ROOT = Path(__file__).parent
 PROJECT = nox.project.load_toml("pyproject.toml")
 SOURCES = ["packages/ragstone/src", "integrations/langchain/src"]
-CORE = ["-e", "packages/ragstone[otlp,pandas,parquet]"]
+CORE = ["-e", "packages/ragstone[otlp,pandas,parquet,fit]"]
 LANGCHAIN = ["-e", "integrations/langchain"]
 
 REPORTS = ROOT / ".nox" / "reports"
