@@ -9,12 +9,10 @@ import unicodedata
 from typing import Any, Final
 
 from ragstone.errors import JudgeReplyError
+from ragstone.judges._reasoning import after_reasoning
 
 __all__ = ["parse_number"]
 
-_THINK: Final = r"(?:think|thinking|thought|reasoning)"
-_REASONING_OPEN: Final = re.compile(f"<{_THINK}>", re.IGNORECASE)
-_REASONING_CLOSE: Final = re.compile(f"</{_THINK}>", re.IGNORECASE)
 _FENCE: Final = re.compile(r"\A```[a-z]*\s*(.*?)\s*```\Z", re.DOTALL | re.IGNORECASE)
 _DECORATION: Final = re.compile(r"[*`_$#]+|\\boxed|</?[A-Za-z]+>")
 
@@ -83,12 +81,10 @@ def _shortened(text: str, max_chars: int = 120) -> str:
 
 
 def _without_reasoning(text: str) -> str:
-    # Up to the last closing tag: chat templates that open the block themselves leave only its end in the reply.
-    end = max((match.end() for match in _REASONING_CLOSE.finditer(text)), default=0)
-    text = text[end:]
-    if _REASONING_OPEN.search(text):
+    rest = after_reasoning(text)
+    if rest is None:
         raise _UnclearError("the reasoning does not end")
-    return text.strip()
+    return rest
 
 
 def _read(text: str, low: float, high: float) -> float:

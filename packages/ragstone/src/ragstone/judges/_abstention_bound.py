@@ -1,0 +1,128 @@
+"""Bounds on the probability of an abstention, from one greedy reply and the likeliest tokens beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from ragstone.errors import JudgeReplyError
+from ragstone.judges._abstention_exact import CERTAIN, ExactReading
+from ragstone.judges._model import ChatModel, ChatRequest, TokenReading
+from ragstone.judges._render import Message
+from ragstone.schema import Interval
+
+__all__ = ["bound", "read_bound"]
+
+_MAX_TOKENS: Final = 12
+"""Tokens of the greedy reply to look at; most phrases have fewer."""
+_LEADS: Final = ("", " ", "\n", "\n\n")
+_OVERRUNS: Final = 4
+"""Tokens that hold the last piece of a phrase and what follows it ("SPONSE.", "SPONSE\\n")."""
+_ROUNDING: Final = 1e-5
+"""Log-probabilities arrive rounded; what certainly is there may be this much less or more."""
+
+
+async def read_bound(
+    model: ChatModel, messages: Sequence[Message], phrases: Sequence[str], *, top_logprobs: int
+) -> ExactReading:
+    """Bound the probability that the reply starts with a phrase, from one request.
+
+    Raises:
+        JudgeReplyError: The model declined, or no log-probabilities came.
+        JudgeError: No reply.
+    """
+    request = ChatRequest(
+        messages=messages,
+        max_tokens=min(_MAX_TOKENS, max(map(len, phrases)) + 1),
+        sampling={"temperature": 0.0},
+        top_logprobs=top_logprobs,
+    )
+    (completion,) = await model.complete(request)
+    if completion.finish == "refused":
+        msg = f"the reader declined to answer: {completion.text or 'content filter'}"
+        raise JudgeReplyError(msg, kind="refused", raw=completion.text)
+    if not completion.tokens or not all(token.top for token in completion.tokens):
+        msg = f"{model.name} was asked for log-probabilities and sent none with {completion.text[:80]!r}"
+        raise JudgeReplyError(msg, raw=completion.text)
+    low, seen, high = bound(completion.tokens, phrases)
+    return ExactReading(value=seen, interval=Interval(low=low, high=high, level=CERTAIN, method="bound"), complete=None)
+
+
+def bound(tokens: Sequence[TokenReading], phrases: Sequence[str]) -> tuple[float, float, float]:
+    """What the tokens of one reply, and the likeliest alternatives to each, say of starting with a phrase.
+
+    At each place the probability of having come there splits: the listed tokens that complete a phrase (certain), those
+    that lead on towards one (possible), and the rest of the vocabulary, of which only the sum is known, and that none of
+    it is likelier than the least likely one listed. The reply's own token, while it leads on, is followed.
+
+    Args:
+        tokens: The reply's tokens, from its first one. Which reply it is does not matter; the greedy one tells most.
+        phrases: The phrases, as they are written.
+
+    Returns:
+        What is certain, what was seen (certain or possible), and the most that there can be. Assumes that hardly any
+        two tokens are spelled alike.
+
+    Source:
+        The tail: nothing unlisted is likelier than the least likely listed token, and all of it has what is left of 1.
+    """
+    certain = possible = tail = 0.0
+    said, reached = "", 1.0
+    for token in tokens:
+        listed = list(token.top)
+        # Some servers list the most likely tokens only, the reply's own not among them.
+        if all(text != token.text for text, _ in listed):
+            listed.append((token.text, token.logprob))
+        own_seen = False
+        following: float | None = None
+        for text, logprob in listed:
+            p = reached * math.exp(min(0.0, logprob))
+            stage = _stage(said + text, phrases)
+            if stage == "phrase":
+                certain += p
+            elif stage == "way":
+                if text == token.text and not own_seen:
+                    own_seen, following = True, p
+                else:
+                    possible += p
+        tail += reached * _unlisted(listed, token.text, said, phrases)
+        if following is None:
+            reached = 0.0
+            break
+        said, reached = said + token.text, following
+    # The reply ended, or was not looked at any further, on the way to a phrase.
+    possible += reached
+    low = min(1.0, certain)
+    seen = min(1.0, certain + possible)
+    high = min(1.0, certain + possible + tail)
+    return max(0.0, low - _ROUNDING), seen, min(1.0, high + _ROUNDING)
+
+
+def _stage(said: str, phrases: Sequence[str]) -> str:
+    said = said.lstrip()
+    if any(said.startswith(phrase) for phrase in phrases):
+        return "phrase"
+    return "way" if any(phrase.startswith(said) for phrase in phrases) else "elsewhere"
+
+
+def _unlisted(listed: Sequence[tuple[str, float]], own: str, said: str, phrases: Sequence[str]) -> float:
+    """The most that tokens which are not listed can have of the way to a phrase."""
+    left = max(0.0, 1.0 - math.fsum(math.exp(min(0.0, logprob)) for _, logprob in listed))
+    # The reply's own token may have been added to the list, however unlikely it is.
+    ranked = [logprob for text, logprob in listed if text != own] or [logprob for _, logprob in listed]
+    least = math.exp(min(0.0, *ranked))
+    return min(left, least * _missing({text for text, _ in listed}, said, phrases))
+
+
+def _missing(listed: set[str], said: str, phrases: Sequence[str]) -> int:
+    """How many tokens there may be that lead on, as spellings that are not listed."""
+    opened = said.lstrip()
+    ways: set[str] = set()
+    for phrase in phrases:
+        if not phrase.startswith(opened):
+            continue
+        rest = phrase[len(opened) :]
+        for lead in ("",) if opened else _LEADS:
+            ways |= {lead + rest[:size] for size in range(len(rest) + 1)}
+    return len(ways - listed - {""}) + _OVERRUNS

@@ -1,0 +1,170 @@
+"""The probability of an abstention from drawn replies: no more of them than it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ragstone.errors import JudgeReplyError
+from ragstone.judges._model import ChatModel, ChatRequest, Completion
+from ragstone.judges._protocol import Judge, Prompt
+from ragstone.judges._recognise import Recogniser
+from ragstone.judges._render import Message
+from ragstone.judges._sampling import TEMPERATURE_ONE
+from ragstone.schema import Interval
+from ragstone.stats import beta_mixture_interval, wilson_interval
+
+__all__ = ["REFUSAL_TASK", "Draws", "DrawsReading"]
+
+_BATCH: Final = 5
+"""Replies drawn before the interval is looked at again."""
+
+REFUSAL_TASK: Final = (
+    "The reply was given by an assistant that had to answer the question from documents, or else say that they do not "
+    "hold the answer. Judge which of the two it did. 1 means that it gives no answer: it says that the answer is "
+    "unknown or not in the documents, asks something back, or declines. 0 means that it gives an answer, right or "
+    "wrong, in full or in part."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawsReading:
+    """What the draws say."""
+
+    value: float
+    """Share of abstentions among the usable draws."""
+    interval: Interval
+    n: int
+    """Usable draws."""
+    n_missing: int
+    """Draws with nothing to look at."""
+
+
+class Draws:
+    """Draws replies at temperature 1 and counts abstentions.
+
+    Args:
+        model: Whose replies.
+        recogniser: What tells an abstention.
+        max_draws: Most replies to draw.
+        target_width: Width of the interval at which to stop earlier; None draws `max_draws` whatever they show.
+        level: Level of the interval.
+        sampling: Fields to add to the requests.
+        seed: Makes the draws the same each time on servers that take seeds.
+        refusal_judge: Whom to ask about replies that hold no phrase.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        recogniser: Recogniser,
+        *,
+        max_draws: int,
+        target_width: float | None,
+        level: float,
+        sampling: Mapping[str, Any],
+        seed: int | None,
+        refusal_judge: Judge | None,
+    ) -> None:
+        self._model = model
+        self._recogniser = recogniser
+        self._max_draws = max_draws
+        self._target_width = target_width
+        self._level = level
+        self._sampling = {**TEMPERATURE_ONE, **sampling}
+        self._seed = seed
+        self._refusal_judge = refusal_judge
+
+    async def read(
+        self, messages: Sequence[Message], query: str, *, max_tokens: int, several_replies: bool
+    ) -> DrawsReading:
+        """Draw, look, and draw again until the interval is narrow enough.
+
+        Raises:
+            JudgeReplyError: Fewer than half of the draws could be used. Kind "refused" when most of the others were
+                declined, else "truncated".
+            JudgeError: No reply.
+        """
+        verdicts: Counter[str] = Counter()
+        n_drawn = 0
+        batch = self._max_draws if self._target_width is None else _BATCH
+        judged: dict[str, bool] = {}
+        while n_drawn < self._max_draws:
+            wanted = min(batch, self._max_draws - n_drawn)
+            replies = await self._drawn(messages, wanted, n_drawn, max_tokens, several=several_replies)
+            n_drawn += len(replies)
+            verdicts.update(await self._verdicts(replies, query, judged))
+            if self._target_width is not None:
+                low, high = beta_mixture_interval(*_counts(verdicts), level=self._level)
+                if high - low <= self._target_width:
+                    break
+        successes, n = _counts(verdicts)
+        n_missing = n_drawn - n
+        if 2 * n < n_drawn or n == 0:
+            declined = verdicts["refused"]
+            msg = (
+                f"{n_missing} of {n_drawn} drawn replies have nothing to look at: {declined} declined, "
+                f"{n_missing - declined} cut at {max_tokens} tokens before the answer began; a model that reasons "
+                "first needs more (draw_max_tokens=8192)"
+            )
+            raise JudgeReplyError(msg, kind="refused" if 2 * declined > n_missing else "truncated")
+        if self._target_width is None:
+            low, high = wilson_interval(successes, n, level=self._level)
+            method = "wilson"
+        else:
+            low, high = beta_mixture_interval(successes, n, level=self._level)
+            method = "beta_mixture"
+        value = successes / n
+        interval = Interval(low=min(low, value), high=max(high, value), level=self._level, method=method)
+        return DrawsReading(value=value, interval=interval, n=n, n_missing=n_missing)
+
+    async def _drawn(
+        self, messages: Sequence[Message], wanted: int, n_drawn: int, max_tokens: int, *, several: bool
+    ) -> list[Completion]:
+        def request(n: int, place: int) -> ChatRequest:
+            return ChatRequest(
+                messages=messages,
+                max_tokens=max_tokens,
+                n=n,
+                sampling={**self._sampling, **self._seeded(messages, place)},
+            )
+
+        if several:
+            return list(await self._model.complete(request(wanted, n_drawn)))
+        # One by one, each with its own seed: requests with equal seeds are one draw, however many they are.
+        singles = await asyncio.gather(*(self._model.complete(request(1, n_drawn + i)) for i in range(wanted)))
+        return [completion for single in singles for completion in single]
+
+    def _seeded(self, messages: Sequence[Message], place: int) -> dict[str, int]:
+        if self._seed is None:
+            return {}
+        # From the conversation as well, so that the draws for one passage say nothing of those for the next.
+        origin = json.dumps([self._seed, list(messages), place], sort_keys=True)
+        return {"seed": int.from_bytes(hashlib.sha256(origin.encode()).digest()[:4]) >> 1}
+
+    async def _verdicts(self, replies: Sequence[Completion], query: str, judged: dict[str, bool]) -> list[str]:
+        verdicts = []
+        for reply in replies:
+            if reply.finish == "refused":
+                verdicts.append("refused")
+                continue
+            verdict: str = self._recogniser.verdict(reply.text, cut=reply.finish == "length")
+            if verdict == "answers" and self._refusal_judge is not None:
+                if reply.text not in judged:
+                    judged[reply.text] = await self._declines(self._refusal_judge, query, reply.text)
+                verdict = "abstains" if judged[reply.text] else "answers"
+            verdicts.append(verdict)
+        return verdicts
+
+    async def _declines(self, judge: Judge, query: str, reply: str) -> bool:
+        prompt = Prompt(construct="abstention", task=REFUSAL_TASK, fields={"query": query, "response": reply})
+        return (await judge.ask_number(prompt, low=0, high=1)).value > 0.5
+
+
+def _counts(verdicts: Counter[str]) -> tuple[int, int]:
+    return verdicts["abstains"], verdicts["abstains"] + verdicts["answers"]
