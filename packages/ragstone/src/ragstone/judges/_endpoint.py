@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from ragstone.errors import (
     ConfigurationError,
@@ -216,6 +216,9 @@ class Endpoint:
             return _Trouble(f"cannot connect, or the connection broke ({self._redacted(_message(str(causes[-1])))})")
         except (ValueError, RecursionError):
             return _Trouble("the reply is not JSON", kind="unparseable")
+        if isinstance(reply, str) and path.endswith("/metrics"):
+            # The one thing asked for that is text by nature.
+            return {"text": reply}
         if not isinstance(reply, dict):
             return _Trouble("the reply is not a JSON object", kind="unparseable")
         if (failed := reply.get("error")) and not (reply.get("choices") or reply.get("data")):
@@ -256,10 +259,18 @@ class Endpoint:
 
         parts = urlsplit(self.base_url)
         user, at, host = parts.netloc.rpartition("@")
-        client = openai.AsyncOpenAI(
-            base_url=urlunsplit(parts._replace(netloc=host)),
+        headers = {}
+        if at and not self._api_key:
             # aiohttp refuses a URL with credentials next to the header that the client always sends.
-            default_headers={"Authorization": _basic(user)} if at and not self._api_key else None,
+            headers["Authorization"] = _basic(user)
+        if self._api_key and "/openai/deployments/" in parts.path:
+            # Azure looks for keys here; what it takes as bearer tokens is something else.
+            headers["api-key"] = self._api_key
+        client = openai.AsyncOpenAI(
+            # The client would put paths behind the query.
+            base_url=urlunsplit(parts._replace(netloc=host, query="")),
+            default_query=dict(parse_qsl(parts.query)),
+            default_headers=headers,
             # Without a key the client would take OPENAI_API_KEY and show it to whatever server this is.
             api_key=self._api_key or "none",
             max_retries=0,

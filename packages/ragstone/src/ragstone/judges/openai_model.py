@@ -152,6 +152,11 @@ class OpenAICompatibleModel:
             raise ConfigurationError(msg)
         return names[0]
 
+    @property
+    def dialect(self) -> Dialect:
+        """How requests are written for this endpoint, as far as its refusals have taught."""
+        return self._dialect
+
     async def capabilities(self, *, fresh: bool = False) -> Capabilities:
         """What the endpoint can do, measured by the first call and remembered.
 
@@ -268,6 +273,15 @@ class OpenAICompatibleModel:
         if inference:
             record_usage(self._usage(reply))
         return reply
+
+    async def get(self, path: str) -> dict[str, Any]:
+        """What the endpoint tells under a path, as JSON; with two slashes ("//version") below the server's root.
+
+        Raises:
+            RequestRefusedError: 4xx.
+            JudgeError: No reply.
+        """
+        return await self._endpoint.request("GET", path)
 
     def _usage(self, completion: Mapping[str, Any]) -> Usage:
         tokens = completion.get("usage")
