@@ -48,7 +48,7 @@ def test_objects_pass():
     [
         ("openai:gpt-4.1", "OPENAI_API_KEY"),
         ("openai:", "unknown"),
-        ("vllm:qwen", "vllm serve qwen"),
+        ("vllm:", "unknown"),
         ("gpt-4.1", "openai:MODEL"),
         ("localhost:8000", "http://host:8000/v1"),
         (FakeJudge, "not a judge"),

@@ -23,7 +23,7 @@ PUBLIC = {
     "ragstone.judges": """
         Abstention Capabilities ChatModel ChatReader ChatRequest Completion ForcedReading Judge JudgeIdentity
         LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel
-        Prompt Reader TextReply TokenReading UsageMeter
+        Prompt Reader TextReply TokenReading UsageMeter VllmModel
         judge_from metered parse_number reader_from record_usage
     """,
     "ragstone.metrics": """

@@ -12,6 +12,7 @@ from ragstone.judges.lexical import LexicalJudge, LexicalReader
 from ragstone.judges.openai_compatible import OpenAICompatibleJudge
 from ragstone.judges.openai_model import OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader
+from ragstone.judges.vllm_engine import VllmModel
 
 __all__ = [
     "Abstention",
@@ -35,6 +36,7 @@ __all__ = [
     "TextReply",
     "TokenReading",
     "UsageMeter",
+    "VllmModel",
     "judge_from",
     "metered",
     "parse_number",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from typing import Final, Literal
+from typing import Any, Final, Literal
+from urllib.parse import parse_qsl
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges._model_judge import ModelJudge
@@ -11,13 +13,15 @@ from ragstone.judges._protocol import Judge, Reader
 from ragstone.judges.lexical import LexicalJudge, LexicalReader
 from ragstone.judges.openai_compatible import OpenAICompatibleJudge
 from ragstone.judges.reader import ChatReader
+from ragstone.judges.vllm_engine import VllmModel
 
 __all__ = ["judge_from", "reader_from"]
 
 _OPENAI_URL: Final = "https://api.openai.com/v1"
 _FORMS: Final = (
     "a judge is 'http://host:8000/v1' (the model is read from the server), 'openai:MODEL' (with OPENAI_API_KEY, and "
-    "OPENAI_BASE_URL for another endpoint), 'lexical' (the baseline without a model), or a Judge object"
+    "OPENAI_BASE_URL for another endpoint), 'vllm:MODEL' (vLLM in this process), 'lexical' (the baseline without a "
+    "model), or a Judge object"
 )
 
 
@@ -31,6 +35,9 @@ def judge_from(
 
     "http://…" and "https://…" are asked without credentials; for an endpoint that wants a key use "openai:MODEL" with
     `OPENAI_BASE_URL` and `OPENAI_API_KEY` set, or an `OpenAICompatibleJudge`.
+
+    "vllm:MODEL" runs the model in this process, with the extra `vllm`; arguments of the engine follow like those of a
+    URL: "vllm:Qwen/Qwen3-8B?max_model_len=8192&gpu_memory_utilization=0.5". Judge and reader of one model share it.
 
     Args:
         spec: What the user named.
@@ -67,12 +74,8 @@ def judge_from(
         return OpenAICompatibleJudge(spec, score_mode=score_mode, draws=draws)
     if kind == "openai" and model:
         return _openai(model, score_mode=score_mode, draws=draws)
-    if kind == "vllm":
-        msg = (
-            f"judge={spec!r}: vLLM inside this process is not in this version; start a server with "
-            f"`vllm serve {model or 'MODEL'}` and pass judge='http://localhost:8000/v1'"
-        )
-        raise ConfigurationError(msg)
+    if kind == "vllm" and model:
+        return ModelJudge(_vllm(model), score_mode=score_mode, draws=draws)
     msg = f"judge={spec!r} is unknown; {_FORMS}"
     raise ConfigurationError(msg)
 
@@ -115,3 +118,16 @@ def _openai(model: str, *, score_mode: Literal["single", "expected", "sampled"],
         msg = f"judge='openai:{model}' needs OPENAI_API_KEY; set it, or OPENAI_BASE_URL for an endpoint without keys"
         raise ConfigurationError(msg)
     return OpenAICompatibleJudge(base_url, model=model, api_key=api_key, score_mode=score_mode, draws=draws)
+
+
+def _vllm(model: str) -> VllmModel:
+    name, _, query = model.partition("?")
+    return VllmModel(name, **{key: _plain(value) for key, value in parse_qsl(query, keep_blank_values=True)})
+
+
+def _plain(value: str) -> Any:
+    """A number, a truth value, JSON; else the word itself."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

@@ -1,0 +1,382 @@
+"""The chat model that vLLM runs inside this process: no server, the same questions."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import importlib.util
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Literal
+
+from ragstone.errors import ConfigurationError, JudgeRejectedError, MissingExtraError
+from ragstone.judges._capabilities import Capabilities
+from ragstone.judges._model import ChatRequest, Completion, ForcedReading, TokenReading
+from ragstone.judges._render import Message
+from ragstone.judges._sampling import TEMPERATURE_ONE
+from ragstone.judges._usage import record_usage
+from ragstone.judges._vllm_thread import EngineThread, Job, engine_for, is_refusal, unload
+from ragstone.schema import Usage
+
+__all__ = ["VllmModel"]
+
+_ASKED_TOKENS: Final = 128
+"""Most token ids that vLLM takes in one `logprob_token_ids`."""
+_MAX_CONSTRAINED_VALUES: Final = 1001
+_PROBE: Final[list[Message]] = [
+    {"role": "user", "content": "Reply with the word yes. " + "This line is here to be long enough for a cache. " * 12}
+]
+_PROBE_REPLY: Final = "yes"
+_AGREE: Final = 0.05
+"""Natural logarithm; what two reads of one probability may differ by in bfloat16."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What the tasks need of an engine, apart from the thread that owns it."""
+
+    tokenizer: Any
+    lock: threading.Lock
+    context_length: int
+    max_logprobs: int
+    version: str
+    ends: list[int | None] = field(default_factory=list)
+    """The token that ends a reply, once it was looked for."""
+
+
+class VllmModel:
+    """Asks a chat model that vLLM runs in this process. Needs the extra `vllm`.
+
+    The engine is loaded by the first question (or `prepare`) and shared by all `VllmModel`s of this process that have
+    the same model and arguments. What many tasks ask at the same time becomes one batch, so ask from many tasks: the
+    throughput of a hundred is a multiple of the throughput of one.
+
+    Unlike a server, the engine takes no sampling defaults from the model's `generation_config.json`; what a request does
+    not say is neutral.
+
+    Args:
+        model: A Hugging Face name or a folder.
+        chat_template_kwargs: Passed to the model's chat template (`{"enable_thinking": False}`).
+        **engine_args: Arguments of `vllm.LLM` (`max_model_len=8192`, `gpu_memory_utilization=0.5`, `dtype="float32"`).
+
+    Raises:
+        MissingExtraError: vLLM is not installed.
+
+    Example:
+        ```python
+        model = VllmModel("Qwen/Qwen3-8B", max_model_len=8192)
+        judge = ModelJudge(model)
+        reader = ChatReader(model)
+        ```
+    """
+
+    def __init__(
+        self, model: str, *, chat_template_kwargs: Mapping[str, Any] | None = None, **engine_args: Any
+    ) -> None:
+        if importlib.util.find_spec("vllm") is None:
+            raise MissingExtraError(feature=f"judge='vllm:{model}'", package="vllm", extra="ragstone[vllm]")
+        self._model = model
+        self._engine_args = engine_args
+        self._template_kwargs = dict(chat_template_kwargs or {})
+        self._of: EngineThread | None = None
+        self._loaded: _Loaded | None = None
+        self._loading = threading.Lock()
+        self._capabilities: Capabilities | None = None
+
+    def __repr__(self) -> str:
+        options = "".join(f", {name}={value!r}" for name, value in self._engine_args.items())
+        return f"VllmModel({self._model!r}{options})"
+
+    @property
+    def name(self) -> str:
+        """The model, and that it runs here."""
+        return f"{self._model} in this process"
+
+    @property
+    def shape(self) -> Mapping[str, object]:
+        """Model, arguments of the engine and of the chat template."""
+        return {
+            "endpoint": "vllm in this process",
+            "model": self._model,
+            "engine_args": self._engine_args,
+            "chat_template_kwargs": self._template_kwargs,
+        }
+
+    async def prepare(self) -> None:
+        """Load the engine, unless it is there. Called by the first question otherwise.
+
+        Raises:
+            ConfigurationError: The engine cannot be loaded: no such model, not enough memory.
+        """
+        await self._ready()
+
+    async def _ready(self) -> tuple[EngineThread, _Loaded]:
+        engine = engine_for(self._model, self._engine_args)
+        llm = await asyncio.shield(asyncio.wrap_future(engine.loaded))
+        with self._loading:
+            if self._of is not engine or self._loaded is None:
+                self._of, self._loaded = engine, _look_at(llm)
+            return engine, self._loaded
+
+    async def capabilities(self, *, fresh: bool = False) -> Capabilities:
+        """What the engine can do: known from its making, and verified once by a handful of tokens.
+
+        Raises:
+            JudgeError: It cannot be asked.
+        """
+        if self._capabilities is None or fresh:
+            self._capabilities = await self._measured()
+        return self._capabilities
+
+    async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
+        """Reply `request.n` times.
+
+        Raises:
+            JudgeError: "rejected": the prompt does not fit, or a sampling field has a value that vLLM refuses.
+                "unavailable": the engine has failed.
+        """
+        (output,) = await self._asked(
+            [await self.chat_ids(request.messages)],
+            [{"n": request.n, "max_tokens": request.max_tokens, **request.sampling, **await self._top(request)}],
+        )
+        return tuple(_completion(choice) for choice in output.outputs)
+
+    async def _top(self, request: ChatRequest) -> dict[str, int]:
+        if not request.top_logprobs:
+            return {}
+        _, loaded = await self._ready()
+        return {"logprobs": min(request.top_logprobs, loaded.max_logprobs)}
+
+    async def complete_number(
+        self, messages: Sequence[Message], low: int, high: int, *, max_tokens: int, sampling: Mapping[str, Any]
+    ) -> Completion | None:
+        """Reply with a whole number in [low, high], by a regular expression that the engine keeps to.
+
+        Raises:
+            JudgeError: No reply.
+        """
+        if high - low >= _MAX_CONSTRAINED_VALUES:
+            return None
+        # Longest first, for backends that take the first alternative.
+        pattern = "|".join(str(number) for number in range(high, low - 1, -1))
+        return await self._constrained(messages, f"({pattern})", max_tokens=max_tokens, sampling=sampling)
+
+    async def _constrained(
+        self, messages: Sequence[Message], pattern: str, *, max_tokens: int, sampling: Mapping[str, Any]
+    ) -> Completion:
+        from vllm.sampling_params import StructuredOutputsParams
+
+        held = StructuredOutputsParams(regex=pattern)
+        fields = {"max_tokens": max_tokens, **sampling, "structured_outputs": held}
+        (output,) = await self._asked([await self.chat_ids(messages)], [fields])
+        return _completion(output.outputs[0])
+
+    async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of a conversation, up to where the reply begins.
+
+        Raises:
+            JudgeRejectedError: The model's chat template refuses the conversation.
+        """
+        return await self._templated(messages, add_generation_prompt=True)
+
+    async def _templated(self, messages: Sequence[Message], **how: bool) -> list[int]:
+        _, loaded = await self._ready()
+        apply = partial(
+            loaded.tokenizer.apply_chat_template, tokenize=True, return_dict=False, **how, **self._template_kwargs
+        )
+        try:
+            return await asyncio.to_thread(_locked, loaded.lock, apply, list(messages))
+        except Exception as error:
+            # Templates are programs of the model's makers, and say no by raising anything.
+            if [message["role"] for message in messages[:2]] == ["system", "user"]:
+                system, first, *rest = messages
+                return await self._templated(
+                    [{"role": "user", "content": f"{system['content']}\n\n{first['content']}"}, *rest], **how
+                )
+            msg = f"{self.name}: its chat template refuses the conversation ({error})"
+            raise JudgeRejectedError(msg) from error
+
+    async def text_ids(self, text: str) -> list[int]:
+        """Token ids of a text by itself, without special tokens."""
+        _, loaded = await self._ready()
+        encode = partial(loaded.tokenizer.encode, add_special_tokens=False)
+        return list(await asyncio.to_thread(_locked, loaded.lock, encode, text))
+
+    async def end_id(self) -> int | None:
+        """The token that ends a reply: the one that the chat template writes after it."""
+        _, loaded = await self._ready()
+        if not loaded.ends:
+            loaded.ends.append(await self._found_end(loaded))
+        return loaded.ends[0]
+
+    async def _found_end(self, loaded: _Loaded) -> int | None:
+        opened = await self.chat_ids(_PROBE)
+        closed = await self._templated([*_PROBE, {"role": "assistant", "content": _PROBE_REPLY}])
+        spoken = [*opened, *await self.text_ids(_PROBE_REPLY)]
+        if closed[: len(spoken)] == spoken and len(closed) > len(spoken):
+            return int(closed[len(spoken)])
+        # A template that writes finished turns in another way than it opens them.
+        end = loaded.tokenizer.eos_token_id
+        return None if end is None else int(end)
+
+    async def next_logprobs(
+        self, prefixes: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]
+    ) -> list[dict[int, float]]:
+        """Log-probabilities of the `wanted` tokens after each prefix, in one batch.
+
+        Raises:
+            JudgeError: "rejected": a prefix does not fit, or an id is no token of the model.
+        """
+        read: list[dict[int, float]] = [{} for _ in prefixes]
+        rows = [
+            (row, list(tokens[start : start + _ASKED_TOKENS]))
+            for row, tokens in enumerate([list(dict.fromkeys(tokens)) for tokens in wanted])
+            for start in range(0, len(tokens), _ASKED_TOKENS)
+        ]
+        if not rows:
+            return read
+        outputs = await self._asked(
+            [prefixes[row] for row, _ in rows],
+            [{"max_tokens": 1, "temperature": 0.0, "logprob_token_ids": tokens} for _, tokens in rows],
+        )
+        for (row, tokens), output in zip(rows, outputs, strict=True):
+            first = output.outputs[0].logprobs[0]
+            read[row] |= {token: float(first[token].logprob) for token in tokens}
+        return read
+
+    async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:
+        """Log-probabilities of `reply`, read token by token in one batch.
+
+        Raises:
+            JudgeError: It does not fit.
+        """
+        prompt, ids, end = await self.chat_ids(messages), await self.text_ids(reply), await self.end_id()
+        asked = ids if end is None else [*ids, end]
+        rows = await self.next_logprobs([[*prompt, *ids[:n]] for n in range(len(asked))], [[token] for token in asked])
+        logprobs = [row[token] for row, token in zip(rows, asked, strict=True)]
+        return ForcedReading(logprobs=tuple(logprobs[: len(ids)]), end_logprob=None if end is None else logprobs[-1])
+
+    async def _asked(self, prompts: Sequence[Sequence[int]], fields: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Run prompts as one job, metered."""
+        from vllm import SamplingParams
+
+        engine, loaded = await self._ready()
+        longest = max(map(len, prompts))
+        if longest >= loaded.context_length:
+            msg = f"{self.name}: the prompt of {longest} tokens leaves no room for a reply in {loaded.context_length}"
+            raise JudgeRejectedError(msg)
+        try:
+            params = [SamplingParams(**{**TEMPERATURE_ONE, **each}) for each in fields]
+        except TypeError as error:
+            msg = f"{self.name}: vLLM has no such sampling field ({error}); leave it out"
+            raise ConfigurationError(msg) from error
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            msg = f"{self.name}: vLLM refuses the sampling fields ({error})"
+            raise JudgeRejectedError(msg) from error
+        job = Job(prompts=prompts, params=params, reads="logprob_token_ids" in fields[0])
+        record_usage(Usage(calls=1, input_tokens=sum(map(len, prompts))))
+        engine.ask(job)
+        outputs = await asyncio.wrap_future(job.future)
+        record_usage(Usage(output_tokens=sum(len(choice.token_ids) for each in outputs for choice in each.outputs)))
+        return outputs
+
+    async def _measured(self) -> Capabilities:
+        """Ask the same in two ways and see whether the answers agree."""
+        _, loaded = await self._ready()
+        prompt, reply = await self.chat_ids(_PROBE), await self.text_ids(_PROBE_REPLY)
+        greedy, held, counted = await asyncio.gather(
+            self.complete(ChatRequest(messages=_PROBE, max_tokens=1, sampling={"temperature": 0.0}, top_logprobs=1)),
+            self._constrained(_PROBE, "[7]", max_tokens=4, sampling={}),
+            self._asked([prompt], [{"max_tokens": 1, "temperature": 2.0, "logprobs": 1}]),
+        )
+        # Second, so that the prompt is in the cache.
+        (again,) = await self._asked([prompt], [{"max_tokens": 1, "temperature": 0.0, "logprobs": 1}])
+        first = greedy[0].tokens[0] if greedy[0].tokens else None
+        token = again.outputs[0].token_ids[0]
+        (row,) = await self.next_logprobs([prompt], [[token]])
+        agree = first is not None and abs(row[token] - first.logprob) < _AGREE
+        hot = max(choice.logprob for choice in counted[0].outputs[0].logprobs[0].values())
+        closed = await self._templated([*_PROBE, {"role": "assistant", "content": _PROBE_REPLY}])
+        notes = []
+        if not agree:
+            notes.append(
+                "A probability read by token id is not the one that a reply reports; exact reads are not used."
+            )
+        return Capabilities(
+            model=self._model,
+            server=f"vllm {loaded.version}, in this process",
+            context_length=loaded.context_length,
+            reasons=await self._opens_reasoning(),
+            top_logprobs=loaded.max_logprobs if first is not None else 0,
+            logprobs_raw=first is not None and abs(hot - first.logprob) < _AGREE,
+            exact_route="chain" if agree else None,
+            asked_tokens=_ASKED_TOKENS if agree else 0,
+            boundary_clean=closed[: len(prompt) + len(reply)] == [*prompt, *reply],
+            structured=("regex",) if held.text == "7" else (),
+            several_replies=True,
+            seeds=True,
+            prefix_cache=None if again.num_cached_tokens is None else again.num_cached_tokens / len(prompt),
+            notes=tuple(notes),
+        )
+
+    async def _opens_reasoning(self) -> bool:
+        """Whether a reply begins with an open block of thoughts, by the template or by the model's first words."""
+        _, loaded = await self._ready()
+        (spoken,) = await self.complete(ChatRequest(messages=_PROBE, max_tokens=4, sampling={"temperature": 0.0}))
+        opening = loaded.tokenizer.decode((await self.chat_ids(_PROBE))[-8:])
+        return "<think>" in f"{opening}{spoken.text}" and "</think>" not in opening
+
+    async def aclose(self) -> None:
+        """Nothing to let go of: the engine serves others and later questions, until `unload` or the process ends."""
+
+    def unload(self) -> None:
+        """Free the engine's memory, for everybody in this process who uses the same model with the same arguments.
+
+        A question that is waiting fails; a later one loads the engine anew. Blocks until the running batch is through.
+        """
+        self._of = self._loaded = None
+        unload(self._model, self._engine_args)
+
+
+def _look_at(llm: Any) -> _Loaded:
+    import vllm
+
+    config = llm.llm_engine.model_config
+    return _Loaded(
+        # A copy: the engine's own is busy in its thread, and tokenizers must not be used by two threads at once.
+        tokenizer=copy.deepcopy(llm.get_tokenizer()),
+        lock=threading.Lock(),
+        context_length=int(config.max_model_len),
+        max_logprobs=int(config.max_logprobs),
+        version=str(vllm.__version__),
+    )
+
+
+def _locked(lock: threading.Lock, work: Any, *args: Any) -> list[int]:
+    with lock:
+        return list(work(*args))
+
+
+def _completion(choice: Any) -> Completion:
+    finish: Literal["stop", "length"] = "length" if choice.finish_reason == "length" else "stop"
+    tokens = None
+    if choice.logprobs is not None:
+        tokens = tuple(
+            _reading(token, alternatives) for token, alternatives in zip(choice.token_ids, choice.logprobs, strict=True)
+        )
+    # A lone surrogate would break whoever writes the text to a file.
+    return Completion(text=choice.text.encode(errors="replace").decode(), finish=finish, tokens=tokens)
+
+
+def _reading(token: int, alternatives: Mapping[int, Any]) -> TokenReading:
+    said = alternatives[token]
+    ranked = sorted(alternatives.values(), key=lambda other: -other.logprob)
+    return TokenReading(
+        text=said.decoded_token or "",
+        logprob=float(said.logprob),
+        top=tuple((other.decoded_token or "", float(other.logprob)) for other in ranked),
+    )
