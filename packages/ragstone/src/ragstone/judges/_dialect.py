@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -33,12 +33,16 @@ class Dialect:
         """Write the request's body."""
         return {
             "model": model,
-            "messages": _folded(messages) if self.fold_system else list(messages),
+            "messages": self.written(messages),
             self.max_tokens_name: max_tokens,
             **{name: value for name, value in sampling.items() if name not in self.omitted},
         }
 
-    def adapted(self, refused: RequestRefusedError, sampling: dict[str, Any]) -> Dialect | None:
+    def written(self, messages: Sequence[Message]) -> list[Message]:
+        """The conversation as the endpoint takes it."""
+        return _folded(messages) if self.fold_system and messages[0]["role"] == "system" else list(messages)
+
+    def adapted(self, refused: RequestRefusedError, sampling: Mapping[str, Any]) -> Dialect | None:
         """The dialect to try after a refusal; None when the refusal is about something else."""
         if refused.status not in (400, 422):
             return None

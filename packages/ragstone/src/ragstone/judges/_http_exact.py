@@ -2,42 +2,300 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import asyncio
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
+from ragstone.errors import JudgeReplyError
+from ragstone.judges._endpoint import RequestRefusedError
 from ragstone.judges._model import ForcedReading
+from ragstone.judges._once import Once
 from ragstone.judges._render import Message
+from ragstone.judges._replies import token_ids
 
 if TYPE_CHECKING:
     from ragstone.judges.openai_model import OpenAICompatibleModel
 
 __all__ = ["ExactReads"]
 
+_MAX_ASKED: Final = 128
+"""Tokens that vLLM takes in `logprob_token_ids`; they hold for all prompts of a request."""
+_MAX_ROWS: Final = 256
+"""Prompts in one request."""
+_MAX_REMEMBERED: Final = 4096
+"""Short texts whose token ids are kept."""
+_SAMPLE_TURN: Final = ({"role": "user", "content": "Hello"}, {"role": "assistant", "content": "yes"})
+"""A finished exchange, to see what ends a reply."""
+
 
 class ExactReads:
-    """The exact routes of one endpoint."""
+    """The exact routes of one endpoint. What a reply lacks is an error, never a guess."""
 
     def __init__(self, model: OpenAICompatibleModel) -> None:
         self._model = model
+        self._texts: dict[str, list[int]] = {}
+        self._end = Once(self._found_end)
+        self._tail = Once(self._found_tail)
+        self._echoes_alone = True
+        """Whether a completion of no tokens is taken; some servers want at least one."""
 
     async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a conversation, up to where the reply begins."""
-        raise NotImplementedError
+        """Token ids of a conversation, up to where the reply begins.
+
+        Raises:
+            JudgeError: The endpoint does not tokenise, or cannot be asked.
+        """
+        return await self._model.tokenized(messages, add_generation_prompt=True)
 
     async def text_ids(self, text: str) -> list[int]:
-        """Token ids of a text by itself."""
-        raise NotImplementedError
+        """Token ids of a text by itself, without special tokens.
+
+        Raises:
+            JudgeError: The endpoint does not tokenise, or cannot be asked.
+        """
+        if text in self._texts:
+            return list(self._texts[text])
+        reply = await self._model.post("//tokenize", {"prompt": text, "add_special_tokens": False}, inference=False)
+        ids = token_ids(reply)
+        if len(text) <= 200 and len(self._texts) < _MAX_REMEMBERED:
+            self._texts[text] = list(ids)
+        return ids
 
     async def end_id(self) -> int | None:
-        """The token that ends a reply."""
-        raise NotImplementedError
+        """The token that ends a reply; None where the chat template writes replies in another way than it opens them.
+
+        Raises:
+            JudgeError: The endpoint does not tokenise, or cannot be asked.
+        """
+        return await self._end.get()
+
+    async def _found_end(self) -> int | None:
+        question, answer = _SAMPLE_TURN
+        opened, said, closed = await asyncio.gather(
+            self.chat_ids([question]),
+            self.text_ids(answer["content"]),
+            self._model.tokenized([question, answer], add_generation_prompt=False),
+        )
+        start = [*opened, *said]
+        return closed[len(start)] if closed[: len(start)] == start and len(closed) > len(start) else None
 
     async def next_logprobs(
         self, prefixes: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]
     ) -> list[dict[int, float]]:
-        """Log-probabilities of the wanted tokens after each prefix."""
-        raise NotImplementedError
+        """Log-probabilities of the wanted tokens after each prefix: one request, or as few as the endpoint's limits allow.
+
+        Raises:
+            JudgeReplyError: The reply lacks a prefix or a token that was asked for.
+            JudgeError: No reply.
+        """
+        read: list[dict[int, float]] = [{} for _ in prefixes]
+        batches = list(_batches(wanted))
+        replies = await asyncio.gather(
+            *(
+                self._rows([prefixes[row] for row, _ in batch], sorted({token for _, ids in batch for token in ids}))
+                for batch in batches
+            )
+        )
+        for batch, rows in zip(batches, replies, strict=True):
+            for (row, ids), found in zip(batch, rows, strict=True):
+                for token in ids:
+                    if token not in found:
+                        msg = (
+                            f"{self._model.name} was asked for the log-probability of token {token} and did not tell it"
+                        )
+                        raise JudgeReplyError(msg)
+                    read[row][token] = found[token]
+        return read
+
+    async def _rows(self, prefixes: Sequence[Sequence[int]], ids: Sequence[int]) -> list[dict[int, float]]:
+        reply = await self._model.post(
+            "/completions",
+            {
+                "prompt": [list(prefix) for prefix in prefixes],
+                "max_tokens": 1,
+                "temperature": 0,
+                "logprobs": 1,
+                "logprob_token_ids": list(ids),
+                "return_tokens_as_token_ids": True,
+            },
+        )
+        return [_asked(choice) for choice in self._choices(reply, len(prefixes))]
 
     async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:
-        """Log-probabilities of a reply."""
-        raise NotImplementedError
+        """Log-probabilities of a reply, by the route that the endpoint was found to have.
+
+        Raises:
+            JudgeReplyError: The endpoint's answer does not hold them.
+            JudgeError: No answer.
+        """
+        route = (await self._model.capabilities()).exact_route
+        if route == "prefill":
+            return await self.prefilled(messages, reply)
+        if route == "echo":
+            return await self.echoed(messages, reply)
+        prompt, said, end = await asyncio.gather(self.chat_ids(messages), self.text_ids(reply), self.end_id())
+        path = said if end is None else [*said, end]
+        rows = await self.next_logprobs(
+            [[*prompt, *path[:place]] for place in range(len(path))], [[token] for token in path]
+        )
+        read = [row[token] for row, token in zip(rows, path, strict=True)]
+        return ForcedReading(logprobs=tuple(read[: len(said)]), end_logprob=None if end is None else read[-1])
+
+    async def prefilled(self, messages: Sequence[Message], reply: str) -> ForcedReading:
+        """Log-probabilities of a reply, from a chat in which it has been given already.
+
+        Raises:
+            JudgeReplyError: The endpoint's answer does not hold them, or its template changes the reply.
+            JudgeError: No answer.
+        """
+        tail, (texts, logprobs) = await asyncio.gather(self._tail.get(), self._prompt_read(messages, reply))
+        end = len(texts) - tail
+        start = _start_of(texts[:end], reply)
+        if start is None:
+            msg = f"{self._model.name} did not write {reply!r} into the conversation as it was given"
+            raise JudgeReplyError(msg)
+        return ForcedReading(
+            logprobs=tuple(_given(logprobs[start:end], reply)),
+            end_logprob=_given(logprobs[end : end + 1], reply)[0] if tail else None,
+        )
+
+    async def _found_tail(self) -> int:
+        """How many tokens the chat template writes after a finished reply."""
+        question, answer = _SAMPLE_TURN
+        (opened, _), (closed, _) = await asyncio.gather(
+            self._prompt_read([question], answer["content"], continued=True),
+            self._prompt_read([question], answer["content"]),
+        )
+        return len(closed) - len(opened) if closed[: len(opened)] == opened else 0
+
+    async def _prompt_read(
+        self, messages: Sequence[Message], reply: str, *, continued: bool = False
+    ) -> tuple[list[str], list[float | None]]:
+        """The tokens of a conversation with its reply, and their log-probabilities."""
+        fields: dict[str, Any] = {"add_generation_prompt": False, "prompt_logprobs": 0}
+        if continued:
+            fields["continue_final_message"] = True
+        whole = await self._model.chat(
+            [*messages, {"role": "assistant", "content": reply}],
+            max_tokens=1,
+            sampling={"temperature": 0},
+            fields=fields,
+        )
+        listing = whole.get("prompt_logprobs")
+        if not isinstance(listing, list) or not listing:
+            msg = f"{self._model.name} was asked for the log-probabilities of its prompt and sent none"
+            raise JudgeReplyError(msg)
+        texts: list[str] = []
+        logprobs: list[float | None] = []
+        for entry in listing:
+            # The prompt's own token is there whatever its rank, and the only one when none beside it was asked for.
+            token = next(iter(entry.values()), None) if isinstance(entry, Mapping) else None
+            told = token if isinstance(token, Mapping) else {}
+            texts.append(str(told.get("decoded_token", "")))
+            logprobs.append(_number(told.get("logprob")))
+        return texts, logprobs
+
+    async def echoed(self, messages: Sequence[Message], reply: str) -> ForcedReading:
+        """Log-probabilities of a reply, from a completion that repeats its prompt.
+
+        Raises:
+            JudgeReplyError: The endpoint's answer does not hold them.
+            JudgeError: No answer.
+        """
+        prompt, said, end = await asyncio.gather(self.chat_ids(messages), self.text_ids(reply), self.end_id())
+        whole = [*prompt, *said, *([] if end is None else [end])]
+        try:
+            answer = await self._echo(whole)
+        except RequestRefusedError:
+            if not self._echoes_alone:
+                raise
+            self._echoes_alone = False
+            answer = await self._echo(whole)
+        (choice,) = self._choices(answer, 1)
+        logprobs = choice.get("logprobs")
+        listing = logprobs.get("token_logprobs") if isinstance(logprobs, Mapping) else None
+        if not isinstance(listing, list) or not len(whole) <= len(listing) <= len(whole) + 1:
+            msg = f"{self._model.name} was asked to repeat {len(whole)} tokens with their log-probabilities and did not"
+            raise JudgeReplyError(msg)
+        read = _given([_number(value) for value in listing[len(prompt) : len(whole)]], reply)
+        return ForcedReading(logprobs=tuple(read[: len(said)]), end_logprob=None if end is None else read[-1])
+
+    async def _echo(self, ids: Sequence[int]) -> dict[str, Any]:
+        body = {
+            "prompt": [list(ids)],
+            "echo": True,
+            "max_tokens": 0 if self._echoes_alone else 1,
+            "temperature": 0,
+            "logprobs": 1,
+        }
+        return await self._model.post("/completions", body)
+
+    def _choices(self, reply: Mapping[str, Any], n: int) -> list[Mapping[str, Any]]:
+        choices = reply.get("choices")
+        fine = isinstance(choices, list) and all(isinstance(choice, Mapping) for choice in choices)
+        if not fine or sorted(choice.get("index", 0) for choice in choices or ()) != list(range(n)):
+            msg = f"{self._model.name} was sent {n} prompts and did not answer each of them once"
+            raise JudgeReplyError(msg)
+        assert isinstance(choices, list)  # noqa: S101  seen above
+        return sorted(choices, key=lambda choice: int(choice.get("index", 0)))
+
+
+def _batches(wanted: Sequence[Sequence[int]]) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
+    """Rows with the tokens to ask for, as many as one request can hold; a row that wants too many comes several times."""
+    batch: list[tuple[int, tuple[int, ...]]] = []
+    asked: set[int] = set()
+    for row, tokens in enumerate(wanted):
+        ids = sorted(set(tokens))
+        for start in range(0, len(ids), _MAX_ASKED):
+            part = tuple(ids[start : start + _MAX_ASKED])
+            if batch and (len(asked | set(part)) > _MAX_ASKED or len(batch) >= _MAX_ROWS):
+                yield batch
+                batch, asked = [], set()
+            batch.append((row, part))
+            asked |= set(part)
+    if batch:
+        yield batch
+
+
+def _asked(choice: Mapping[str, Any]) -> dict[int, float]:
+    """The log-probabilities of a choice's first token, by token id."""
+    logprobs = choice.get("logprobs")
+    listing = logprobs.get("top_logprobs") if isinstance(logprobs, Mapping) else None
+    first = listing[0] if isinstance(listing, list) and listing else None
+    found: dict[int, float] = {}
+    for name, value in first.items() if isinstance(first, Mapping) else ():
+        # By id: different tokens may share a text.
+        _, mark, token = str(name).rpartition("token_id:")
+        number = _number(value)
+        if mark and token.isdecimal() and number is not None:
+            found[int(token)] = number
+    return found
+
+
+def _start_of(texts: Sequence[str], reply: str) -> int | None:
+    """Where the tokens begin that spell the reply at the end of a text; None when none do."""
+    spelled = ""
+    for place in range(len(texts) - 1, -1, -1):
+        spelled = texts[place] + spelled
+        # Some tokenisers write a blank before the first word.
+        if spelled in (reply, f" {reply}"):
+            return place
+        if len(spelled) > len(reply):
+            break
+    return None
+
+
+def _given(values: Sequence[float | None], reply: str) -> list[float]:
+    found = [value for value in values if value is not None]
+    if not found or len(found) < len(values):
+        msg = f"a log-probability is missing among those of {reply!r}"
+        raise JudgeReplyError(msg)
+    return found
+
+
+def _number(value: object) -> float | None:
+    """A log-probability; None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value == math.inf:
+        return None
+    return float(value)

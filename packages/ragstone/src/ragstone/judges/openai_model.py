@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, TypedDict
 from urllib.parse import urlsplit
 
-from ragstone.errors import ConfigurationError, JudgeReplyError
+from ragstone.errors import ConfigurationError
 from ragstone.judges._capabilities import Capabilities
 from ragstone.judges._dialect import CONSTRAINTS, Constraint, Dialect
 from ragstone.judges._endpoint import Endpoint, RequestRefusedError
 from ragstone.judges._http_exact import ExactReads
-from ragstone.judges._model import ChatRequest, Completion, ForcedReading, TokenReading
+from ragstone.judges._model import ChatRequest, Completion, ForcedReading
 from ragstone.judges._probe import probe
 from ragstone.judges._render import Message
+from ragstone.judges._replies import completions, token_ids
 from ragstone.judges._usage import record_usage
 from ragstone.schema import Usage
 
 __all__ = ["ConnectionOptions", "OpenAICompatibleModel"]
 
+_TEMPLATE_FIELDS: Final = ("chat_template", "chat_template_kwargs")
+"""What shapes a conversation's tokens, wherever it is tokenised."""
 _MAX_CONSTRAINED_VALUES: Final = 1001
 """A regular expression that lists every value gets unwieldy beyond this."""
 
@@ -179,7 +182,11 @@ class OpenAICompatibleModel:
         """
         replies = await self._completed(request)
         if len(replies) < request.n:
-            rest = await self.complete(replace(request, n=request.n - len(replies)))
+            sampling = dict(request.sampling)
+            if "seed" in sampling:
+                # With the same seed the next request would repeat the same draws.
+                sampling["seed"] += len(replies)
+            rest = await self.complete(replace(request, n=request.n - len(replies), sampling=sampling))
             return (*replies, *rest)
         return replies[: request.n]
 
@@ -283,6 +290,24 @@ class OpenAICompatibleModel:
         """
         return await self._endpoint.request("GET", path)
 
+    async def tokenized(self, messages: Sequence[Message], **fields: Any) -> list[int]:
+        """Token ids of a conversation as the endpoint's own chat template writes it (vLLM's `/tokenize`).
+
+        Raises:
+            RequestRefusedError: 4xx; the endpoint does not tokenise.
+            JudgeError: No reply.
+        """
+        template = {name: self._extra_body[name] for name in _TEMPLATE_FIELDS if name in self._extra_body}
+        while True:
+            body: dict[str, Any] = {"messages": self._dialect.written(messages), **template, **fields}
+            try:
+                return token_ids(await self.post("//tokenize", body, inference=False))
+            except RequestRefusedError as refused:
+                adapted = self._dialect.adapted(refused, {})
+                if adapted is None:
+                    raise
+                self._dialect = adapted
+
     def _usage(self, completion: Mapping[str, Any]) -> Usage:
         tokens = completion.get("usage")
         tokens = tokens if isinstance(tokens, dict) else {}
@@ -319,55 +344,3 @@ class OpenAICompatibleModel:
     async def aclose(self) -> None:
         """Close the connections of the running event loop. Safe to call twice; a later question opens new ones."""
         await self._endpoint.aclose()
-
-
-def completions(reply: Mapping[str, Any]) -> tuple[Completion, ...]:
-    """The replies in a chat completion; an error when there is none.
-
-    Raises:
-        JudgeReplyError: Not one choice with a message.
-    """
-    try:
-        found = tuple(_completion(choice) for choice in reply["choices"])
-    except (KeyError, TypeError, AttributeError):
-        found = ()
-    if not found:
-        msg = f"the completion has no message, only {sorted(reply)}"
-        raise JudgeReplyError(msg)
-    return found
-
-
-def _completion(choice: Mapping[str, Any]) -> Completion:
-    message = choice["message"]
-    text, refusal = message.get("content"), message.get("refusal")
-    # A lone surrogate is legal in JSON and nowhere else.
-    text = text.encode(errors="replace").decode() if isinstance(text, str) else ""
-    finish: Literal["stop", "length", "refused"] = "stop"
-    if refusal or choice.get("finish_reason") == "content_filter":
-        finish, text = "refused", str(refusal or text)
-    elif choice.get("finish_reason") == "length":
-        finish = "length"
-    return Completion(text=text, finish=finish, tokens=_tokens(choice.get("logprobs")))
-
-
-def _tokens(logprobs: object) -> tuple[TokenReading, ...] | None:
-    """Token readings, None where there are none; what is not a finite number is none."""
-    content = logprobs.get("content") if isinstance(logprobs, dict) else None
-    if not isinstance(content, list) or not content:
-        return None
-    try:
-        return tuple(
-            TokenReading(
-                text=str(token["token"]),
-                logprob=float(token["logprob"]),
-                top=tuple(
-                    sorted(
-                        ((str(other["token"]), float(other["logprob"])) for other in token.get("top_logprobs") or ()),
-                        key=lambda pair: -pair[1],
-                    )
-                ),
-            )
-            for token in content
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
