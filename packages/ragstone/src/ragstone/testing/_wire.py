@@ -89,7 +89,9 @@ class ChoiceWriter:
 
         What the script has no say in (a question's own tokens) gets a number that depends on the token.
         """
-        start = self._model.reply_start(ids)
+        # A turn that is closed in the prompt is a reply all the same.
+        closed = bool(ids) and self._model.text_of(ids[-1]) == END
+        start = self._model.reply_start(ids[:-1] if closed else ids)
         values: list[float | None] = [None]
         for place in range(1, len(ids)):
             if start is None or place < start:
