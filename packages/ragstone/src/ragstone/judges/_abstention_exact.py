@@ -128,25 +128,21 @@ class ExactSequence:
         for phrase in self._phrases:
             for lead in _LEADS:
                 whole = await ids_of(lead + phrase) if lead else complete[phrase]
+                if lead and whole[0] not in first_tokens:
+                    variants.setdefault(whole[0], []).append(whole[1:])
                 openings = range(0 if lead else 1, min(_MAX_FIRST_TOKEN, len(phrase)) + 1)
                 pieces = await asyncio.gather(*(ids_of(lead + phrase[:size]) for size in openings))
                 for size, piece in zip(openings, pieces, strict=True):
                     if len(piece) != 1 or piece[0] in first_tokens:
                         continue
                     ways = variants.setdefault(piece[0], [])
-                    if whole[0] == piece[0]:
-                        way = whole[1:]
-                    elif adds_blank:
-                        continue
-                    else:
-                        way = await ids_of(phrase[size:]) if size < len(phrase) else ()
-                    if way not in ways:
-                        ways.append(way)
+                    if not adds_blank and whole[0] != piece[0]:
+                        ways.append(await ids_of(phrase[size:]) if size < len(phrase) else ())
         spelled = frozenset(complete.values())
         return _Plan(
             complete=spelled,
             starts=frozenset(_minimal(spelled)),
-            variants={first: tuple(ways) for first, ways in variants.items()},
+            variants={first: tuple(dict.fromkeys(ways)) for first, ways in variants.items()},
             end=await self._model.end_id(),
         )
 

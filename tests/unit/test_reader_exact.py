@@ -1,0 +1,226 @@
+"""Exact probabilities of abstentions: against scripts whose probabilities are known, in this process and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragstone.errors import ConfigurationError, JudgeError, JudgeReplyError
+from ragstone.judges import Capabilities, ChatReader, OpenAICompatibleModel
+from ragstone.testing import FakeModelServer, ScriptedModel
+
+# "badge" answers start with the phrase's own first tokens.
+REPLIES = {"NO-RESPONSE": 0.3, " NO-RESPONSE.": 0.05, "\nNO-RESPONSE": 0.05, "NO-Kappa": 0.4, "Norway": 0.2}
+
+
+def read(model, **options):
+    return asyncio.run(ChatReader(model, estimator="exact_sequence", **options).abstention("Where?", ["In Oslo."]))
+
+
+def over_http(script, route, *, dialect="vllm", reader=None, **changes):
+    """What a reader behind a fake server says, on one exact route."""
+
+    async def ask(url):
+        model = OpenAICompatibleModel(url, max_retries=0)
+        model._capabilities = Capabilities(model="m", exact_route=route, asked_tokens=128)
+        try:
+            return await ChatReader(model, **(reader or {})).abstention("Where?", ["In Oslo."])
+        finally:
+            await model.aclose()
+
+    with FakeModelServer(script, dialect, changes=changes) as server:
+        return asyncio.run(ask(server.url)), server
+
+
+@pytest.mark.parametrize("split", [0.0, 0.3])
+def test_the_chain_sums_every_spelling_of_the_start(split):
+    """White space before the phrase and other pieces of its first token count; other answers do not."""
+    reading = read(ScriptedModel(REPLIES, split=split))
+
+    assert reading.value == pytest.approx(0.4)
+    assert (reading.interval.low, reading.interval.high) == pytest.approx((0.4, 0.4), abs=2e-6)
+    assert reading.complete == pytest.approx(0.35)
+    assert (reading.method, reading.interval.method) == ("exact_sequence", "exact")
+
+
+def test_the_chain_needs_one_request_where_nothing_else_starts_the_phrase():
+    """The phrase's tokens, and the end after them, in one batch."""
+    model = ScriptedModel({"NO-RESPONSE": 0.25, "Oslo": 0.75})
+    reading = read(model)
+
+    assert reading.value == pytest.approx(0.25)
+    # NO - RESP ONSE and the end.
+    assert (1, 5) == (reading.usage.calls, model.rows)
+
+
+def test_a_negligible_spelling_widens_the_interval():
+    """It is not followed, and what it may hold is added at the upper end."""
+    reading = read(ScriptedModel({"NO-RESPONSE": 0.5, "Oslo": 0.5}, split=1e-6))
+
+    assert 0.5 * (1 - 1e-6) == pytest.approx(reading.interval.low, abs=1e-12)
+    assert reading.interval.low == reading.value
+    assert 0.5 == pytest.approx(reading.interval.high, abs=1e-12)
+    assert reading.interval.high > reading.interval.low
+
+
+@pytest.mark.parametrize("route", ["prefill", "echo"])
+def test_a_forced_reply_has_the_tokenisers_own_spelling(route):
+    """The routes that take a reply as a text read that one."""
+    reading = read(ScriptedModel(REPLIES, split=0.5, exact_route=route))
+
+    assert (reading.value, reading.complete) == pytest.approx((0.15, 0.15))
+
+
+def test_several_phrases_are_summed_and_none_is_counted_twice():
+    """A phrase that continues another is a part of it; the complete replies are told apart."""
+    replies = {"UNKNOWN": 0.1, "NO-RESPONSE": 0.2, "NO-RESPONSE AT ALL": 0.3, "Oslo": 0.4}
+    for route in ("chain", "prefill"):
+        reading = read(
+            ScriptedModel(replies, exact_route=route), abstention=["NO-RESPONSE", "NO-RESPONSE AT ALL", "UNKNOWN"]
+        )
+
+        assert (0.6, 0.6) == pytest.approx((reading.value, reading.complete))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "NO-RESPONSE",
+                " NO-RESPONSE",
+                "NO-RESPONSE.",
+                "NO-Kappa",
+                "NO",
+                "N",
+                "Oslo",
+                "",
+                "NO-RESP",
+                "\n\nNO-RESPONSE",
+            ]
+        ),
+        st.floats(0.001, 1),
+        min_size=1,
+    ),
+    st.sampled_from([0.0, 0.01, 0.5]),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_chain_agrees_with_any_script(weights, split):
+    """Value and complete are the script's own sums."""
+    total = sum(weights.values())
+    replies = {text: weight / total for text, weight in weights.items()}
+    reading = read(ScriptedModel(replies, split=split))
+
+    assert sum(p for text, p in replies.items() if text.strip().startswith("NO-RESPONSE")) == pytest.approx(
+        reading.value, abs=1e-9
+    )
+    assert sum(p for text, p in replies.items() if text.strip() == "NO-RESPONSE") == pytest.approx(
+        reading.complete, abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("route", ["chain", "prefill", "echo"])
+def test_over_http_as_in_the_process(route):
+    """Token-id prompts, prefilled chats and echoed completions give the script's probabilities."""
+    here = read(ScriptedModel(REPLIES, split=0.2, exact_route=route))
+    there, _ = over_http(ScriptedModel(REPLIES, split=0.2), route)
+
+    assert (here.value, here.complete) == pytest.approx((there.value, there.complete))
+    assert (here.interval.low, here.interval.high) == pytest.approx((there.interval.low, there.interval.high))
+
+
+def test_the_tokeniser_is_asked_once():
+    """Spellings of the phrase are the same for every passage; the conversation alone is new."""
+
+    async def ask(url):
+        model = OpenAICompatibleModel(url)
+        model._capabilities = Capabilities(model="m", exact_route="chain", asked_tokens=128)
+        reader = ChatReader(model)
+        await asyncio.gather(*(reader.abstention("Where?", [f"In {n}."]) for n in range(5)))
+        n_first = len(server.paths)
+        await reader.abstention("Where?", ["In Oslo."])
+        await model.aclose()
+        return server.paths[n_first:]
+
+    with FakeModelServer(ScriptedModel({"NO-RESPONSE": 0.25, "Oslo": 0.75})) as server:
+        server.paths = []
+        answer = server._answer
+
+        async def recorded(request):
+            server.paths.append(request.path)
+            return await answer(request)
+
+        server._answer = recorded
+        assert ["/tokenize", "/v1/completions"] == asyncio.run(ask(server.url))
+
+
+def test_many_tokens_are_asked_for_in_several_requests():
+    """A request takes 128 token ids, whatever the number of prompts; each prompt still gets what it wants."""
+    alphabet = [chr(0x4E00 + i) for i in range(300)]
+    script = ScriptedModel(dict.fromkeys(alphabet, 1 / 300))
+
+    async def ask(url):
+        model = OpenAICompatibleModel(url)
+        prompt = await model.chat_ids([{"role": "user", "content": "Which?"}])
+        ids = [(await model.text_ids(letter))[0] for letter in alphabet]
+        with_first = [*prompt, ids[0]]
+        rows = await model.next_logprobs([prompt, with_first, prompt], [ids, [await model.end_id()], ids[:3]])
+        await model.aclose()
+        return ids, rows
+
+    with FakeModelServer(script) as server:
+        ids, rows = asyncio.run(ask(server.url))
+
+    assert [set(ids), 1, set(ids[:3])] == [set(rows[0]), len(rows[1]), set(rows[2])]
+    assert {-5.703782} == {round(value, 6) for value in rows[0].values()}
+    assert [0.0] == pytest.approx(list(rows[1].values()))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "route", "error", "message"),
+    [
+        ("sglang", "chain", JudgeReplyError, "did not tell it"),
+        ("sglang", "prefill", JudgeReplyError, "sent none"),
+        ("openai", "chain", JudgeError, "404"),
+        ("openai", "echo", JudgeError, "404"),
+        ("llamacpp", "echo", JudgeReplyError, "is missing"),
+    ],
+)
+def test_what_an_endpoint_does_not_tell_is_an_error(dialect, route, error, message):
+    """No number is made up for what did not come."""
+    with pytest.raises(error, match=message):
+        over_http(ScriptedModel(REPLIES), route, dialect=dialect)
+
+
+class Wrapping(ScriptedModel):
+    """A chat template that puts brackets around what the assistant said."""
+
+    def turns(self, messages, *, reply=True, open_end=False):
+        wrapped = [{**m, "content": f"[{m['content']}]"} if m["role"] == "assistant" else dict(m) for m in messages]
+        return super().turns(wrapped, reply=reply, open_end=open_end)
+
+
+def test_a_template_that_changes_the_reply_is_an_error():
+    """The tokens before the end of the turn have to spell the reply."""
+    with pytest.raises(JudgeReplyError, match="as it was given"):
+        over_http(Wrapping(REPLIES), "prefill")
+
+
+def test_no_end_is_known_where_the_template_changes_the_reply():
+    """Then token-id prompts still read the start, and the probability of the complete reply is not told."""
+    reading, _ = over_http(Wrapping({"NO-RESPONSE": 0.25, "Oslo": 0.75}), "chain")
+
+    assert 0.25 == pytest.approx(reading.value)
+    assert reading.complete is None
+
+
+def test_what_cannot_be_read_exactly_is_said_in_advance():
+    """With the estimator demanded, and on an endpoint that cannot: why, and what would work."""
+    model = ScriptedModel(REPLIES, exact_route=None, top_logprobs=0)
+    reader = ChatReader(model, estimator="exact_sequence")
+
+    for ask in (reader.prepare, lambda: reader.abstention("Where?", ["In Oslo."])):
+        with pytest.raises(ConfigurationError, match=r"no way to read .* use 'monte_carlo'"):
+            asyncio.run(ask())
