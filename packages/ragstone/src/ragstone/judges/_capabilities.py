@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = ["Capabilities"]
 
@@ -30,6 +30,8 @@ class Capabilities(BaseModel):
     """Whether log-probabilities stay the same at another temperature; None when it could not be seen."""
     exact_route: Literal["chain", "prefill", "echo"] | None = None
     """How the exact probability of a given reply can be read."""
+    exact_routes: tuple[Literal["chain", "prefill", "echo"], ...] = ()
+    """All that work; `exact_route` is the best of them."""
     asked_tokens: int = 0
     """Tokens whose probability can be asked for by id, whatever their rank; 0 when none."""
     boundary_clean: bool | None = None
@@ -42,6 +44,8 @@ class Capabilities(BaseModel):
     """Whether a seed repeats a sampled reply."""
     prefix_cache: float | None = None
     """Share of a repeated prompt that came from the server's cache; None when the server does not say."""
+    seen: dict[str, str] = Field(default_factory=dict)
+    """What was seen of each capability, in words, by its name ("chain", "seeds", "regex"); for people."""
     notes: tuple[str, ...] = ()
     """What a person should know, in sentences."""
 

@@ -82,7 +82,8 @@ class Constraint:
 def _regex_fields(low: int, high: int) -> dict[str, Any]:
     # Longest first, for engines that take the first alternative.
     numbers = "|".join(str(number) for number in range(high, low - 1, -1))
-    return {"structured_outputs": {"regex": f"({numbers})"}}
+    # The field of vLLM and the field of SGLang; either passes over the other's.
+    return {"structured_outputs": {"regex": f"({numbers})"}, "regex": f"({numbers})"}
 
 
 def _schema_fields(low: int, high: int) -> dict[str, Any]:
@@ -98,9 +99,9 @@ def _schema_fields(low: int, high: int) -> dict[str, Any]:
 
 
 CONSTRAINTS: Final[tuple[Constraint, ...]] = (
-    # vLLM. Before the JSON Schema, because a schema leaves white space free and small models fill the reply with it.
-    Constraint("structured_outputs.regex", _regex_fields, r"(-?\d{1,9})"),
-    # OpenAI, vLLM, SGLang, llama.cpp, Ollama.
+    # vLLM and SGLang. Before the JSON Schema, because a schema leaves white space free and small models fill the reply with it.
+    Constraint("regex", _regex_fields, r"(-?\d{1,9})"),
+    # OpenAI, Azure, llama.cpp, Ollama.
     Constraint("response_format.json_schema", _schema_fields, r'\s*\{\s*"score"\s*:\s*(-?\d{1,9})\s*\}\s*'),
 )
 """Ways to constrain a reply, best first."""

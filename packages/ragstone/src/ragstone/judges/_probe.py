@@ -1,17 +1,354 @@
-"""Finding out what an endpoint can do, from effects."""
+"""Finding out what an endpoint can do, from effects: many servers pass over in silence what they do not know."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ragstone.errors import JudgeReplyError, JudgeUnavailableError
 from ragstone.judges._capabilities import Capabilities
+from ragstone.judges._endpoint import RequestRefusedError
+from ragstone.judges._model import ChatRequest, TokenReading
+from ragstone.judges._probe_routes import RouteProbe, Routes
+from ragstone.judges._render import Message
 
 if TYPE_CHECKING:
     from ragstone.judges.openai_model import OpenAICompatibleModel
 
 __all__ = ["probe"]
 
+_T = TypeVar("_T")
+
+_YES: Final[list[Message]] = [{"role": "user", "content": "Reply with the word yes."}]
+_DIGITS: Final[list[Message]] = [{"role": "user", "content": "Write twelve random digits."}]
+_OUTLOUD: Final = re.compile(r"</?(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_NO_ROOM: Final = re.compile(r"could not finish|higher (?:`|')?max_", re.IGNORECASE)
+_REASONING_TOKENS: Final = 2048
+_SPREAD: Final = 1.5
+"""Between temperatures 0.5 and 2 the log-probabilities of two tokens come four times closer together; rounding does
+not reach this."""
+_VERSIONS: Final = {
+    "vllm": "//version",
+    "sglang": "//get_server_info",
+    "llamacpp": "//props",
+    "library": "//api/version",
+}
+"""Where servers tell their version, by what they give as owner of their models. For people only."""
+
 
 async def probe(model: OpenAICompatibleModel) -> Capabilities:
-    """Measure what the endpoint behind `model` can do."""
-    raise NotImplementedError
+    """Measure what the endpoint behind `model` can do, with about twenty short requests.
+
+    What cannot be measured is left unknown, and `seen` says why.
+
+    Raises:
+        JudgeError: The endpoint cannot be asked at all: no connection, wrong key, no such model.
+    """
+    return await _Probe(model).run()
+
+
+class _Probe:
+    def __init__(self, model: OpenAICompatibleModel) -> None:
+        self._model = model
+        self._seen: dict[str, str] = {}
+        self._notes: list[str] = []
+        self._budget = 16
+        """Tokens within which a short reply comes to its end."""
+        self._brief = 1
+        """Tokens for replies that need not be finished."""
+
+    async def run(self) -> Capabilities:
+        """All steps."""
+        reasons = await self._reasons()
+        card = await self._tried("context_length", self._card) or {}
+        server, said = await self._server(card)
+        context_length = _context_length(card, said)
+        reading = await self._logprobs()
+        raw = await self._tried("logprobs_raw", self._raw, reading)
+        routes = Routes()
+        if reading is not None:
+            routes = await RouteProbe(self._model, _YES, len(reading.top), self._seen, self._tried).run()
+        else:
+            why = "log-probabilities of chats, to compare with, do not come"
+            self._seen |= dict.fromkeys(("chain", "prefill", "echo"), why)
+        context_length = context_length or routes.context_length
+        if context_length is None:
+            self._seen["context_length"] = "the server does not say"
+        several = await self._tried("several_replies", self._several) or False
+        dialect = self._model.dialect
+        return Capabilities(
+            model=str(self._model.shape["model"]),
+            server=server,
+            context_length=context_length,
+            reasons=reasons,
+            top_logprobs=0 if reading is None else len(reading.top),
+            logprobs_raw=raw,
+            exact_route=routes.found[0] if routes.found else None,
+            exact_routes=routes.found,
+            asked_tokens=routes.asked_tokens,
+            boundary_clean=routes.boundary_clean,
+            several_replies=several,
+            seeds=await self._tried("seeds", self._seeds, several),
+            structured=await self._structured(),
+            prefix_cache=await self._tried("prefix_cache", self._prefix_cache),
+            max_tokens_name=dialect.max_tokens_name,
+            refused_parameters=tuple(sorted({*dialect.omitted, *self._refused()})),
+            seen=self._seen,
+            notes=tuple(self._notes),
+        )
+
+    def _refused(self) -> set[str]:
+        return {"logprobs"} if self._seen.get("logprobs", "").startswith("refused") else set()
+
+    async def _tried(self, name: str, step: Callable[..., Awaitable[_T]], *given: Any) -> _T | None:
+        """The outcome of a step; None when the endpoint refuses it, or it cannot be measured."""
+        try:
+            return await step(*given)
+        except RequestRefusedError as refused:
+            self._seen[name] = f"refused: {_reason(refused)}"
+        except JudgeUnavailableError as error:
+            # Gone, or only this too much for it?
+            await self._chat(_YES, self._budget, temperature=0.0)
+            self._seen[name] = f"could not be measured: {_reason(error)}"
+            self._notes.append(f"{name} could not be measured ({_reason(error)}); probe again later")
+        except (JudgeReplyError, LookupError, TypeError, ValueError, AttributeError) as error:
+            self._seen[name] = f"the reply has another form than expected ({error!r:.100})"
+        return None
+
+    async def _chat(
+        self,
+        messages: list[Message],
+        max_tokens: int,
+        *,
+        temperature: float,
+        fields: Mapping[str, Any] | None = None,
+        **sampling: Any,
+    ) -> dict[str, Any]:
+        return await self._model.chat(
+            messages, max_tokens=max_tokens, sampling={"temperature": temperature, **sampling}, fields=fields
+        )
+
+    async def _reasons(self) -> bool:
+        """Whether replies begin with reasoning; the first request, so that what it raises ends the probe."""
+        try:
+            reply = await self._chat(_YES, self._budget, temperature=0.0)
+        except RequestRefusedError as refused:
+            # Reasoning models that find no room for their reasoning.
+            if refused.status != 400 or not _NO_ROOM.search(str(refused)):
+                raise
+            reply = await self._chat(_YES, _REASONING_TOKENS, temperature=0.0)
+            reply["choices"][0]["message"]["reasoning"] = True
+        sign = _sign_of_reasoning(reply)
+        if sign is None and _cut(reply):
+            # Too long for one word. Templates may open the reasoning themselves, so that only its end can be seen.
+            sign = _sign_of_reasoning(await self._chat(_YES, 512, temperature=0.0))
+        if sign is not None:
+            self._budget = self._brief = _REASONING_TOKENS
+        self._seen["reasons"] = sign or "replies begin with the answer"
+        omitted = self._model.dialect.omitted
+        self._seen["temperature"] = "refused, so left out" if "temperature" in omitted else "accepted"
+        return sign is not None
+
+    async def _card(self) -> dict[str, Any]:
+        listing = await self._model.get("/models")
+        cards = [card for card in listing.get("data") or () if isinstance(card, dict)]
+        return next((card for card in cards if card.get("id") == self._model.shape["model"]), {})
+
+    async def _server(self, card: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+        """What the server calls itself, and all that it says where it says that."""
+        owner = card.get("owned_by")
+        if owner not in _VERSIONS:
+            return (owner if isinstance(owner, str) else None), {}
+        try:
+            said = await self._model.get(_VERSIONS[owner])
+        except (RequestRefusedError, JudgeUnavailableError):
+            said = {}
+        version = said.get("version") or said.get("build_info") or ""
+        return f"{'ollama' if owner == 'library' else owner} {version}".strip(), said
+
+    async def _logprobs(self) -> TokenReading | None:
+        """The first token of a reply, with as many alternatives as there are to have."""
+        for k in (20, 5):
+            reading = await self._tried("logprobs", self._read, k, 1.0)
+            if reading is not None:
+                if not reading.top:
+                    self._seen["logprobs"] = "come without alternatives"
+                    return None
+                if (mass := sum(2.718281828**value for _, value in reading.top)) > 1.02:
+                    self._seen["logprobs"] = f"are none: probabilities of one token add up to {mass:.3g}"
+                    return None
+                self._seen["logprobs"] = f"{len(reading.top)} alternatives came of {k} asked for"
+                return reading
+            if not self._seen.get("logprobs", "").startswith("refused"):
+                break
+        self._seen.setdefault("logprobs", "accepted, and none came")
+        return None
+
+    async def _read(self, k: int, temperature: float) -> TokenReading | None:
+        request = ChatRequest(
+            messages=_YES, max_tokens=self._brief, sampling={"temperature": temperature}, top_logprobs=k
+        )
+        (completion,) = await self._model.complete(request)
+        tokens = completion.tokens
+        return tokens[0] if tokens else None
+
+    async def _raw(self, reading: TokenReading | None) -> bool | None:
+        if reading is None:
+            return None
+        if "temperature" in self._model.dialect.omitted:
+            self._seen["logprobs_raw"] = "the temperature cannot be changed"
+            return None
+        cold, hot = [await self._read(len(reading.top), temperature) for temperature in (0.5, 2.0)]
+        if cold is None or hot is None:
+            self._seen["logprobs_raw"] = "log-probabilities do not come every time"
+            return None
+        # Far down in the list some servers have a floor.
+        low, high = (dict(pair for pair in read.top if pair[1] > -50) for read in (cold, hot))
+        common = sorted(low.keys() & high.keys(), key=lambda token: low[token])
+        spreads = [values[common[-1]] - values[common[0]] if common else 0.0 for values in (low, high)]
+        if min(spreads) < 0.1:
+            self._seen["logprobs_raw"] = "the alternatives are too alike to tell"
+            return None
+        ratio = spreads[0] / spreads[1]
+        self._seen["logprobs_raw"] = (
+            f"between temperatures 0.5 and 2 the distance of two tokens changes {ratio:.3g} times (raw 1, processed 4)"
+        )
+        return 1 / _SPREAD < ratio < _SPREAD
+
+    async def _several(self) -> bool:
+        reply = await self._chat(_YES, self._brief, temperature=1.0, fields={"n": 2})
+        n = len(reply["choices"])
+        self._seen["several_replies"] = f"{n} of 2 replies came in one request"
+        return n >= 2
+
+    async def _seeds(self, several: bool) -> bool | None:  # noqa: FBT001
+        async def drawn(seed: int) -> list[object]:
+            fields = {"n": 8} if several else {}
+            budget = max(self._budget, 16)
+            reply = await self._chat(_DIGITS, budget, temperature=1.0, fields=fields, top_p=1.0, seed=seed)
+            return [choice["message"].get("content") for choice in reply["choices"]]
+
+        first, again = await drawn(11), await drawn(11)
+        if "seed" in self._model.dialect.omitted:
+            self._seen["seeds"] = "refused, so left out"
+            return False
+        if first != again:
+            self._seen["seeds"] = "the same seed gave two replies"
+            return False
+        for other in (12,) if several else (12, 13, 14, 15, 16, 17):
+            if await drawn(other) != first:
+                self._seen["seeds"] = "the same seed gave the same replies, another seed others"
+                return True
+        self._seen["seeds"] = "all seeds gave the same replies"
+        return None
+
+    async def _structured(self) -> tuple[str, ...]:
+        schema = {
+            "type": "object",
+            "properties": {"quux": {"type": "string", "enum": ["zz9"]}},
+            "required": ["quux"],
+            "additionalProperties": False,
+        }
+        form = {"type": "json_schema", "json_schema": {"name": "probe", "strict": True, "schema": schema}}
+        # No free reply to the question would look like these.
+        tests: tuple[tuple[str, dict[str, Any], Callable[[str], bool]], ...] = (
+            (
+                "regex",
+                {"structured_outputs": {"regex": "[7]{3}"}, "regex": "[7]{3}"},
+                lambda text: text == "777",
+            ),
+            ("choice", {"structured_outputs": {"choice": ["qx7", "zz9"]}}, lambda text: text in ("qx7", "zz9")),
+            ("json_schema", {"response_format": form}, lambda text: bool(json.loads(text) == {"quux": "zz9"})),
+        )
+        obeyed: list[str] = []
+        for name, fields, holds in tests:
+            if await self._tried(name, self._obeyed, name, fields, holds):
+                obeyed.append(name)
+        return tuple(obeyed)
+
+    async def _obeyed(self, name: str, fields: Mapping[str, Any], holds: Callable[[str], bool]) -> bool:
+        reply = await self._chat(_YES, max(self._budget, 64), temperature=0.0, fields=fields)
+        text = str(reply["choices"][0]["message"].get("content") or "")
+        try:
+            obeyed = holds(text)
+        except ValueError:
+            obeyed = False
+        self._seen[name] = f"{'obeyed' if obeyed else 'passed over'}: {text!r:.60}"
+        return obeyed
+
+    async def _prefix_cache(self) -> float | None:
+        for n_words in (1200, 300):
+            text = f"Reply with the word yes; pass over the list.\n{' a' * n_words}"
+            try:
+                await self._chat([{"role": "user", "content": text}], self._brief, temperature=1.0)
+            except RequestRefusedError:
+                # Too long for the context, as a rule.
+                continue
+            before = await self._counters()
+            reply = await self._chat([{"role": "user", "content": text}], self._brief, temperature=1.0)
+            usage = reply["usage"]
+            cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+            if isinstance(cached, int):
+                self._seen["prefix_cache"] = (
+                    f"{cached} of {usage['prompt_tokens']} repeated tokens, by the reply's usage"
+                )
+                return min(1.0, cached / float(usage["prompt_tokens"]))
+            after = await self._counters()
+            hits, queries = (now - then for now, then in zip(after, before, strict=True))
+            if queries > 0:
+                self._seen["prefix_cache"] = f"{hits:.0f} of {queries:.0f} tokens, by the server's counters"
+                return min(1.0, hits / queries)
+            break
+        self._seen["prefix_cache"] = "the server does not say"
+        return None
+
+    async def _counters(self) -> tuple[float, float]:
+        """Tokens that came from the prefix cache, and those that were looked for there; zeros where nothing is told."""
+        try:
+            text = str((await self._model.get("//metrics")).get("text", ""))
+        except (RequestRefusedError, JudgeUnavailableError):
+            text = ""
+        hits, queries = (
+            sum(map(float, re.findall(rf"^vllm:prefix_cache_{what}_total(?:\{{.*\}})? (\S+)$", text, re.MULTILINE)))
+            for what in ("hits", "queries")
+        )
+        return hits, queries
+
+
+def _sign_of_reasoning(reply: Mapping[str, Any]) -> str | None:
+    """By what a reply shows that the model reasons first; None where nothing shows it."""
+    message = reply["choices"][0]["message"]
+    text = message.get("content") or ""
+    for name in ("reasoning_content", "reasoning"):
+        if message.get(name):
+            return f"replies have {name!r} beside the answer"
+    if _OUTLOUD.search(text):
+        return "replies hold reasoning tags"
+    details = (reply.get("usage") or {}).get("completion_tokens_details") or {}
+    if details.get("reasoning_tokens"):
+        return f"{details['reasoning_tokens']} tokens of reasoning are counted"
+    if not text and _cut(reply):
+        return "the reply was cut before its first word"
+    return None
+
+
+def _cut(reply: Mapping[str, Any]) -> bool:
+    return bool(reply["choices"][0].get("finish_reason") == "length")
+
+
+def _context_length(card: Mapping[str, Any], said: Mapping[str, Any]) -> int | None:
+    # llama.cpp serves less than the model was made for, and its list of models tells the latter.
+    places = (card, said.get("default_generation_settings"), card.get("meta"))
+    found = (
+        place.get(name)
+        for place in places
+        if isinstance(place, dict)
+        for name in ("max_model_len", "context_length", "n_ctx")
+    )
+    return next((length for length in found if isinstance(length, int) and length > 0), None)
+
+
+def _reason(error: Exception) -> str:
+    return str(error).split(": ", 1)[-1][:200]

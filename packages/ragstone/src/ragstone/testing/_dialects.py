@@ -26,6 +26,8 @@ class ServerDialect:
     key_header: str = "authorization"
     """Where the API key is looked for."""
     lists_models: bool = True
+    owner: str = "system"
+    """What the list of models gives as owner; servers put their own name there."""
     context_length: int | None = None
     """Refuses longer requests, and says so in the list of models where `tells_context_length`."""
     tells_context_length: bool = False
@@ -85,6 +87,7 @@ _OPENAI: Final[dict[str, Any]] = {"constraints": frozenset({"response_format"}),
 DIALECTS: Final[Mapping[DialectName, ServerDialect]] = MappingProxyType(
     {
         "vllm": ServerDialect(
+            owner="vllm",
             context_length=32768,
             tells_context_length=True,
             facts=_frozen(version={"version": "0.32.0"}),
@@ -100,7 +103,7 @@ DIALECTS: Final[Mapping[DialectName, ServerDialect]] = MappingProxyType(
             cached_tokens=True,
             metrics=True,
         ),
-        "openai": ServerDialect(**_OPENAI, cached_tokens=True),
+        "openai": ServerDialect(**_OPENAI, owner="openai", cached_tokens=True),
         "openai-reasoning": ServerDialect(
             **_OPENAI,
             logprobs="refused",
@@ -123,6 +126,7 @@ DIALECTS: Final[Mapping[DialectName, ServerDialect]] = MappingProxyType(
             logprobs="refused",
         ),
         "ollama": ServerDialect(
+            owner="library",
             facts=_frozen(**{"api/version": {"version": "0.12.6"}}),
             completions="text",
             logprobs="dropped",
@@ -130,6 +134,7 @@ DIALECTS: Final[Mapping[DialectName, ServerDialect]] = MappingProxyType(
             constraints=frozenset({"response_format"}),
         ),
         "llamacpp": ServerDialect(
+            owner="llamacpp",
             facts=_frozen(props={"build_info": "b7400", "default_generation_settings": {"n_ctx": 8192}}),
             context_length=8192,
             tokenize="content",
@@ -140,18 +145,21 @@ DIALECTS: Final[Mapping[DialectName, ServerDialect]] = MappingProxyType(
             cached_tokens=True,
         ),
         "sglang": ServerDialect(
+            owner="sglang",
             context_length=32768,
             tells_context_length=True,
             facts=_frozen(get_server_info={"version": "0.5.9"}),
             tokenize="chat",
             completions="ids",
             echo="full",
+            prefill=True,
             max_top_logprobs=1000,
             reports_end=True,
             constraints=frozenset({"regex", "response_format"}),
             cached_tokens=True,
         ),
         "litellm": ServerDialect(
+            owner="openai",
             logprobs="dropped",
             logprobs_refusal=(
                 400,

@@ -111,7 +111,7 @@ class FakeModelServer(LoopbackServer):
     def _told(self, path: str) -> Reply:
         spoken = self.dialect
         if path == f"{self._base}/models" and spoken.lists_models:
-            card: dict[str, Any] = {"id": self._name, "object": "model"}
+            card: dict[str, Any] = {"id": self._name, "object": "model", "owned_by": spoken.owner}
             if spoken.tells_context_length:
                 card["max_model_len"] = spoken.context_length
             return Reply(200, {"object": "list", "data": [card]})
