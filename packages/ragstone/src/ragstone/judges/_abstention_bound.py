@@ -42,10 +42,12 @@ async def read_bound(
     if completion.finish == "refused":
         msg = f"the reader declined to answer: {completion.text or 'content filter'}"
         raise JudgeReplyError(msg, kind="refused", raw=completion.text)
-    if not completion.tokens or not all(token.top for token in completion.tokens):
+    tokens = completion.tokens or ()
+    # A reply that ends at once has no token to tell of.
+    if (completion.text and not tokens) or not all(token.top for token in tokens):
         msg = f"{model.name} was asked for log-probabilities and sent none with {completion.text[:80]!r}"
         raise JudgeReplyError(msg, raw=completion.text)
-    low, seen, high = bound(completion.tokens, phrases)
+    low, seen, high = bound(tokens, phrases)
     return ExactReading(value=seen, interval=Interval(low=low, high=high, level=CERTAIN, method="bound"), complete=None)
 
 
@@ -91,8 +93,8 @@ def bound(tokens: Sequence[TokenReading], phrases: Sequence[str]) -> tuple[float
             reached = 0.0
             break
         said, reached = said + token.text, following
-    # The reply ended, or was not looked at any further, on the way to a phrase.
-    possible += reached
+    # The reply ended, or was not looked at any further, on the way to a phrase. How likely it was to go on is not told.
+    tail += reached
     low = min(1.0, certain)
     seen = min(1.0, certain + possible)
     high = min(1.0, certain + possible + tail)

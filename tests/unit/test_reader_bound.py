@@ -1,0 +1,182 @@
+"""Bounds from one greedy reply: they hold the truth, whatever the model and however few alternatives it lists."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ragstone.errors import ConfigurationError, JudgeReplyError
+from ragstone.judges import Capabilities, ChatReader, ChatRequest, OpenAICompatibleModel, TokenReading
+from ragstone.judges._abstention_bound import bound
+from ragstone.testing import FakeModelServer, ScriptedModel
+
+ANSWERS = [
+    "NO-RESPONSE", " NO-RESPONSE", "NO-RESPONSE.", "\nNO-RESPONSE", "NO-RESPONSE because", "NO-Kappa", "NO-Sigma", "NO",
+    "NO-", "NO-RESP", "NO-RESPONDER", "N", "Norway", "no", "Oslo", "Bergen", "42", "", "-RESPONSE", "The answer is Oslo",
+    *(f"city {n}" for n in range(25)),
+]  # fmt: skip
+SCRIPTS = st.dictionaries(
+    st.sampled_from(ANSWERS), st.floats(-8, 0).map(math.exp), min_size=1, max_size=len(ANSWERS)
+).map(lambda weights: {text: weight / sum(weights.values()) for text, weight in weights.items()})
+
+
+def truth(replies, phrases=("NO-RESPONSE",)):
+    return sum(p for text, p in replies.items() if text.lstrip().startswith(phrases))
+
+
+def read(model, **options):
+    return asyncio.run(ChatReader(model, estimator="first_token", **options).abstention("Where?", ["In Oslo."]))
+
+
+@given(SCRIPTS, st.sampled_from([0.0, 0.05, 0.5]), st.sampled_from([1, 2, 3, 5, 20]))
+@example({"NO-Kappa": 0.9, "NO-RESPONSE": 0.1}, 0.0, 20)
+@example({"NO-RESPONSE": 0.5, "Oslo": 0.5}, 0.5, 1)
+@settings(max_examples=300, deadline=None)
+def test_the_bounds_hold_the_truth(replies, split, top):
+    """For answers that share first tokens, for other spellings, and for one listed alternative or twenty."""
+    reading = read(ScriptedModel(replies, split=split, top_logprobs=top))
+
+    assert reading.interval.low <= truth(replies) <= reading.interval.high
+    assert reading.interval.low <= reading.value <= reading.interval.high
+    assert ("first_token", "bound", None) == (reading.method, reading.interval.method, reading.complete)
+
+
+@given(SCRIPTS, st.sampled_from([1, 3, 20]), st.integers(0, 10**6))
+@settings(max_examples=200, deadline=None)
+def test_any_reply_will_do(replies, top, seed):
+    """An endpoint that knows no temperature gives a drawn reply, and the bounds hold the truth all the same."""
+    model = ScriptedModel(replies, top_logprobs=top, seed=seed)
+    request = ChatRequest(messages=[{"role": "user", "content": "?"}], max_tokens=12, top_logprobs=top)
+    (completion,) = asyncio.run(model.complete(request))
+    # What ends at once has no token to look at.
+    low, seen, high = bound(completion.tokens or (), ["NO-RESPONSE"])
+
+    assert low <= truth(replies) <= high
+    assert low <= seen <= high
+
+
+@given(SCRIPTS, st.sampled_from([0.0, 0.3]))
+@settings(max_examples=60, deadline=None)
+def test_the_bounds_hold_the_exact_reading(replies, split):
+    """The two estimators agree about what they estimate."""
+    exact = asyncio.run(ChatReader(ScriptedModel(replies, split=split)).abstention("Where?", ["In Oslo."]))
+    reading = read(ScriptedModel(replies, split=split, top_logprobs=5))
+
+    assert "exact_sequence" == exact.method
+    assert reading.interval.low <= exact.value <= reading.interval.high
+
+
+def test_an_abstaining_reply_gives_a_narrow_interval():
+    """The reply's own tokens are followed, so that other answers with the first token are told apart."""
+    reading = read(ScriptedModel({"NO-RESPONSE": 0.7, "NO-Kappa": 0.2, "Oslo": 0.1}))
+
+    assert (0.7, 0.7, 0.7) == pytest.approx((reading.interval.low, reading.value, reading.interval.high), abs=2e-5)
+
+
+def test_another_reply_gives_an_upper_bound():
+    """What shares the phrase's first token might be it, and nothing is certain."""
+    reading = read(ScriptedModel({"NO-RESPONSE": 0.1, "NO Kappa": 0.2, "Oslo": 0.7}))
+
+    assert (0.0, 0.3, 0.3) == pytest.approx((reading.interval.low, reading.value, reading.interval.high), abs=2e-5)
+
+
+def test_what_is_not_listed_counts_at_the_upper_end():
+    """As much as is left of 1, or as many spellings as there may be of the least likely listed probability."""
+    few = (TokenReading(text="Oslo", logprob=math.log(0.6), top=(("Oslo", math.log(0.6)), ("Rome", math.log(0.3)))),)
+    low, seen, high = bound(few, ["NO"])
+
+    assert (0.0, 0.0, 0.1) == pytest.approx((low, seen, high), abs=2e-5)
+
+    many = tuple((f"x{n}", math.log(0.001)) for n in range(19))
+    one = (TokenReading(text="Oslo", logprob=math.log(0.6), top=(("Oslo", math.log(0.6)), *many)),)
+    low, seen, high = bound(one, ["NO"])
+
+    # "", " ", "\n" and "\n\n" before "", "N" and "NO", but for the empty one, and four that run past the end.
+    assert (0.0, 0.0, 0.015) == pytest.approx((low, seen, high), abs=2e-5)
+
+
+def test_a_reply_that_stops_on_the_way_leaves_what_it_had():
+    """How likely the end was instead of the rest is not reported, so all of it may be the phrase."""
+    reading = read(ScriptedModel({"NO": 0.6, "NO-RESPONSE": 0.1, "Oslo": 0.3}))
+
+    assert (0.0, 0.0, 0.7) == pytest.approx((reading.interval.low, reading.value, reading.interval.high), abs=2e-5)
+
+
+def test_a_reply_that_ends_at_once_tells_nothing():
+    """It has no token, and so no alternatives to one."""
+    reading = read(ScriptedModel({"": 0.6, "NO-RESPONSE": 0.4}))
+
+    assert (0.0, 1.0) == (reading.interval.low, reading.interval.high)
+
+
+def test_a_reply_without_its_own_token_among_the_listed():
+    """Some servers list the likeliest tokens only; the one that was drawn is known as well."""
+    token = TokenReading(text="NO", logprob=math.log(0.05), top=(("Oslo", math.log(0.9)),))
+    rest = TokenReading(text="-RESPONSE", logprob=0.0, top=(("-RESPONSE", 0.0),))
+
+    low, seen, high = bound((token, rest), ["NO-RESPONSE"])
+
+    assert (0.05, 0.05, 0.1) == pytest.approx((low, seen, high), abs=2e-5)
+
+
+def test_log_probabilities_that_do_not_come_are_an_error():
+    """Nothing to look at is no probability of nought."""
+    with FakeModelServer(ScriptedModel({"Oslo": 1.0}), "ollama", changes={"logprobs": "dropped"}) as server:
+
+        async def ask():
+            model = OpenAICompatibleModel(server.url)
+            model._capabilities = Capabilities(model="m", top_logprobs=20, logprobs_raw=True)
+            try:
+                await ChatReader(model, estimator="first_token").abstention("Where?", ["In Oslo."])
+            finally:
+                await model.aclose()
+
+        with pytest.raises(JudgeReplyError, match="sent none"):
+            asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("can", "reason"),
+    [
+        ({"top_logprobs": 0}, "no log-probabilities"),
+        ({"logprobs_raw": False}, "change with the temperature"),
+        ({"logprobs_raw": None}, "could not be seen"),
+        ({"reasons": True}, "begin with reasoning"),
+    ],
+)
+def test_where_it_cannot_be_done(can, reason):
+    """The message says why, and what can be done there."""
+    model = ScriptedModel({"Oslo": 1.0}, exact_route=None)
+    model._capabilities = Capabilities(**{"model": "m", "top_logprobs": 20, "logprobs_raw": True} | can)
+
+    with pytest.raises(ConfigurationError, match=rf"{reason}.*use 'monte_carlo'"):
+        asyncio.run(ChatReader(model, estimator="first_token").prepare())
+
+
+@pytest.mark.parametrize("dialect", ["vllm", "openai", "sglang", "llamacpp"])
+def test_over_http(dialect):
+    """Servers report the end of the turn, or do not; the bounds hold the truth with each."""
+    rng = random.Random(5)
+    scripts = [
+        {text: w / sum(weights) for text, w in zip(ANSWERS, weights, strict=True)}
+        for weights in ([rng.random() ** 6 for _ in ANSWERS] for _ in range(6))
+    ]
+
+    async def ask(url):
+        model = OpenAICompatibleModel(url)
+        model._capabilities = Capabilities(model="m", top_logprobs=5, logprobs_raw=True)
+        try:
+            return await ChatReader(model, estimator="first_token").abstention("Where?", ["In Oslo."])
+        finally:
+            await model.aclose()
+
+    for replies in scripts:
+        with FakeModelServer(ScriptedModel(replies), dialect) as server:
+            reading = asyncio.run(ask(server.url))
+
+        assert reading.interval.low <= truth(replies) <= reading.interval.high
