@@ -21,9 +21,9 @@ PUBLIC = {
         StoreCorruptError StoreError StoreNotReadyError StoreOwnedError StoreVersionError
     """,
     "ragstone.judges": """
-        Abstention Capabilities ChatModel ChatReader ChatRequest Completion ForcedReading Judge JudgeIdentity
+        Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest Completion ForcedReading Judge JudgeIdentity
         LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel
-        Prompt Reader TextReply TokenReading UsageMeter VllmModel
+        Prompt Reader ReplyCache TextReply TokenReading UsageMeter VllmModel
         judge_from metered parse_number reader_from record_usage
     """,
     "ragstone.metrics": """

@@ -1,5 +1,6 @@
 """Judges: models that answer questions about a sample."""
 
+from ragstone.judges._cache import CacheSummary, ReplyCache
 from ragstone.judges._capabilities import Capabilities
 from ragstone.judges._factory import judge_from, reader_from
 from ragstone.judges._model import ChatModel, ChatRequest, Completion, ForcedReading, TokenReading
@@ -16,6 +17,7 @@ from ragstone.judges.vllm_engine import VllmModel
 
 __all__ = [
     "Abstention",
+    "CacheSummary",
     "Capabilities",
     "ChatModel",
     "ChatReader",
@@ -33,6 +35,7 @@ __all__ = [
     "OpenAICompatibleModel",
     "Prompt",
     "Reader",
+    "ReplyCache",
     "TextReply",
     "TokenReading",
     "UsageMeter",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, TypedDict
 from urllib.parse import urlsplit
 
 from ragstone.errors import ConfigurationError
+from ragstone.judges._cached import cached_replies
 from ragstone.judges._capabilities import Capabilities
 from ragstone.judges._dialect import CONSTRAINTS, Constraint, Dialect
 from ragstone.judges._endpoint import Endpoint, RequestRefusedError
@@ -39,6 +41,7 @@ class ConnectionOptions(TypedDict, total=False):
     backoff_s: float
     extra_body: Mapping[str, Any] | None
     usd_per_million_tokens: tuple[float, float] | None
+    cache: str | Path | None
 
 
 class OpenAICompatibleModel:
@@ -58,6 +61,8 @@ class OpenAICompatibleModel:
         backoff_s: Seconds before the first repetition; doubles each time, up to 30.
         extra_body: Fields to add to every request (`{"chat_template_kwargs": {"enable_thinking": False}}`).
         usd_per_million_tokens: Prices of input and output in US dollars, for the cost totals.
+        cache: Folder where replies to repeatable requests (temperature 0, or a seed) are kept and found again. None takes
+            `RAGSTONE_CACHE` from the environment; "" keeps nothing.
 
     Raises:
         ConfigurationError: A value that cannot work.
@@ -83,6 +88,7 @@ class OpenAICompatibleModel:
         backoff_s: float = 0.5,
         extra_body: Mapping[str, Any] | None = None,
         usd_per_million_tokens: tuple[float, float] | None = None,
+        cache: str | Path | None = None,
     ) -> None:
         for name, value, least in (("concurrency", concurrency, 1), ("max_retries", max_retries, 0)):
             if value < least:
@@ -103,6 +109,7 @@ class OpenAICompatibleModel:
             max_wait_s=max_wait_s,
             backoff_s=backoff_s,
         )
+        self._cached = cached_replies(cache, base_url=self._endpoint.base_url)
         self._model = model
         self._extra_body = dict(extra_body or {})
         self._prices = usd_per_million_tokens
@@ -171,7 +178,8 @@ class OpenAICompatibleModel:
         if self._capabilities is None or fresh:
             async with await self._endpoint.setup_lock():
                 if self._capabilities is None or fresh:
-                    self._capabilities = await probe(self)
+                    about = {"model": self._model, "extra_body": self._extra_body}
+                    self._capabilities = await self._cached.capabilities(about, lambda: probe(self), fresh=fresh)
         return self._capabilities
 
     async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
@@ -249,9 +257,7 @@ class OpenAICompatibleModel:
         while True:
             body = dialect.body(model=self._model, messages=messages, max_tokens=max_tokens, sampling=wanted)
             try:
-                completion = await self._endpoint.request(
-                    "POST", "/chat/completions", {**body, **self._extra_body, **(fields or {})}
-                )
+                completion = await self._asked("/chat/completions", {**body, **self._extra_body, **(fields or {})})
             except RequestRefusedError as refused:
                 adapted = dialect.adapted(refused, wanted)
                 if adapted is None:
@@ -260,8 +266,17 @@ class OpenAICompatibleModel:
                 continue
             if dialect is not self._dialect:
                 self._dialect = dialect
-            record_usage(self._usage(completion))
             return completion
+
+    async def _asked(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """What the model replies, kept or new; records what it takes."""
+
+        async def ask() -> dict[str, Any]:
+            reply = await self._endpoint.request("POST", path, body)
+            record_usage(self._usage(reply))
+            return reply
+
+        return await self._cached.reply(path, body, ask)
 
     async def post(self, path: str, body: Mapping[str, Any], *, inference: bool = True) -> dict[str, Any]:
         """One request to another path of the endpoint, with the model's name in it.
@@ -276,10 +291,10 @@ class OpenAICompatibleModel:
             JudgeError: No reply.
         """
         await self.prepare()
-        reply = await self._endpoint.request("POST", path, {"model": self._model, **body}, counted=inference)
+        whole = {"model": self._model, **body}
         if inference:
-            record_usage(self._usage(reply))
-        return reply
+            return await self._asked(path, whole)
+        return await self._endpoint.request("POST", path, whole, counted=False)
 
     async def get(self, path: str) -> dict[str, Any]:
         """What the endpoint tells under a path, as JSON; with two slashes ("//version") below the server's root.

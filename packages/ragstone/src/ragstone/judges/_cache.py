@@ -1,0 +1,255 @@
+"""The file of the reply cache: replies of judges and readers by what was asked, in SQLite."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ragstone.errors import StoreCorruptError, StoreError, StoreVersionError
+
+__all__ = ["CacheSummary", "ReplyCache"]
+
+_FILE: Final = "replies.sqlite"
+_APPLICATION_ID: Final = 0x52475243
+"""Marks the file as ours."""
+_VERSION: Final = 1
+_BUSY_TIMEOUT_S: Final = 5.0
+_DAY_S: Final = 86_400.0
+
+_TABLES: Final = (
+    """
+    CREATE TABLE reply (
+        key TEXT PRIMARY KEY,
+        model TEXT NOT NULL,
+        body TEXT NOT NULL,
+        created_at REAL NOT NULL
+    )
+    """,
+    "CREATE TABLE fact (key TEXT PRIMARY KEY, value TEXT NOT NULL, created_at REAL NOT NULL)",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSummary:
+    """What a cache holds."""
+
+    path: Path
+    n_replies: int
+    n_bytes: int
+    """Size of the file."""
+    n_by_model: Mapping[str, int]
+    oldest: float | None
+    """Unix seconds; None when there is nothing."""
+    newest: float | None
+
+
+class ReplyCache:
+    """Replies on disk, in one file of a folder that several processes may share.
+
+    Each operation opens and closes the file: nothing is held over a fork or between requests, and a folder that is
+    removed meanwhile is simply empty. The journal is a rollback journal: with a write-ahead log, most SQLite versions
+    in use can in rare cases damage a file that several processes write.
+
+    Args:
+        folder: Where the file is; made by the first reply that is kept.
+        clock: Unix seconds.
+
+    Example:
+        ```python
+        cache = ReplyCache("ragstone-cache")
+        print(cache.summary().n_replies)
+        cache.clear(older_than_days=30)
+        ```
+    """
+
+    def __init__(self, folder: str | Path, *, clock: Callable[[], float] = time.time) -> None:
+        # Absolute, because the application may change its directory meanwhile.
+        self.path = Path(folder).expanduser().absolute() / _FILE
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"ReplyCache({str(self.path.parent)!r})"
+
+    def read(self, key: str) -> dict[str, Any] | None:
+        """The reply kept under a key; None when there is none, or none that can be read.
+
+        Raises:
+            StoreError: The file cannot be used.
+        """
+        row = self._row("SELECT body FROM reply WHERE key = ?", key)
+        try:
+            reply = None if row is None else json.loads(row[0])
+        except (ValueError, RecursionError):
+            return None
+        return reply if isinstance(reply, dict) else None
+
+    def write(self, replies: Sequence[tuple[str, str, Mapping[str, Any]]]) -> None:
+        """Keep replies, each with its key and the model that gave it. What stood under a key before is replaced.
+
+        Raises:
+            StoreError: The file cannot be written.
+        """
+        now = self._clock()
+        rows = [(key, model, json.dumps(reply, separators=(",", ":")), now) for key, model, reply in replies]
+        with self._writing() as db:
+            db.executemany("INSERT OR REPLACE INTO reply VALUES (?, ?, ?, ?)", rows)
+
+    def recall(self, key: str, *, max_age_s: float) -> str | None:
+        """A fact that was noted at most so long ago.
+
+        Raises:
+            StoreError: The file cannot be used.
+        """
+        row = self._row("SELECT value, created_at FROM fact WHERE key = ?", key)
+        # A clock that was set back must not keep a fact alive for ever.
+        return str(row[0]) if row is not None and 0 <= self._clock() - row[1] <= max_age_s else None
+
+    def remember(self, key: str, value: str) -> None:
+        """Note a fact.
+
+        Raises:
+            StoreError: The file cannot be written.
+        """
+        with self._writing() as db:
+            db.execute("INSERT OR REPLACE INTO fact VALUES (?, ?, ?)", (key, value, self._clock()))
+
+    def summary(self, *, older_than_days: float | None = None) -> CacheSummary:
+        """Count what is kept; with `older_than_days` what was kept before that.
+
+        Raises:
+            StoreError: There is no cache here, or it cannot be read.
+        """
+        with self._open(must_exist=True) as db:
+            rows = db.execute(
+                "SELECT model, count(*), min(created_at), max(created_at) FROM reply WHERE created_at <= ? "
+                "GROUP BY model ORDER BY model",
+                (self._before(older_than_days),),
+            ).fetchall()
+        return CacheSummary(
+            path=self.path,
+            n_replies=sum(row[1] for row in rows),
+            n_bytes=self.path.stat().st_size,
+            n_by_model={row[0]: row[1] for row in rows},
+            oldest=min((row[2] for row in rows), default=None),
+            newest=max((row[3] for row in rows), default=None),
+        )
+
+    def clear(self, *, older_than_days: float | None = None) -> int:
+        """Remove what was kept, or what was kept before so many days; how many replies that were.
+
+        Raises:
+            StoreError: There is no cache here, or it cannot be written.
+        """
+        before = self._before(older_than_days)
+        with self._open(must_exist=True) as db:
+            db.execute("BEGIN IMMEDIATE")
+            n_removed = db.execute("DELETE FROM reply WHERE created_at <= ?", (before,)).rowcount
+            db.execute("DELETE FROM fact WHERE created_at <= ?", (before,))
+            db.execute("COMMIT")
+            # The room is given back when nobody else is at work; what was removed is removed all the same.
+            with suppress(sqlite3.OperationalError):
+                db.execute("VACUUM")
+        return n_removed
+
+    def _before(self, days: float | None) -> float:
+        # Without a limit also what a clock that went ahead has written.
+        return math.inf if days is None else self._clock() - days * _DAY_S
+
+    def _row(self, query: str, key: str) -> tuple[Any, ...] | None:
+        if not self.path.exists():
+            return None
+        with self._open(must_exist=True) as db:
+            row: tuple[Any, ...] | None = db.execute(query, (key,)).fetchone()
+            return row
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._open(must_exist=False) as db:
+            db.execute("BEGIN IMMEDIATE")
+            yield db
+            db.execute("COMMIT")
+
+    @contextmanager
+    def _open(self, *, must_exist: bool) -> Iterator[sqlite3.Connection]:
+        try:
+            if not must_exist:
+                self._create()
+            elif not self.path.exists():
+                msg = f"there is no reply cache in {str(self.path.parent)!r}; check the folder"
+                raise StoreError(msg)
+            db = sqlite3.connect(
+                f"{self.path.as_uri()}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None
+            )
+            try:
+                db.execute("PRAGMA synchronous = NORMAL")
+                self._check(db)
+                yield db
+            finally:
+                # Rolls back what an error has left open.
+                db.close()
+        except sqlite3.Error as error:
+            raise self._trouble(error) from error
+        except OSError as error:
+            msg = f"the reply cache {str(self.path)!r} cannot be used: {error.strerror or error}"
+            raise StoreError(msg) from error
+
+    def _create(self) -> None:
+        if self.path.exists():
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # Readable by this user only: replies may quote what was asked. Made aside, because closing a handle of a file
+        # that another thread has opened through SQLite meanwhile would drop that one's locks.
+        handle, aside = tempfile.mkstemp(prefix="replies-", dir=self.path.parent)
+        os.close(handle)
+        try:
+            # Another process may have been faster.
+            with suppress(FileExistsError):
+                os.link(aside, self.path)
+        finally:
+            Path(aside).unlink()
+
+    def _check(self, db: sqlite3.Connection) -> None:
+        """See that the file is ours and of our version; set up an empty one."""
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            self._set_up(db)
+        elif version > _VERSION:
+            msg = f"the reply cache {str(self.path)!r} was written by a newer Ragstone; give another folder"
+            raise StoreVersionError(msg)
+        elif db.execute("PRAGMA application_id").fetchone() != (_APPLICATION_ID,):
+            raise self._foreign()
+
+    def _set_up(self, db: sqlite3.Connection) -> None:
+        db.execute("BEGIN IMMEDIATE")
+        # Another process may have done it while this one waited.
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            if db.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
+                raise self._foreign()
+            for table in _TABLES:
+                db.execute(table)
+            db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {_VERSION}")
+        db.execute("COMMIT")
+
+    def _foreign(self) -> StoreCorruptError:
+        return StoreCorruptError(
+            f"{str(self.path)!r} is a SQLite file of another program, not a reply cache; give another folder"
+        )
+
+    def _trouble(self, error: sqlite3.Error) -> StoreError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            return StoreCorruptError(
+                f"the reply cache {str(self.path)!r} is damaged ({error}); delete the file, it is made anew"
+            )
+        return StoreError(f"the reply cache {str(self.path)!r} cannot be used: {error}")
