@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ragstone.cli._demo import run_demo
+from ragstone.cli._doctor import run_doctor
 from ragstone.cli._output import ledger_lines, print_json, progress_bar, trace_lines
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import Experiment, evaluate, read_samples
@@ -82,6 +83,13 @@ def demo(
 ) -> None:
     """Run the whole path on a small corpus that ships with the package: no key, no GPU, no network."""
     run_demo(folder, json_output=json_output)
+
+
+@app.command()
+def doctor(judge: JudgeOption = None, reader: ReaderOption = None, json_output: JsonOption = False) -> None:
+    """Measure what the endpoints of judge and reader can do, and say how Ragstone will use them."""
+    if not run_doctor(judge, reader, json_output=json_output):
+        raise typer.Exit(3)
 
 
 @app.command(name="evaluate")

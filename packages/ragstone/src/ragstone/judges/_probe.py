@@ -274,8 +274,12 @@ class _Probe:
         try:
             obeyed = holds(text)
         except ValueError:
-            obeyed = False
-        self._seen[name] = f"{'obeyed' if obeyed else 'passed over'}: {text!r:.60}"
+            # A schema leaves white space free, and some models do not find the way out of it.
+            begun = "".join(text.split())
+            obeyed = _cut(reply) and len(begun) > 1 and '{"quux":"zz9"}'.startswith(begun)
+            if obeyed:
+                self._notes.append("replies under a JSON Schema are padded with white space, and may be cut for it")
+        self._seen[name] = f"{'obeyed' if obeyed else 'passed over'}: {' '.join(text.split())!r:.60}"
         return obeyed
 
     async def _prefix_cache(self) -> float | None:
