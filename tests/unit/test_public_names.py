@@ -20,15 +20,20 @@ PUBLIC = {
         MissingExtraError RagstoneError SinkError SinkRejectedError SinkUnavailableError SpoolError
         StoreCorruptError StoreError StoreNotReadyError StoreOwnedError StoreVersionError
     """,
+    "ragstone.experiments": """
+        Experiment MetricCorrelation MetricSummary Rejection SampleSource UdcgCorrelation UdcgFit UdcgRanking
+        aevaluate best_passages correlate_udcg erag_scores evaluate fit_udcg format_table rank_udcg read_samples
+        rouge_l summarise
+    """,
     "ragstone.judges": """
         Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest Completion ForcedReading Judge JudgeIdentity
         LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel
-        Prompt Reader ReplyCache TextReply TokenReading UsageMeter VllmModel
+        Prompt Reader ReplyCache SpendCap TextReply TokenReading UsageMeter VllmModel
         judge_from metered parse_number reader_from record_usage
     """,
     "ragstone.metrics": """
-        CCRS AnswerCorrectness ContextualCoherence InformationDensity InformationRecall Metric MetricCard
-        PassageUtility QuestionRelevance ReadingMetric Udcg UdcgTheta
+        CCRS AnswerCorrectness ContextualCoherence InformationDensity InformationRecall LabelMode Metric
+        MetricCard PassageUtility QuestionRelevance ReadingMetric Udcg UdcgTheta
         all_metrics bind_reader passage_utilities resolve_metrics
     """,
     "ragstone.schema": """
@@ -41,8 +46,8 @@ PUBLIC = {
         Delivery JsonlSink OtlpSink Sink sink_from
     """,
     "ragstone.stats": """
-        Estimate Term average_ranks beta_mixture_interval bootstrap_mean failure_bounds mean_interval spearman
-        weighted_sum_interval wilson_interval
+        Estimate Term average_ranks beta_mixture_interval bootstrap_mean bootstrap_spearman failure_bounds mean_interval
+        spearman weighted_sum_interval wilson_interval
     """,
     "ragstone.testing": """
         DIALECTS FakeJudge FakeJudgeServer FakeModelServer FakeReader JudgeContract MemoryRecorder MemorySink

@@ -2,6 +2,7 @@
 
 from ragstone.judges._cache import CacheSummary, ReplyCache
 from ragstone.judges._capabilities import Capabilities
+from ragstone.judges._capacity_spend import SpendCap
 from ragstone.judges._factory import judge_from, reader_from
 from ragstone.judges._model import ChatModel, ChatRequest, Completion, ForcedReading, TokenReading
 from ragstone.judges._model_judge import ModelJudge
@@ -36,6 +37,7 @@ __all__ = [
     "Prompt",
     "Reader",
     "ReplyCache",
+    "SpendCap",
     "TextReply",
     "TokenReading",
     "UsageMeter",

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import email.utils
 import random
-import re
 import threading
-import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from ragstone.errors import (
     ConfigurationError,
+    JudgeError,
     JudgeRejectedError,
     JudgeUnavailableError,
 )
+from ragstone.judges._capacity import capacity_of
+from ragstone.judges._capacity_request import affinity, estimated_tokens, reply_length
+from ragstone.judges._capacity_share import Permit, ProbeFailedError, Share
+from ragstone.judges._capacity_spend import SpendCap, usage_of
+from ragstone.judges._endpoint_errors import causes_of, message_in, retry_after_s
 from ragstone.judges._usage import record_usage
 from ragstone.schema import Usage
 
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["Endpoint", "RequestRefusedError", "normalised_url", "retry_after_s"]
+__all__ = ["Endpoint", "RequestRefusedError", "normalised_url"]
 
 _MAX_BACKOFF_S: Final = 30.0
+_OVERLOADED: Final = (503, 504, 529)
 
 
 class RequestRefusedError(JudgeRejectedError):
@@ -60,10 +64,7 @@ class _Connection:
 
     client: openai.AsyncOpenAI
     keeper: AsyncGenerator[None, None]
-    slots: asyncio.Semaphore
     setup: asyncio.Lock = field(default_factory=asyncio.Lock)
-    resume_at: float = 0.0
-    """Loop time before which nothing is sent, because the endpoint asked for a pause."""
 
 
 @dataclass(slots=True)
@@ -74,14 +75,31 @@ class _Trouble:
     kind: Literal["timeout", "unavailable", "unparseable"] = "unavailable"
     retry_after_s: float | None = None
     rate_limited: bool = False
+    overload: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sending:
+    """One request, through all its attempts."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    body: Mapping[str, Any] | None
+    counted: bool
+    order: int
+    """Its place in the queue, which it keeps."""
+    kind: int = 0
+    n_tokens: float = 0.0
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 class Endpoint:
-    """Sends requests to one base URL, at most `concurrency` at a time on each event loop.
+    """Sends requests to one base URL, as many at a time as the `Capacity` it shares with others allows.
 
     Attempts that fail for a reason that may pass are repeated: time-outs, lost connections, 408, 409 and 5xx up to
     `max_retries` times with exponential back-off; 429 for up to `max_wait_s`, and meanwhile nothing else is sent.
-    `Retry-After` is honoured. The caller's own deadline is a cancellation, and needs nothing from here.
+    `Retry-After` is honoured. While the endpoint answers nobody, one request tries for all that wait, and counts as an
+    attempt of each. The caller's own deadline is a cancellation, and needs nothing from here.
     """
 
     def __init__(
@@ -89,19 +107,26 @@ class Endpoint:
         base_url: str,
         *,
         api_key: str | None,
-        concurrency: int,
-        timeout_s: float,
+        share: Share,
         max_retries: int,
         max_wait_s: float,
         backoff_s: float,
+        prices: tuple[float, float] | None = None,
+        spend_cap: SpendCap | None = None,
+        affinity_header: str | None = None,
     ) -> None:
         self.base_url = normalised_url(base_url)
         self._api_key = api_key
-        self._concurrency = concurrency
-        self._timeout_s = timeout_s
+        self._share = share
+        self._timeout_s = share.timeout_s
+        self.capacity = capacity_of(self.base_url, api_key)
+        self.capacity.join(share)
         self._max_retries = max_retries
         self._max_wait_s = max_wait_s
         self._backoff_s = backoff_s
+        self._prices = prices
+        self._cap = spend_cap
+        self._affinity_header = affinity_header
         self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
         self._connections_lock = threading.Lock()
         self._random = random.Random()  # noqa: S311  jitter
@@ -147,93 +172,139 @@ class Endpoint:
         if path.startswith("//"):
             # The client takes a whole URL as it stands.
             path = f"{self._root}{path[1:]}"
+        capacity = self.capacity
+        sending = _Sending(
+            method=method, path=path, body=body, counted=counted and method == "POST", order=capacity.arrive()
+        )
+        if sending.counted and body is not None:
+            sending.kind = reply_length(body)
+            if capacity.counts_tokens:
+                sending.n_tokens = estimated_tokens(body)
+            if self._affinity_header is not None:
+                sending.headers = {self._affinity_header: affinity(body)}
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self._max_wait_s
         n_failures = n_refusals = 0
         while True:
-            outcome = await self._attempt(connection, method, path, body, counted=counted)
+            if sending.counted and self._cap is not None:
+                # Also before the wait: what may not go out should not queue.
+                self._cap.check()
+            try:
+                permit = await capacity.acquire(
+                    self._share,
+                    kind=sending.kind,
+                    n_requests=int(sending.counted),
+                    n_tokens=sending.n_tokens,
+                    n_failures=n_failures,
+                    order=sending.order,
+                )
+            except ProbeFailedError as failed:
+                outcome: dict[str, Any] | _Trouble = _Trouble(failed.reason, kind=failed.kind)
+            except JudgeUnavailableError as down:
+                msg = f"{self.shown_url}: {down}"
+                raise JudgeUnavailableError(msg, kind=down.kind) from None
+            else:
+                outcome = await self._attempt(connection, sending, permit)
             if not isinstance(outcome, _Trouble):
                 return outcome
             if outcome.rate_limited:
                 n_refusals += 1
-                wait_s = self._wait_s(outcome, n_refusals)
-                if loop.time() + wait_s > give_up_at:
+                if loop.time() + capacity.pause_s() > give_up_at:
                     raise self._given_up(outcome, n_failures + n_refusals)
-                connection.resume_at = max(connection.resume_at, loop.time() + wait_s)
             else:
                 n_failures += 1
                 wait_s = self._wait_s(outcome, n_failures)
-                if n_failures > self._max_retries or loop.time() + wait_s > give_up_at:
+                if n_failures > self._max_retries or loop.time() + wait_s > give_up_at or capacity.is_down(self._share):
                     raise self._given_up(outcome, n_failures + n_refusals)
                 await asyncio.sleep(wait_s)
 
     def _wait_s(self, trouble: _Trouble, n: int) -> float:
-        # The exponent is bounded so that the thousandth refusal does not overflow.
-        backoff_s = min(_MAX_BACKOFF_S, self._backoff_s * 2.0 ** min(n - 1, 16)) * self._random.uniform(0.5, 1.0)
         if trouble.retry_after_s is None:
-            return backoff_s
-        # A little more than asked for, and not everybody at once.
-        return trouble.retry_after_s + self._random.uniform(0, min(self._backoff_s, 0.25))
+            # The exponent is bounded so that the thousandth refusal does not overflow.
+            return min(_MAX_BACKOFF_S, self._backoff_s * 2.0 ** min(n - 1, 16)) * self._random.uniform(0.5, 1.0)
+        # A little more than asked for, since clocks differ; and processes not all at once, though every share of it is
+        # lost to a limit of requests a minute.
+        return trouble.retry_after_s + 0.005 + self._random.uniform(0, min(0.02 * trouble.retry_after_s, 0.25))
 
     def _given_up(self, trouble: _Trouble, n_attempts: int) -> JudgeUnavailableError:
         msg = f"{self.shown_url}: {trouble.reason}; gave up after {n_attempts} attempt{'s' if n_attempts > 1 else ''}"
         return JudgeUnavailableError(msg, kind=trouble.kind, retry_after_s=trouble.retry_after_s)
 
-    async def _attempt(
-        self,
-        connection: _Connection,
-        method: Literal["GET", "POST"],
-        path: str,
-        body: Mapping[str, Any] | None,
-        *,
-        counted: bool,
-    ) -> dict[str, Any] | _Trouble:
+    async def _attempt(self, connection: _Connection, sending: _Sending, permit: Permit) -> dict[str, Any] | _Trouble:
+        """Send once, and tell the capacity how it ended."""
+        capacity = self.capacity
+        try:
+            if sending.counted:
+                if self._cap is not None:
+                    try:
+                        self._cap.begin()
+                    except JudgeError:
+                        capacity.unused(permit)
+                        raise
+                record_usage(Usage(calls=1))
+            outcome = await self._exchange(connection, sending)
+        except RequestRefusedError:
+            capacity.answered(permit, n_tokens=0.0, learn=False)
+            raise
+        except GeneratorExit:
+            capacity.abandon(permit)
+            raise
+        except BaseException:
+            capacity.unused(permit, sent=True)
+            raise
+        if not isinstance(outcome, _Trouble):
+            usage = usage_of(outcome, self._prices)
+            n_tokens = usage.input_tokens + usage.output_tokens
+            capacity.answered(permit, n_tokens=n_tokens or None, learn=sending.counted)
+            if sending.counted and self._cap is not None:
+                self._cap.record(usage)
+        elif outcome.rate_limited:
+            told = outcome.retry_after_s is not None
+            wait_s = self._wait_s(outcome, 1 + permit.n_rounds_refused)
+            capacity.refused(permit, wait_s=wait_s, told=told)
+        else:
+            capacity.failed(permit, reason=outcome.reason, kind=outcome.kind, overload=outcome.overload)
+        return outcome
+
+    async def _exchange(self, connection: _Connection, sending: _Sending) -> dict[str, Any] | _Trouble:
         import aiohttp
         import openai
 
-        loop = asyncio.get_running_loop()
         try:
-            async with connection.slots:
-                # Waiting inside the slot is harmless (nobody may send now), and keeps the order of arrival.
-                while (pause_s := connection.resume_at - loop.time()) > 0:  # noqa: ASYNC110  the pause may grow
-                    await asyncio.sleep(pause_s)
-                # The client's own time-out bounds each read; this one bounds the whole reply.
-                async with asyncio.timeout(self._timeout_s):
-                    if method == "GET":
-                        reply = await connection.client.get(path, cast_to=object)
-                    else:
-                        if counted:
-                            record_usage(Usage(calls=1))
-                        reply = await connection.client.post(path, cast_to=object, body=body)
+            # The client's own time-out bounds each read; this one bounds the whole reply.
+            async with asyncio.timeout(self._timeout_s):
+                if sending.method == "GET":
+                    reply = await connection.client.get(sending.path, cast_to=object)
+                else:
+                    reply = await connection.client.post(
+                        sending.path, cast_to=object, body=sending.body, options={"headers": sending.headers}
+                    )
         except openai.APIStatusError as error:
             return self._trouble_from_status(error)
         # What is no HTTP at all gets past the client's own error types.
         except (TimeoutError, openai.APIConnectionError, aiohttp.ClientError) as error:
             # The client calls a refused or lost connection a time-out as well; what caused it knows better.
-            causes = _causes(error)
+            causes = causes_of(error)
             if any(isinstance(cause, TimeoutError) for cause in causes):
-                return _Trouble(f"no reply within {self._timeout_s:g} s", kind="timeout")
-            return _Trouble(f"cannot connect, or the connection broke ({self._redacted(_message(str(causes[-1])))})")
+                return _Trouble(f"no reply within {self._timeout_s:g} s", kind="timeout", overload=True)
+            return _Trouble(f"cannot connect, or the connection broke ({self._redacted(message_in(str(causes[-1])))})")
         except (ValueError, RecursionError):
             return _Trouble("the reply is not JSON", kind="unparseable")
-        if isinstance(reply, str) and path.endswith("/metrics"):
-            # The one thing asked for that is text by nature.
-            return {"text": reply}
         if not isinstance(reply, dict):
             return _Trouble("the reply is not a JSON object", kind="unparseable")
         if (failed := reply.get("error")) and not (reply.get("choices") or reply.get("data")):
             # Gateways that have sent their 200 before the model behind them failed.
-            return _Trouble(f"HTTP 200 with an error: {self._redacted(_message(failed))[:500]}")
+            return _Trouble(f"HTTP 200 with an error: {self._redacted(message_in(failed))[:500]}")
         return reply
 
     def _trouble_from_status(self, error: openai.APIStatusError) -> _Trouble:
         status = error.status_code
-        reason = f"HTTP {status}: {self._redacted(_message(error.body) or error.message)[:500]}"
+        reason = f"HTTP {status}: {self._redacted(message_in(error.body) or error.message)[:500]}"
         # A quota that is used up is a 429 that does not pass.
         if status == 429 and error.code != "insufficient_quota":
             return _Trouble(reason, rate_limited=True, retry_after_s=retry_after_s(error.response.headers))
         if status in (408, 409, 425) or status >= 500:
-            return _Trouble(reason, retry_after_s=retry_after_s(error.response.headers))
+            return _Trouble(reason, retry_after_s=retry_after_s(error.response.headers), overload=status in _OVERLOADED)
         msg = f"{self.shown_url}: {reason}"
         raise RequestRefusedError(msg, status=status, param=error.param) from None
 
@@ -277,7 +348,7 @@ class Endpoint:
             timeout=self._timeout_s,
             http_client=openai.DefaultAioHttpClient(),
         )
-        return _Connection(client=client, keeper=_kept_open(client), slots=asyncio.Semaphore(self._concurrency))
+        return _Connection(client=client, keeper=_kept_open(client))
 
     async def aclose(self) -> None:
         """Close the client of the running loop; those of other loops close with their loops."""
@@ -302,42 +373,3 @@ async def _kept_open(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
 def _basic(user: str) -> str:
     """The header for `user:password` as it stands in a URL."""
     return f"Basic {base64.b64encode(unquote(user).encode()).decode()}"
-
-
-def _message(body: object) -> str:
-    """What an error's body says, in one line: OpenAI's form, FastAPI's (`detail`), a bare text; "" when it says nothing."""
-    if isinstance(body, str):
-        return " ".join(body.split())
-    if isinstance(body, list):
-        return "; ".join(text for item in body if (text := _message(item)))
-    if not isinstance(body, Mapping):
-        return ""
-    if "loc" in body and "msg" in body:
-        # A validation error; its `input` would repeat the whole request.
-        where = body["loc"]
-        return f"{'.'.join(map(str, where)) if isinstance(where, list) else where}: {body['msg']}"
-    return next((text for key in ("message", "detail", "error") if (text := _message(body.get(key)))), "")
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    """The error and what caused it, down to the first cause."""
-    causes = [error]
-    while (cause := causes[-1].__cause__) is not None:
-        causes.append(cause)
-    return causes
-
-
-def retry_after_s(headers: Mapping[str, str], *, clock: Callable[[], float] = time.time) -> float | None:
-    """Read how long the endpoint wants to be left alone, in seconds from now.
-
-    Understands `retry-after-ms`, and `retry-after` in seconds or as an HTTP date; None when absent or unreadable.
-    """
-    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name, "")
-        if re.fullmatch(r"\s*\d+(?:\.\d+)?\s*", value):
-            return float(value) * unit_s
-    try:
-        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return max(0.0, date.timestamp() - clock())

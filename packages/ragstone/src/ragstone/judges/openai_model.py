@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,8 @@ from urllib.parse import urlsplit
 from ragstone.errors import ConfigurationError
 from ragstone.judges._cached import cached_replies
 from ragstone.judges._capabilities import Capabilities
+from ragstone.judges._capacity_share import Share
+from ragstone.judges._capacity_spend import SpendCap, usage_of
 from ragstone.judges._dialect import CONSTRAINTS, Constraint, Dialect
 from ragstone.judges._endpoint import Endpoint, RequestRefusedError
 from ragstone.judges._http_exact import ExactReads
@@ -34,7 +37,7 @@ class ConnectionOptions(TypedDict, total=False):
 
     model: str | None
     api_key: str | None
-    concurrency: int
+    concurrency: int | None
     timeout_s: float
     max_retries: int
     max_wait_s: float
@@ -42,6 +45,11 @@ class ConnectionOptions(TypedDict, total=False):
     extra_body: Mapping[str, Any] | None
     usd_per_million_tokens: tuple[float, float] | None
     cache: str | Path | None
+    requests_per_minute: float | None
+    tokens_per_minute: float | None
+    spend_cap: SpendCap | None
+    outage_s: float
+    affinity_header: str | None
 
 
 class OpenAICompatibleModel:
@@ -53,7 +61,9 @@ class OpenAICompatibleModel:
         base_url: "http://host:8000/v1"; without a path, `/v1` is taken.
         model: The model to ask; None takes the one that the server serves.
         api_key: Sent as bearer token. None sends none, whatever the environment holds.
-        concurrency: Requests in flight at once, on each event loop.
+        concurrency: Requests in flight at once at most; None leaves it to others, and is 16 when nobody says. How many
+            there really are is learned from how the endpoint answers. All models of a process that ask one endpoint with
+            one key share this number, `requests_per_minute` and `tokens_per_minute`; the smallest given counts.
         timeout_s: Seconds for one attempt.
         max_retries: Repetitions after time-outs, lost connections and 5xx.
         max_wait_s: Seconds for which a request is repeated when the server says 429. The caller's deadline ends the
@@ -63,6 +73,13 @@ class OpenAICompatibleModel:
         usd_per_million_tokens: Prices of input and output in US dollars, for the cost totals.
         cache: Folder where replies to repeatable requests (temperature 0, or a seed) are kept and found again. None takes
             `RAGSTONE_CACHE` from the environment; "" keeps nothing.
+        requests_per_minute: Requests sent a minute at most.
+        tokens_per_minute: Tokens a minute at most, of input and output; estimated before a request and corrected by
+            what its reply says.
+        spend_cap: Ends all asking when so much is spent; may be shared with other models.
+        outage_s: Seconds of an endpoint that answers nobody after which requests fail at once. Before, they wait.
+        affinity_header: Name of a header ("x-session-id") that is the same for requests that begin alike, so that a
+            router sends them to one replica and its prefix cache.
 
     Raises:
         ConfigurationError: A value that cannot work.
@@ -81,7 +98,7 @@ class OpenAICompatibleModel:
         *,
         model: str | None = None,
         api_key: str | None = None,
-        concurrency: int = 16,
+        concurrency: int | None = None,
         timeout_s: float = 60.0,
         max_retries: int = 4,
         max_wait_s: float = 600.0,
@@ -89,22 +106,38 @@ class OpenAICompatibleModel:
         extra_body: Mapping[str, Any] | None = None,
         usd_per_million_tokens: tuple[float, float] | None = None,
         cache: str | Path | None = None,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        spend_cap: SpendCap | None = None,
+        outage_s: float = 30.0,
+        affinity_header: str | None = None,
     ) -> None:
-        for name, value, least in (("concurrency", concurrency, 1), ("max_retries", max_retries, 0)):
-            if value < least:
-                msg = f"{name} must be at least {least}, got {value!r}"
-                raise ConfigurationError(msg)
-        if timeout_s <= 0 or max_wait_s < 0 or backoff_s < 0:
+        if max_retries < 0 or max_wait_s < 0 or backoff_s < 0:
             msg = (
-                "timeout_s must be above 0, max_wait_s and backoff_s not below 0, got "
-                f"timeout_s={timeout_s!r}, max_wait_s={max_wait_s!r}, backoff_s={backoff_s!r}"
+                "max_retries, max_wait_s and backoff_s must not be below 0, got "
+                f"max_retries={max_retries!r}, max_wait_s={max_wait_s!r}, backoff_s={backoff_s!r}"
             )
+            raise ConfigurationError(msg)
+        if affinity_header is not None and not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", affinity_header):
+            msg = f"affinity_header is the name of an HTTP header ('x-session-id'), got {affinity_header!r}"
+            raise ConfigurationError(msg)
+        if spend_cap is not None and spend_cap.needs_prices and usd_per_million_tokens is None:
+            msg = f"{spend_cap!r} counts dollars, and needs usd_per_million_tokens=(INPUT, OUTPUT)"
             raise ConfigurationError(msg)
         self._endpoint = Endpoint(
             base_url,
             api_key=api_key,
-            concurrency=concurrency,
-            timeout_s=timeout_s,
+            share=Share(
+                concurrency=concurrency,
+                requests_per_minute=requests_per_minute,
+                tokens_per_minute=tokens_per_minute,
+                timeout_s=timeout_s,
+                outage_s=outage_s,
+                probe_s=min(1.0, 2 * backoff_s),
+            ),
+            prices=usd_per_million_tokens,
+            spend_cap=spend_cap,
+            affinity_header=affinity_header,
             max_retries=max_retries,
             max_wait_s=max_wait_s,
             backoff_s=backoff_s,
@@ -324,15 +357,7 @@ class OpenAICompatibleModel:
                 self._dialect = adapted
 
     def _usage(self, completion: Mapping[str, Any]) -> Usage:
-        tokens = completion.get("usage")
-        tokens = tokens if isinstance(tokens, dict) else {}
-        n_in, n_out = (
-            count if isinstance(count := tokens.get(name), int) and count > 0 else 0
-            for name in ("prompt_tokens", "completion_tokens")
-        )
-        prices = self._prices
-        cost_usd = None if prices is None else (n_in * prices[0] + n_out * prices[1]) / 1e6
-        return Usage(input_tokens=n_in, output_tokens=n_out, cost_usd=cost_usd)
+        return usage_of(completion, self._prices)
 
     async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a conversation, up to where the reply begins."""
