@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
 
-__all__ = ["Rejection", "SampleSource", "read_samples"]
+__all__ = ["Rejection", "SampleSource", "iterate_rows", "read_samples"]
 
 SampleSource = str | os.PathLike[str] | Iterable[Sample | Mapping[str, Any]]
 """A path of a JSONL, JSON, CSV or Parquet file, or samples or rows, or a pandas data frame."""
@@ -59,7 +59,7 @@ def read_samples(
     samples: list[Sample] = []
     rejections: list[Rejection] = []
     seen: dict[str, int] = {}
-    for position, row in enumerate(_rows(data), start=1):
+    for position, row in enumerate(iterate_rows(data), start=1):
         try:
             sample = _sample(row, position, fields, seen)
         except DataError as error:
@@ -96,7 +96,7 @@ def _sample(row: object, position: int, fields: Mapping[str, str] | None, seen: 
     return sample
 
 
-def _rows(data: SampleSource) -> Iterator[Any]:
+def iterate_rows(data: SampleSource) -> Iterator[Any]:
     """Yield rows; a line that is no JSON comes out as the `DataError` it is, so that the rest can go on."""
     if isinstance(data, str | os.PathLike):
         yield from _file_rows(Path(data))

@@ -2,6 +2,7 @@
 
 from ragstone.metrics._card import Metric, MetricCard, ReadingMetric
 from ragstone.metrics._registry import all_metrics, bind_reader, resolve_metrics
+from ragstone.metrics._relevance import LabelMode
 from ragstone.metrics._utility import PassageUtility, passage_utilities
 from ragstone.metrics.ccrs import (
     CCRS,
@@ -19,6 +20,7 @@ __all__ = [
     "ContextualCoherence",
     "InformationDensity",
     "InformationRecall",
+    "LabelMode",
     "Metric",
     "MetricCard",
     "PassageUtility",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["average_ranks", "bootstrap_mean", "spearman"]
+__all__ = ["average_ranks", "bootstrap_mean", "bootstrap_spearman", "spearman"]
 
 
 def average_ranks(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
@@ -134,6 +134,85 @@ def bootstrap_mean(
                 level=level,
                 method="bootstrap",
                 n=known,
+            )
+        )
+    return estimates
+
+
+def bootstrap_spearman(
+    columns: Sequence[Sequence[float]] | NDArray[np.float64],
+    y: Sequence[float] | NDArray[np.float64],
+    clusters: Sequence[int] | NDArray[np.intp],
+    *,
+    n_resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> list[Estimate | None]:
+    """Correlate columns with `y` over all rows, with percentile intervals from resampling clusters of rows.
+
+    Rows of one cluster are drawn together, because they are not independent. Ranks are made anew in each resample.
+
+    Args:
+        columns: Rows by columns, without NaN.
+        y: A value for each row.
+        clusters: Number of the cluster of each row, from 0, without gaps.
+        n_resamples: Bootstrap resamples.
+        level: Nominal coverage, in (0, 1).
+        seed: Of the random numbers.
+
+    Returns:
+        One estimate a column; `n` counts rows. None where the column or `y` is constant.
+
+    Raises:
+        ValueError: Unequal lengths, or NaN.
+
+    Example:
+        >>> bootstrap_spearman([[1.0], [2.0], [3.0]], [1, 2, 2], [0, 0, 1])[0].n
+        3
+    """
+    import numpy as np
+
+    x, target = np.asarray(columns, dtype=float), np.asarray(y, dtype=float)
+    groups = np.asarray(clusters, dtype=np.intp)
+    if x.ndim != 2 or not x.shape[0] == target.size == groups.size or np.isnan(x).any() or np.isnan(target).any():
+        msg = f"a correlation needs rows without NaN of equal number, got {x.shape}, {target.size} and {groups.size}"
+        raise ValueError(msg)
+    points = [spearman(x[:, column], target) for column in range(x.shape[1])]
+    if all(point is None for point in points):
+        return [None] * x.shape[1]
+    # Codes of the values: ranks under any weights follow from how much weight lies on each value.
+    codes = [np.unique(values, return_inverse=True)[1].reshape(-1) for values in (target, *x.T)]
+    n = int(groups.max()) + 1
+    rng = np.random.default_rng(seed)
+    drawn = np.full((n_resamples, x.shape[1]), np.nan)
+    for resample in range(n_resamples):
+        weight = rng.multinomial(n, np.full(n, 1 / n))[groups].astype(float)
+        middle = (weight.sum() + 1) / 2
+        centred = []
+        for code in codes:
+            mass = np.bincount(code, weights=weight)
+            centred.append((np.cumsum(mass) - (mass - 1) / 2)[code] - middle)
+        goal = weight * centred[0]
+        spread = goal @ centred[0]
+        for column, ranks in enumerate(centred[1:]):
+            size = spread * ((weight * ranks) @ ranks)
+            if size > 0:
+                drawn[resample, column] = (goal @ ranks) / np.sqrt(size)
+    estimates: list[Estimate | None] = []
+    for column, point in enumerate(points):
+        found = drawn[~np.isnan(drawn[:, column]), column]
+        if point is None:
+            estimates.append(None)
+            continue
+        low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2]) if found.size else (point, point)
+        estimates.append(
+            Estimate(
+                value=point,
+                low=max(-1.0, min(float(low), point)),
+                high=min(1.0, max(float(high), point)),
+                level=level,
+                method="bootstrap",
+                n=target.size,
             )
         )
     return estimates

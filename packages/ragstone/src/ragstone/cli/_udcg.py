@@ -1,0 +1,164 @@
+"""`ragstone udcg`: learn UDCG's weights, see how well it foretells the answer, and rank passages by utility."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragstone.cli._output import print_json, progress_bar
+from ragstone.errors import ConfigurationError
+from ragstone.experiments import correlate_udcg, fit_udcg, rank_udcg
+
+__all__ = ["udcg_app"]
+
+udcg_app = typer.Typer(
+    help="UDCG: learn its weights, correlate it with graded answers, rank passages by utility.", no_args_is_help=True
+)
+
+FileArgument = Annotated[
+    Path, typer.Argument(help="Rows with query and contexts, several a question: JSONL, JSON, CSV or Parquet.")
+]
+JudgeOption = Annotated[
+    str | None,
+    typer.Option("--judge", help="Who labels passages and grades answers: http://host:port/v1, openai:MODEL, lexical."),
+]
+ReaderOption = Annotated[
+    str | None, typer.Option("--reader", help="The application's generator; takes what --judge takes.")
+]
+ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Rows in work at once.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of folds and bootstrap.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@udcg_app.command()
+def fit(
+    file: FileArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go, as JSON.")] = Path("theta.json"),
+    reader: ReaderOption = None,
+    judge: JudgeOption = None,
+    c: Annotated[
+        list[float] | None, typer.Option("--c", help="A candidate for the cost C; may be given several times.")
+    ] = None,
+    seed: SeedOption = 0,
+    concurrency: ConcurrencyOption = 16,
+    json_output: JsonOption = False,
+) -> None:
+    """Learn UDCG-theta from graded contexts, and print how it ranks contexts of questions it has not seen."""
+    _writable(output)
+    options: dict[str, Any] = {"grid": tuple(c)} if c else {}
+    with progress_bar("reading") as progress:
+        found = fit_udcg(
+            str(file), reader=reader, judge=judge, seed=seed, concurrency=concurrency, progress=progress, **options
+        )
+    found.theta.save(output)
+    _complaints(found.errors)
+    if json_output:
+        print_json(found.to_dict() | {"output": str(output)})
+    else:
+        typer.echo(str(found))
+        typer.echo(f"saved; use it with: ragstone evaluate FILE --metrics udcg@{output}", err=True)
+
+
+@udcg_app.command()
+def correlate(
+    file: FileArgument,
+    theta: Annotated[
+        Path | None,
+        typer.Option("--theta", help="Weights from `ragstone udcg fit`; without it they are cross-validated."),
+    ] = None,
+    erag: Annotated[
+        bool, typer.Option("--erag", help="Also have the reader answer from each passage alone (eRAG).")
+    ] = False,
+    reader: ReaderOption = None,
+    judge: JudgeOption = None,
+    seed: SeedOption = 0,
+    concurrency: ConcurrencyOption = 16,
+    json_output: JsonOption = False,
+) -> None:
+    """Correlate UDCG and the usual ranking metrics with graded answers, question by question."""
+    with progress_bar("reading") as progress:
+        found = correlate_udcg(
+            str(file),
+            theta=theta,
+            erag=erag,
+            reader=reader,
+            judge=judge,
+            seed=seed,
+            concurrency=concurrency,
+            progress=progress,
+        )
+    _complaints(found.errors)
+    if json_output:
+        print_json(found.to_dict())
+    else:
+        typer.echo(str(found))
+
+
+@udcg_app.command()
+def rank(
+    file: FileArgument,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="Keep the best k passages; without it all.")] = None,
+    by: Annotated[str, typer.Option("--by", help="utility or erag.")] = "utility",
+    keep_order: Annotated[
+        bool, typer.Option("--keep-order", help="Write beside each passage what was found, and move nothing.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where the samples go (JSONL); without it to stdout.")
+    ] = None,
+    reader: ReaderOption = None,
+    judge: JudgeOption = None,
+    concurrency: ConcurrencyOption = 16,
+    json_output: JsonOption = False,
+) -> None:
+    """Put each sample's passages in the order of what they are worth to the reader (an oracle re-ranker)."""
+    if output is not None:
+        _writable(output)
+    elif json_output:
+        msg = "--json prints the counts where the samples would go; give --output FILE with it"
+        raise ConfigurationError(msg)
+    if by not in ("utility", "erag"):
+        msg = f"--by must be utility or erag, got {by!r}"
+        raise ConfigurationError(msg)
+    with progress_bar("ranking") as progress:
+        found = rank_udcg(
+            str(file),
+            k=k,
+            by="erag" if by == "erag" else "utility",
+            keep_order=keep_order,
+            reader=reader,
+            judge=judge,
+            concurrency=concurrency,
+            progress=progress,
+        )
+    _complaints(found.errors)
+    if output is None:
+        _print_rows(found.rows)
+    else:
+        found.to_jsonl(output)
+    if json_output:
+        print_json(found.to_dict())
+    else:
+        typer.echo(str(found), err=True)
+
+
+def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    for row in rows:
+        typer.echo(json.dumps(row, ensure_ascii=False))
+
+
+def _complaints(errors: Sequence[str]) -> None:
+    for error in errors:
+        typer.echo(f"could not be asked: {error}", err=True)
+
+
+def _writable(output: Path) -> None:
+    if not output.absolute().parent.is_dir():
+        msg = f"the folder of --output {str(output)!r} does not exist; make it, or give another path"
+        raise ConfigurationError(msg)
+    if output.is_dir():
+        msg = f"--output {str(output)!r} is a folder; give the path of a file"
+        raise ConfigurationError(msg)

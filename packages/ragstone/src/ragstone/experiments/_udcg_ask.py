@@ -1,0 +1,272 @@
+"""Finding out what rows lack: what passages are worth, what the reader answers, and whether an answer is right."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+
+from ragstone._util.suppress import suppress_capture
+from ragstone.errors import JudgeError
+from ragstone.experiments._rouge import rouge_l
+from ragstone.experiments._udcg_rows import GRADES, PassageRating, rating_from, rating_of
+from ragstone.judges import Judge, Prompt, Reader, UsageMeter, judge_from, metered, reader_from
+from ragstone.metrics import LabelMode, passage_utilities
+from ragstone.schema import Passage, Sample
+
+__all__ = ["Asker", "asking", "erag_scores", "run", "somebody_is_named"]
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+_GRADE_TASK: Final = (
+    "Your assignment: decide whether the response answers the query correctly. Where the reference has several parts, "
+    "each is a correct answer by itself, and one is enough.\n"
+    "1: the response states what the reference states, in whatever words, and nothing that contradicts it.\n"
+    "0: it states something else, or only a part of what is needed, or contradicts the reference somewhere.\n"
+    "Spelling, case and order are not the matter, and neither is what you know yourself: the reference decides. Only a "
+    "response of which you cannot tell lies between."
+)
+_CORRECT_FROM: Final = 0.5
+
+
+@runtime_checkable
+class _Preparable(Protocol):
+    async def prepare(self) -> None: ...
+
+
+def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run async work to its end; on a thread of its own where a loop is running already (a notebook)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    done: list[T] = []
+    errors: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            done.append(asyncio.run(work()))
+        except BaseException as error:  # noqa: BLE001  handed to the caller's thread below
+            errors.append(error)
+
+    thread = threading.Thread(target=target, name="ragstone-udcg")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return done[0]
+
+
+def somebody_is_named(reader: str | Reader | None, judge: str | Judge | None) -> bool:
+    """Whether the user, or the environment, names a model to ask."""
+    return any((reader, judge, os.environ.get("RAGSTONE_READER"), os.environ.get("RAGSTONE_JUDGE")))
+
+
+async def erag_scores(
+    query: str, passages: Sequence[str], *, reference: Sequence[str], reader: Reader
+) -> tuple[float, ...]:
+    """Score each passage by the answer the reader gives from it alone: ROUGE-L F1 against the best reference.
+
+    Args:
+        query: The question.
+        passages: Their texts; the same text is asked about once.
+        reference: Correct answers.
+        reader: The application's generator.
+
+    Returns:
+        One value in [0, 1] for each passage.
+
+    Raises:
+        JudgeError: The reader gave no usable answer.
+        ValueError: No reference has a word.
+
+    Source:
+        Salemi and Zamani 2024, "Evaluating Retrieval Quality in Retrieval-Augmented Generation" (eRAG).
+
+    Example:
+        ```python
+        await erag_scores("How tall is it?", ["It is 31 metres tall."], reference=["31 metres"], reader=reader)
+        ```
+    """
+    texts = list(dict.fromkeys(passages))
+    answers = await asyncio.gather(*(reader.answer(query, [text]) for text in texts))
+    scores = {text: rouge_l(answer.text, reference) for text, answer in zip(texts, answers, strict=True)}
+    return tuple(scores[text] for text in passages)
+
+
+@asynccontextmanager
+async def asking(
+    reader: str | Reader | None,
+    judge: str | Judge | None,
+    *,
+    labels: LabelMode = "auto",
+    threshold: float = 0.5,
+    concurrency: int = 16,
+) -> AsyncIterator[Asker]:
+    """Have a reader and a judge at hand, ready to be asked; those made here are closed at the end.
+
+    Args:
+        reader: What the user wrote as `reader=`.
+        judge: What the user wrote as `judge=`.
+        labels: Where relevance comes from, as for `Udcg`.
+        threshold: From here on a label of the data means relevant.
+        concurrency: Rows in work at once.
+
+    Raises:
+        ConfigurationError: One of them cannot work as configured.
+        JudgeError: One of them cannot be reached.
+    """
+    chair = judge_from(judge)
+    lector = reader_from(reader, judge=chair)
+    asker = Asker(lector, chair, labels=labels, threshold=threshold, concurrency=concurrency)
+    try:
+        with suppress_capture(), metered() as meter:
+            asker.spent = meter
+            for model in (chair, lector):
+                if isinstance(model, _Preparable):
+                    await model.prepare()
+            yield asker
+    finally:
+        await asker.forget()
+        if not isinstance(judge, Judge):
+            await chair.aclose()
+        if not isinstance(reader, Reader):
+            await lector.aclose()
+
+
+class Asker:
+    """A reader and a judge with a memory: what several rows need of one passage is asked once. Made by `asking`."""
+
+    def __init__(self, reader: Reader, judge: Judge, *, labels: LabelMode, threshold: float, concurrency: int) -> None:
+        self.judge = judge
+        self.reader = reader
+        self.spent = UsageMeter()
+        self._labels: LabelMode = labels
+        self._threshold = threshold
+        self._concurrency = concurrency
+        self._memory: dict[Any, asyncio.Task[Any]] = {}
+
+    async def forget(self) -> None:
+        """Drop what was found out, and stop what is still being asked."""
+        for task in self._memory.values():
+            task.cancel()
+        await asyncio.gather(*self._memory.values(), return_exceptions=True)
+        self._memory.clear()
+
+    async def each(
+        self,
+        work: Callable[[K], Coroutine[Any, Any, T]],
+        items: Sequence[K],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[T]:
+        """Do something with each item, `concurrency` at once; results in the order of the items."""
+        room = asyncio.Semaphore(self._concurrency)
+        done = 0
+
+        async def one(item: K) -> T:
+            nonlocal done
+            async with room:
+                result = await work(item)
+            done += 1
+            if progress is not None:
+                progress(done, len(items))
+            return result
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(item)) for item in items]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+        return [task.result() for task in tasks]
+
+    async def gathered(self, asked: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """Await all; the first error, in their order, is raised when all are done."""
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        results: list[T] = []
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            results.append(outcome)
+        return results
+
+    async def rate(self, sample: Sample, passage: Passage) -> PassageRating:
+        """What a passage is worth for a sample's question; from its annotation where that is of the same models.
+
+        Raises:
+            JudgeError: Its label or its probability could not be found.
+        """
+        known = rating_from(
+            passage,
+            threshold=self._threshold,
+            reader=self.reader.identity.hash,
+            judge=self.judge.identity.hash,
+        )
+        if known is not None and self._labels != "judge":
+            return known
+        key = ("rate", sample.query, sample.reference, passage.text, passage.relevance)
+        return await self._remembered(key, lambda: self._rated(sample, passage))
+
+    async def _rated(self, sample: Sample, passage: Passage) -> PassageRating:
+        (found,) = await passage_utilities(
+            sample.query or "",
+            [passage],
+            reader=self.reader,
+            judge=self.judge,
+            reference=sample.reference,
+            labels=self._labels,
+            threshold=self._threshold,
+        )
+        if found.error is not None:
+            raise found.error
+        return rating_of(found, reader=self.reader.identity.hash, judge=self.judge.identity.hash)
+
+    async def erag(self, sample: Sample, passage: Passage) -> float:
+        """The eRAG score of a passage.
+
+        Raises:
+            JudgeError: The reader gave no usable answer.
+        """
+        key = ("erag", sample.query, sample.reference, passage.text)
+
+        async def ask() -> float:
+            (score,) = await erag_scores(
+                sample.query or "", [passage.text], reference=sample.reference, reader=self.reader
+            )
+            return score
+
+        return await self._remembered(key, ask)
+
+    async def grade(self, sample: Sample) -> int:
+        """Grade a sample's response, which the reader makes where there is none: 2 correct, 1 abstained, 0 wrong.
+
+        Raises:
+            JudgeError: An answer or a grade could not be had; kind "unsupported" when there is no reference.
+        """
+        response = sample.response
+        if response is None:
+            texts = [passage.text for passage in sample.contexts or ()]
+            response = (await self.reader.answer(sample.query or "", texts)).text
+        if not response.strip() or self.reader.abstains(response):
+            return GRADES["abstain"]
+        if not any(reference.strip() for reference in sample.reference):
+            msg = "there is no reference to grade the answer against; give `reference`, or `grade`"
+            raise JudgeError(msg, kind="unsupported")
+        fields: dict[str, str | tuple[str, ...]] = {
+            "query": sample.query or "",
+            "reference": sample.reference,
+            "response": response,
+        }
+        prompt = Prompt(construct="answer_grade", task=_GRADE_TASK, fields=fields)
+        reply = await self.judge.ask_number(prompt, low=0, high=1)
+        return GRADES["correct" if reply.value >= _CORRECT_FROM else "wrong"]
+
+    async def _remembered(self, key: object, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        task = self._memory.get(key)
+        if task is None:
+            task = self._memory[key] = asyncio.create_task(ask())
+        result: T = await asyncio.shield(task)
+        return result

@@ -1,0 +1,154 @@
+"""Rows made whole: each passage with its utility, each answer with its grade; what cannot be had is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ragstone.errors import ConfigurationError, DataError, JudgeError
+from ragstone.experiments._read import SampleSource
+from ragstone.experiments._udcg_ask import Asker, asking, somebody_is_named
+from ragstone.experiments._udcg_rows import ContextRow, PassageRating, rating_from, read_contexts
+from ragstone.judges import Judge, Reader
+from ragstone.metrics import LabelMode
+from ragstone.schema import Usage
+
+__all__ = ["RatedContext", "RatedContexts", "complete"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedContext:
+    """One context with everything UDCG's experiments need of it."""
+
+    question: str
+    id: str
+    ratings: tuple[PassageRating, ...]
+    """In prompt order."""
+    grade: int
+    """Of the answer made from them: 2 correct, 1 abstained, 0 wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedContexts:
+    """Rows that are complete, and what became of the others."""
+
+    contexts: tuple[RatedContext, ...]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many rows are in no number, by what they lack."""
+    errors: tuple[str, ...] = ()
+    """What was said about the first of them."""
+    usage: Usage = field(default_factory=Usage)
+
+
+class _Lacking(Exception):  # noqa: N818  never leaves this file
+    """A row that cannot be completed."""
+
+    def __init__(self, what: str, why: JudgeError | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+
+
+async def complete(
+    data: SampleSource,
+    *,
+    reader: str | Reader | None,
+    judge: str | Judge | None,
+    erag: bool = False,
+    labels: LabelMode = "auto",
+    threshold: float = 0.5,
+    concurrency: int = 16,
+    progress: Callable[[int, int], None] | None = None,
+) -> RatedContexts:
+    """Read graded contexts and find out what they lack, from the reader and the judge if they are named.
+
+    Raises:
+        ConfigurationError: Something is missing and nobody is named to ask.
+        DataError: A row cannot be read, or none is left.
+        JudgeError: A model cannot be reached, or answered nothing at all.
+    """
+    rows = read_contexts(data)
+    if not rows:
+        msg = "there are no rows; each holds one context of a question, with the grade of the answer made from it"
+        raise DataError(msg)
+    usage = Usage()
+    if somebody_is_named(reader, judge):
+        async with asking(reader, judge, labels=labels, threshold=threshold, concurrency=concurrency) as asker:
+
+            async def ask(row: ContextRow) -> RatedContext | _Lacking:
+                return await _asked(row, asker, erag=erag)
+
+            found = await asker.each(ask, rows, progress)
+            usage = asker.spent.total
+    else:
+        found = [_as_given(row, threshold) for row in rows]
+        unknown = sum(isinstance(one, _Lacking) and one.what != "no passages" for one in found)
+        if unknown:
+            msg = (
+                f"{unknown} of {len(rows)} rows lack a passage's utility or the answer's grade, and nobody is named to ask; "
+                "name reader= and judge= (--reader, --judge), or annotate the rows first (ragstone udcg rank --keep-order)"
+            )
+            raise ConfigurationError(msg)
+        if erag:
+            msg = "eRAG scores come from the reader's answers, and nobody is named to ask; name reader= (--reader)"
+            raise ConfigurationError(msg)
+    return _summed(found, usage)
+
+
+def _summed(found: Sequence[RatedContext | _Lacking], usage: Usage) -> RatedContexts:
+    whole = tuple(one for one in found if isinstance(one, RatedContext))
+    lacking = [one for one in found if isinstance(one, _Lacking)]
+    why = [one.why for one in lacking if one.why is not None]
+    if not whole:
+        if why:
+            msg = f"none of {len(found)} rows could be completed; the first says: {why[0]}"
+            raise JudgeError(msg, kind=why[0].kind, raw=why[0].raw)
+        msg = f"none of {len(found)} rows has passages"
+        raise DataError(msg)
+    return RatedContexts(
+        contexts=whole,
+        left_out=dict(sorted(Counter(one.what for one in lacking).items())),
+        errors=tuple(str(error) for error in why[:5]),
+        usage=usage,
+    )
+
+
+def _as_given(row: ContextRow, threshold: float) -> RatedContext | _Lacking:
+    passages = row.sample.contexts
+    if not passages:
+        return _Lacking("no passages")
+    ratings = [rating for p in passages if (rating := rating_from(p, threshold=threshold)) is not None]
+    if len(ratings) < len(passages):
+        return _Lacking("no utility")
+    if row.grade is None:
+        return _Lacking("no grade")
+    return RatedContext(question=row.question, id=row.sample.id, ratings=tuple(ratings), grade=row.grade)
+
+
+async def _asked(row: ContextRow, asker: Asker, *, erag: bool) -> RatedContext | _Lacking:
+    sample = row.sample
+    if not sample.contexts:
+        return _Lacking("no passages")
+    if not (sample.query and sample.query.strip()):
+        return _Lacking("no query")
+    try:
+        ratings = await asker.gathered([asker.rate(sample, passage) for passage in sample.contexts])
+    except JudgeError as error:
+        return _Lacking("no utility", error)
+    if erag:
+        if not any(reference.strip() for reference in sample.reference):
+            return _Lacking("no reference for eRAG")
+        missing = [p for p, rating in zip(sample.contexts, ratings, strict=True) if rating.erag is None]
+        try:
+            scores = iter(await asker.gathered([asker.erag(sample, passage) for passage in missing]))
+        except JudgeError as error:
+            return _Lacking("no eRAG", error)
+        ratings = [rating if rating.erag is not None else replace(rating, erag=next(scores)) for rating in ratings]
+    grade = row.grade
+    if grade is None:
+        try:
+            grade = await asker.grade(sample)
+        except JudgeError as error:
+            return _Lacking("no grade", error)
+    return RatedContext(question=row.question, id=sample.id, ratings=tuple(ratings), grade=grade)

@@ -1,0 +1,321 @@
+"""How well metrics of retrieval foretell the answer: rank correlation per question, with intervals over questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ragstone.errors import MissingExtraError
+from ragstone.experiments._read import SampleSource
+from ragstone.experiments._udcg_ask import run
+from ragstone.experiments._udcg_baselines import average_precision, hits, ndcg, precision, reciprocal_rank
+from ragstone.experiments._udcg_complete import RatedContext, complete
+from ragstone.experiments._udcg_rows import PassageRating
+from ragstone.experiments._udcg_svm import common_length, cross_validated, design_of, need_sklearn
+from ragstone.judges import Judge, Reader
+from ragstone.metrics import LabelMode, UdcgTheta
+from ragstone.stats import Estimate, bootstrap_mean, bootstrap_spearman, spearman
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["MetricCorrelation", "UdcgCorrelation", "correlate_udcg"]
+
+_SAME: Final = 12
+"""Decimals: sums of the same numbers in another order are ties."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricCorrelation:
+    """How one metric's order of contexts agrees with that of the answers' grades."""
+
+    metric: str
+    defined: Estimate | None
+    """Mean Spearman over the questions where the metric tells contexts apart; None when there is none."""
+    all: Estimate | None
+    """Mean over all questions with different grades, 0 where the metric is constant: it said nothing there."""
+    pooled: Estimate | None
+    """Spearman over all contexts of all questions together."""
+    difference: Estimate | None
+    """UDCG's mean minus this one's (as in `all`), question by question; None for UDCG itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UdcgCorrelation:
+    """Correlations of metrics with graded answers."""
+
+    metrics: tuple[MetricCorrelation, ...]
+    n_questions: int
+    n_one_grade: int
+    """Questions whose contexts all have the same grade: nothing to correlate with, in no mean."""
+    n_contexts: int
+    grades: Mapping[str, int]
+    """How many answers were correct, abstained or wrong."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Rows in none of these numbers, by why."""
+    errors: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    seed: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self) | {"grades": dict(self.grades), "left_out": dict(self.left_out)}
+
+    def __str__(self) -> str:
+        head = ("metric", "Spearman, mean [95% CI]", "n", "0 where constant", "n", "UDCG ahead by", "pooled")
+        rows = [
+            head,
+            *(
+                (
+                    m.metric,
+                    _shown(m.defined),
+                    str(m.defined.n) if m.defined else "0",
+                    _shown(m.all),
+                    str(m.all.n) if m.all else "0",
+                    _shown(m.difference),
+                    _shown(m.pooled),
+                )
+                for m in self.metrics
+            ),
+        ]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        answers = ", ".join(f"{n} {grade}" for grade, n in self.grades.items())
+        lines += ["", f"{self.n_questions} questions, {self.n_contexts} contexts; answers: {answers}"]
+        if self.n_one_grade:
+            lines.append(f"{self.n_one_grade} questions have one grade only: undefined, in no mean")
+        lines.append("n: questions; the first is of those where the metric tells the contexts apart")
+        lines += [f"left out, {why}: {n}" for why, n in self.left_out.items()]
+        return "\n".join([*lines, *self.notes])
+
+
+def _shown(estimate: Estimate | None) -> str:
+    return "" if estimate is None else f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+
+
+def correlate_udcg(
+    data: SampleSource,
+    *,
+    theta: UdcgTheta | str | Path | None = None,
+    erag: bool = False,
+    reader: str | Reader | None = None,
+    judge: str | Judge | None = None,
+    gamma: float = 1 / 3,
+    labels: LabelMode = "auto",
+    threshold: float = 0.5,
+    n_resamples: int = 2000,
+    seed: int = 0,
+    concurrency: int = 16,
+    progress: Callable[[int, int], None] | None = None,
+) -> UdcgCorrelation:
+    """Correlate metrics of retrieval with graded answers, question by question.
+
+    For each question Spearman's correlation (average ranks) of each metric with the grades of the answers, correct (2)
+    above abstained (1) above wrong (0), over the question's contexts; then the mean over questions, with a bootstrap
+    interval that resamples questions.
+
+    Args:
+        data: Rows as for `fit_udcg`.
+        theta: Weights, or their file. Without them, and with scikit-learn, each question's are learned from the others.
+        erag: Also ask the reader for an answer from each passage alone.
+        reader: As for `fit_udcg`.
+        judge: As for `fit_udcg`.
+        gamma: Weight of distraction in UDCG.
+        labels: As for `fit_udcg`.
+        threshold: As for `fit_udcg`.
+        n_resamples: Bootstrap resamples of the questions.
+        seed: Of folds and bootstrap; recorded.
+        concurrency: Rows in work at once.
+        progress: Called with (rows done, rows in all).
+
+    Raises:
+        ConfigurationError: Something is missing and nobody is named to ask.
+        DataError: A row, or the file of weights, that cannot be read.
+        JudgeError: A model cannot be reached.
+
+    Source:
+        UDCG, section 7.2; the source does not say what became of questions with one grade, or of constant metrics.
+
+    Example:
+        ```python
+        print(correlate_udcg("graded.jsonl"))
+        ```
+    """
+    import numpy as np
+
+    weights = theta if isinstance(theta, UdcgTheta) or theta is None else UdcgTheta.load(theta)
+    rated = run(
+        lambda: complete(
+            data,
+            reader=reader,
+            judge=judge,
+            erag=erag,
+            labels=labels,
+            threshold=threshold,
+            concurrency=concurrency,
+            progress=progress,
+        )
+    )
+    contexts = rated.contexts
+    notes: list[str] = []
+    columns = _columns(contexts, gamma)
+    columns = {"udcg": columns["udcg"]} | _theta(contexts, weights, seed, notes) | columns
+    grades = np.array([float(context.grade) for context in contexts])
+    numbers = {question: i for i, question in enumerate(dict.fromkeys(c.question for c in contexts))}
+    clusters = np.array([numbers[context.question] for context in contexts])
+    names = list(columns)
+    per_question = np.array(
+        [row for i in range(len(numbers)) if (row := _correlations(columns, grades, clusters == i)) is not None]
+    ).reshape(-1, len(names))
+    said = np.nan_to_num(per_question, nan=0.0)
+    for column, name in enumerate(names):
+        # Not constant but absent: the metric has no value for any context of the question.
+        absent = np.isnan(per_question[:, column]) & _absent(columns[name], grades, clusters)
+        said[absent, column] = np.nan
+    ahead = said[:, [0]] - said
+    table = np.concatenate([per_question, said, ahead], axis=1)
+    estimates = bootstrap_mean(table, n_resamples=n_resamples, seed=seed)
+    pooled = _pooled(columns, grades, clusters, n_resamples=n_resamples, seed=seed)
+    n = len(names)
+    return UdcgCorrelation(
+        metrics=tuple(
+            MetricCorrelation(
+                metric=name,
+                defined=estimates[i],
+                all=estimates[n + i],
+                pooled=pooled[name],
+                difference=None if i == 0 else estimates[2 * n + i],
+            )
+            for i, name in enumerate(names)
+        ),
+        n_questions=len(numbers),
+        n_one_grade=len(numbers) - per_question.shape[0],
+        n_contexts=len(contexts),
+        grades={
+            grade: int((grades == value).sum()) for grade, value in (("correct", 2), ("abstained", 1), ("wrong", 0))
+        },
+        left_out=rated.left_out,
+        errors=rated.errors,
+        notes=tuple(notes),
+        seed=seed,
+    )
+
+
+def _columns(contexts: Sequence[RatedContext], gamma: float) -> dict[str, NDArray[np.float64]]:
+    """Each metric's value for each context; UDCG first, before it is squashed, which changes no order."""
+    import numpy as np
+
+    pools: dict[str, dict[str, PassageRating]] = {}
+    for context in contexts:
+        pools.setdefault(context.question, {}).update({rating.text: rating for rating in context.ratings})
+    rows = []
+    for context in contexts:
+        u = np.array([rating.utility for rating in context.ratings])
+        helped, distracted = float(np.maximum(u, 0).mean()), float(np.minimum(u, 0).mean())
+        known = list(pools[context.question].values())
+        seen: set[str] = set()
+        first = []
+        for rating in context.ratings:
+            first.append(rating.text not in seen)
+            seen.add(rating.text)
+        gains = [rating.gain if new else 0.0 for rating, new in zip(context.ratings, first, strict=True)]
+        relevant = [float(rating.relevant and new) for rating, new in zip(context.ratings, first, strict=True)]
+        scores = [rating.erag for rating in context.ratings if rating.erag is not None]
+        rows.append(
+            {
+                "udcg": helped + gamma * distracted,
+                "relevance_only": helped,
+                "binary": float(np.mean([rating.relevant for rating in context.ratings])),
+                "ndcg": ndcg(gains, [rating.gain for rating in known]),
+                "map": average_precision(relevant, [float(rating.relevant) for rating in known]),
+                "mrr": reciprocal_rank(relevant),
+                "precision": precision(relevant),
+                "hits": hits(relevant),
+                "erag": float(np.mean(scores)) if len(scores) == len(context.ratings) else np.nan,
+            }
+        )
+    columns = {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
+    if np.isnan(columns["erag"]).all():
+        del columns["erag"]
+    return columns
+
+
+def _theta(
+    contexts: Sequence[RatedContext], theta: UdcgTheta | None, seed: int, notes: list[str]
+) -> dict[str, NDArray[np.float64]]:
+    """UDCG-theta for the contexts of its length, NaN for the others; nothing where it cannot be had, with a note."""
+    import numpy as np
+
+    k = theta.k if theta is not None else common_length(contexts)
+    fitting = [i for i, context in enumerate(contexts) if len(context.ratings) == k]
+    values = np.full(len(contexts), np.nan)
+    if theta is not None:
+        values[fitting] = [theta.linear([r.utility for r in contexts[i].ratings]) for i in fitting]
+        source = "udcg_theta: with the weights given; if they were learned from these very questions, it looks too good"
+    else:
+        try:
+            need_sklearn()
+        except MissingExtraError as error:
+            notes.append(f"udcg_theta is left out: {error}")
+            return {}
+        values[fitting] = cross_validated(design_of([contexts[i] for i in fitting]), seed=seed)
+        source = "udcg_theta: each question with weights learned from the others"
+    if np.isnan(values).all():
+        notes.append(f"udcg_theta is left out: too few questions with contexts of {k} passages and different grades")
+        return {}
+    notes.append(source)
+    if len(fitting) < len(contexts):
+        notes.append(f"udcg_theta is of the {len(fitting)} contexts with {k} passages, of {len(contexts)}")
+    return {"udcg_theta": values}
+
+
+def _correlations(
+    columns: Mapping[str, NDArray[np.float64]], grades: NDArray[np.float64], rows: NDArray[np.bool_]
+) -> list[float] | None:
+    """One question's correlations, NaN where a metric is constant or absent; None where all grades are alike."""
+    import numpy as np
+
+    own = grades[rows]
+    if (own == own[0]).all():
+        return None
+    found = []
+    for values in columns.values():
+        mine = values[rows]
+        known = ~np.isnan(mine)
+        correlation = spearman(mine[known].round(_SAME), own[known])
+        found.append(np.nan if correlation is None else correlation)
+    return found
+
+
+def _absent(values: NDArray[np.float64], grades: NDArray[np.float64], clusters: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """For each question with different grades: whether those of the metric's contexts are alike, or there are none."""
+    import numpy as np
+
+    absent = []
+    for i in range(int(clusters.max()) + 1):
+        rows = clusters == i
+        own = grades[rows]
+        if (own == own[0]).all():
+            continue
+        known = own[~np.isnan(values[rows])]
+        absent.append(known.size == 0 or bool((known == known[0]).all()))
+    return np.array(absent, dtype=bool)
+
+
+def _pooled(
+    columns: Mapping[str, NDArray[np.float64]],
+    grades: NDArray[np.float64],
+    clusters: NDArray[np.intp],
+    *,
+    n_resamples: int,
+    seed: int,
+) -> dict[str, Estimate | None]:
+    import numpy as np
+
+    whole = [name for name, values in columns.items() if not np.isnan(values).any()]
+    table = np.stack([columns[name].round(_SAME) for name in whole], axis=1)
+    found = bootstrap_spearman(table, grades, clusters, n_resamples=n_resamples, seed=seed)
+    return dict.fromkeys(columns) | dict(zip(whole, found, strict=True))

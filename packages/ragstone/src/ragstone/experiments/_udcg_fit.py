@@ -1,0 +1,209 @@
+"""Learning the weights of UDCG-theta: a ranking SVM on the utilities by position, checked on questions it has not seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._read import SampleSource
+from ragstone.experiments._udcg_ask import run
+from ragstone.experiments._udcg_complete import complete
+from ragstone.experiments._udcg_svm import (
+    C_GRID,
+    choose_c,
+    common_length,
+    cross_validated,
+    design_of,
+    need_sklearn,
+    solve,
+)
+from ragstone.judges import Judge, Reader
+from ragstone.metrics import LabelMode, UdcgTheta
+from ragstone.stats import Estimate, bootstrap_mean
+
+__all__ = ["UdcgFit", "fit_udcg"]
+
+_FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UdcgFit:
+    """Learned weights, and how well such weights rank contexts of questions they were not learned from."""
+
+    theta: UdcgTheta
+    c: float
+    """Chosen by cross-validation over all questions."""
+    by_c: Mapping[float, float]
+    """Mean Spearman per question over the folds, by C; the best of them chose itself, so it is a little too good."""
+    correlation: Estimate
+    """Mean Spearman per question, out of sample: C is chosen anew inside each fold. A constant ranking counts 0."""
+    plain: Estimate
+    """The same for UDCG, which has nothing to learn."""
+    gain: Estimate
+    """Their difference, question by question."""
+    n_questions: int
+    """Questions with different grades; the others teach nothing."""
+    n_contexts: int
+    n_pairs: int
+    converged: bool
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Rows in none of these numbers, by why."""
+    errors: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "k": self.theta.k,
+            "alpha": list(self.theta.alpha),
+            "beta": list(self.theta.beta),
+            **self.theta.fit,
+            "left_out": dict(self.left_out),
+            "errors": list(self.errors),
+        }
+
+    def __str__(self) -> str:
+        lines = [f"UDCG-theta for {self.theta.k} passages, C = {self.c:g}", "", "position    help  distraction"]
+        lines += [
+            f"{i:8d}  {a:6.3f}  {b:11.3f}"
+            for i, (a, b) in enumerate(zip(self.theta.alpha, self.theta.beta, strict=True), start=1)
+        ]
+        lines += [
+            "",
+            "Spearman with the grades, mean over questions [95% CI]",
+            f"udcg_theta, on questions it was not fitted to  {_shown(self.correlation)}",
+            f"udcg, which learns nothing                     {_shown(self.plain)}",
+            f"difference                                     {_shown(self.gain)}",
+            "",
+            f"{self.n_questions} questions with different grades, {self.n_contexts} contexts, {self.n_pairs} pairs",
+        ]
+        lines += [f"left out, {why}: {n}" for why, n in self.left_out.items()]
+        if not self.converged:
+            lines.append("the solver stopped before it converged; the weights are rough")
+        return "\n".join(lines)
+
+
+def _shown(estimate: Estimate) -> str:
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+
+
+def fit_udcg(
+    data: SampleSource,
+    *,
+    reader: str | Reader | None = None,
+    judge: str | Judge | None = None,
+    labels: LabelMode = "auto",
+    threshold: float = 0.5,
+    grid: Sequence[float] = C_GRID,
+    n_resamples: int = 2000,
+    seed: int = 0,
+    concurrency: int = 16,
+    progress: Callable[[int, int], None] | None = None,
+) -> UdcgFit:
+    """Learn the weights of UDCG-theta from several contexts per question whose answers are graded.
+
+    A linear ranking SVM: it minimises |w|^2 / 2 + C / (number of questions) * sum of max(0, 1 - w . (x_i - x_j)) over
+    the pairs of contexts of one question of which i has the better answer; x holds u+ and u- by position.
+
+    Args:
+        data: Rows with `contexts` and `grade` ("correct", "abstain" or "wrong"; or 2, 1, 0). Rows belong to one question
+            when their `question_id`, else their query, is equal. Rows with other numbers of passages than most are left
+            out, and counted.
+        reader: Who is asked for utilities that are missing, and for answers where there is neither grade nor response.
+        judge: Who is asked for relevance labels and grades that are missing. Where neither is named, nobody is asked.
+        labels: Where relevance comes from, as for `Udcg`.
+        threshold: From here on a label of the data means relevant.
+        grid: Candidates for C.
+        n_resamples: Bootstrap resamples of the questions.
+        seed: Of folds, solver and bootstrap; recorded.
+        concurrency: Rows in work at once.
+        progress: Called with (rows done, rows in all).
+
+    Raises:
+        MissingExtraError: scikit-learn is not installed.
+        ConfigurationError: Something is missing and nobody is named to ask, or the grid is no list of positive numbers.
+        DataError: A row that cannot be read, or fewer than two questions with different grades.
+        JudgeError: A model cannot be reached.
+
+    Source:
+        UDCG, section 7.2; Joachims 2002, "Optimizing Search Engines using Clickthrough Data".
+
+    Example:
+        ```python
+        fit = fit_udcg("graded.jsonl", reader="http://localhost:8000/v1", judge="http://localhost:8000/v1")
+        fit.theta.save("theta.json")
+        ```
+    """
+    need_sklearn()
+    if not grid or not all(math.isfinite(c) and c > 0 for c in grid):
+        msg = f"grid must list positive numbers, got {grid!r}"
+        raise ConfigurationError(msg)
+    rated = run(
+        lambda: complete(
+            data,
+            reader=reader,
+            judge=judge,
+            labels=labels,
+            threshold=threshold,
+            concurrency=concurrency,
+            progress=progress,
+        )
+    )
+    k = common_length(rated.contexts)
+    fitting = [context for context in rated.contexts if len(context.ratings) == k]
+    other = len(rated.contexts) - len(fitting)
+    left_out = dict(rated.left_out) | ({f"not {k} passages": other} if other else {})
+    design = design_of(fitting)
+    teaching = [question for question in range(len(design.questions)) if design.teaches(question)]
+    if len(teaching) < 2:
+        msg = (
+            f"{len(teaching)} of {len(design.questions)} questions have contexts of {k} passages with different grades; "
+            "to learn, and to check what was learned, takes at least 2"
+        )
+        raise DataError(msg)
+    c, by_c = choose_c(design, teaching, grid, folds=_FOLDS, seed=seed)
+    weights, converged = solve(design, teaching, c, seed)
+    held_out = cross_validated(design, grid=grid, seed=seed)
+    plain = design.x[:, :k].sum(axis=1) + design.x[:, k:].sum(axis=1) / 3
+    table = []
+    for question in teaching:
+        own, base = design.correlation(question, held_out), design.correlation(question, plain)
+        table.append([own, base, own - base])
+    estimates = bootstrap_mean(table, n_resamples=n_resamples, seed=seed)
+    correlation, untrained, gain = (estimate for estimate in estimates if estimate is not None)
+    n_pairs = sum(design.differences[question].shape[0] for question in teaching)
+    fit = {
+        "c": c,
+        "by_c": {f"{candidate:g}": value for candidate, value in by_c.items()},
+        "converged": converged,
+        "seed": seed,
+        "n_questions": len(teaching),
+        "n_contexts": len(fitting),
+        "n_pairs": n_pairs,
+        "spearman_held_out": [correlation.value, correlation.low, correlation.high],
+        "spearman_udcg": [untrained.value, untrained.low, untrained.high],
+        "gain": [gain.value, gain.low, gain.high],
+    }
+    theta = UdcgTheta(
+        [float(w) for w in weights[:k]],
+        [float(w) for w in weights[k:]],
+        fit=fit,
+        labels=labels,
+        threshold=threshold,
+    )
+    return UdcgFit(
+        theta=theta,
+        c=c,
+        by_c=by_c,
+        correlation=correlation,
+        plain=untrained,
+        gain=gain,
+        n_questions=len(teaching),
+        n_contexts=len(fitting),
+        n_pairs=n_pairs,
+        converged=converged,
+        left_out=left_out,
+        errors=rated.errors,
+    )

@@ -1,0 +1,219 @@
+"""Passages in the order of what they are worth: an oracle re-ranker, which shows what retrieval could have delivered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ragstone.errors import ConfigurationError, DataError, JudgeError
+from ragstone.experiments._read import SampleSource
+from ragstone.experiments._udcg_ask import Asker, asking, run
+from ragstone.experiments._udcg_rows import annotation_of, read_contexts, row_of
+from ragstone.judges import Judge, JudgeIdentity, Reader
+from ragstone.metrics import LabelMode
+from ragstone.schema import Passage, Sample, Usage
+
+__all__ = ["UdcgRanking", "best_passages", "rank_udcg"]
+
+RankBy = Literal["utility", "erag"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UdcgRanking:
+    """Samples with their passages ranked and annotated."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    """Rows that `evaluate`, `fit_udcg` and `correlate_udcg` read; annotations are in the passages' `metadata`."""
+    by: str
+    n_passages: int
+    n_failed: int
+    """Passages without a value; they come last, in the order they had."""
+    n_unranked: int
+    """Samples left as they were: no question, no passages, or (for eRAG) no reference."""
+    errors: tuple[str, ...]
+    reader: JudgeIdentity
+    judge: JudgeIdentity
+    usage: Usage
+
+    def to_jsonl(self, path: str | Path) -> None:
+        """Write one sample a line."""
+        with Path(path).open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts as plain values, for JSON."""
+        return {
+            "by": self.by,
+            "n_samples": len(self.rows),
+            "n_unranked": self.n_unranked,
+            "n_passages": self.n_passages,
+            "n_failed": self.n_failed,
+            "errors": list(self.errors),
+            "reader": self.reader.name,
+            "judge": self.judge.name,
+            "usage": self.usage.model_dump(exclude={"schema_version"}),
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.rows)} samples, {self.n_passages} passages ranked by {self.by}"]
+        if self.n_failed:
+            lines.append(f"{self.n_failed} passages have no value and come last; the first: {self.errors[0]}")
+        if self.n_unranked:
+            lines.append(
+                f"{self.n_unranked} samples are as they were: no question, no passages, or no reference for eRAG"
+            )
+        if self.reader.is_baseline or self.judge.is_baseline:
+            lines.append("read and judged by word overlap: it tries out the plumbing, and ranks nothing")
+        return "\n".join(lines)
+
+
+def best_passages(scores: Sequence[float | None], k: int | None = None) -> list[int]:
+    """Indices of the `k` best scores, best first; of equals the earlier one, and what has no score at the end.
+
+    Raises:
+        ConfigurationError: `k` is below 1.
+
+    Example:
+        >>> best_passages([0.1, None, 0.9, 0.1], 3)
+        [2, 0, 3]
+    """
+    if k is not None and k < 1:
+        msg = f"k must be at least 1, got {k!r}"
+        raise ConfigurationError(msg)
+    known = [(score is None, -(score or 0.0), i) for i, score in enumerate(scores)]
+    return [i for *_, i in sorted(known)][:k]
+
+
+def rank_udcg(
+    data: SampleSource,
+    *,
+    k: int | None = None,
+    by: RankBy = "utility",
+    keep_order: bool = False,
+    reader: str | Reader | None = None,
+    judge: str | Judge | None = None,
+    labels: LabelMode = "auto",
+    threshold: float = 0.5,
+    concurrency: int = 16,
+    progress: Callable[[int, int], None] | None = None,
+) -> UdcgRanking:
+    """Put each sample's passages in the order of their utility for the reader, and write beside each what was found.
+
+    A row whose passages change loses its `response` and `grade`, which belong to other contexts: they are kept as
+    `response_before` and `grade_before`.
+
+    Args:
+        data: What `evaluate` takes, or rows as for `fit_udcg`.
+        k: Keep that many; None keeps all.
+        by: "utility", or "erag" (ROUGE-L of the reader's answer from each passage alone; needs references).
+        keep_order: Annotate and move nothing.
+        reader: The forms of `judge`, or a `Reader`; None reads `RAGSTONE_READER`, else takes the judge's model.
+        judge: As for `evaluate`.
+        labels: As for `Udcg`.
+        threshold: As for `Udcg`.
+        concurrency: Samples in work at once.
+        progress: Called with (samples done, samples in all).
+
+    Raises:
+        ConfigurationError: An option that cannot work.
+        DataError: A row that cannot be read, or no rows.
+        JudgeError: A model cannot be reached, or answered nothing at all.
+
+    Source:
+        UDCG, section 7.1; eRAG: Salemi and Zamani 2024.
+
+    Example:
+        ```python
+        rank_udcg("samples.jsonl", k=5, judge="http://localhost:8000/v1").to_jsonl("ranked.jsonl")
+        ```
+    """
+    best_passages([], k)
+    if by not in ("utility", "erag"):
+        msg = f"by must be 'utility' or 'erag', got {by!r}"
+        raise ConfigurationError(msg)
+    if keep_order and k is not None:
+        msg = f"keep_order moves nothing, so there are no best k={k} to keep; give one of them"
+        raise ConfigurationError(msg)
+    samples = [row.sample for row in read_contexts(data)]
+    if not samples:
+        msg = "there is nothing to rank: 0 samples could be read"
+        raise DataError(msg)
+
+    async def work() -> UdcgRanking:
+        async with asking(reader, judge, labels=labels, threshold=threshold, concurrency=concurrency) as asker:
+
+            async def one(sample: Sample) -> _Ranked:
+                return await _ranked(sample, asker, k=k, by=by, keep_order=keep_order)
+
+            ranked = await asker.each(one, samples, progress)
+            errors = [error for one in ranked for error in one.errors]
+            asked = sum(one.n_passages for one in ranked)
+            if asked and len(errors) == asked:
+                msg = f"none of {asked} passages could be ranked; the first says: {errors[0]}"
+                raise JudgeError(msg, kind=errors[0].kind, raw=errors[0].raw)
+            return UdcgRanking(
+                rows=tuple(one.row for one in ranked),
+                by=by,
+                n_passages=asked,
+                n_failed=len(errors),
+                n_unranked=sum(not one.n_passages for one in ranked),
+                errors=tuple(map(str, errors[:5])),
+                reader=asker.reader.identity,
+                judge=asker.judge.identity,
+                usage=asker.spent.total,
+            )
+
+    return run(work)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ranked:
+    row: Mapping[str, Any]
+    n_passages: int = 0
+    errors: tuple[JudgeError, ...] = ()
+
+
+async def _ranked(sample: Sample, asker: Asker, *, k: int | None, by: RankBy, keep_order: bool) -> _Ranked:
+    referenced = any(reference.strip() for reference in sample.reference)
+    if not sample.contexts or not (sample.query and sample.query.strip()) or (by == "erag" and not referenced):
+        return _Ranked(row=row_of(sample, {}))
+    found = await asker.gathered([_annotated(sample, passage, asker, by) for passage in sample.contexts])
+    annotations = {passage.text: note for passage, (note, _) in zip(sample.contexts, found, strict=True)}
+    errors = tuple(error for _, error in found if error is not None)
+    order = list(range(len(found)))
+    if not keep_order:
+        order = best_passages([None if error else note[by] for note, error in found], k)
+    if order != list(range(len(sample.contexts))):
+        sample = _moved(sample, order)
+    return _Ranked(row=row_of(sample, annotations), n_passages=len(found), errors=errors)
+
+
+async def _annotated(
+    sample: Sample, passage: Passage, asker: Asker, by: RankBy
+) -> tuple[Mapping[str, Any], JudgeError | None]:
+    try:
+        rating = await asker.rate(sample, passage)
+        # Not what stood there: of another reader it would be another reader's.
+        note = {**rating.annotation, "relevance": 1 if rating.relevant else -1, "utility": rating.utility}
+        if by == "erag":
+            note["erag"] = rating.erag if rating.erag is not None else await asker.erag(sample, passage)
+    except JudgeError as error:
+        reason = str(error).encode(errors="replace").decode()
+        return {**annotation_of(passage), "error": {"kind": error.kind, "reason": reason}}, error
+    note.pop("error", None)
+    return note, None
+
+
+def _moved(sample: Sample, order: Sequence[int]) -> Sample:
+    """The sample with other passages or another order; what was made from the old ones is set aside."""
+    assert sample.contexts is not None  # noqa: S101  there is an order
+    passages = tuple(sample.contexts[i].model_copy(update={"rank": rank}) for rank, i in enumerate(order))
+    metadata = {name: value for name, value in sample.metadata.items() if name != "grade"}
+    if "grade" in sample.metadata:
+        metadata["grade_before"] = sample.metadata["grade"]
+    if sample.response is not None:
+        metadata["response_before"] = sample.response
+    return sample.model_copy(update={"contexts": passages, "response": None, "metadata": metadata})
