@@ -301,26 +301,36 @@ class VllmModel:
         agree = first is not None and abs(row[token] - first.logprob) < _AGREE
         hot = max(choice.logprob for choice in counted[0].outputs[0].logprobs[0].values())
         closed = await self._templated([*_PROBE, {"role": "assistant", "content": _PROBE_REPLY}])
-        notes = []
-        if not agree:
-            notes.append(
-                "A probability read by token id is not the one that a reply reports; exact reads are not used."
-            )
+        clean = closed[: len(prompt) + len(reply)] == [*prompt, *reply]
+        raw = first is not None and abs(hot - first.logprob) < _AGREE
+        cached = again.num_cached_tokens
         return Capabilities(
             model=self._model,
             server=f"vllm {loaded.version}, in this process",
             context_length=loaded.context_length,
             reasons=await self._opens_reasoning(),
             top_logprobs=loaded.max_logprobs if first is not None else 0,
-            logprobs_raw=first is not None and abs(hot - first.logprob) < _AGREE,
+            logprobs_raw=raw,
             exact_route="chain" if agree else None,
+            exact_routes=("chain",) if agree else (),
             asked_tokens=_ASKED_TOKENS if agree else 0,
-            boundary_clean=closed[: len(prompt) + len(reply)] == [*prompt, *reply],
+            boundary_clean=clean,
             structured=("regex",) if held.text == "7" else (),
             several_replies=True,
             seeds=True,
-            prefix_cache=None if again.num_cached_tokens is None else again.num_cached_tokens / len(prompt),
-            notes=tuple(notes),
+            prefix_cache=None if cached is None else cached / len(prompt),
+            seen={
+                "chain": f"a token read by its id is {'as' if agree else 'not as'} likely as a reply says",
+                "logprobs": f"{loaded.max_logprobs} alternatives, as the engine was made",
+                "logprobs_raw": f"{'the same' if raw else 'others'} at temperature 2",
+                "boundary_clean": "a reply's tokens follow the conversation's"
+                if clean
+                else "a reply changes the tokens",
+                "regex": f"{'obeyed' if held.text == '7' else 'passed over'}: {held.text!r:.60}",
+                "several_replies": "the engine's own",
+                "seeds": "the engine's own",
+                "prefix_cache": "the engine does not say" if cached is None else f"{cached} of {len(prompt)} tokens",
+            },
         )
 
     async def _opens_reasoning(self) -> bool:
