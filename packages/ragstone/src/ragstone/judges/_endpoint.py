@@ -290,7 +290,7 @@ class Endpoint:
             return _Trouble(f"cannot connect, or the connection broke ({self._redacted(message_in(str(causes[-1])))})")
         except (ValueError, RecursionError):
             return _Trouble("the reply is not JSON", kind="unparseable")
-        if isinstance(reply, str) and path.endswith("/metrics"):
+        if isinstance(reply, str) and sending.path.endswith("/metrics"):
             # The one thing asked for that is text by nature.
             return {"text": reply}
         if not isinstance(reply, dict):
