@@ -59,9 +59,11 @@ def test_every_command_and_option():
     commands = typer.main.get_command(app).commands
     assert set(sections) == set(commands)
     for name, command in commands.items():
-        for parameter in command.params:
-            if parameter.param_type_name == "option":
-                assert any(f"`{option}" in sections[name] for option in parameter.opts), (name, parameter.opts)
+        # A group of commands has one section for all of them.
+        for part in (command, *getattr(command, "commands", {}).values()):
+            for parameter in part.params:
+                if parameter.param_type_name == "option":
+                    assert any(f"`{option}" in sections[name] for option in parameter.opts), (name, parameter.opts)
 
 
 def test_every_field_of_the_records():

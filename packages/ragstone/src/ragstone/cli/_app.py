@@ -15,6 +15,7 @@ import typer
 from ragstone.cli._demo import run_demo
 from ragstone.cli._doctor import run_doctor
 from ragstone.cli._output import ledger_lines, print_json, progress_bar, trace_lines
+from ragstone.cli._udcg import udcg_app
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import Experiment, evaluate, read_samples
 from ragstone.judges import Judge, Reader, judge_from, reader_from
@@ -32,6 +33,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(udcg_app, name="udcg")
 
 ScoreMode = Literal["single", "expected", "sampled"]
 MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, with commas between.")]

@@ -41,7 +41,7 @@ class Design:
 
     def teaches(self, question: int) -> bool:
         """Whether a question's contexts have different grades."""
-        return self.differences[question].shape[0] > 0
+        return len(self.differences[question]) > 0
 
     def correlation(self, question: int, scores: NDArray[np.float64]) -> float:
         """Spearman of scores and grades within a question that teaches; a constant ranking counts 0."""
