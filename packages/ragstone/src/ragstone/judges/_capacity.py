@@ -113,11 +113,10 @@ class Capacity:
         loop = asyncio.get_running_loop()
         now = self._clock()
         with self._lock:
-            waiter = Waiter(
-                loop, share, kind, n_requests, n_tokens, n_failures, now, self._n_arrived if order is None else order
-            )
             if order is None:
                 self._n_arrived += 1
+                order = self._n_arrived
+            waiter = Waiter(loop, share, kind, n_requests, n_tokens, n_failures, now, order)
             at = len(self._waiters)
             while at and self._waiters[at - 1].order > waiter.order:
                 at -= 1

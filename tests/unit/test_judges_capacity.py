@@ -1,0 +1,349 @@
+"""One capacity for all who ask an endpoint: threads, loops, models; nothing that ends a wait costs a place."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+
+import pytest
+
+from ragstone.errors import ConfigurationError, JudgeUnavailableError
+from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
+from ragstone.judges._capacity import Capacity, capacity_of
+from ragstone.judges._capacity_share import ProbeFailedError, Share
+from ragstone.testing import FakeJudgeServer
+
+PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
+
+
+class Clock:
+    """Time that stands still until it is set."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def joined(share, **options):
+    """A capacity that one user shares."""
+    capacity = Capacity(**options)
+    capacity.join(share)
+    return capacity
+
+
+async def queued(capacity, share, n):
+    """n tasks that wait for a permit, in order."""
+    tasks = []
+    for _ in range(n):
+        tasks.append(asyncio.create_task(capacity.acquire(share)))
+        await asyncio.sleep(0)
+    return tasks
+
+
+def test_first_come_first_served():
+    """Places are given in the order of asking, one for each that is free."""
+    share = Share(concurrency=1)
+    capacity = joined(share)
+
+    async def session():
+        first = await capacity.acquire(share)
+        tasks = await queued(capacity, share, 3)
+        capacity.answered(first)
+        done = []
+        for task in tasks:
+            permit = await task
+            done.append([other.done() for other in tasks])
+            capacity.answered(permit)
+        return done
+
+    assert [[True, False, False], [True, True, False], [True, True, True]] == asyncio.run(session())
+    assert 0 == capacity.in_flight
+
+
+def test_refused_requests_keep_their_place():
+    """A request with an older place goes before those that wait."""
+    share = Share(concurrency=1)
+    capacity = joined(share)
+
+    async def session():
+        place = capacity.arrive()
+        permit = await capacity.acquire(share, order=place)
+        waiting = await queued(capacity, share, 2)
+        again = asyncio.create_task(capacity.acquire(share, order=place))
+        await asyncio.sleep(0)
+        capacity.answered(permit)
+        await asyncio.sleep(0)
+        done = [task.done() for task in (again, *waiting)]
+        for task in (again, *waiting):
+            capacity.answered(await task)
+        return done
+
+    assert [True, False, False] == asyncio.run(session())
+
+
+def test_cancelled_waits_leak_nothing():
+    """Cancelled while waiting, and in the very moment of the permit: all places are free in the end."""
+    share = Share(concurrency=2)
+    capacity = joined(share)
+
+    async def session():
+        held = [await capacity.acquire(share) for _ in range(2)]
+        tasks = await queued(capacity, share, 6)
+        for task in tasks[::2]:
+            task.cancel()
+        # Permits go to two of the rest, which are cancelled before they know.
+        for permit in held:
+            capacity.answered(permit)
+        tasks[1].cancel()
+        await asyncio.sleep(0)
+        for task in tasks[3:]:
+            if not task.cancelled():
+                capacity.unused(await task, sent=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(session())
+    assert (0, 0) == (capacity.in_flight, capacity.waiting)
+
+
+def test_closed_loops_leak_nothing():
+    """A loop that is closed with permits held and waits pending does not hold up the others."""
+    share = Share(concurrency=2)
+    capacity = joined(share)
+    abandoned = asyncio.new_event_loop()
+
+    async def hold():
+        for _ in range(2):
+            await capacity.acquire(share)
+        await asyncio.gather(*(capacity.acquire(share) for _ in range(3)))
+
+    task = abandoned.create_task(hold())
+    abandoned.run_until_complete(asyncio.sleep(0.01))
+    assert (2, 3) == (capacity.in_flight, capacity.waiting)
+    abandoned.close()
+
+    async def session():
+        async with asyncio.timeout(10):
+            permit = await capacity.acquire(share)
+        capacity.answered(permit)
+
+    asyncio.run(session())
+    assert (0, 0) == (capacity.in_flight, capacity.waiting)
+    # Said on purpose: nobody will finish it.
+    task._log_destroy_pending = False
+    del task
+    gc.collect()
+
+
+def test_threads_share_one_limit():
+    """Eight loops in eight threads, two models: never more than the limit at the server, and every question answered."""
+    with FakeJudgeServer(latency_s=0.01) as server:
+        judges = [OpenAICompatibleJudge(server.url, model="m", concurrency=n) for n in (3, 9)]
+        values = []
+
+        def work(judge):
+            async def session():
+                values.extend(await asyncio.gather(*(judge.ask_number(PROMPT) for _ in range(10))))
+                await judge.aclose()
+
+            asyncio.run(session())
+
+        threads = [threading.Thread(target=work, args=(judges[n % 2],)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert 80 == len(values)
+    assert 3 == server.stats.peak_in_flight
+
+
+def test_the_smallest_limit_counts_while_its_owner_lives():
+    """Two models on one endpoint: the smaller limit; with another key, another endpoint."""
+    url = "http://limits.invalid/v1"
+    wide = OpenAICompatibleModel(url, concurrency=40)
+    narrow = OpenAICompatibleModel(url + "/", concurrency=2)
+    silent = OpenAICompatibleModel(url)
+    other = OpenAICompatibleModel(url, api_key="other")
+    capacity = capacity_of(url, None)
+    assert wide._endpoint.capacity is narrow._endpoint.capacity is silent._endpoint.capacity is capacity
+    assert other._endpoint.capacity is not capacity
+
+    async def limit():
+        permit = await capacity.acquire(Share())
+        capacity.answered(permit)
+        return capacity.window.upper
+
+    assert 2 == asyncio.run(limit())
+    del narrow
+    gc.collect()
+    assert 40 == asyncio.run(limit())
+
+
+def test_forked_child_begins_anew():
+    """A child of a process whose places are all taken can ask."""
+    share = Share(concurrency=1)
+    capacity = joined(share)
+
+    async def child():
+        async with asyncio.timeout(5):
+            capacity.answered(await capacity.acquire(share))
+
+    async def parent():
+        permit = await capacity.acquire(share)
+        # Held by a thread that the child does not have.
+        capacity._lock.acquire()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                thread = threading.Thread(target=lambda: asyncio.run(child()))
+                thread.start()
+                thread.join()
+                code = int((capacity.in_flight, capacity.waiting) != (0, 0))
+            finally:
+                os._exit(code)
+        capacity._lock.release()
+        _, status = os.waitpid(pid, 0)
+        capacity.answered(permit)
+        return os.waitstatus_to_exitcode(status)
+
+    assert 0 == asyncio.run(parent())
+
+
+# Outages ----------------------------------------------------------------------------------------------------------
+
+
+def fail(capacity, permit):
+    """Tell that nothing came back."""
+    capacity.failed(permit, reason="refused", kind="unavailable", overload=False)
+
+
+async def broken(capacity, share):
+    """Let the endpoint fail five times in a row."""
+    for permit in [await capacity.acquire(share) for _ in range(5)]:
+        fail(capacity, permit)
+
+
+def test_one_request_tries_for_all():
+    """During an outage one is sent; when it fails, all that waited have failed once, and those that came later have not."""
+    share, clock = Share(probe_s=1.0), Clock()
+    capacity = joined(share, clock=clock)
+
+    async def session():
+        await broken(capacity, share)
+        early = await queued(capacity, share, 3)
+        assert 0 == capacity.in_flight
+        clock.now += 1.1
+        late_prober = asyncio.create_task(capacity.acquire(share, n_failures=1))
+        await asyncio.sleep(0)
+        # The first of those that have not failed themselves.
+        probe = await early[0]
+        assert (True, 1) == (probe.probe, capacity.in_flight)
+        clock.now += 0.1
+        later = await queued(capacity, share, 1)
+        fail(capacity, probe)
+        results = await asyncio.gather(*early[1:], late_prober, return_exceptions=True)
+        assert [ProbeFailedError] * 3 == [type(result) for result in results]
+        assert not later[0].done()
+        clock.now += 1.1
+        permit = await later[0]
+        assert permit.probe
+        capacity.answered(permit)
+
+    asyncio.run(session())
+    assert not capacity.breaker.open
+
+
+def test_long_outage_turns_all_away_until_a_probe_succeeds():
+    """After `outage_s` requests fail at once, but for one now and then; its success lets all in."""
+    share, clock = Share(outage_s=30.0, probe_s=1.0), Clock()
+    capacity = joined(share, clock=clock)
+
+    async def session():
+        await broken(capacity, share)
+        clock.now += 31
+        probe = await capacity.acquire(share)
+        fail(capacity, probe)
+        for _ in range(3):
+            with pytest.raises(JudgeUnavailableError, match=r"no answer since \d\d:\d\d:\d\d \(31 s\).*outage_s=30"):
+                await capacity.acquire(share)
+        assert capacity.is_down(share)
+        clock.now += 1.1
+        probe = await capacity.acquire(share)
+        # The others of its sample come in the same moment, and share its fate.
+        others = await queued(capacity, share, 4)
+        assert not any(task.done() for task in others)
+        capacity.answered(probe)
+        await asyncio.sleep(0.1)
+        for task in others:
+            capacity.answered(await task)
+
+    asyncio.run(session())
+
+
+def test_nobody_waits_long_for_a_silent_probe():
+    """In a long outage a probe that hangs is not waited for by those who come."""
+    share, clock = Share(outage_s=30.0), Clock()
+    capacity = joined(share, clock=clock)
+
+    async def session():
+        await broken(capacity, share)
+        clock.now += 31
+        await capacity.acquire(share)
+        clock.now += 11
+        with pytest.raises(JudgeUnavailableError, match="refused"):
+            await capacity.acquire(share)
+
+    asyncio.run(session())
+
+
+def test_probe_that_is_cancelled_is_replaced():
+    """The next in the queue tries at once."""
+    share, clock = Share(), Clock()
+    capacity = joined(share, clock=clock)
+
+    async def session():
+        await broken(capacity, share)
+        clock.now += 2
+        probe = await capacity.acquire(share)
+        (waiting,) = await queued(capacity, share, 1)
+        capacity.unused(probe, sent=True)
+        permit = await waiting
+        assert permit.probe
+        capacity.answered(permit)
+
+    asyncio.run(session())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"requests_per_minute": 0},
+        {"tokens_per_minute": -1},
+        {"outage_s": -1},
+        {"affinity_header": "x session"},
+        {"affinity_header": ""},
+    ],
+)
+def test_impossible_options(options):
+    """Refused when the model is made."""
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        OpenAICompatibleModel("http://h", **options)
+
+
+def test_options_of_transport_change_no_identity():
+    """The same model in a hurry is the same judge."""
+    plain = OpenAICompatibleJudge("http://h", model="m")
+    tuned = OpenAICompatibleJudge(
+        "http://h",
+        model="m",
+        requests_per_minute=5,
+        tokens_per_minute=5,
+        outage_s=1,
+        affinity_header="x-session-id",
+        usd_per_million_tokens=(1, 2),
+    )
+    assert plain.identity == tuned.identity
