@@ -113,7 +113,9 @@ class _Probe:
             await self._chat(_YES, self._budget, temperature=0.0)
             self._seen[name] = f"could not be measured: {_reason(error)}"
             self._notes.append(f"{name} could not be measured ({_reason(error)}); probe again later")
-        except (JudgeReplyError, LookupError, TypeError, ValueError, AttributeError) as error:
+        except JudgeReplyError as error:
+            self._seen[name] = str(error)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             self._seen[name] = f"the reply has another form than expected ({error!r:.100})"
         return None
 

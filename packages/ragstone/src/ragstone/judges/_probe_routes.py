@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ragstone.judges._http_exact import ExactReads
 from ragstone.judges._render import Message
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ __all__ = ["RouteProbe", "Routes"]
 
 _MARKER: Final = "NO-RESPONSE"
 _MOST_IDS: Final = 128
-"""What vLLM takes; more than any estimator of ours asks for at once."""
+"""What vLLM takes, and the readers ask for at most in one request."""
 _TOLERANCE: Final = 2e-2
 """Nats between two readings of one token: models in half precision compute a little differently in another batch."""
 _FULL_PRECISION: Final = 1e-3
@@ -115,26 +116,20 @@ class RouteProbe:
         }
 
     async def _prompt_ids(self) -> list[int]:
-        return await self._tokens({"messages": self._messages, "add_generation_prompt": True})
-
-    async def _tokens(self, body: Mapping[str, Any]) -> list[int]:
+        body = {"messages": self._messages, "add_generation_prompt": True}
         reply = await self._model.post("//tokenize", body, inference=False)
         length = reply.get("max_model_len")
         if isinstance(length, int) and length > 0:
             self._context_length = length
         return [int(token) for token in reply["tokens"]]
 
-    async def _marker_ids(self) -> list[int]:
-        return await self._tokens({"prompt": _MARKER, "add_special_tokens": False})
-
     async def _boundary(self) -> bool:
-        marker = await self._marker_ids()
-        body = {
-            "messages": [*self._messages, {"role": "assistant", "content": _MARKER}],
-            "add_generation_prompt": False,
-            "continue_final_message": True,
-        }
-        whole = await self._tokens(body)
+        marker = await self._model.text_ids(_MARKER)
+        whole = await self._model.tokenized(
+            [*self._messages, {"role": "assistant", "content": _MARKER}],
+            add_generation_prompt=False,
+            continue_final_message=True,
+        )
         clean = whole == [*self._prompt, *marker]
         self._seen["boundary_clean"] = (
             f"conversation and reply are {len(self._prompt)} + {len(marker)} tokens, together {len(whole)}"
@@ -147,31 +142,13 @@ class RouteProbe:
         if not self._ids:
             self._seen["chain"] = "chats do not tell token ids"
             return 0
-        marker = await self._marker_ids()
+        (first, *_) = await self._model.text_ids(_MARKER)
         # The conversation's first token is one that no reply begins with: it is reported only where asking helps.
-        wanted = list(dict.fromkeys([*list(self._ids)[:3], marker[0], self._prompt[0], *range(_MOST_IDS)]))[:_MOST_IDS]
-        reply = await self._model.post(
-            "/completions",
-            {
-                "prompt": [self._prompt, [*self._prompt, marker[0]]],
-                "max_tokens": 1,
-                "temperature": 1.0,
-                "logprobs": 1,
-                "logprob_token_ids": wanted,
-                "return_tokens_as_token_ids": True,
-            },
-        )
-        choices = sorted(reply["choices"], key=lambda choice: int(choice.get("index", 0)))
-        if len(choices) != 2:
-            self._seen["chain"] = f"{len(choices)} of 2 prompts were answered"
-            return 0
-        rows = [choice["logprobs"]["top_logprobs"][0] for choice in choices]
-        got = [token for token in wanted if all(f"token_id:{token}" in row for row in rows)]
-        if not {marker[0], self._prompt[0]} <= set(got):
-            self._seen["chain"] = "logprob_token_ids was ignored"
-            return 0
-        pairs = [(float(rows[0][f"token_id:{token}"]), value) for token, value in list(self._ids.items())[:3]]
-        return len(got) if self._agree("chain", pairs) else 0
+        likeliest = list(self._ids)[:3]
+        wanted = list(dict.fromkeys([*likeliest, first, self._prompt[0], *range(_MOST_IDS)]))[:_MOST_IDS]
+        rows = await self._model.next_logprobs([self._prompt, [*self._prompt, first]], [wanted, wanted])
+        agree = self._agree("chain", [(rows[0][token], self._ids[token]) for token in likeliest])
+        return len(wanted) if agree else 0
 
     async def _prefill(self) -> bool:
         word = self._word()
@@ -204,24 +181,14 @@ class RouteProbe:
 
     async def _echo(self) -> bool:
         word = self._word()
-        token = max(self._ids, key=lambda token: self._ids[token], default=None)
-        value = None if token is None else self._ids[token]
-        if token is None and word is not None:
-            (token, *rest) = await self._tokens({"prompt": word, "add_special_tokens": False})
-            value = None if rest else self._texts[word]
-        if token is None or value is None:
-            self._seen["echo"] = "no token among the chat's likeliest to try it with"
+        if word is None:
+            self._seen["echo"] = "no word among the chat's likeliest tokens to try it with"
             return False
-        reply = await self._model.post(
-            "/completions",
-            {"prompt": [*self._prompt, token], "echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 1.0},
-        )
-        values = reply["choices"][0]["logprobs"]["token_logprobs"]
-        at = len(self._prompt)
-        if len(values) <= at or values[0] is not None or None in values[1:]:
-            self._seen["echo"] = f"{len(values)} values came for a prompt of {at + 1} tokens"
+        reading = await ExactReads(self._model).echoed(self._messages, word)
+        if len(reading.logprobs) != 1:
+            self._seen["echo"] = f"{word!r} is one token in a reply and {len(reading.logprobs)} by itself"
             return False
-        return self._agree("echo", [(float(values[at]), value)])
+        return self._agree("echo", [(reading.logprobs[0], self._texts[word])])
 
     def _word(self) -> str | None:
         """The likeliest token that is a word by itself."""

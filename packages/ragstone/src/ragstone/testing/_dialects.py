@@ -74,6 +74,10 @@ class ServerDialect:
     """Whether usage tells what came from the prefix cache."""
     metrics: bool = False
     """Whether `/metrics` counts prefix-cache hits."""
+    crashes_on: frozenset[str] = frozenset()
+    """Fields of a request that are answered with HTTP 500."""
+    stays_down: bool = False
+    """Whether all later requests are as well."""
     generation_config: Mapping[str, float] = field(default_factory=dict)
     """Sampling fields to take where the request has none."""
 

@@ -81,6 +81,7 @@ class FakeModelServer(LoopbackServer):
         self._drawn: Counter[str] = Counter()
         self._blocks: set[bytes] = set()
         self._hits = self._queries = 0
+        self._down = False
 
     @property
     def url(self) -> str:
@@ -186,6 +187,10 @@ class FakeModelServer(LoopbackServer):
 
     def _refuse_fields(self, body: Mapping[str, Any]) -> None:
         spoken = self.dialect
+        self._down = self._down and spoken.stays_down
+        if self._down or spoken.crashes_on & body.keys():
+            self._down = True
+            raise _RefusedError(500, "EngineCore encountered an issue.")
         if spoken.unknown == "refused" and (unknown := next((name for name in body if name not in _KNOWN), None)):
             raise _RefusedError(400, f"Unrecognized request argument supplied: {unknown}")
         if spoken.max_tokens_name not in ("both", "max_tokens") and "max_tokens" in body:
