@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ragstone.monitor._outage import Outage
-from ragstone.schema import Failure, FailureKind, Score
+from ragstone.schema import Failure, FailureKind, Score, Usage
 
 
 def answered() -> list[Score | Failure]:
@@ -67,3 +67,19 @@ def test_metrics_that_ask_no_judge_do_not_end_the_wait():
         return await Outage(patience_s=60).sit_out(score, hold=lambda: None)
 
     assert [True, True] == [isinstance(o, Score) for o in asyncio.run(main())]
+
+
+def test_replies_from_the_cache_do_not_end_the_wait():
+    """They say nothing about the judge: neither do they answer for it, nor is what failed beside them given up."""
+    kept = [o.model_copy(update={"usage": Usage(cached=1)}) for o in answered()]
+    replies = [[*kept, *unanswered()], [*kept, *answered()]]
+    told = []
+
+    async def main() -> Sequence[object]:
+        async def score() -> Sequence[Score | Failure]:
+            return replies.pop(0)
+
+        return await Outage(patience_s=60).sit_out(score, hold=lambda: told.append("waits"))
+
+    assert [True, True] == [isinstance(o, Score) for o in asyncio.run(main())]
+    assert ["waits"] == told

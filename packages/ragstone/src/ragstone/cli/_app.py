@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ragstone.cli._cache import run_cache
 from ragstone.cli._demo import run_demo
 from ragstone.cli._doctor import run_doctor
 from ragstone.cli._output import ledger_lines, print_json, progress_bar, trace_lines
@@ -52,6 +54,10 @@ ScoreModeOption = Annotated[
     ),
 ]
 ScoreDrawsOption = Annotated[int, typer.Option("--score-draws", min=2, help="Replies for --score-mode sampled.")]
+CacheOption = Annotated[
+    Path | None,
+    typer.Option("--cache", help="Folder where replies are kept and found again. Default: $RAGSTONE_CACHE, else none."),
+]
 ReaderOption = Annotated[
     str | None,
     typer.Option(
@@ -94,6 +100,19 @@ def doctor(judge: JudgeOption = None, reader: ReaderOption = None, json_output: 
         raise typer.Exit(3)
 
 
+@app.command(name="cache")
+def cache_command(
+    folder: Annotated[Path, typer.Argument(help="The folder that --cache or $RAGSTONE_CACHE named.")],
+    clear: Annotated[bool, typer.Option("--clear", help="Remove what was kept.")] = False,
+    older_than_days: Annotated[
+        float | None, typer.Option("--older-than", min=0, help="Only what was kept more than so many days ago.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Print what a cache of replies holds, or clear it."""
+    run_cache(folder, clear=clear, older_than_days=older_than_days, json_output=json_output)
+
+
 @app.command(name="evaluate")
 def evaluate_command(
     file: Annotated[Path, typer.Argument(help="Samples: JSONL, JSON, CSV or Parquet, any library's field names.")],
@@ -102,6 +121,7 @@ def evaluate_command(
     score_mode: ScoreModeOption = "single",
     score_draws: ScoreDrawsOption = 5,
     reader: ReaderOption = None,
+    cache: CacheOption = None,
     reference: Annotated[
         Path | None, typer.Option("--reference", help="A file of correct answers, joined to the samples by id.")
     ] = None,
@@ -124,6 +144,7 @@ def evaluate_command(
     if output is not None and output.is_dir():
         msg = f"--output {str(output)!r} is a folder; give the path of a file"
         raise ConfigurationError(msg)
+    _keep_replies(cache)
     with progress_bar("scoring") as progress:
         result = evaluate(
             str(file),
@@ -185,6 +206,7 @@ def worker(
     score_mode: ScoreModeOption = "single",
     score_draws: ScoreDrawsOption = 5,
     reader: ReaderOption = None,
+    cache: CacheOption = None,
     sink: SinkOption = None,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
@@ -198,6 +220,7 @@ def worker(
     if not store.absolute().parent.is_dir():
         msg = f"the folder of the store {str(store)!r} does not exist"
         raise StoreError(msg)
+    _keep_replies(cache)
     chair = judge_from(judge, score_mode=score_mode, draws=score_draws)
     chosen, lector = bind_reader(resolve_metrics(_names(metrics)), lambda: reader_from(reader, judge=chair))
     destinations = [sink_from(s) for s in sink or ()]
@@ -230,6 +253,12 @@ async def _work(
         await chair.aclose()
         if lector is not None:
             await lector.aclose()
+
+
+def _keep_replies(cache: Path | None) -> None:
+    """Let all models of this process keep their replies in a folder: the judge's, and the reader's if it has its own."""
+    if cache is not None:
+        os.environ["RAGSTONE_CACHE"] = str(cache)
 
 
 def _names(text: str) -> list[str]:
@@ -268,4 +297,5 @@ def _spent(result: Experiment) -> str:
     return (
         f"{len(result.samples)} samples in {result.wall_s:.1f} s, judge {result.judge.name}: {usage['calls']} calls, "
         f"{usage['input_tokens']} + {usage['output_tokens']} tokens"
+        + (f", {usage['cached']} replies from the cache" if usage["cached"] else "")
     )

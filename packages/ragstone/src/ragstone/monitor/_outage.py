@@ -98,14 +98,19 @@ class Outage:
 
 
 def _answered(outcome: AnyOutcome) -> bool:
-    """Whether a model said something for it."""
-    if isinstance(outcome, NotApplicable):
+    """Whether a model said something for it, now."""
+    if isinstance(outcome, NotApplicable) or _from_cache(outcome):
         return False
     paid = outcome.usage is not None and outcome.usage.output_tokens > 0
     return outcome.raw is not None or (isinstance(outcome, Score) and paid)
 
 
+def _from_cache(outcome: AnyOutcome) -> bool:
+    """Whether nothing was sent for it: that says nothing about the judge."""
+    return outcome.usage is not None and outcome.usage.cached > 0 and outcome.usage.calls == 0
+
+
 def _unanswered(outcomes: Sequence[AnyOutcome]) -> bool:
     # A plain metric has a score whatever the judge does.
-    asked = [o for o in outcomes if o.judge_hash and not isinstance(o, NotApplicable)]
+    asked = [o for o in outcomes if o.judge_hash and not isinstance(o, NotApplicable) and not _from_cache(o)]
     return bool(asked) and all(isinstance(o, Failure) and o.kind in _UNANSWERED for o in asked)

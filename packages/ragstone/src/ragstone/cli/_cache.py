@@ -1,0 +1,60 @@
+"""`ragstone cache`: what the reply cache holds, and clearing it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ragstone.cli._output import clean, print_json
+from ragstone.judges import CacheSummary, ReplyCache
+
+__all__ = ["run_cache"]
+
+
+def run_cache(folder: Path, *, clear: bool, older_than_days: float | None, json_output: bool) -> None:
+    """Print what the cache in `folder` holds, after clearing it where that is wanted.
+
+    Args:
+        folder: The folder that `--cache` or `RAGSTONE_CACHE` named.
+        clear: Whether to remove replies.
+        older_than_days: Count, or remove, only those kept longer ago.
+        json_output: Print JSON.
+
+    Raises:
+        StoreError: There is no cache, or it cannot be used.
+    """
+    cache = ReplyCache(folder)
+    n_removed = cache.clear(older_than_days=older_than_days) if clear else None
+    # After clearing, what is left.
+    summary = cache.summary(older_than_days=None if clear else older_than_days)
+    if json_output:
+        removed: dict[str, Any] = {} if n_removed is None else {"n_removed": n_removed}
+        print_json(removed | _as_dict(summary))
+        return
+    if n_removed is not None:
+        print(f"removed {n_removed} replies")
+    print("\n".join(_lines(summary)))
+
+
+def _as_dict(summary: CacheSummary) -> dict[str, Any]:
+    return {
+        "path": str(summary.path),
+        "n_replies": summary.n_replies,
+        "n_bytes": summary.n_bytes,
+        "oldest": summary.oldest,
+        "newest": summary.newest,
+        "models": dict(summary.n_by_model),
+    }
+
+
+def _lines(summary: CacheSummary) -> list[str]:
+    lines = [f"{summary.path}: {summary.n_replies} replies, {summary.n_bytes / 1e6:.1f} MB"]
+    if summary.oldest is not None and summary.newest is not None:
+        lines.append(f"kept between {_day(summary.oldest)} and {_day(summary.newest)}")
+    lines += [f"{count:>8}  {clean(model)}" for model, count in summary.n_by_model.items()]
+    return lines
+
+
+def _day(unix_s: float) -> str:
+    return f"{datetime.fromtimestamp(unix_s, tz=UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,118 @@
+"""The reply cache as a user meets it: a second run costs nothing, and the cache can be looked at and cleared."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragstone.testing import FakeJudgeServer
+
+
+def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `ragstone` in a fresh interpreter."""
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("RAGSTONE_", "OPENAI_"))}
+    return subprocess.run(
+        [sys.executable, "-c", "from ragstone.cli import main; main()", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=keep | environment,
+    )
+
+
+def result(*arguments: object, **environment: str) -> dict[str, Any]:
+    """Run a command with `--json`, and read what it says."""
+    done = run(*arguments, "--json", **environment)
+    assert 0 == done.returncode, done.stderr
+    read: dict[str, Any] = json.loads(done.stdout)
+    return read
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    """Four samples with references."""
+    path = tmp_path / "samples.jsonl"
+    rows = [
+        {
+            "id": f"s{i}",
+            "query": f"Where is stone {i}?",
+            "contexts": ["At the river."],
+            "response": f"At river {i}.",
+            "reference": "At the river.",
+        }
+        for i in range(4)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("by_environment", [False, True], ids=["option", "environment"])
+def test_a_second_run_asks_nothing(samples: Path, tmp_path: Path, by_environment: bool) -> None:
+    """No call, no token, the same scores; the cached replies are told."""
+    folder = tmp_path / "cache"
+    environment = {"RAGSTONE_CACHE": str(folder)} if by_environment else {}
+    with FakeJudgeServer() as server:
+        command = ["evaluate", samples, "--judge", server.url, *([] if by_environment else ["--cache", folder])]
+        first = result(*command, **environment)
+        n_calls = server.calls
+        second = result(*command, **environment)
+        told = run(*command, **environment)
+        assert n_calls == server.calls
+
+    assert (20, 20, 0) == (n_calls, first["usage"]["calls"], first["usage"]["cached"])
+    assert {"calls": 0, "cached": 20, "input_tokens": 0, "output_tokens": 0, "cost_usd": None} == second["usage"]
+    assert (first["metrics"], first["judge"]) == (second["metrics"], second["judge"])
+    assert "0 calls, 0 + 0 tokens, 20 replies from the cache" in told.stderr
+
+
+def test_without_a_cache_every_run_asks(samples: Path) -> None:
+    """Keeping replies is opted in to; nothing is said of a cache."""
+    with FakeJudgeServer() as server:
+        outputs = [run("evaluate", samples, "--judge", server.url).stderr for _ in range(2)]
+        assert 40 == server.calls
+    assert [] == [output for output in outputs if "cache" in output]
+
+
+def test_a_damaged_cache_fails_nothing(samples: Path, tmp_path: Path) -> None:
+    """One warning on stderr, all scores."""
+    (tmp_path / "replies.sqlite").write_bytes(b"no database" * 1000)
+    with FakeJudgeServer() as server:
+        done = run("evaluate", samples, "--judge", server.url, "--cache", tmp_path, "--json")
+
+    assert 0 == done.returncode
+    assert [4] * 5 == [metric["n_scored"] for metric in json.loads(done.stdout)["metrics"]]
+    assert 1 == done.stderr.count("WARNING")
+    assert "replies.sqlite" in done.stderr
+
+
+def test_the_cache_can_be_looked_at_and_cleared(samples: Path, tmp_path: Path) -> None:
+    """Counts by model, by age, as text and as JSON; after clearing the judge is asked again."""
+    folder = tmp_path / "cache"
+    with FakeJudgeServer() as server:
+        evaluate = ["evaluate", samples, "--judge", server.url, "--cache", folder]
+        result(*evaluate)
+        shown = result("cache", folder)
+        assert (20, {"fake-judge": 20}) == (shown["n_replies"], shown["models"])
+        assert shown["n_bytes"] == (folder / "replies.sqlite").stat().st_size
+        assert 0 == result("cache", folder, "--older-than", "1")["n_replies"]
+        assert 0 == result("cache", folder, "--clear", "--older-than", "1")["n_removed"]
+        text = run("cache", folder).stdout
+        assert "20 replies" in text
+        assert "fake-judge" in text
+        assert (20, 0) == tuple(result("cache", folder, "--clear")[key] for key in ("n_removed", "n_replies"))
+        assert 20 == result(*evaluate)["usage"]["calls"]
+
+
+def test_a_folder_without_a_cache(tmp_path: Path) -> None:
+    """An error that names it, and nothing is made."""
+    done = run("cache", tmp_path / "nowhere")
+    assert 3 == done.returncode
+    assert "there is no reply cache" in done.stderr
+    assert not (tmp_path / "nowhere").exists()
