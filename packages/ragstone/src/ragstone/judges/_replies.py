@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._model import Completion, TokenReading
 
 __all__ = ["completions", "token_ids"]
+
+_NOTHING: Final = -9000.0
+"""What vLLM writes for minus infinity is below. Version 0.32 fills the lists of requests with it whose step they share
+with one that asks for tokens by id, instead of the tokens that belong there: that is no likeliest token, and to read it as
+one would mean that all tokens which are not listed are impossible."""
 
 
 def completions(reply: Mapping[str, Any]) -> tuple[Completion, ...]:
@@ -65,7 +70,11 @@ def _tokens(logprobs: object) -> tuple[TokenReading, ...] | None:
                 logprob=float(token["logprob"]),
                 top=tuple(
                     sorted(
-                        ((str(other["token"]), float(other["logprob"])) for other in token.get("top_logprobs") or ()),
+                        (
+                            (str(other["token"]), float(other["logprob"]))
+                            for other in token.get("top_logprobs") or ()
+                            if float(other["logprob"]) > _NOTHING
+                        ),
                         key=lambda pair: -pair[1],
                     )
                 ),
