@@ -18,8 +18,8 @@ __all__ = ["CERTAIN", "ExactReading", "ExactSequence"]
 CERTAIN: Final = 0.999999
 """Level of an interval that holds its value for sure; 1 is no level."""
 
-_NEGLIGIBLE: Final = 1e-6
-"""Spellings with less probability than this are not followed; it widens the interval instead."""
+_NEGLIGIBLE: Final = 1e-5
+"""Spellings that together have less probability than this are not followed; it widens the interval instead."""
 _MAX_FIRST_TOKEN: Final = 16
 """Characters of a phrase that a first token may hold."""
 _LEADS: Final = ("", " ", "\n", "\n\n")
@@ -104,12 +104,12 @@ class ExactSequence:
 
         followed: set[Ids] = set()
         unfollowed = 0.0
-        for first, ways in plan.variants.items():
-            p = tree.p((first,))
-            if ways and p > _NEGLIGIBLE:
-                followed |= {(first, *way) for way in ways}
-            else:
+        for first in sorted(plan.variants, key=lambda token: tree.p((token,))):
+            p, ways = tree.p((first,)), plan.variants[first]
+            if not ways or unfollowed + p <= _NEGLIGIBLE:
                 unfollowed += p
+            else:
+                followed |= {(first, *way) for way in ways}
         if followed:
             for ids in followed:
                 tree.want(ids)
