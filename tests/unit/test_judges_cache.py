@@ -14,7 +14,7 @@ import pytest
 from ragstone.errors import JudgeReplyError, StoreCorruptError, StoreError, StoreVersionError
 from ragstone.judges import ChatRequest, OpenAICompatibleJudge, OpenAICompatibleModel, Prompt, ReplyCache, metered
 from ragstone.judges._cached import CachedReplies, is_repeatable
-from ragstone.testing import FakeJudgeServer
+from ragstone.testing import FakeJudgeServer, FakeModelServer, ScriptedModel
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
 GREEDY = {"model": "m", "temperature": 0, "messages": []}
@@ -414,3 +414,62 @@ def test_facts_grow_old(tmp_path):
     assert cache.recall("k", max_age_s=60) is None
     now[0] -= 600
     assert cache.recall("k", max_age_s=60) is None
+
+
+def measured(server, folder, *, fresh=False, **options):
+    """Ask a new model what its endpoint can do; the answer, and the calls it took."""
+
+    async def session():
+        model = OpenAICompatibleModel(server.url, model="scripted-model", cache=folder, **options)
+        try:
+            with metered() as meter:
+                return await model.capabilities(fresh=fresh), meter.total
+        finally:
+            await model.aclose()
+
+    found, spent = asyncio.run(session())
+    assert 0 == spent.cached
+    return found, spent.calls
+
+
+def test_capabilities_are_remembered(tmp_path):
+    """For a day, for an endpoint and what is added to its requests; none of the probe's own replies is kept."""
+    with FakeModelServer(ScriptedModel({"yes": 1.0})) as server:
+        first, n_first = measured(server, tmp_path)
+        again, n_again = measured(server, tmp_path)
+        _, n_other = measured(server, tmp_path, extra_body={"top_k": 3})
+        _, n_fresh = measured(server, tmp_path, fresh=True)
+        assert (first, 0) == (again, n_again)
+        assert min(n_first, n_other, n_fresh) > 0
+        assert 0 == ReplyCache(tmp_path).summary().n_replies
+        with sqlite3.connect(tmp_path / "replies.sqlite") as db:
+            db.execute("UPDATE fact SET created_at = created_at - 86500")
+        db.close()
+        assert measured(server, tmp_path)[1] > 0
+
+
+def test_capabilities_that_cannot_be_read_are_measured(tmp_path):
+    """What another version has noted, or a torn row, is not believed."""
+    with FakeModelServer(ScriptedModel({"yes": 1.0})) as server:
+        measured(server, tmp_path)
+        with sqlite3.connect(tmp_path / "replies.sqlite") as db:
+            db.execute("UPDATE fact SET value = '{}'")
+        db.close()
+        assert measured(server, tmp_path)[1] > 0
+
+
+def test_exact_readings_are_kept(tmp_path):
+    """The second expectation takes no call: only text is turned into tokens again, which the model does not run for."""
+    options = {"model": "scripted-model", "cache": tmp_path, "score_mode": "expected"}
+    with FakeModelServer(ScriptedModel({"80": 0.5, "65": 0.25, "7": 0.25})) as server:
+        (first,), spent = ask(server.url, **options)
+        (second,), spent_later = ask(server.url, **options)
+    assert ("expected", 58.0) == (first.method, pytest.approx(first.value))
+    assert (first.value, first.interval, first.mass, first.raw) == (
+        second.value,
+        second.interval,
+        second.mass,
+        second.raw,
+    )
+    assert spent.calls > spent_later.calls
+    assert (0, 3) == (spent_later.calls, spent_later.cached)

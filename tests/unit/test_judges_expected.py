@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.errors import ConfigurationError, JudgeReplyError
-from ragstone.judges import ModelJudge, Prompt
+from ragstone.judges import ModelJudge, OpenAICompatibleJudge, Prompt
 from ragstone.judges._expected import NumberDistribution, spell
 from ragstone.metrics import AnswerCorrectness, QuestionRelevance
-from ragstone.testing import ScriptedModel, make_sample
+from ragstone.testing import FakeModelServer, ScriptedModel, make_sample
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?"})
 
@@ -98,6 +98,27 @@ def test_bounds_take_the_worst_within_reach():
     assert (50.0, 0.8) == (read.value, read.mass)
     assert pytest.approx((0.8 * 50 + 0.05 * 40) / 0.95) == read.interval.low
     assert pytest.approx((0.8 * 50 + 0.05 * 90) / 0.85) == read.interval.high
+
+
+@pytest.mark.parametrize("token_digits", [1, 3])
+def test_over_http(token_digits):
+    """An endpoint that reads token-id prompts gives the same distribution; one request a token is all it takes."""
+    script = {"100": 0.2, "10": 0.1, "1": 0.1, " 70": 0.2, "85\n": 0.1, "No idea": 0.3}
+    exact = ask(ScriptedModel(script, token_digits=token_digits, split=0.3))
+
+    async def session(url):
+        judge = OpenAICompatibleJudge(url, model="scripted-model", score_mode="expected")
+        try:
+            await judge.model.capabilities()
+            return await judge.ask_number(PROMPT)
+        finally:
+            await judge.aclose()
+
+    with FakeModelServer(ScriptedModel(script, token_digits=token_digits, split=0.3)) as server:
+        reply = asyncio.run(session(server.url))
+    assert ("expected", exact.raw) == (reply.method, reply.raw)
+    assert (pytest.approx(exact.value, abs=1e-6), pytest.approx(0.7, abs=1e-6)) == (reply.value, reply.mass)
+    assert reply.usage.calls == exact.usage.calls
 
 
 def test_range_with_more_numbers_than_one_row_can_ask_for():
