@@ -26,6 +26,8 @@ _DIGITS: Final[list[Message]] = [{"role": "user", "content": "Write twelve rando
 _OUTLOUD: Final = re.compile(r"</?(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _NO_ROOM: Final = re.compile(r"could not finish|higher (?:`|')?max_", re.IGNORECASE)
 _REASONING_TOKENS: Final = 2048
+_ATTEMPTS: Final = 3
+"""Replies without a message come from servers that are in trouble, and may pass."""
 _SPREAD: Final = 1.5
 """Between temperatures 0.5 and 2 the log-probabilities of two tokens come four times closer together; rounding does
 not reach this."""
@@ -128,9 +130,14 @@ class _Probe:
         fields: Mapping[str, Any] | None = None,
         **sampling: Any,
     ) -> dict[str, Any]:
-        return await self._model.chat(
-            messages, max_tokens=max_tokens, sampling={"temperature": temperature, **sampling}, fields=fields
-        )
+        wanted = {"temperature": temperature, **sampling}
+        for _ in range(_ATTEMPTS):
+            reply = await self._model.chat(messages, max_tokens=max_tokens, sampling=wanted, fields=fields)
+            choices = reply.get("choices")
+            if isinstance(choices, list) and choices and all(_is_choice(choice) for choice in choices):
+                return reply
+        msg = f"no message in {_ATTEMPTS} replies, only {sorted(reply)}"
+        raise JudgeReplyError(msg)
 
     async def _reasons(self) -> bool:
         """Whether replies begin with reasoning; the first request, so that what it raises ends the probe."""
@@ -321,6 +328,10 @@ class _Probe:
             for what in ("hits", "queries")
         )
         return hits, queries
+
+
+def _is_choice(choice: object) -> bool:
+    return isinstance(choice, dict) and isinstance(choice.get("message"), dict)
 
 
 def _sign_of_reasoning(reply: Mapping[str, Any]) -> str | None:

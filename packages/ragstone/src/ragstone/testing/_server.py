@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Literal, Unpack
 
+from ragstone.testing._grammar import allowed_texts
 from ragstone.testing._loopback import Faults, LoopbackServer, Plan, Reply, Request, ServerStats, error_reply
 
 __all__ = ["FakeJudgeServer", "ServerStats"]
@@ -103,9 +104,13 @@ class FakeJudgeServer(LoopbackServer):
 
     def _constrained(self, body: dict[str, Any], question: str) -> str:
         if "structured_outputs" in body:
-            numbers = [int(number) for number in re.findall(r"-?\d+", body["structured_outputs"]["regex"])]
-            return str(self._verdict(question, min(numbers), max(numbers)))
-        bounds = body["response_format"]["json_schema"]["schema"]["properties"]["score"]
+            texts = allowed_texts(body["structured_outputs"])
+            numbers = [int(text) for text in texts if re.fullmatch(r"-?\d+", text)]
+            return str(self._verdict(question, min(numbers), max(numbers))) if numbers else texts[0]
+        schema = body["response_format"]["json_schema"]["schema"]
+        bounds = schema["properties"].get("score")
+        if bounds is None:
+            return allowed_texts({"json": schema})[0]
         return json.dumps({"score": self._verdict(question, bounds["minimum"], bounds["maximum"])})
 
     def _completed(self, body: dict[str, Any], text: str, finish: str) -> dict[str, Any]:

@@ -1,0 +1,117 @@
+"""`ragstone doctor` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ragstone.testing import FakeModelServer, ScriptedModel
+
+REPLIES = {"NO-RESPONSE": 0.25, "Oslo": 0.75}
+
+
+def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `ragstone doctor` in a fresh interpreter."""
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("RAGSTONE_", "OPENAI_"))}
+    return subprocess.run(
+        [sys.executable, "-c", "from ragstone.cli import main; main()", "doctor", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=keep | environment,
+    )
+
+
+def test_one_endpoint_for_both():
+    """A reader that is not named is the judge's model, and is measured once."""
+    with FakeModelServer(ScriptedModel(REPLIES)) as server:
+        done = doctor("--judge", server.url)
+        assert server.calls <= 20
+    assert (0, "") == (done.returncode, done.stderr)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("judge and reader: scripted-model at 127.0.0.1:")
+    assert "  model scripted-model, server vllm 0.32.0, context of 32768 tokens" == lines[1]
+    verdicts = dict(re.findall(r"^ +(\S.*?)  +(yes|no|unknown)\b", done.stdout, re.MULTILINE))
+    assert "yes" == verdicts["exact: token-id chain"]
+    assert "no" == verdicts["reasons first"]
+    assert "p(abstain) is read exactly (chain)" in done.stdout
+    assert "advice" not in done.stdout
+
+
+def test_two_endpoints():
+    """Judge and reader are measured apart, and each gets its own advice."""
+    with (
+        FakeModelServer(ScriptedModel(REPLIES), "litellm", name="judge") as judge,
+        FakeModelServer(
+            ScriptedModel(REPLIES), changes={"cached_tokens": False, "metrics": False}, name="reader"
+        ) as reader,
+    ):
+        done = doctor("--reader", reader.url, RAGSTONE_JUDGE=judge.url)
+    assert (0, "") == (done.returncode, done.stderr)
+    first, second = done.stdout.split("\n\n")
+    assert first.startswith("judge: judge at")
+    assert "drawn at temperature 1, because no log-probabilities come" in first
+    assert "allowed_openai_params" in first
+    assert second.startswith("reader: reader at")
+    assert "--enable-prompt-tokens-details" in second
+
+
+@pytest.mark.parametrize(
+    ("dialect", "changes", "said"),
+    [
+        ("openai", {}, "bounded by the first token's 20 listed"),
+        ("openai", {"processed_logprobs": True}, "after the temperature was applied"),
+        ("openai-reasoning", {}, "reasons before it answers"),
+    ],
+)
+def test_estimator_and_reason(dialect, changes, said):
+    """One sentence says which estimator is used and why."""
+    with FakeModelServer(ScriptedModel(REPLIES), dialect, changes=changes) as server:
+        done = doctor("--judge", server.url)
+    assert said in done.stdout
+
+
+def test_json():
+    """Programs get all that people get."""
+    with FakeModelServer(ScriptedModel(REPLIES), "sglang") as server:
+        done = doctor("--judge", server.url, "--json")
+    assert (0, "") == (done.returncode, done.stderr)
+    (endpoint,) = json.loads(done.stdout)["endpoints"]
+    assert ["judge", "reader"] == endpoint["roles"]
+    assert "exact_sequence" == endpoint["estimator"]
+    assert ["echo"] == endpoint["capabilities"]["exact_routes"]
+    assert "echo" in endpoint["why"]
+    assert endpoint["usage"]["calls"] > 10
+    assert endpoint["error"] is None
+
+
+def test_without_a_model():
+    """The lexical baseline has nothing to probe, and says what to do."""
+    done = doctor()
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "lexical baseline" in done.stdout
+    assert "--judge http://host:port/v1" in done.stdout
+
+
+def test_unreachable_judge_does_not_hide_the_reader():
+    """Exit code 3 says that an endpoint cannot be asked; the other one is measured all the same."""
+    with FakeModelServer(ScriptedModel(REPLIES)) as server:
+        done = doctor("--judge", "http://127.0.0.1:9/v1", "--reader", server.url)
+    assert 3 == done.returncode
+    first, second = done.stdout.split("\n\n")
+    assert "cannot be asked: http://127.0.0.1:9/v1: cannot connect" in first
+    assert "exact: token-id chain" in second
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_name():
+    """A judge that does not exist is the user's to mend."""
+    done = doctor("--judge", "gpt5")
+    assert 2 == done.returncode
+    assert "gpt5" in done.stderr

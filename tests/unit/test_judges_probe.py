@@ -1,0 +1,178 @@
+"""The probe under trouble: what fails becomes unknown, what cannot be asked is an error, what is remembered costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ragstone.errors import JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
+from ragstone.judges import OpenAICompatibleModel, metered
+from ragstone.testing import FakeJudgeServer, FakeModelServer, ScriptedModel
+
+REPLIES = {"NO-RESPONSE": 0.25, "Oslo": 0.5, "No idea": 0.25}
+THOUGHTS = "Okay, the user wants one word, and one word is what they will get from me.</think>yes"
+
+
+async def measured(url, **options):
+    """What the probe says."""
+    model = OpenAICompatibleModel(url, model="scripted-model", **{"backoff_s": 0.01, **options})
+    try:
+        return await model.capabilities()
+    finally:
+        await model.aclose()
+
+
+def test_measured_once():
+    """The second question costs nothing, and a fresh measurement is metered in full."""
+
+    async def ask(server):
+        model = OpenAICompatibleModel(server.url, model="scripted-model")
+        first = await model.capabilities()
+        n_first = server.calls
+        second = await model.capabilities()
+        n_second = server.calls
+        with metered() as meter:
+            fresh = await model.capabilities(fresh=True)
+        await model.aclose()
+        return (first, second, fresh), (n_first, n_second - n_first, server.calls - n_second), meter.total
+
+    with FakeModelServer(ScriptedModel(REPLIES)) as server:
+        verdicts, calls, spent = asyncio.run(ask(server))
+    assert 1 == len({verdict.model_dump_json(exclude={"seen", "prefix_cache"}) for verdict in verdicts})
+    assert 0 == calls[1]
+    assert calls[2] == spent.calls
+    assert 12 <= calls[0] <= 20
+    assert spent.input_tokens > 1200
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {"error_rate": 0.3},
+        {"malformed_rate": 0.1},
+        {"rate_limit_rpm": 600, "retry_after_s": 0.05},
+    ],
+    ids=lambda faults: next(iter(faults)),
+)
+def test_passing_trouble_changes_no_verdict(faults):
+    """Server errors, replies without a message and rate limits are waited out."""
+    with FakeModelServer(ScriptedModel(REPLIES)) as server:
+        calm = asyncio.run(measured(server.url))
+    with FakeModelServer(ScriptedModel(REPLIES), **faults) as server:
+        troubled = asyncio.run(measured(server.url, max_retries=10))
+        assert set(server.stats.replies) & {"500", "malformed", "429"}
+    assert calm == troubled
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "unknown"),
+    [("n", "several_replies", False), ("seed", "seeds", None), ("response_format", "json_schema", None)],
+)
+def test_a_step_that_fails_for_good_is_unknown(field, name, unknown):
+    """One request that is too much for a server ends one step, with a note, and not the probe."""
+    with FakeModelServer(ScriptedModel(REPLIES), changes={"crashes_on": frozenset({field})}) as server:
+        can = asyncio.run(measured(server.url, max_retries=1))
+    assert can.seen[name].startswith("could not be measured: HTTP 500")
+    assert any(name in note for note in can.notes)
+    assert "chain" == can.exact_route
+    if name in type(can).model_fields:
+        assert unknown == getattr(can, name)
+    else:
+        assert ("regex", "choice") == can.structured
+
+
+def test_a_server_that_dies_during_the_probe():
+    """A server that one step has killed is no server with fewer capabilities."""
+    changes = {"crashes_on": frozenset({"seed"}), "stays_down": True}
+    with (
+        FakeModelServer(ScriptedModel(REPLIES), changes=changes) as server,
+        pytest.raises(JudgeUnavailableError, match="HTTP 500"),
+    ):
+        asyncio.run(measured(server.url, max_retries=1))
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [({"api_key": "wrong"}, JudgeRejectedError), ({"api_key": None}, JudgeRejectedError)],
+)
+def test_wrong_credentials(options, error):
+    """Nothing can be measured with a wrong key, and nothing is guessed."""
+    with FakeModelServer(ScriptedModel(REPLIES), api_key="right") as server, pytest.raises(error, match="401"):
+        asyncio.run(measured(server.url, **options))
+
+
+def test_nobody_there():
+    """No server is an error."""
+    with pytest.raises(JudgeUnavailableError, match="cannot connect"):
+        asyncio.run(measured("http://127.0.0.1:9/v1", max_retries=0))
+
+
+def test_nothing_but_malformed_replies():
+    """A server that never sends a message cannot be measured."""
+    with (
+        FakeModelServer(ScriptedModel(REPLIES), malformed_rate=1.0) as server,
+        pytest.raises(JudgeReplyError, match="no message"),
+    ):
+        asyncio.run(measured(server.url))
+
+
+@pytest.mark.parametrize(
+    ("replies", "changes", "sign"),
+    [
+        ({"<think>Hm.</think>yes": 1.0}, {}, "tags"),
+        # The chat template opens the block, the reply only closes it, far behind the first tokens.
+        ({THOUGHTS: 1.0}, {}, "tags"),
+        ({"yes": 1.0}, {"reasoning": "separate"}, "reasoning_content"),
+        ({"yes": 1.0}, {"reasoning": "hidden"}, "tokens of reasoning"),
+        ({"yes": 1.0}, {"reasoning": "hidden", "max_tokens_name": "max_completion_tokens"}, "tokens of reasoning"),
+    ],
+)
+def test_reasoning_is_seen(replies, changes, sign):
+    """A model that reasons first is told by its replies, and no first token of its is believed."""
+    with FakeModelServer(ScriptedModel(replies), changes=changes) as server:
+        can = asyncio.run(measured(server.url))
+    assert can.reasons
+    assert sign in can.seen["reasons"]
+    assert "monte_carlo" == can.estimator
+    assert {"regex", "choice", "json_schema"} == set(can.structured)
+
+
+def test_a_long_reply_is_no_reasoning():
+    """Models that talk too much are not taken for models that think aloud."""
+    with FakeModelServer(ScriptedModel({"Yes, and here is all that I know of it. " * 30: 1.0})) as server:
+        can = asyncio.run(measured(server.url))
+    assert not can.reasons
+
+
+class Nonsense(ScriptedModel):
+    """A model whose probabilities add up to far more than 1."""
+
+    def next_tokens(self, ids):
+        """Everything is almost certain."""
+        return dict.fromkeys([*range(20), *self.tokens_of("<end>")], 0.9)
+
+
+def test_log_probabilities_that_are_none():
+    """Values that no distribution can have are not read as probabilities."""
+    with FakeModelServer(Nonsense(REPLIES)) as server:
+        can = asyncio.run(measured(server.url))
+    assert 0 == can.top_logprobs
+    assert "add up to" in can.seen["logprobs"]
+    assert "monte_carlo" == can.estimator
+
+
+def test_seeds_of_a_model_that_says_one_thing():
+    """Where all replies are alike, seeds cannot be told from no seeds."""
+    with FakeModelServer(ScriptedModel({"yes": 1.0})) as server:
+        can = asyncio.run(measured(server.url))
+    assert can.seeds is None
+    assert "all seeds" in can.seen["seeds"]
+
+
+def test_a_server_that_knows_chats_alone():
+    """A server of verdicts and nothing else is measured as well."""
+    with FakeJudgeServer(models=("scripted-model",)) as server:
+        can = asyncio.run(measured(server.url))
+    assert ("monte_carlo", 0, None) == (can.estimator, can.top_logprobs, can.exact_route)
+    assert can.seen["logprobs"] == "accepted, and none came"
