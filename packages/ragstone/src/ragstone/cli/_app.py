@@ -17,6 +17,7 @@ from ragstone.cli._cache import run_cache
 from ragstone.cli._demo import run_demo
 from ragstone.cli._doctor import run_doctor
 from ragstone.cli._output import ledger_lines, print_json, progress_bar, trace_lines
+from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption, reader_of
 from ragstone.cli._udcg import udcg_app
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import Experiment, evaluate, read_samples
@@ -121,6 +122,10 @@ def evaluate_command(
     score_mode: ScoreModeOption = "single",
     score_draws: ScoreDrawsOption = 5,
     reader: ReaderOption = None,
+    reader_prompt: ReaderPromptOption = None,
+    abstention: AbstentionOption = None,
+    estimator: EstimatorOption = "auto",
+    draws: DrawsOption = None,
     cache: CacheOption = None,
     reference: Annotated[
         Path | None, typer.Option("--reference", help="A file of correct answers, joined to the samples by id.")
@@ -145,12 +150,16 @@ def evaluate_command(
         msg = f"--output {str(output)!r} is a folder; give the path of a file"
         raise ConfigurationError(msg)
     _keep_replies(cache)
+    chair = judge_from(judge, score_mode=score_mode, draws=score_draws)
+    lector = reader_of(
+        reader, judge=chair, prompt=reader_prompt, abstention=abstention, estimator=estimator, draws=draws
+    )
     with progress_bar("scoring") as progress:
         result = evaluate(
             str(file),
             _names(metrics),
-            judge=judge_from(judge, score_mode=score_mode, draws=score_draws),
-            reader=reader,
+            judge=chair,
+            reader=lector,
             sinks=sink or (),
             fields=_fields(field or []),
             references=_references(reference),
@@ -206,6 +215,10 @@ def worker(
     score_mode: ScoreModeOption = "single",
     score_draws: ScoreDrawsOption = 5,
     reader: ReaderOption = None,
+    reader_prompt: ReaderPromptOption = None,
+    abstention: AbstentionOption = None,
+    estimator: EstimatorOption = "auto",
+    draws: DrawsOption = None,
     cache: CacheOption = None,
     sink: SinkOption = None,
     concurrency: ConcurrencyOption = 16,
@@ -222,7 +235,10 @@ def worker(
         raise StoreError(msg)
     _keep_replies(cache)
     chair = judge_from(judge, score_mode=score_mode, draws=score_draws)
-    chosen, lector = bind_reader(resolve_metrics(_names(metrics)), lambda: reader_from(reader, judge=chair))
+    named = reader_of(
+        reader, judge=chair, prompt=reader_prompt, abstention=abstention, estimator=estimator, draws=draws
+    )
+    chosen, lector = bind_reader(resolve_metrics(_names(metrics)), lambda: reader_from(named, judge=chair))
     destinations = [sink_from(s) for s in sink or ()]
     owner = Worker(
         store.absolute(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Unpack
 from urllib.parse import parse_qsl
 
 from ragstone.errors import ConfigurationError
@@ -12,7 +12,7 @@ from ragstone.judges._model_judge import ModelJudge
 from ragstone.judges._protocol import Judge, Reader
 from ragstone.judges.lexical import LexicalJudge, LexicalReader
 from ragstone.judges.openai_compatible import OpenAICompatibleJudge
-from ragstone.judges.reader import ChatReader
+from ragstone.judges.reader import ChatReader, ReaderOptions
 from ragstone.judges.vllm_engine import VllmModel
 
 __all__ = ["judge_from", "reader_from"]
@@ -80,15 +80,17 @@ def judge_from(
     raise ConfigurationError(msg)
 
 
-def reader_from(spec: str | Reader | None, *, judge: Judge) -> Reader:
+def reader_from(spec: str | Reader | None, *, judge: Judge, **options: Unpack[ReaderOptions]) -> Reader:
     """Make the reader that `spec` names; None takes `RAGSTONE_READER` from the environment, else the judge's model.
 
     Args:
         spec: The forms of `judge_from`, or a `Reader` object (a `ChatReader` with the application's own prompt).
         judge: Whose model reads when nothing else is named; the reader then shares its connections and limits.
+        options: `prompt`, `abstention`, `estimator` and all other options of `ChatReader`, for a reader named in words.
 
     Raises:
-        ConfigurationError: `spec` names no reader, or none is named and the judge has no model to read with.
+        ConfigurationError: `spec` names no reader, or none is named and the judge has no model to read with; options
+            for a reader that cannot have them.
 
     Example:
         ```python
@@ -99,14 +101,20 @@ def reader_from(spec: str | Reader | None, *, judge: Judge) -> Reader:
     if spec is not None and not isinstance(spec, str):
         given: object = spec
         if isinstance(given, Reader) and not isinstance(given, type):
+            if options:
+                msg = f"{', '.join(sorted(options))}: options are for readers named in words; give them to {given!r} itself"
+                raise ConfigurationError(msg)
             return given
         msg = f"{spec!r} is not a reader; it takes the same forms as judge=, or a Reader object"
         raise ConfigurationError(msg)
     chair = judge if spec is None else judge_from(spec)
     if isinstance(chair, LexicalJudge):
+        if options:
+            msg = f"{', '.join(sorted(options))}: the lexical baseline has no model to ask; name one with reader="
+            raise ConfigurationError(msg)
         return LexicalReader()
     if isinstance(chair, ModelJudge):
-        return ChatReader(chair.model)
+        return ChatReader(chair.model, **options)
     msg = f"judge={judge!r} has no model that could read passages as the application does; name one with reader="
     raise ConfigurationError(msg)
 

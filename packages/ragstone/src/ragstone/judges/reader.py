@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypedDict, get_args
 
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges._abstention_bound import read_bound
@@ -23,7 +23,7 @@ from ragstone.judges._sampling import TEMPERATURE_ONE
 from ragstone.judges._usage import UsageMeter, metered
 from ragstone.schema import Usage
 
-__all__ = ["ChatReader"]
+__all__ = ["ChatReader", "ReaderOptions"]
 
 Estimator = Literal["auto", "exact_sequence", "first_token", "monte_carlo"]
 
@@ -33,6 +33,23 @@ _WIDE: Final = 0.1
 _REASONING_TOKENS: Final = 4096
 """Length limit of draws from a model that reasons before it answers."""
 _SHORT: Final = {"exact": "exact_sequence"}
+
+
+class ReaderOptions(TypedDict, total=False):
+    """Options of `ChatReader`, for those that pass them on."""
+
+    prompt: PromptSource
+    abstention: str | Sequence[str]
+    estimator: Estimator | Literal["exact"]
+    max_draws: int
+    target_width: float | None
+    level: float
+    max_tokens: int
+    draw_max_tokens: int | None
+    refusal_judge: Judge | None
+    separator: str
+    sampling: Mapping[str, Any] | None
+    seed: int | None
 
 
 class ChatReader:
