@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import queue
+import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -237,7 +238,15 @@ def _load(model: str, engine_args: Mapping[str, Any]) -> Any:
     if current_platform.is_cpu():
         # A seeded request whose prompt is read in pieces kills vLLM 0.32 on CPUs.
         defaults["enable_chunked_prefill"] = False
-    return LLM(model=model, **{**defaults, **engine_args})
+    # In this process vLLM seeds everybody's random numbers with its own seed.
+    import numpy as np
+
+    plain, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002  the state that others share
+    try:
+        return LLM(model=model, **{**defaults, **engine_args})
+    finally:
+        random.setstate(plain)
+        np.random.set_state(arrays)  # noqa: NPY002
 
 
 def _stop_all() -> None:
