@@ -61,6 +61,14 @@ def test_ideal_passages_are_not_what_was_retrieved(retrieved: list[str] | None, 
     assert ["ideal"] == sample.metadata["context"]
 
 
+def test_a_question_s_id_beside_the_row_s_own() -> None:
+    """Several contexts of one question: `question_id` is the id only where there is no other."""
+    shared = sample_from_row({"id": "7-1", "question_id": 7, "query": Q}, position=1)
+    alone = sample_from_row({"id": None, "question_id": 7, "query": Q}, position=1)
+    assert ("7-1", {"question_id": 7}) == (shared.id, shared.metadata)
+    assert "7" == alone.id
+
+
 def test_missing_values_are_missing_and_not_text() -> None:
     """None and NaN (a pandas hole) do not become the strings "None" and "nan"."""
     sample = sample_from_row(

@@ -82,8 +82,11 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
             msg = f"row {position} has no field {wanted!r}, which was named for {field!r}; it has {sorted(flat)}"
             raise DataError(msg)
         # deepeval keeps what was retrieved under `retrieval_context`, and beside it the ideal passages as `context`.
-        other = "context" if "retrieval_context" in flat else None
-        known = (a for a in aliases if a != other and not _missing(flat.get(a)))
+        others = {"context"} if "retrieval_context" in flat else set()
+        # Several contexts of one question: each row has its own id, and beside it that of the question.
+        if not all(_missing(flat.get(a)) for a in ("id", "sample_id", "_id")):
+            others.add("question_id")
+        known = (a for a in aliases if a not in others and not _missing(flat.get(a)))
         names = (wanted,) if wanted is not None else tuple(known)
         values = [(name, flat[name]) for name in names]
         if not values:
