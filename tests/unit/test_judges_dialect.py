@@ -26,6 +26,7 @@ def refused(message, *, status=400, param=None):
         (refused("extra fields: seed", status=422), Dialect(omitted=frozenset({"seed"}))),
         (refused("System role not supported"), Dialect(fold_system=True)),
         (refused("This model's maximum context length is 2048 tokens; max_tokens is too large"), None),
+        (refused("max_tokens=9999 cannot be greater than max_model_len=2048", param="max_tokens"), None),
         (refused("max_tokens: must be at most 8, maximum 8", param="max_tokens"), None),
         (refused("no such model", param="model"), None),
         (refused("temperature", status=401), None),

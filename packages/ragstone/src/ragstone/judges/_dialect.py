@@ -13,7 +13,7 @@ from ragstone.judges._render import Message
 __all__ = ["CONSTRAINTS", "Constraint", "Dialect"]
 
 # A prompt that is too long names max_tokens as well, and changing the parameter's name does not make it shorter.
-_TOO_LONG: Final = re.compile(r"context length|context window|too large|too long|maximum", re.IGNORECASE)
+_TOO_LONG: Final = re.compile(r"context length|context window|too large|too long|maximum|max_model_len", re.IGNORECASE)
 _NO_SYSTEM: Final = re.compile(r"system (?:role|message|prompt)s?\b.*\bnot\b.*\bsupport", re.IGNORECASE | re.DOTALL)
 
 

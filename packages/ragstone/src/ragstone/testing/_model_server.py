@@ -191,6 +191,8 @@ class FakeModelServer(LoopbackServer):
         if self._down or spoken.crashes_on & body.keys():
             self._down = True
             raise _RefusedError(500, "EngineCore encountered an issue.")
+        if body.get("model", self._name) != self._name:
+            raise _RefusedError(404, f"The model `{body['model']}` does not exist.", "model")
         if spoken.unknown == "refused" and (unknown := next((name for name in body if name not in _KNOWN), None)):
             raise _RefusedError(400, f"Unrecognized request argument supplied: {unknown}")
         if spoken.max_tokens_name not in ("both", "max_tokens") and "max_tokens" in body:
@@ -215,17 +217,21 @@ class FakeModelServer(LoopbackServer):
                 if spoken.tokenize
                 else f"Invalid value for 'top_logprobs': must be less than or equal to {spoken.max_top_logprobs}."
             )
-            raise _RefusedError(400, msg, "top_logprobs")
+            raise _RefusedError(400, msg, "logprobs" if spoken.tokenize else "top_logprobs")
         if "top_logprobs" in body and not asked and spoken.unknown == "ignored" and spoken.reports_end:
             raise _RefusedError(400, "when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs")
         n_ids = len(body.get("logprob_token_ids") or ())
         if spoken.asked_tokens and n_ids > spoken.asked_tokens:
-            raise _RefusedError(400, f"logprob_token_ids takes at most {spoken.asked_tokens} ids, got {n_ids}")
+            msg = (
+                f"Requested logprob_token_ids of length {n_ids}, which is greater than max allowed: "
+                f"{spoken.asked_tokens} (parameter=logprob_token_ids, value={n_ids})"
+            )
+            raise _RefusedError(400, msg, "logprob_token_ids")
         n = body.get("n", 1)
         if n > 1 and spoken.several == "refused":
             raise _RefusedError(400, "Only one completion choice is allowed", "n")
         if n > 1 and body.get("temperature") == 0 and spoken.several == "served" and spoken.reports_end:
-            raise _RefusedError(400, f"n must be 1 when using greedy sampling, got {n}.", "n")
+            raise _RefusedError(400, f"n must be 1 when using greedy sampling, got {n}.")
 
     def _prompts(self, body: Mapping[str, Any]) -> list[list[int]]:
         prompt = body["prompt"]
@@ -253,6 +259,9 @@ class FakeModelServer(LoopbackServer):
         fields: Mapping[str, Any] = {}
         if "structured_outputs" in body and "structured_outputs" in served:
             fields = body["structured_outputs"]
+            if len(fields) > 1:
+                msg = "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice')."
+                raise _RefusedError(400, msg)
         elif "regex" in body and "regex" in served:
             fields = {"regex": body["regex"]}
         elif "response_format" in body and "response_format" in served:

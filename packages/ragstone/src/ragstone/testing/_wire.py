@@ -60,6 +60,8 @@ class ChoiceWriter:
             tokens = [self._shown(body, token) for token in ids] + tokens
             before = self.read(ids)
             values = [*before, *values]
+            if spoken.prompt_logprobs:
+                body = {"prompt_logprobs": body.get("logprobs") or 0, **body}
             tops = [None if v is None else {self._shown(body, t): v} for t, v in zip(ids, before, strict=True)] + tops
         choice: dict[str, Any] = {"text": text, "finish_reason": "stop" if drawn.finished else "length"}
         wanted = asks_logprobs(body) and spoken.logprobs == "served"
@@ -128,6 +130,8 @@ class ChoiceWriter:
         if asked and self._dialect.asked_tokens:
             return list(dict.fromkeys([step.token, *asked]))
         k = int(body.get("top_logprobs") or 0) if "messages" in body else int(body.get("logprobs") or 0)
+        if k == 0 and "messages" in body:
+            return []
         best = ranked(step.logprobs)[:k]
         # A real vocabulary never runs out of alternatives.
         unlikely = (token for token in range(10**6) if token not in step.logprobs)
