@@ -20,9 +20,10 @@ from ragstone.store import SqliteStore
 
 __all__ = ["run_demo"]
 
-_METRICS = ("ccrs",)
+_METRICS = ("ccrs", "udcg")
 _DEADLINE_S = 600.0
 _WORST = 3
+_DISTRACTING = 2
 
 
 def run_demo(folder: Path, *, json_output: bool) -> None:
@@ -54,7 +55,10 @@ def run_demo(folder: Path, *, json_output: bool) -> None:
         msg = f"the demo left no outcomes in {str(store)!r}; run it again with: ragstone --verbose demo"
         raise StoreError(msg)
     summary = summarise(outcomes, [m.card for m in resolve_metrics(_METRICS)])
-    worst = _worst([o for o in outcomes if isinstance(o, Score)], traces)
+    scores_found = [o for o in outcomes if isinstance(o, Score)]
+    # UDCG has a range of its own, and is about the passages.
+    worst = _worst([o for o in scores_found if o.metric.startswith("ccrs.")], traces)
+    distracting = _distracting([o for o in scores_found if o.metric == "udcg"], traces)
     if json_output:
         print_json(
             {
@@ -64,6 +68,7 @@ def run_demo(folder: Path, *, json_output: bool) -> None:
                 },
                 "ledger": ledger.model_dump(mode="json"),
                 "worst": worst,
+                "distracting": distracting,
                 "store": str(store),
                 "jsonl": str(scores),
             }
@@ -76,10 +81,13 @@ def run_demo(folder: Path, *, json_output: bool) -> None:
     print(format_table(summary, baseline=judge.identity.is_baseline))
     print("\nledger")
     print("\n".join(ledger_lines(ledger)))
-    print(f"\nthe worst {len(worst)} answers, by the mean of their scores")
+    print(f"\nthe worst {len(worst)} answers, by the mean of their ccrs scores")
     for answer in worst:
         print(f"  {answer['mean']:.2f}  {answer['query']}\n        said:    {answer['response']}")
         print(f"        correct: {answer['reference']}")
+    print(f"\nthe {len(distracting)} passages most likely to draw an answer although they do not hold it")
+    for passage in distracting:
+        print(f"  {passage['distracting_effect']:.2f}  {passage['query']}\n        passage: {passage['text']}")
     print("\nnext")
     print(f"  ragstone status {store}                      where every request stands")
     if worst:
@@ -121,5 +129,25 @@ def _worst(scores: list[Score], traces: dict[str, Trace]) -> list[dict[str, Any]
             "reference": clean(" / ".join(traces[trace_id].reference)),
         }
         for mean, trace_id in means[:_WORST]
+        if trace_id in traces
+    ]
+
+
+def _distracting(scores: list[Score], traces: dict[str, Trace]) -> list[dict[str, Any]]:
+    found = [
+        (passage["distracting_effect"], score.sample_id, passage["position"])
+        for score in scores
+        for passage in score.details["passages"]
+        if passage["distracting_effect"] is not None
+    ]
+    found.sort(key=lambda item: (-item[0], *item[1:]))
+    return [
+        {
+            "distracting_effect": effect,
+            "trace_id": trace_id,
+            "query": clean(traces[trace_id].query),
+            "text": clean((traces[trace_id].prompt_contexts or ())[position - 1].text, width=100),
+        }
+        for effect, trace_id, position in found[:_DISTRACTING]
         if trace_id in traces
     ]
