@@ -247,7 +247,7 @@ def test_sampled_mean():
     model = ScriptedModel({"80": 0.5, "60": 0.5})
     reply = ask(model, score_mode="sampled", draws=40)
     (request,) = model.requests
-    assert (40, 1.0, 1.0, 0) == (
+    assert (40, 1.0, 1.0, -1) == (
         request.n,
         request.sampling["temperature"],
         request.sampling["top_p"],

@@ -59,14 +59,16 @@ def test_a_clear_case_stops_early():
     assert (0.0, "monte_carlo", 10, 0) == (reading.value, reading.method, reading.n, reading.n_missing)
     assert beta_mixture_interval(0, 10) == (reading.interval.low, reading.interval.high)
     assert "beta_mixture" == reading.interval.method
-    assert [5, 5] == [request.n for request in model.requests]
+    assert [10] == [request.n for request in model.requests]
 
 
 def test_an_undecided_case_stops_at_the_cap():
     """The interval is as wide as it is."""
-    reading = draw(Replies("Oslo", "NO-RESPONSE"), max_draws=22, level=0.9)
+    model = Replies("Oslo", "NO-RESPONSE")
+    reading = draw(model, max_draws=22, level=0.9)
 
     assert (0.5, 22) == (reading.value, reading.n)
+    assert [8, 5, 5, 4] == [request.n for request in model.requests]
     assert beta_mixture_interval(11, 22, level=0.9) == (reading.interval.low, reading.interval.high)
     assert reading.interval.level == 0.9
 

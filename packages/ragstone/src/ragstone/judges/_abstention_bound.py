@@ -14,8 +14,10 @@ from ragstone.schema import Interval
 
 __all__ = ["bound", "read_bound"]
 
-_MAX_TOKENS: Final = 12
-"""Tokens of the greedy reply to look at; most phrases have fewer."""
+_MIN_TOKENS: Final = 8
+"""Tokens of the greedy reply to look at; more for a long phrase."""
+_TOKEN_CHARS: Final = 3
+"""Tokens have more characters than this on average, so that the phrase's end comes into sight."""
 _LEADS: Final = ("", " ", "\n", "\n\n")
 _OVERRUNS: Final = 4
 """Tokens that hold the last piece of a phrase and what follows it ("SPONSE.", "SPONSE\\n")."""
@@ -32,9 +34,10 @@ async def read_bound(
         JudgeReplyError: The model declined, or no log-probabilities came.
         JudgeError: No reply.
     """
+    longest = max(map(len, phrases))
     request = ChatRequest(
         messages=messages,
-        max_tokens=min(_MAX_TOKENS, max(map(len, phrases)) + 1),
+        max_tokens=max(_MIN_TOKENS, longest // _TOKEN_CHARS + 2),
         sampling={"temperature": 0.0},
         top_logprobs=top_logprobs,
     )

@@ -22,7 +22,7 @@ from ragstone.stats import beta_mixture_interval, wilson_interval
 __all__ = ["REFUSAL_TASK", "Draws", "DrawsReading"]
 
 _BATCH: Final = 5
-"""Replies drawn before the interval is looked at again."""
+"""Replies drawn before the interval is looked at again, after the first look."""
 
 REFUSAL_TASK: Final = (
     "The reply was given by an assistant that had to answer the question from documents, or else say that they do not "
@@ -79,6 +79,7 @@ class Draws:
         self._sampling = {**TEMPERATURE_ONE, **sampling}
         self._seed = seed
         self._refusal_judge = refusal_judge
+        self._first_batch = max_draws if target_width is None else _least_draws(max_draws, target_width, level)
 
     async def read(
         self, messages: Sequence[Message], query: str, *, max_tokens: int, several_replies: bool
@@ -92,7 +93,7 @@ class Draws:
         """
         verdicts: Counter[str] = Counter()
         n_drawn = 0
-        batch = self._max_draws if self._target_width is None else _BATCH
+        batch = self._first_batch
         judged: dict[str, bool] = {}
         while n_drawn < self._max_draws:
             wanted = min(batch, self._max_draws - n_drawn)
@@ -103,6 +104,7 @@ class Draws:
                 low, high = beta_mixture_interval(*_counts(verdicts), level=self._level)
                 if high - low <= self._target_width:
                     break
+                batch = _BATCH
         successes, n = _counts(verdicts)
         n_missing = n_drawn - n
         if 2 * n < n_drawn or n == 0:
@@ -164,6 +166,15 @@ class Draws:
     async def _declines(self, judge: Judge, query: str, reply: str) -> bool:
         prompt = Prompt(construct="abstention", task=REFUSAL_TASK, fields={"query": query, "response": reply})
         return (await judge.ask_number(prompt, low=0, high=1)).value > 0.5
+
+
+def _least_draws(max_draws: int, target_width: float, level: float) -> int:
+    """As many draws as it takes in the clearest case: before that there is nothing to look at."""
+    for n in range(1, max_draws):
+        low, high = beta_mixture_interval(0, n, level=level)
+        if high - low <= target_width:
+            return n
+    return max_draws
 
 
 def _counts(verdicts: Counter[str]) -> tuple[int, int]:

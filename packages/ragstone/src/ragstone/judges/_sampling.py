@@ -12,7 +12,7 @@ TEMPERATURE_ONE: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "temperature": 1.0,
         "top_p": 1.0,
-        "top_k": 0,
+        "top_k": -1,
         "min_p": 0.0,
         "repetition_penalty": 1.0,
         "presence_penalty": 0.0,
@@ -22,5 +22,6 @@ TEMPERATURE_ONE: Final[Mapping[str, Any]] = MappingProxyType(
 """Sampling from the model's distribution as it is, every field spelt out.
 
 A server fills a missing field from the model's own defaults, and those bend the distribution (vLLM reads them from
-`generation_config.json`). What an endpoint refuses is left out and remembered. `top_k` 0 means no limit.
+`generation_config.json`). What an endpoint refuses is left out and remembered. `top_k` -1 means no limit to vLLM,
+SGLang (which refuses 0) and llama.cpp alike.
 """
