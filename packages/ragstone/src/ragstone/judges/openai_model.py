@@ -345,7 +345,8 @@ class OpenAICompatibleModel:
             RequestRefusedError: 4xx; the endpoint does not tokenise.
             JudgeError: No reply.
         """
-        template = {name: self._extra_body[name] for name in _TEMPLATE_FIELDS if name in self._extra_body}
+        given = self._extra_body
+        template: dict[str, Any] = {name: given[name] for name in _TEMPLATE_FIELDS if name in given}
         while True:
             body: dict[str, Any] = {"messages": self._dialect.written(messages), **template, **fields}
             try:
