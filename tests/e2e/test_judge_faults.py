@@ -58,7 +58,7 @@ def test_all_faults_at_once(clean, structured, record_property):
         error_rate=0.05,
         hang_rate=0.02,
         malformed_rate=0.05,
-        rate_limit_rpm=6000,
+        rate_limit_rpm=3000,
         retry_after_s=0.2,
         structured=structured,
     )
@@ -81,7 +81,7 @@ def test_all_faults_at_once(clean, structured, record_property):
 
 def test_rate_limit_alone_costs_no_score(clean):
     """429 with Retry-After is waited out, however often it comes."""
-    outcomes, scorer, stats, _ = run(rate_limit_rpm=6000, retry_after_s=0.1, judge={"max_retries": 0, "timeout_s": 60})
+    outcomes, scorer, stats, _ = run(rate_limit_rpm=3000, retry_after_s=0.1, judge={"max_retries": 0, "timeout_s": 60})
     assert clean == {pair: outcome.value for pair, outcome in outcomes.items()}
     assert stats.replies["429"] > 0
     assert stats.calls == scorer.usage.calls

@@ -26,7 +26,7 @@ PUBLIC = {
         rouge_l summarise
     """,
     "ragstone.judges": """
-        Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest Completion ForcedReading Judge JudgeIdentity
+        Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest Completion ConnectionOptions ForcedReading Judge JudgeIdentity
         LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel
         Prompt Reader ReplyCache SpendCap TextReply TokenReading UsageMeter VllmModel
         judge_from metered parse_number reader_from record_usage

@@ -14,6 +14,19 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ragstone.cli._cache import run_cache
+from ragstone.cli._connection import (
+    EXIT_BUDGET,
+    AffinityHeaderOption,
+    InFlightOption,
+    MaxCallsOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    OutageOption,
+    PricesOption,
+    RequestsOption,
+    TokensOption,
+    connection_of,
+)
 from ragstone.cli._demo import run_demo
 from ragstone.cli._doctor import run_doctor
 from ragstone.cli._output import ledger_lines, print_json, progress_bar, trace_lines
@@ -24,6 +37,7 @@ from ragstone.experiments import Experiment, evaluate, read_samples
 from ragstone.judges import Judge, Reader, judge_from, reader_from
 from ragstone.metrics import bind_reader, resolve_metrics
 from ragstone.monitor import Worker, read_ledger
+from ragstone.schema import Failure
 from ragstone.sinks import Sink, sink_from
 from ragstone.store import SqliteStore
 
@@ -127,6 +141,15 @@ def evaluate_command(
     estimator: EstimatorOption = "auto",
     draws: DrawsOption = None,
     cache: CacheOption = None,
+    in_flight: InFlightOption = None,
+    requests_per_minute: RequestsOption = None,
+    tokens_per_minute: TokensOption = None,
+    max_calls: MaxCallsOption = None,
+    max_tokens: MaxTokensOption = None,
+    max_usd: MaxUsdOption = None,
+    prices: PricesOption = None,
+    outage_s: OutageOption = None,
+    affinity_header: AffinityHeaderOption = None,
     reference: Annotated[
         Path | None, typer.Option("--reference", help="A file of correct answers, joined to the samples by id.")
     ] = None,
@@ -150,9 +173,26 @@ def evaluate_command(
         msg = f"--output {str(output)!r} is a folder; give the path of a file"
         raise ConfigurationError(msg)
     _keep_replies(cache)
-    chair = judge_from(judge, score_mode=score_mode, draws=score_draws)
+    connection = connection_of(
+        in_flight=in_flight,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        max_calls=max_calls,
+        max_tokens=max_tokens,
+        max_usd=max_usd,
+        prices=prices,
+        outage_s=outage_s,
+        affinity_header=affinity_header,
+    )
+    chair = judge_from(judge, score_mode=score_mode, draws=score_draws, connection=connection)
     lector = reader_of(
-        reader, judge=chair, prompt=reader_prompt, abstention=abstention, estimator=estimator, draws=draws
+        reader,
+        judge=chair,
+        prompt=reader_prompt,
+        abstention=abstention,
+        estimator=estimator,
+        draws=draws,
+        connection=connection,
     )
     with progress_bar("scoring") as progress:
         result = evaluate(
@@ -177,8 +217,15 @@ def evaluate_command(
     else:
         typer.echo(str(result))
         typer.echo(_spent(result), err=True)
-    if result.sink_errors or _nothing_worked(result):
+    n_unpaid = sum(isinstance(o, Failure) and o.kind == "budget" for o in result.outcomes)
+    if n_unpaid:
+        typer.echo(
+            f"the spend cap was reached: {n_unpaid} of {len(result.outcomes)} outcomes were not asked for", err=True
+        )
+    if result.sink_errors or (_nothing_worked(result) and not n_unpaid):
         raise typer.Exit(3)
+    if n_unpaid:
+        raise typer.Exit(EXIT_BUDGET)
 
 
 @app.command()
@@ -220,6 +267,15 @@ def worker(
     estimator: EstimatorOption = "auto",
     draws: DrawsOption = None,
     cache: CacheOption = None,
+    in_flight: InFlightOption = None,
+    requests_per_minute: RequestsOption = None,
+    tokens_per_minute: TokensOption = None,
+    max_calls: MaxCallsOption = None,
+    max_tokens: MaxTokensOption = None,
+    max_usd: MaxUsdOption = None,
+    prices: PricesOption = None,
+    outage_s: OutageOption = None,
+    affinity_header: AffinityHeaderOption = None,
     sink: SinkOption = None,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
@@ -234,9 +290,26 @@ def worker(
         msg = f"the folder of the store {str(store)!r} does not exist"
         raise StoreError(msg)
     _keep_replies(cache)
-    chair = judge_from(judge, score_mode=score_mode, draws=score_draws)
+    connection = connection_of(
+        in_flight=in_flight,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        max_calls=max_calls,
+        max_tokens=max_tokens,
+        max_usd=max_usd,
+        prices=prices,
+        outage_s=outage_s,
+        affinity_header=affinity_header,
+    )
+    chair = judge_from(judge, score_mode=score_mode, draws=score_draws, connection=connection)
     named = reader_of(
-        reader, judge=chair, prompt=reader_prompt, abstention=abstention, estimator=estimator, draws=draws
+        reader,
+        judge=chair,
+        prompt=reader_prompt,
+        abstention=abstention,
+        estimator=estimator,
+        draws=draws,
+        connection=connection,
     )
     chosen, lector = bind_reader(resolve_metrics(_names(metrics)), lambda: reader_from(named, judge=chair))
     destinations = [sink_from(s) for s in sink or ()]

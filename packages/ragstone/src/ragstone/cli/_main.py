@@ -13,7 +13,7 @@ EXIT_INFRASTRUCTURE = 3
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run `ragstone`; exits with 0 (ok), 1 (a gate failed), 2 (usage) or 3 (infrastructure)."""
+    """Run `ragstone`; exits with 0 (ok), 1 (a gate failed), 2 (usage), 3 (infrastructure) or 4 (spend cap reached)."""
     from ragstone.cli._app import app
 
     try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges import Judge, Reader, judge_from, reader_from
+from ragstone.judges import ConnectionOptions, Judge, Reader, judge_from, reader_from
 
 __all__ = ["AbstentionOption", "DrawsOption", "EstimatorOption", "ReaderPromptOption", "reader_of"]
 
@@ -47,6 +48,7 @@ def reader_of(
     abstention: list[str] | None = None,
     estimator: Estimator = "auto",
     draws: int | None = None,
+    connection: ConnectionOptions | None = None,
 ) -> Reader | str | None:
     """The reader that the options describe; without any, `spec` as it is.
 
@@ -57,6 +59,7 @@ def reader_of(
         abstention: What `--abstention` says.
         estimator: What `--estimator` says.
         draws: What `--draws` says.
+        connection: Options of the reader's own endpoint, if it has one.
 
     Raises:
         ConfigurationError: A file that cannot be read, a prompt without its places, a reader without a model.
@@ -70,6 +73,8 @@ def reader_of(
         options["estimator"] = estimator
     if draws is not None:
         options["max_draws"] = draws
+    if connection and (spec or os.environ.get("RAGSTONE_READER")):
+        return reader_from(spec, judge=judge_from(judge), connection=connection, **options)
     if not options:
         return spec
     return reader_from(spec, judge=judge_from(judge), **options)

@@ -12,7 +12,7 @@ from ragstone.judges._render import Message
 from ragstone.judges._usage import UsageMeter, metered, record_usage
 from ragstone.judges.lexical import LexicalJudge, LexicalReader
 from ragstone.judges.openai_compatible import OpenAICompatibleJudge
-from ragstone.judges.openai_model import OpenAICompatibleModel
+from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader
 from ragstone.judges.vllm_engine import VllmModel
 
@@ -24,6 +24,7 @@ __all__ = [
     "ChatReader",
     "ChatRequest",
     "Completion",
+    "ConnectionOptions",
     "ForcedReading",
     "Judge",
     "JudgeIdentity",

@@ -16,7 +16,7 @@ from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import JudgeUnavailableError
 from ragstone.judges._capacity_breaker import Breaker
 from ragstone.judges._capacity_rates import Bucket
-from ragstone.judges._capacity_share import Permit, ProbeFailedError, Share, Waiter
+from ragstone.judges._capacity_share import Permit, Share, Waiter
 from ragstone.judges._capacity_window import Window
 
 __all__ = ["Capacity", "capacity_of"]
@@ -107,7 +107,6 @@ class Capacity:
             order: Its place in the queue, from `arrive`; None is the end.
 
         Raises:
-            ProbeFailedError: Another request was sent in its place, and failed.
             JudgeUnavailableError: The endpoint has been down for longer than the share's `outage_s`.
         """
         loop = asyncio.get_running_loop()
@@ -116,7 +115,7 @@ class Capacity:
             if order is None:
                 self._n_arrived += 1
                 order = self._n_arrived
-            waiter = Waiter(loop, share, kind, n_requests, n_tokens, n_failures, now, order)
+            waiter = Waiter(loop, share, kind, n_requests, n_tokens, n_failures, order)
             at = len(self._waiters)
             while at and self._waiters[at - 1].order > waiter.order:
                 at -= 1
@@ -208,11 +207,6 @@ class Capacity:
             self.breaker.failed(now, reason=reason, kind=kind, probe=probe, probe_s=permit.share.probe_s)
             if overload:
                 self.window.overloaded(permit.sent_at, now)
-            # Those that were there when the probe went out have had their try.
-            stood_in_for = [w for w in self._waiters if probe and w.arrived_at <= permit.sent_at]
-            for waiter in stood_in_for:
-                self._waiters.remove(waiter)
-        self._hand_out([(waiter, ProbeFailedError(reason, kind=kind)) for waiter in stood_in_for], None)
         self._pump_and_hand_out()
 
     def unused(self, permit: Permit, *, sent: bool = False) -> None:

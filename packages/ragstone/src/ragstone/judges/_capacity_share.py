@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Literal
 
 from ragstone.errors import ConfigurationError
 
-__all__ = ["Permit", "ProbeFailedError", "Share", "Waiter"]
-
-
-class ProbeFailedError(Exception):
-    """During an outage, another request tried in the place of this one, and failed."""
-
-    def __init__(self, reason: str, *, kind: Literal["timeout", "unavailable", "unparseable"]) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.kind = kind
+__all__ = ["Permit", "Share", "Waiter"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,7 +62,6 @@ class Waiter:
     n_requests: int
     n_tokens: float
     n_failures: int
-    arrived_at: float
     order: int
     future: asyncio.Future[Permit | Exception] = field(init=False)
     permit: Permit | None = None

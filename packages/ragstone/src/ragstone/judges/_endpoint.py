@@ -19,7 +19,7 @@ from ragstone.errors import (
 )
 from ragstone.judges._capacity import capacity_of
 from ragstone.judges._capacity_request import affinity, estimated_tokens, reply_length
-from ragstone.judges._capacity_share import Permit, ProbeFailedError, Share
+from ragstone.judges._capacity_share import Permit, Share
 from ragstone.judges._capacity_spend import SpendCap, usage_of
 from ragstone.judges._endpoint_errors import causes_of, message_in, retry_after_s
 from ragstone.judges._usage import record_usage
@@ -98,8 +98,7 @@ class Endpoint:
 
     Attempts that fail for a reason that may pass are repeated: time-outs, lost connections, 408, 409 and 5xx up to
     `max_retries` times with exponential back-off; 429 for up to `max_wait_s`, and meanwhile nothing else is sent.
-    `Retry-After` is honoured. While the endpoint answers nobody, one request tries for all that wait, and counts as an
-    attempt of each. The caller's own deadline is a cancellation, and needs nothing from here.
+    `Retry-After` is honoured. While the endpoint answers nobody, one request at a time tries and the others wait. The caller's own deadline is a cancellation, and needs nothing from here.
     """
 
     def __init__(
@@ -198,13 +197,10 @@ class Endpoint:
                     n_failures=n_failures,
                     order=sending.order,
                 )
-            except ProbeFailedError as failed:
-                outcome: dict[str, Any] | _Trouble = _Trouble(failed.reason, kind=failed.kind)
             except JudgeUnavailableError as down:
                 msg = f"{self.shown_url}: {down}"
                 raise JudgeUnavailableError(msg, kind=down.kind) from None
-            else:
-                outcome = await self._attempt(connection, sending, permit)
+            outcome = await self._attempt(connection, sending, permit)
             if not isinstance(outcome, _Trouble):
                 return outcome
             if outcome.rate_limited:

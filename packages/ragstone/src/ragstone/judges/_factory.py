@@ -12,6 +12,7 @@ from ragstone.judges._model_judge import ModelJudge
 from ragstone.judges._protocol import Judge, Reader
 from ragstone.judges.lexical import LexicalJudge, LexicalReader
 from ragstone.judges.openai_compatible import OpenAICompatibleJudge
+from ragstone.judges.openai_model import ConnectionOptions
 from ragstone.judges.reader import ChatReader, ReaderOptions
 from ragstone.judges.vllm_engine import VllmModel
 
@@ -30,6 +31,7 @@ def judge_from(
     *,
     score_mode: Literal["single", "expected", "sampled"] = "single",
     draws: int = 5,
+    connection: ConnectionOptions | None = None,
 ) -> Judge:
     """Make the judge that `spec` names; None takes `RAGSTONE_JUDGE` from the environment, else the lexical baseline.
 
@@ -43,6 +45,8 @@ def judge_from(
         spec: What the user named.
         score_mode: What a number is: see `ModelJudge`. For judges that are made here from a model.
         draws: Replies for "sampled".
+        connection: Options of `OpenAICompatibleModel` (limits, a spend cap), for a judge that is an endpoint; others have
+            no use for them.
 
     Raises:
         ConfigurationError: `spec` names no judge, or one that cannot score in `score_mode`.
@@ -71,21 +75,28 @@ def judge_from(
             raise ConfigurationError(msg)
         return LexicalJudge()
     if kind in ("http", "https"):
-        return OpenAICompatibleJudge(spec, score_mode=score_mode, draws=draws)
+        return OpenAICompatibleJudge(spec, score_mode=score_mode, draws=draws, **(connection or {}))
     if kind == "openai" and model:
-        return _openai(model, score_mode=score_mode, draws=draws)
+        return _openai(model, score_mode=score_mode, draws=draws, connection=connection)
     if kind == "vllm" and model:
         return ModelJudge(_vllm(model), score_mode=score_mode, draws=draws)
     msg = f"judge={spec!r} is unknown; {_FORMS}"
     raise ConfigurationError(msg)
 
 
-def reader_from(spec: str | Reader | None, *, judge: Judge, **options: Unpack[ReaderOptions]) -> Reader:
+def reader_from(
+    spec: str | Reader | None,
+    *,
+    judge: Judge,
+    connection: ConnectionOptions | None = None,
+    **options: Unpack[ReaderOptions],
+) -> Reader:
     """Make the reader that `spec` names; None takes `RAGSTONE_READER` from the environment, else the judge's model.
 
     Args:
         spec: The forms of `judge_from`, or a `Reader` object (a `ChatReader` with the application's own prompt).
         judge: Whose model reads when nothing else is named; the reader then shares its connections and limits.
+        connection: As for `judge_from`, for a reader that is named in words.
         options: `prompt`, `abstention`, `estimator` and all other options of `ChatReader`, for a reader named in words.
 
     Raises:
@@ -107,7 +118,7 @@ def reader_from(spec: str | Reader | None, *, judge: Judge, **options: Unpack[Re
             return given
         msg = f"{spec!r} is not a reader; it takes the same forms as judge=, or a Reader object"
         raise ConfigurationError(msg)
-    chair = judge if spec is None else judge_from(spec)
+    chair = judge if spec is None else judge_from(spec, connection=connection)
     if isinstance(chair, LexicalJudge):
         if options:
             msg = f"{', '.join(sorted(options))}: the lexical baseline has no model to ask; name one with reader="
@@ -119,13 +130,20 @@ def reader_from(spec: str | Reader | None, *, judge: Judge, **options: Unpack[Re
     raise ConfigurationError(msg)
 
 
-def _openai(model: str, *, score_mode: Literal["single", "expected", "sampled"], draws: int) -> ModelJudge:
+def _openai(
+    model: str,
+    *,
+    score_mode: Literal["single", "expected", "sampled"],
+    draws: int,
+    connection: ConnectionOptions | None,
+) -> ModelJudge:
     base_url = os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
     api_key = os.environ.get("OPENAI_API_KEY")
     if base_url == _OPENAI_URL and not api_key:
         msg = f"judge='openai:{model}' needs OPENAI_API_KEY; set it, or OPENAI_BASE_URL for an endpoint without keys"
         raise ConfigurationError(msg)
-    return OpenAICompatibleJudge(base_url, model=model, api_key=api_key, score_mode=score_mode, draws=draws)
+    given: ConnectionOptions = {"model": model, "api_key": api_key, **(connection or {})}
+    return OpenAICompatibleJudge(base_url, score_mode=score_mode, draws=draws, **given)
 
 
 def _vllm(model: str) -> VllmModel:

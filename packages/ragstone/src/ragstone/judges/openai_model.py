@@ -28,6 +28,7 @@ __all__ = ["ConnectionOptions", "OpenAICompatibleModel"]
 
 _TEMPLATE_FIELDS: Final = ("chat_template", "chat_template_kwargs")
 """What shapes a conversation's tokens, wherever it is tokenised."""
+_OUTAGE_FACTOR: Final = 4
 _MAX_CONSTRAINED_VALUES: Final = 1001
 """A regular expression that lists every value gets unwieldy beyond this."""
 
@@ -77,7 +78,8 @@ class OpenAICompatibleModel:
         tokens_per_minute: Tokens a minute at most, of input and output; estimated before a request and corrected by
             what its reply says.
         spend_cap: Ends all asking when so much is spent; may be shared with other models.
-        outage_s: Seconds of an endpoint that answers nobody after which requests fail at once. Before, they wait.
+        outage_s: Seconds for which requests wait for an endpoint that answers nobody; then they fail at once. Not more
+            than four times what the pauses between all retries add up to: 30 as they are, less for who wants fewer.
         affinity_header: Name of a header ("x-session-id") that is the same for requests that begin alike, so that a
             router sends them to one replica and its prefix cache.
 
@@ -124,6 +126,7 @@ class OpenAICompatibleModel:
         if spend_cap is not None and spend_cap.needs_prices and usd_per_million_tokens is None:
             msg = f"{spend_cap!r} counts dollars, and needs usd_per_million_tokens=(INPUT, OUTPUT)"
             raise ConfigurationError(msg)
+        probe_s = min(1.0, 2 * backoff_s)
         self._endpoint = Endpoint(
             base_url,
             api_key=api_key,
@@ -132,8 +135,10 @@ class OpenAICompatibleModel:
                 requests_per_minute=requests_per_minute,
                 tokens_per_minute=tokens_per_minute,
                 timeout_s=timeout_s,
-                outage_s=outage_s,
-                probe_s=min(1.0, 2 * backoff_s),
+                outage_s=min(
+                    outage_s, max(_OUTAGE_FACTOR * backoff_s * (2.0 ** min(max_retries, 16) - 1), 2 * probe_s)
+                ),
+                probe_s=probe_s,
             ),
             prices=usd_per_million_tokens,
             spend_cap=spend_cap,

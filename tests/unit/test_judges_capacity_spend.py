@@ -1,0 +1,150 @@
+"""A cap on spending, and what is sent to keep requests together."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from ragstone.errors import ConfigurationError, JudgeError
+from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt, SpendCap
+from ragstone.testing import FakeJudgeServer
+
+
+def prompt(n):
+    """A question of its own."""
+    return Prompt(construct="relevance", task="The task.", fields={"query": f"Why {n}?", "response": "Because."})
+
+
+def ask(url, n, **options):
+    """Ask n questions at once; returns the errors."""
+
+    async def session():
+        judge = OpenAICompatibleJudge(url, model="m", **({"backoff_s": 0.01} | options))
+        try:
+            replies = await asyncio.gather(*(judge.ask_number(prompt(i)) for i in range(n)), return_exceptions=True)
+        finally:
+            await judge.aclose()
+        return [reply for reply in replies if isinstance(reply, BaseException)]
+
+    return asyncio.run(session())
+
+
+@pytest.mark.parametrize("faults", [{}, {"error_rate": 0.3}])
+def test_calls_never_exceed_their_cap(faults):
+    """Twelve calls, retries included, are twelve calls; the rest fail with words that help."""
+    cap = SpendCap(max_calls=12)
+    with FakeJudgeServer(latency_s=0.005, **faults) as server:
+        errors = ask(server.url, 40, spend_cap=cap)
+    assert 12 == server.calls == cap.spent.calls
+    assert len(errors) >= 28
+    assert {"budget"} == {error.kind for error in errors if "spend cap" in str(error)}
+    assert "max_calls=12" in str(errors[-1])
+    assert "12 calls" in str(errors[-1])
+    assert cap.reached
+
+
+def test_tokens_exceed_their_cap_by_what_is_in_flight_only():
+    """With two requests at once at most two more are paid for."""
+    cap = SpendCap(max_tokens=300)
+    with FakeJudgeServer(latency_s=0.005) as server:
+        errors = ask(server.url, 40, spend_cap=cap, concurrency=2)
+    total = cap.spent.input_tokens + cap.spent.output_tokens
+    a_call = total / server.calls
+    assert errors
+    assert 300 <= total < 300 + 2 * a_call + 1
+
+
+def test_dollars_are_counted():
+    """The server's tokens at the user's prices."""
+    cap = SpendCap(max_usd=0.01)
+    with FakeJudgeServer() as server:
+        errors = ask(server.url, 30, spend_cap=cap, concurrency=1, usd_per_million_tokens=(10.0, 30.0))
+    spent = cap.spent
+    assert errors
+    assert pytest.approx((10 * spent.input_tokens + 30 * spent.output_tokens) / 1e6) == spent.cost_usd
+    assert spent.cost_usd >= 0.01
+    assert "US dollars" in str(errors[-1])
+
+
+def test_models_may_share_a_cap():
+    """Two judges, two threads, one cap."""
+    cap = SpendCap(max_calls=10)
+    with FakeJudgeServer() as server:
+        threads = [threading.Thread(target=ask, args=(server.url, 20), kwargs={"spend_cap": cap}) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert 10 == server.calls
+
+
+def test_what_may_not_go_out_does_not_queue():
+    """Behind a budget of a request a minute a reached cap is told at once."""
+    cap = SpendCap(max_calls=1)
+    with FakeJudgeServer() as server:
+        errors = ask(server.url, 20, spend_cap=cap, requests_per_minute=60)
+        assert (1, 19) == (server.calls, len(errors))
+
+
+@pytest.mark.parametrize("caps", [{}, {"max_calls": 0}, {"max_usd": -1.0}, {"max_tokens": 0}])
+def test_impossible_caps(caps):
+    """A cap without a number, or of nothing."""
+    with pytest.raises(ConfigurationError, match="SpendCap"):
+        SpendCap(**caps)
+
+
+def test_dollars_need_prices():
+    """A cap that could never be reached is refused."""
+    with pytest.raises(ConfigurationError, match="usd_per_million_tokens"):
+        OpenAICompatibleModel("http://h", spend_cap=SpendCap(max_usd=1))
+
+
+def test_cap_is_an_error_of_the_judge():
+    """Kind "budget", which outcomes record."""
+    cap = SpendCap(max_calls=1)
+    cap.begin()
+    with pytest.raises(JudgeError) as caught:
+        cap.begin()
+    assert "budget" == caught.value.kind
+
+
+def heads(questions, **options):
+    """The request heads that a server sees for questions."""
+    seen = []
+
+    async def session():
+        async def answer(reader, writer):
+            seen.append((await reader.readuntil(b"\r\n\r\n")).decode().lower())
+            body = b'{"choices": [{"message": {"content": "85"}}]}'
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n")
+            writer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        judge = OpenAICompatibleJudge(url, model="m", **options)
+        for question in questions:
+            await judge.ask_number(question)
+        await judge.aclose()
+        server.close()
+
+    asyncio.run(session())
+    return seen
+
+
+def test_affinity_header_is_sent_where_wanted():
+    """The same for the same beginning, another for another; without the option none."""
+    long = "x" * 2000
+    one, two = (Prompt(construct="c", task=task, fields={"query": long}) for task in ("First.", "Second."))
+    other = Prompt(construct="c", task="First.", fields={"query": "y" + long})
+    names = [
+        line.partition(": ")[2]
+        for head in heads([one, two, other], affinity_header="X-Session-Id")
+        for line in head.split("\r\n")
+        if line.startswith("x-session-id")
+    ]
+    assert 3 == len(names)
+    assert names[0] == names[1] != names[2]
+    assert "x-session-id" not in "".join(heads([one]))
