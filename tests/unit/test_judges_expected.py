@@ -287,6 +287,14 @@ def test_sampled_without_enough_numbers(script, max_tokens, kind):
     assert (kind, True) == (caught.value.kind, bool(caught.value.raw))
 
 
+def test_sampled_with_a_few_numbers_only():
+    """Some numbers, but fewer than half: still an error."""
+    model = ScriptedModel({"80": 0.2, "who knows": 0.8}, seed=1)
+    with pytest.raises(JudgeReplyError, match="[1-9] of 30 replies") as caught:
+        ask(model, score_mode="sampled", draws=30)
+    assert ("unparseable", "who knows") == (caught.value.kind, caught.value.raw)
+
+
 def test_ccrs_carries_interval_and_mass():
     """On the metric's range: a hundredth of the judge's, for answer correctness shifted and scaled by its weights."""
     model = ScriptedModel({"80": 0.5, "60": 0.5 - 1e-6, "no": 1e-6}, token_digits=2)
