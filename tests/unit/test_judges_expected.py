@@ -290,7 +290,7 @@ def test_sampled_without_enough_numbers(script, max_tokens, kind):
 def test_sampled_with_a_few_numbers_only():
     """Some numbers, but fewer than half: still an error."""
     model = ScriptedModel({"80": 0.2, "who knows": 0.8}, seed=1)
-    with pytest.raises(JudgeReplyError, match="[1-9] of 30 replies") as caught:
+    with pytest.raises(JudgeReplyError, match=r"[1-9] of 30 replies") as caught:
         ask(model, score_mode="sampled", draws=30)
     assert ("unparseable", "who knows") == (caught.value.kind, caught.value.raw)
 
