@@ -47,22 +47,60 @@ def test_measured_once():
 
 
 @pytest.mark.parametrize(
-    "faults",
+    ("faults", "kind"),
     [
-        {"error_rate": 0.3},
-        {"malformed_rate": 0.1},
-        {"rate_limit_rpm": 600, "retry_after_s": 0.05},
+        ({"error_rate": 0.3}, "500"),
+        ({"malformed_rate": 0.1}, "malformed"),
+        # A slow machine may stay below any limit.
+        ({"rate_limit_rpm": 600, "retry_after_s": 0.05}, None),
     ],
-    ids=lambda faults: next(iter(faults)),
+    ids=["error_rate", "malformed_rate", "rate_limit_rpm"],
 )
-def test_passing_trouble_changes_no_verdict(faults):
+def test_passing_trouble_changes_no_verdict(faults, kind):
     """Server errors, replies without a message and rate limits are waited out."""
     with FakeModelServer(ScriptedModel(REPLIES)) as server:
         calm = asyncio.run(measured(server.url))
     with FakeModelServer(ScriptedModel(REPLIES), **faults) as server:
         troubled = asyncio.run(measured(server.url, max_retries=10))
-        assert set(server.stats.replies) & {"500", "malformed", "429"}
+        assert kind is None or kind in server.stats.replies
     assert calm == troubled
+
+
+def another_reply(entries):
+    """Values of a prompt that ends in another way."""
+    for told in entries[-1].values():
+        told["decoded_token"] = "x"
+
+
+class OddPromptLogprobs(FakeModelServer):
+    """A server that spoils the log-probabilities of its prompts."""
+
+    def __init__(self, spoil):
+        super().__init__(ScriptedModel(REPLIES))
+        self.spoil = spoil
+
+    def _whole(self, *args, **options):
+        whole = super()._whole(*args, **options)
+        if whole.get("prompt_logprobs"):
+            self.spoil(whole["prompt_logprobs"])
+        return whole
+
+
+@pytest.mark.parametrize(
+    ("spoil", "seen"),
+    [
+        (lambda entries: entries.pop(1), "values came for"),
+        (lambda entries: entries.__setitem__(0, entries[1]), "values came for"),
+        (another_reply, "ends with 'x'"),
+    ],
+    ids=["one is missing", "first is not null", "another reply"],
+)
+def test_prompt_logprobs_of_something_else(spoil, seen):
+    """The route is off when its values are not those of conversation and reply, token by token."""
+    with OddPromptLogprobs(spoil) as server:
+        can = asyncio.run(measured(server.url))
+    assert ("chain", "echo") == can.exact_routes
+    assert seen in can.seen["prefill"]
 
 
 @pytest.mark.parametrize(
