@@ -132,6 +132,14 @@ def test_a_reply_without_its_own_token_among_the_listed():
     assert (0.05, 0.05, 0.1) == pytest.approx((low, seen, high), abs=2e-5)
 
 
+def test_an_unlikely_reply_says_nothing_of_the_tail():
+    """A drawn token is reported beside the likeliest ones; others that are not listed may be likelier than it."""
+    top = (("Oslo", math.log(0.5)), ("Rome", math.log(0.3)), ("x", math.log(1e-6)))
+    low, seen, high = bound((TokenReading(text="x", logprob=math.log(1e-6), top=top),), ["NO"])
+
+    assert (0.0, 0.0, 0.2) == pytest.approx((low, seen, high), abs=2e-5)
+
+
 def test_log_probabilities_that_do_not_come_are_an_error():
     """Nothing to look at is no probability of nought."""
     with FakeModelServer(ScriptedModel({"Oslo": 1.0}), "ollama", changes={"logprobs": "dropped"}) as server:
