@@ -1,9 +1,9 @@
-"""A real vLLM server on the tiny judge, started once for all tests of this room."""
+"""Real vLLM servers on a tiny judge and a tiny reader, started once for all tests of this room."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
 import json
 import os
 import signal
@@ -41,9 +41,9 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def await_first_token(url, process, log):
+def await_first_token(url, process, log, name="tiny-judge"):
     """Wait until the model has said a token: `/health` is green before the engine has ever run."""
-    body = {"model": "tiny-judge", "messages": [{"role": "user", "content": "?"}], "max_tokens": 1}
+    body = {"model": name, "messages": [{"role": "user", "content": "?"}], "max_tokens": 1}
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -59,13 +59,13 @@ def await_first_token(url, process, log):
 
 
 @contextlib.contextmanager
-def serve(model, log):
+def serve(model, log, name="tiny-judge"):
     """A vLLM server on `model`, which may not answer yet; stopped at the end, with the processes it started."""
     port = free_port()
     command = [
         str(Path(sys.executable).with_name("vllm")),
-        *("serve", str(model), "--served-model-name", "tiny-judge", "--host", "127.0.0.1", "--port", str(port)),
-        *("--max-model-len", "2048", "--dtype", "float32", "--enforce-eager"),
+        *("serve", str(model), "--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)),
+        *("--max-model-len", "2048", "--dtype", "float32", "--enforce-eager", "--enable-prompt-tokens-details"),
     ]
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -82,26 +82,70 @@ def serve(model, log):
             process.wait()
 
 
-@pytest.fixture(scope="session")
-def model_folder():
-    """The folder of the trained model."""
-    folder = os.environ.get("RAGSTONE_TINY_JUDGE")
+def folder_from(variable, what):
+    """The folder that an environment variable names."""
+    folder = os.environ.get(variable)
     if folder is None:
         # Where vLLM must be tested, a skip would look like success.
         refuse = pytest.fail if os.environ.get("RAGSTONE_REQUIRE_VLLM") else pytest.skip
-        refuse("needs vLLM and the tiny judge: run `nox -s vllm`")
+        refuse(f"needs vLLM and the {what}: run `nox -s vllm`")
     return Path(folder)
+
+
+def module_of(name):
+    """A module of this folder, which is no package."""
+    # Trainers are scripts, and import what they share as scripts do.
+    if (here := str(Path(__file__).parent)) not in sys.path:
+        sys.path.append(here)
+    return importlib.import_module(name)
+
+
+@pytest.fixture(scope="session")
+def model_folder():
+    """The folder of the trained judge."""
+    return folder_from("RAGSTONE_TINY_JUDGE", "tiny judge")
 
 
 @pytest.fixture(scope="session")
 def trainer(model_folder):
-    """The module that trained the model: its prompts, its samples, its chat template."""
-    spec = importlib.util.spec_from_file_location("train_tiny_judge", Path(__file__).with_name("train_tiny_judge.py"))
-    module = importlib.util.module_from_spec(spec)
-    # dataclasses looks its module up by name.
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    """The module that trained the judge: its prompts, its samples."""
+    return module_of("train_tiny_judge")
+
+
+@pytest.fixture(scope="session")
+def reader_folder():
+    """The folder of the trained reader."""
+    return folder_from("RAGSTONE_TINY_READER", "tiny reader")
+
+
+@pytest.fixture(scope="session")
+def ships(reader_folder):
+    """The module that trained the reader: its world, its prompt, what it was taught."""
+    return module_of("train_tiny_reader")
+
+
+@pytest.fixture(scope="session")
+def reader_url(reader_folder, tmp_path_factory):
+    """The base URL of a vLLM server with the tiny reader."""
+    if running := os.environ.get("RAGSTONE_TINY_READER_URL"):
+        # For who works on these tests: starting a server takes longer than most of them.
+        yield running
+        return
+    log = tmp_path_factory.mktemp("vllm") / "reader.log"
+    with serve(reader_folder, log, "tiny-reader") as (url, process):
+        await_first_token(url, process, log, "tiny-reader")
+        yield url
+
+
+@pytest.fixture(scope="session")
+def forward_probability(reader_folder, ships):
+    """Messages and a reply in, its probability by a plain transformers forward pass out: (starts with, is exactly)."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(reader_folder)
+    model = AutoModelForCausalLM.from_pretrained(reader_folder, dtype=torch.float32).eval()
+    return lambda messages, reply: ships.reply_probability(model, tokenizer, messages, reply)
 
 
 @pytest.fixture(scope="session")

@@ -20,9 +20,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import tiny_model
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from tiny_model import Optimizers, is_finished, new_model, save, train_tokenizer
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ragstone.demo import NOT_FOUND, Bm25, extract_answer, load_corpus, load_questions
 from ragstone.judges import Judge, JudgeIdentity, NumberReply, Prompt, TextReply, judge_from
@@ -36,17 +37,8 @@ SAMPLES = 1200
 STEPS = 600
 BATCH = 16
 VOCABULARY = 2048
-MAX_TOKENS = 2048
-"""Longest chat the model can be served with."""
 PROMPT_WEIGHT = 20.0
 """What predicting a whole prompt counts beside one reply: reading teaches to find words again, which the replies need."""
-
-SPECIAL_TOKENS = ["<pad>", "<bos>", "<eos>", "<|system|>", "<|user|>", "<|assistant|>"]
-CHAT_TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}"
-    "{% if not (loop.last and continue_final_message) %}{{ eos_token }}{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,46 +156,6 @@ def shared_lines(school: Sequence[Exercise]) -> list[str]:
     return sorted(line for line in shared if len(line) > 12)
 
 
-def train_tokenizer(school: Sequence[Exercise]) -> PreTrainedTokenizerFast:
-    """Byte-level BPE of the handbook's words, with each line of our own wording as one token: short prompts train fast."""
-    texts = [message["content"] for exercise in school for message in exercise.messages]
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=SPECIAL_TOKENS,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([*texts, *(reply(exercise) for exercise in school)], trainer)
-    tokenizer.add_tokens([AddedToken(line, normalized=False) for line in shared_lines(school)])
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>")
-    fast.chat_template = CHAT_TEMPLATE
-    return fast
-
-
-def new_model(tokenizer: PreTrainedTokenizerFast, *, head_size: int = 32) -> LlamaForCausalLM:
-    """An untrained model of under a million parameters; 32 is the smallest head that vLLM's attention on CPUs has."""
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=128,
-            intermediate_size=256,
-            num_hidden_layers=3,
-            num_attention_heads=4,
-            num_key_value_heads=4,
-            head_dim=head_size,
-            max_position_embeddings=MAX_TOKENS,
-            bos_token_id=tokenizer.bos_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-            tie_word_embeddings=True,
-            initializer_range=0.05,
-        )
-    )
-
-
 def encode(tokenizer: PreTrainedTokenizerFast, school: Sequence[Exercise]) -> list[tuple[list[int], int]]:
     """The token ids of each chat with its reply, and where the reply starts."""
     encoded = []
@@ -227,19 +179,7 @@ def batches(lengths: Sequence[int], rng: random.Random) -> Iterator[list[int]]:
 
 def train(model: LlamaForCausalLM, encoded: Sequence[tuple[list[int], int]]) -> None:
     """Learn the replies, and on the side to predict the prompts."""
-    matrices = [weight for name, weight in model.named_parameters() if weight.ndim == 2 and "embed" not in name]
-    others = [weight for name, weight in model.named_parameters() if weight.ndim != 2 or "embed" in name]
-    # Muon finds the matching of words in about a third of the steps that AdamW needs here.
-    optimizers = [
-        torch.optim.Muon(matrices, lr=0.01, momentum=0.95, weight_decay=0.01),
-        torch.optim.AdamW(others, lr=3e-3, betas=(0.9, 0.98), weight_decay=0.0),
-    ]
-    schedules = [
-        torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: min(1.0, (step + 1) / 20, 0.05 + (STEPS - step) / (0.4 * STEPS))
-        )
-        for optimizer in optimizers
-    ]
+    optimizers = Optimizers(model, lambda step: min(1.0, (step + 1) / 20, 0.05 + (STEPS - step) / (0.4 * STEPS)))
     plan = batches([len(ids) for ids, _ in encoded], random.Random(SEED))
     start, recent = time.monotonic(), 0.0
     for step in range(1, STEPS + 1):
@@ -254,12 +194,7 @@ def train(model: LlamaForCausalLM, encoded: Sequence[tuple[list[int], int]]) -> 
         logits = model(input_ids=ids).logits[:, :-1]
         nats = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
         loss = (nats * weights[:, 1:].flatten()).sum() / len(rows)
-        model.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer, schedule in zip(optimizers, schedules, strict=True):
-            optimizer.step()
-            schedule.step()
+        optimizers.step(loss)
         recent += loss.item()
         if step % 100 == 0:
             print(f"step {step} of {STEPS}: loss {recent / 100:.2f}, {time.monotonic() - start:.0f} s", flush=True)
@@ -269,14 +204,16 @@ def train(model: LlamaForCausalLM, encoded: Sequence[tuple[list[int], int]]) -> 
 def main(folder: Path) -> None:
     """Train into `folder`, unless the model of this file and these prompts lies there."""
     school = exercises(list(random_samples(SAMPLES, seed=SEED)))
-    digest = hashlib.sha256(Path(__file__).read_bytes())
+    digest = hashlib.sha256(b"".join(each.read_bytes() for each in (Path(__file__), Path(tiny_model.__file__))))
     digest.update(json.dumps([(exercise.messages, exercise.number) for exercise in school]).encode())
-    stamp = folder / "trained-from.sha256"
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == digest.hexdigest():
+    if is_finished(folder, digest.hexdigest()):
         print(f"reusing the tiny judge in {folder}")
         return
     torch.manual_seed(SEED)
-    tokenizer = train_tokenizer(school)
+    texts = [message["content"] for exercise in school for message in exercise.messages]
+    tokenizer = train_tokenizer(
+        [*texts, *(reply(exercise) for exercise in school)], vocabulary=VOCABULARY, whole=shared_lines(school)
+    )
     model = new_model(tokenizer)
     encoded = encode(tokenizer, school)
     print(
@@ -284,10 +221,7 @@ def main(folder: Path) -> None:
         f"{sum(len(ids) for ids, _ in encoded) / len(encoded):.0f} tokens, the longest {max(len(ids) for ids, _ in encoded)}"
     )
     train(model, encoded)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    # Last: an interrupted training leaves no folder that looks finished.
-    stamp.write_text(digest.hexdigest(), encoding="utf-8")
+    save(model, tokenizer, folder, digest.hexdigest())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,68 @@
+"""What the probe finds out about a real vLLM server, and what the doctor says of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ragstone.judges import OpenAICompatibleModel
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def found(reader_url):
+    """The server's capabilities, measured on a server that nobody else uses."""
+    return asyncio.run(OpenAICompatibleModel(reader_url).capabilities())
+
+
+def test_the_exact_route(found):
+    """Token-id prompts work, any token can be asked for, and the reader's estimator follows."""
+    assert ("chain", "exact_sequence") == (found.exact_route, found.estimator)
+    assert found.asked_tokens >= 100
+    assert found.boundary_clean
+
+
+def test_log_probabilities(found):
+    """Twenty alternatives, and no temperature in them."""
+    assert 20 == found.top_logprobs
+    assert found.logprobs_raw
+
+
+def test_replies(found):
+    """Constraints are obeyed, several replies come in one request, seeds repeat them, nothing is reasoned first."""
+    assert "regex" in found.structured
+    assert found.several_replies
+    assert found.seeds
+    assert not found.reasons
+    assert () == found.refused_parameters
+
+
+def test_facts(found):
+    """What the server says of itself."""
+    assert ("tiny-reader", 2048) == (found.model, found.context_length)
+    assert "0.32" in found.server
+
+
+def test_the_doctor_is_content(reader_url):
+    """`ragstone doctor` ends well and prints the same, for people and as JSON."""
+    command = [
+        sys.executable,
+        "-c",
+        "from ragstone.cli import main; main()",
+        "doctor",
+        "--judge",
+        reader_url,
+        "--reader",
+        reader_url,
+    ]
+    for extra in ([], ["--json"]):
+        ended = subprocess.run([*command, *extra], capture_output=True, text=True, check=False, timeout=300)
+        assert 0 == ended.returncode, ended.stdout + ended.stderr
+        assert "chain" in ended.stdout
+        if extra:
+            assert json.loads(ended.stdout)
