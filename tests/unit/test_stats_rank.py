@@ -58,11 +58,11 @@ def test_bootstrap_of_means_against_brute_force():
     """The matrix product draws rows as a loop would: the same spread, up to the noise of resampling."""
     rng = np.random.default_rng(5)
     values = rng.normal(size=(60, 1))
-    (estimate,) = bootstrap_mean(values, n_resamples=20_000)
-    loop = [values[rng.integers(0, 60, 60), 0].mean() for _ in range(20_000)]
+    (estimate,) = bootstrap_mean(values, n_resamples=4000)
+    loop = [values[rng.integers(0, 60, 60), 0].mean() for _ in range(4000)]
     low, high = np.quantile(loop, [0.025, 0.975])
     assert values.mean() == pytest.approx(estimate.value)
-    assert (low, high) == pytest.approx((estimate.low, estimate.high), abs=0.01)
+    assert (low, high) == pytest.approx((estimate.low, estimate.high), abs=0.03)
     assert ("bootstrap", 60, 0.95) == (estimate.method, estimate.n, estimate.level)
 
 
@@ -98,10 +98,10 @@ def test_pooled_bootstrap_against_brute_force():
     clusters = np.repeat(np.arange(20), 4)
     x = rng.integers(0, 6, 80) + np.repeat(rng.normal(size=20), 4).round()
     y = (x + rng.integers(0, 8, 80)).astype(float)
-    (estimate,) = bootstrap_spearman(x[:, None], y, clusters, n_resamples=2000, seed=9)
+    (estimate,) = bootstrap_spearman(x[:, None], y, clusters, n_resamples=300, seed=9)
     draws = np.random.default_rng(9)
     loop = []
-    for _ in range(2000):
+    for _ in range(300):
         times = draws.multinomial(20, np.full(20, 1 / 20))
         rows = np.concatenate([np.flatnonzero(clusters == i) for i in np.repeat(np.arange(20), times)])
         loop.append(stats.spearmanr(x[rows], y[rows]).statistic)

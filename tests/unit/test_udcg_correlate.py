@@ -285,3 +285,20 @@ def test_a_utility_alone_is_enough():
     contexts = [[passage("a", utility=0.7)], [passage("b", utility=-0.7)]]
     found = correlate_udcg([{"query": "Q?", "contexts": c, "grade": g} for c, g in zip(contexts, (2, 0), strict=True)])
     assert 1.0 == pytest.approx(by_name(found)["udcg"].defined.value)
+
+
+def test_a_baseline_is_named_where_it_was_used(monkeypatch):
+    """Word overlap must not pass for a measurement; and what the data says is not word overlap."""
+    monkeypatch.delenv("RAGSTONE_JUDGE", raising=False)
+    monkeypatch.delenv("RAGSTONE_READER", raising=False)
+    rows = [
+        {"query": "How tall?", "contexts": [{"text": t, "relevance": 1}], "grade": g}
+        for t, g in (("tall", 2), ("x", 0))
+    ]
+    labelled = correlate_udcg(rows, reader="lexical")
+    assert ["passages were read by the lexical baseline"] == [
+        n.partition(" (")[0] for n in labelled.notes if "lexical" in n
+    ]
+    bare = [row | {"contexts": ["tall", row["contexts"][0]["text"]]} for row in rows]
+    assert 2 == len([note for note in rank_udcg(bare, reader="lexical").notes if "lexical" in note])
+    assert () == rank_udcg(rows, reader=FakeReader(), judge="lexical").notes

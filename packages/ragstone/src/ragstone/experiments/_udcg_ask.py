@@ -111,7 +111,7 @@ async def asking(
 
     Args:
         reader: What the user wrote as `reader=`.
-        judge: What the user wrote as `judge=`.
+        judge: What the user wrote as `judge=`; where nobody judges, the model that reads does.
         labels: Where relevance comes from, as for `Udcg`.
         threshold: From here on a label of the data means relevant.
         concurrency: Rows in work at once.
@@ -120,7 +120,8 @@ async def asking(
         ConfigurationError: One of them cannot work as configured.
         JudgeError: One of them cannot be reached.
     """
-    chair = judge_from(judge)
+    named = judge is not None or os.environ.get("RAGSTONE_JUDGE")
+    chair = judge_from(judge if named or not isinstance(reader, str) else reader)
     lector = reader_from(reader, judge=chair)
     asker = Asker(lector, chair, labels=labels, threshold=threshold, concurrency=concurrency)
     try:
@@ -149,6 +150,18 @@ class Asker:
         self._threshold = threshold
         self._concurrency = concurrency
         self._memory: dict[Any, asyncio.Task[Any]] = {}
+        self._judged = self._read = False
+
+    def notes(self) -> tuple[str, ...]:
+        """What a person must know of the models that were asked."""
+        return tuple(
+            f"{what} by the lexical baseline (word overlap): it tries out the plumbing, and measures nothing"
+            for what, done, identity in (
+                ("passages were read", self._read, self.reader.identity),
+                ("relevance or answers were judged", self._judged, self.judge.identity),
+            )
+            if done and identity.is_baseline
+        )
 
     async def forget(self) -> None:
         """Drop what was found out, and stop what is still being asked."""
@@ -220,8 +233,10 @@ class Asker:
             labels=self._labels,
             threshold=self._threshold,
         )
+        self._read = True
         if found.error is not None:
             raise found.error
+        self._judged |= found.label is not None and found.label.source != "data"
         return rating_of(found, reader=self.reader.identity.hash, judge=self.judge.identity.hash)
 
     async def erag(self, sample: Sample, passage: Passage) -> float:
@@ -233,6 +248,7 @@ class Asker:
         key = ("erag", sample.query, sample.reference, passage.text)
 
         async def ask() -> float:
+            self._read = True
             (score,) = await erag_scores(
                 sample.query or "", [passage.text], reference=sample.reference, reader=self.reader
             )
@@ -261,6 +277,7 @@ class Asker:
             "response": response,
         }
         prompt = Prompt(construct="answer_grade", task=_GRADE_TASK, fields=fields)
+        self._judged = True
         reply = await self.judge.ask_number(prompt, low=0, high=1)
         return GRADES["correct" if reply.value >= _CORRECT_FROM else "wrong"]
 

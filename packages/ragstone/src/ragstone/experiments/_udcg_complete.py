@@ -38,6 +38,7 @@ class RatedContexts:
     """How many rows are in no number, by what they lack."""
     errors: tuple[str, ...] = ()
     """What was said about the first of them."""
+    notes: tuple[str, ...] = ()
     usage: Usage = field(default_factory=Usage)
 
 
@@ -72,7 +73,7 @@ async def complete(
     if not rows:
         msg = "there are no rows; each holds one context of a question, with the grade of the answer made from it"
         raise DataError(msg)
-    usage = Usage()
+    usage, notes = Usage(), tuple[str, ...]()
     if somebody_is_named(reader, judge):
         async with asking(reader, judge, labels=labels, threshold=threshold, concurrency=concurrency) as asker:
 
@@ -80,7 +81,7 @@ async def complete(
                 return await _asked(row, asker, erag=erag)
 
             found = await asker.each(ask, rows, progress)
-            usage = asker.spent.total
+            usage, notes = asker.spent.total, asker.notes()
     else:
         found = [_as_given(row, threshold) for row in rows]
         unknown = sum(isinstance(one, _Lacking) and one.what != "no passages" for one in found)
@@ -93,10 +94,10 @@ async def complete(
         if erag:
             msg = "eRAG scores come from the reader's answers, and nobody is named to ask; name reader= (--reader)"
             raise ConfigurationError(msg)
-    return _summed(found, usage)
+    return _summed(found, usage, notes)
 
 
-def _summed(found: Sequence[RatedContext | _Lacking], usage: Usage) -> RatedContexts:
+def _summed(found: Sequence[RatedContext | _Lacking], usage: Usage, notes: tuple[str, ...]) -> RatedContexts:
     whole = tuple(one for one in found if isinstance(one, RatedContext))
     lacking = [one for one in found if isinstance(one, _Lacking)]
     why = [one.why for one in lacking if one.why is not None]
@@ -110,6 +111,7 @@ def _summed(found: Sequence[RatedContext | _Lacking], usage: Usage) -> RatedCont
         contexts=whole,
         left_out=dict(sorted(Counter(one.what for one in lacking).items())),
         errors=tuple(str(error) for error in why[:5]),
+        notes=notes,
         usage=usage,
     )
 

@@ -160,7 +160,7 @@ def correlate_udcg(
         )
     )
     contexts = rated.contexts
-    notes: list[str] = []
+    notes = list(rated.notes)
     columns = _columns(contexts, gamma)
     columns = {"udcg": columns["udcg"]} | _theta(contexts, weights, seed, notes) | columns
     grades = np.array([float(context.grade) for context in contexts])

@@ -52,6 +52,7 @@ class UdcgFit:
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Rows in none of these numbers, by why."""
     errors: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -62,6 +63,7 @@ class UdcgFit:
             **self.theta.fit,
             "left_out": dict(self.left_out),
             "errors": list(self.errors),
+            "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
@@ -82,7 +84,7 @@ class UdcgFit:
         lines += [f"left out, {why}: {n}" for why, n in self.left_out.items()]
         if not self.converged:
             lines.append("the solver stopped before it converged; the weights are rough")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
 
 
 def _shown(estimate: Estimate) -> str:
@@ -206,4 +208,5 @@ def fit_udcg(
         converged=converged,
         left_out=left_out,
         errors=rated.errors,
+        notes=rated.notes,
     )

@@ -34,6 +34,7 @@ class UdcgRanking:
     n_unranked: int
     """Samples left as they were: no question, no passages, or (for eRAG) no reference."""
     errors: tuple[str, ...]
+    notes: tuple[str, ...]
     reader: JudgeIdentity
     judge: JudgeIdentity
     usage: Usage
@@ -52,6 +53,7 @@ class UdcgRanking:
             "n_passages": self.n_passages,
             "n_failed": self.n_failed,
             "errors": list(self.errors),
+            "notes": list(self.notes),
             "reader": self.reader.name,
             "judge": self.judge.name,
             "usage": self.usage.model_dump(exclude={"schema_version"}),
@@ -65,9 +67,7 @@ class UdcgRanking:
             lines.append(
                 f"{self.n_unranked} samples are as they were: no question, no passages, or no reference for eRAG"
             )
-        if self.reader.is_baseline or self.judge.is_baseline:
-            lines.append("read and judged by word overlap: it tries out the plumbing, and ranks nothing")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
 
 
 def best_passages(scores: Sequence[float | None], k: int | None = None) -> list[int]:
@@ -161,6 +161,7 @@ def rank_udcg(
                 n_failed=len(errors),
                 n_unranked=sum(not one.n_passages for one in ranked),
                 errors=tuple(map(str, errors[:5])),
+                notes=asker.notes(),
                 reader=asker.reader.identity,
                 judge=asker.judge.identity,
                 usage=asker.spent.total,

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["average_ranks", "bootstrap_mean", "bootstrap_spearman", "spearman"]
 
+_CELLS = 1_000_000
+"""Resamples times rows worked on at once: 8 MB a table."""
+
 
 def average_ranks(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
     """Rank values from 1 up; equal values share the mean of their ranks.
@@ -180,24 +183,21 @@ def bootstrap_spearman(
     points = [spearman(x[:, column], target) for column in range(x.shape[1])]
     if all(point is None for point in points):
         return [None] * x.shape[1]
-    # Codes of the values: ranks under any weights follow from how much weight lies on each value.
-    codes = [np.unique(values, return_inverse=True)[1].reshape(-1) for values in (target, *x.T)]
     n = int(groups.max()) + 1
     rng = np.random.default_rng(seed)
     drawn = np.full((n_resamples, x.shape[1]), np.nan)
-    for resample in range(n_resamples):
-        weight = rng.multinomial(n, np.full(n, 1 / n))[groups].astype(float)
-        middle = (weight.sum() + 1) / 2
-        centred = []
-        for code in codes:
-            mass = np.bincount(code, weights=weight)
-            centred.append((np.cumsum(mass) - (mass - 1) / 2)[code] - middle)
-        goal = weight * centred[0]
-        spread = goal @ centred[0]
-        for column, ranks in enumerate(centred[1:]):
-            size = spread * ((weight * ranks) @ ranks)
-            if size > 0:
-                drawn[resample, column] = (goal @ ranks) / np.sqrt(size)
+    step = max(1, _CELLS // target.size)
+    for start in range(0, n_resamples, step):
+        size = min(step, n_resamples - start)
+        weight = rng.multinomial(n, np.full(n, 1 / n), size=size)[:, groups].astype(float)
+        goal = _centred_ranks(target, weight)
+        spread = (weight * goal * goal).sum(axis=1)
+        for column in range(x.shape[1]):
+            ranks = _centred_ranks(x[:, column], weight)
+            scale = np.sqrt(spread * (weight * ranks * ranks).sum(axis=1))
+            defined = scale > 0
+            products = (weight * goal * ranks).sum(axis=1)
+            drawn[start : start + size, column][defined] = products[defined] / scale[defined]
     estimates: list[Estimate | None] = []
     for column, point in enumerate(points):
         found = drawn[~np.isnan(drawn[:, column]), column]
@@ -216,3 +216,19 @@ def bootstrap_spearman(
             )
         )
     return estimates
+
+
+def _centred_ranks(values: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Average ranks, less their mean, of values of which each resample (row) has some several times and some not."""
+    import numpy as np
+
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    # How much weight lies on each distinct value, and below it, gives its rank.
+    mass = np.add.reduceat(weight[:, order], starts, axis=1)
+    rank = np.cumsum(mass, axis=1) - (mass - 1) / 2
+    code = np.empty(values.size, dtype=np.intp)
+    code[order] = np.repeat(np.arange(starts.size), np.diff(np.r_[starts, values.size]))
+    centred: NDArray[np.float64] = rank[:, code] - (weight.sum(axis=1, keepdims=True) + 1) / 2
+    return centred
