@@ -30,13 +30,12 @@ def evaluate(url, n, **options):
     return ragstone.evaluate(samples(n), METRIC, judge=judge)
 
 
-@pytest.mark.parametrize("rpm", [600, 3000])
-def test_rate_limit_costs_no_score_and_is_not_hammered(rpm):
+def test_rate_limit_costs_no_score_and_is_not_hammered():
     """Every sample is scored, and fewer requests are refused than are let in."""
-    with FakeJudgeServer(rate_limit_rpm=rpm) as server:
-        result = evaluate(server.url, 60 if rpm == 600 else 200)
+    with FakeJudgeServer(rate_limit_rpm=600) as server:
+        result = evaluate(server.url, 60)
     assert all(isinstance(outcome, Score) for outcome in result.outcomes)
-    assert 0 < server.stats.replies["429"] <= len(result.outcomes)
+    assert 0 < server.stats.replies["429"] < len(result.outcomes)
 
 
 def test_budget_is_kept():
