@@ -199,10 +199,11 @@ def test_forked_child_begins_anew():
         if pid == 0:
             code = 1
             try:
-                thread = threading.Thread(target=lambda: asyncio.run(child()))
+                thread = threading.Thread(target=lambda: asyncio.run(child()), daemon=True)
                 thread.start()
-                thread.join()
-                code = int((capacity.in_flight, capacity.waiting) != (0, 0))
+                # A lock that stays locked would hold it for ever.
+                thread.join(timeout=10)
+                code = int(thread.is_alive() or (capacity.in_flight, capacity.waiting) != (0, 0))
             finally:
                 os._exit(code)
         capacity._lock.release()
