@@ -150,7 +150,7 @@ def test_nothing_but_malformed_replies():
     """A server that never sends a message cannot be measured."""
     with (
         FakeModelServer(ScriptedModel(REPLIES), malformed_rate=1.0) as server,
-        pytest.raises(JudgeReplyError, match="no message"),
+        pytest.raises(JudgeError, match="no message"),
     ):
         asyncio.run(measured(server.url))
 

@@ -294,6 +294,8 @@ class Endpoint:
         if (failed := reply.get("error")) and not (reply.get("choices") or reply.get("data")):
             # Gateways that have sent their 200 before the model behind them failed.
             return _Trouble(f"HTTP 200 with an error: {self._redacted(message_in(failed))[:500]}")
+        if sending.counted and not reply.get("choices"):
+            return _Trouble(f"the completion has no message, only {sorted(reply)}", kind="unparseable")
         return reply
 
     def _trouble_from_status(self, error: openai.APIStatusError) -> _Trouble:

@@ -177,15 +177,15 @@ class ChatReader:
         return JudgeIdentity(name=self.model.name, hash=digest)
 
     async def prepare(self) -> None:
-        """Let the model find out what it needs, and see that it can do what `estimator` says.
+        """Let the model find out what it needs and can do, and see that it can do what `estimator` says.
 
         Raises:
             ConfigurationError: It cannot work as configured.
             JudgeError: It cannot be asked.
         """
-        await self.model.prepare()
-        if self._estimator in ("exact_sequence", "first_token"):
-            _require(self._estimator, await self.model.capabilities(), self.model.name)
+        # Now, and not inside the deadline of the first sample.
+        can = await self.model.capabilities()
+        _require(self._estimator, can, self.model.name)
 
     async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
         """How likely the reader abstains when it is given `passages`.
