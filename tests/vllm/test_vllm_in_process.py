@@ -12,6 +12,7 @@ import pytest
 from ragstone.errors import ConfigurationError, JudgeRejectedError
 from ragstone.judges import ChatReader, ChatRequest, ModelJudge, OpenAICompatibleModel, VllmModel, judge_from, metered
 from ragstone.judges import reader_from as make_reader
+from ragstone.judges._vllm_thread import EngineThread
 from ragstone.testing import JudgeContract
 
 pytestmark = [
@@ -139,8 +140,16 @@ def test_numbers_are_held(engine, cases):
     assert reply.text in {"200", "201", "202", "203"}
 
 
-def test_many_at_once_are_a_multiple_of_one_by_one(engine, cases, record_property):
-    """Batching is what the engine is for: requests of many tasks take a fraction of the time of one after another."""
+def test_many_at_once_share_batches(engine, cases, monkeypatch, record_property):
+    """Questions of many tasks run in a few batches, and so in a fraction of the time of one after another."""
+    batches = []
+    answer = EngineThread._answer
+
+    def counted(self, llm, jobs):
+        batches.append(len(jobs))
+        answer(self, llm, jobs)
+
+    monkeypatch.setattr(EngineThread, "_answer", counted)
 
     async def one_by_one():
         for case in cases[:30]:
@@ -149,15 +158,20 @@ def test_many_at_once_are_a_multiple_of_one_by_one(engine, cases, record_propert
     async def at_once():
         await asyncio.gather(*(engine.forced(case.messages, "NO-RESPONSE") for case in cases))
 
+    # Kernels are compiled for the first batches.
     asyncio.run(at_once())
     took = {}
     for work, n in ((one_by_one, 30), (at_once, len(cases))):
+        batches.clear()
         start = time.perf_counter()
         asyncio.run(work())
         took[work.__name__] = (time.perf_counter() - start) / n
+        assert n == sum(batches)
     factor = took["one_by_one"] / took["at_once"]
     record_property("in_process_batching_factor", factor)
     print(f"{1 / took['at_once']:.0f} exact reads/s at once, {1 / took['one_by_one']:.0f}/s one by one: {factor:.1f}x")
+    print(f"{len(batches)} batches for {len(cases)} reads")
+    assert len(batches) <= len(cases) / 3
 
 
 def test_reads_and_replies_at_once(engine, cases):
@@ -199,7 +213,7 @@ def test_a_cancelled_question_leaves_the_engine_well(engine, cases):
     """A deadline ends the waiting of one task; the next question is answered."""
 
     async def session():
-        request = ChatRequest(messages=cases[0].messages, max_tokens=500, sampling={"min_tokens": 400}, n=50)
+        request = ChatRequest(messages=cases[0].messages, max_tokens=120, sampling={"min_tokens": 100}, n=20)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.02):
                 await engine.complete(request)

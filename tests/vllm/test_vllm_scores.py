@@ -49,8 +49,11 @@ def test_expected_scores_are_the_expectation(judge_url, prompts, record_property
             await model.aclose()
 
     replies, full = asyncio.run(session())
-    assert ["expected"] * N_PROMPTS == [reply.method for reply in replies]
-    worst = max(abs(reply.value - mean) for reply, (_, mean) in zip(replies, full, strict=True))
+    # Where the model hardly ever replies with a number, the judge asks for one instead of taking a mean of what is left.
+    assert [mass >= 0.5 for mass, _ in full] == [reply.method == "expected" for reply in replies]
+    read = [(reply, mean) for reply, (_, mean) in zip(replies, full, strict=True) if reply.method == "expected"]
+    assert len(read) >= N_PROMPTS / 2
+    worst = max(abs(reply.value - mean) for reply, mean in read)
     worst_mass = max(abs(reply.mass - mass) for reply, (mass, _) in zip(replies, full, strict=True))
     calls = sum(reply.usage.calls for reply in replies) / len(replies)
     record_property("expected_score_max_difference", worst)
@@ -59,9 +62,6 @@ def test_expected_scores_are_the_expectation(judge_url, prompts, record_property
     print(f"expected scores: max |difference| {worst:.2g} points, mass {worst_mass:.2g}, {calls:.1f} calls a score")
     assert worst <= 0.05
     assert worst_mass <= 0.002
-    assert all(
-        reply.interval.low - 1e-3 <= mean <= reply.interval.high + 1e-3
-        for reply, (_, mean) in zip(replies, full, strict=True)
-    )
+    assert all(reply.interval.low - 1e-3 <= mean <= reply.interval.high + 1e-3 for reply, mean in read)
     # Expectations that all sit on one number would be no test of a distribution.
     assert any(abs(mean - round(mean, -1)) > 0.5 for _, mean in full)
