@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ragstone.errors import JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
+from ragstone.errors import JudgeError, JudgeRejectedError, JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleModel, metered
 from ragstone.testing import FakeJudgeServer, FakeModelServer, ScriptedModel
 
