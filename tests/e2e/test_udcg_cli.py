@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +13,11 @@ import pytest
 from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
 from ragstone.cli import main
 from ragstone.errors import JudgeRejectedError
+from ragstone.judges import Message
 from ragstone.monitor import Monitor
 from ragstone.schema import Failure, Score
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, FakeReader
+from ragstone.testing import FakeJudge, FakeModelServer, FakeReader, ScriptedModel
 
 LIGHTHOUSE = "How tall is the lighthouse of Northport?"
 TALL = "The lighthouse of Northport is 31 metres tall."
@@ -120,6 +121,28 @@ def test_rank_prints_the_best_passages(run: Callable[..., Done], graded: Path) -
     assert [TALL] == [passage["text"] for passage in rows[0]["contexts"]]
     assert "correct" == rows[0]["grade_before"]
     assert "12 samples, 24 passages ranked by utility" in done.stderr
+
+
+def test_rank_reads_with_the_application_s_own_prompt(run: Callable[..., Done], graded: Path, tmp_path: Path) -> None:
+    """The reader is asked in the application's words for its own phrase; where no judge is named, its model labels."""
+    template = tmp_path / "prompt.txt"
+    template.write_text("Passage: {context} Question: {question} If it is not there, say UNKNOWN.", encoding="utf-8")
+
+    def replies(messages: Sequence[Message]) -> dict[str, float]:
+        asked = messages[-1]["content"]
+        if asked.startswith("Passage: "):
+            p = 0.125 if TALL in asked else 0.75
+            return {"UNKNOWN": p, "31 metres": 1 - p}
+        return {"1" if TALL in asked else "0": 1.0}
+
+    with FakeModelServer(ScriptedModel(replies)) as server:
+        options = ("--reader-prompt", template, "--abstention", "UNKNOWN", "--estimator", "exact")
+        done = run("udcg", "rank", graded, "--reader", server.url, *options)
+        assert 0 == done.returncode, done.stderr
+        assert {"scripted-model"} == {request["model"] for request in server.stats.requests}
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {p["text"]: p["metadata"]["udcg"] for row in rows for p in row["contexts"]}
+    assert [0.875, -0.25] == [pytest.approx(found[text]["utility"], abs=1e-6) for text in (TALL, FERRY)]
 
 
 @pytest.mark.parametrize(

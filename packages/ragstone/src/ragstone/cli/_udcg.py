@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ragstone.cli._output import print_json, progress_bar
+from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption, reader_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import correlate_udcg, fit_udcg, rank_udcg
 
@@ -39,6 +41,10 @@ def fit(
     file: FileArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go, as JSON.")] = Path("theta.json"),
     reader: ReaderOption = None,
+    reader_prompt: ReaderPromptOption = None,
+    abstention: AbstentionOption = None,
+    estimator: EstimatorOption = "auto",
+    draws: DrawsOption = None,
     judge: JudgeOption = None,
     c: Annotated[
         list[float] | None, typer.Option("--c", help="A candidate for the cost C; may be given several times.")
@@ -50,9 +56,13 @@ def fit(
     """Learn UDCG-theta from graded contexts, and print how it ranks contexts of questions it has not seen."""
     _writable(output)
     options: dict[str, Any] = {"grid": tuple(c)} if c else {}
+    judge = _judge(judge, reader)
+    lector = reader_of(
+        reader, judge=judge, prompt=reader_prompt, abstention=abstention, estimator=estimator, draws=draws
+    )
     with progress_bar("reading") as progress:
         found = fit_udcg(
-            str(file), reader=reader, judge=judge, seed=seed, concurrency=concurrency, progress=progress, **options
+            str(file), reader=lector, judge=judge, seed=seed, concurrency=concurrency, progress=progress, **options
         )
     found.theta.save(output)
     _complaints(found.errors)
@@ -74,18 +84,26 @@ def correlate(
         bool, typer.Option("--erag", help="Also have the reader answer from each passage alone (eRAG).")
     ] = False,
     reader: ReaderOption = None,
+    reader_prompt: ReaderPromptOption = None,
+    abstention: AbstentionOption = None,
+    estimator: EstimatorOption = "auto",
+    draws: DrawsOption = None,
     judge: JudgeOption = None,
     seed: SeedOption = 0,
     concurrency: ConcurrencyOption = 16,
     json_output: JsonOption = False,
 ) -> None:
     """Correlate UDCG and the usual ranking metrics with graded answers, question by question."""
+    judge = _judge(judge, reader)
+    lector = reader_of(
+        reader, judge=judge, prompt=reader_prompt, abstention=abstention, estimator=estimator, draws=draws
+    )
     with progress_bar("reading") as progress:
         found = correlate_udcg(
             str(file),
             theta=theta,
             erag=erag,
-            reader=reader,
+            reader=lector,
             judge=judge,
             seed=seed,
             concurrency=concurrency,
@@ -110,6 +128,10 @@ def rank(
         Path | None, typer.Option("--output", "-o", help="Where the samples go (JSONL); without it to stdout.")
     ] = None,
     reader: ReaderOption = None,
+    reader_prompt: ReaderPromptOption = None,
+    abstention: AbstentionOption = None,
+    estimator: EstimatorOption = "auto",
+    draws: DrawsOption = None,
     judge: JudgeOption = None,
     concurrency: ConcurrencyOption = 16,
     json_output: JsonOption = False,
@@ -123,13 +145,17 @@ def rank(
     if by not in ("utility", "erag"):
         msg = f"--by must be utility or erag, got {by!r}"
         raise ConfigurationError(msg)
+    judge = _judge(judge, reader)
+    lector = reader_of(
+        reader, judge=judge, prompt=reader_prompt, abstention=abstention, estimator=estimator, draws=draws
+    )
     with progress_bar("ranking") as progress:
         found = rank_udcg(
             str(file),
             k=k,
             by="erag" if by == "erag" else "utility",
             keep_order=keep_order,
-            reader=reader,
+            reader=lector,
             judge=judge,
             concurrency=concurrency,
             progress=progress,
@@ -143,6 +169,11 @@ def rank(
         print_json(found.to_dict())
     else:
         typer.echo(str(found), err=True)
+
+
+def _judge(judge: str | None, reader: str | None) -> str | None:
+    """Where no judge is named anywhere, the reader's model judges."""
+    return judge or (None if os.environ.get("RAGSTONE_JUDGE") else reader)
 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
