@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import subprocess
+import sys
 import time
 
 import pytest
@@ -252,14 +254,22 @@ def test_judge_and_reader_share_one_engine(spec):
 
 
 def test_random_numbers_of_the_program_stay(reader_folder):
-    """Loading an engine does not set the seed of whoever loads it."""
-    random.seed(77)
-    expected = [random.random() for _ in range(3)]
-    random.seed(77)
-    model = VllmModel(str(reader_folder), **OPTIONS, seed=3)
-    asyncio.run(model.prepare())
-    model.unload()
-    assert expected == [random.random() for _ in range(3)]
+    """Loading an engine does not set the seed of whoever loads it; in a process of its own, which then ends well."""
+    code = (
+        "import asyncio, random, sys\n"
+        "from ragstone.judges import VllmModel\n"
+        "random.seed(77)\n"
+        "model = VllmModel(sys.argv[1], max_model_len=2048, dtype='float32', enforce_eager=True, seed=3)\n"
+        "asyncio.run(model.prepare())\n"
+        "print(random.random())\n"
+        "model.unload()\n"
+        "asyncio.run(model.prepare())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(reader_folder)], capture_output=True, text=True, check=False, timeout=600
+    )
+    assert 0 == ended.returncode, ended.stderr[-3000:]
+    assert random.Random(77).random() == float(ended.stdout.split()[-1])
 
 
 def test_a_model_that_is_not_there(tmp_path):

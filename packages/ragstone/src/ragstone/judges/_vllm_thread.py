@@ -207,10 +207,16 @@ def engine_for(model: str, engine_args: Mapping[str, Any]) -> EngineThread:
 
 
 def unload(model: str, engine_args: Mapping[str, Any]) -> None:
-    """Let go of an engine, for everybody who uses it. A later question loads it anew."""
+    """Let go of an engine, for everybody who uses it. A later question loads it anew.
+
+    Engines that live in this very process share state that vLLM tears down with the first of them, so all go together.
+    """
     with _engines_lock:
-        engine = _engines.pop(_key(model, engine_args), None)
-    if engine is not None:
+        key = _key(model, engine_args)
+        alone = os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING", "0") != "0"
+        keys = [each for each in _engines if each == key or not alone] if key in _engines else []
+        gone = [_engines.pop(each) for each in keys]
+    for engine in gone:
         engine.stop()
 
 

@@ -347,6 +347,7 @@ class VllmModel:
         """Free the engine's memory, for everybody in this process who uses the same model with the same arguments.
 
         A question that is waiting fails; a later one loads the engine anew. Blocks until the running batch is through.
+        Engines of other models in this very process go with it, because vLLM cannot end one of them alone.
         """
         self._of = self._loaded = None
         unload(self._model, self._engine_args)
