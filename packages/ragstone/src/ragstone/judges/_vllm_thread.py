@@ -237,6 +237,10 @@ def _load(model: str, engine_args: Mapping[str, Any]) -> Any:
     # vLLM logs to standard output, which belongs to our caller's reports.
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    import numpy as np
+
+    # In this process vLLM seeds everybody's random numbers with its own seed, and its import draws some.
+    plain, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002  the state that others share
     from vllm import LLM
     from vllm.platforms import current_platform
 
@@ -244,10 +248,6 @@ def _load(model: str, engine_args: Mapping[str, Any]) -> Any:
     if current_platform.is_cpu():
         # A seeded request whose prompt is read in pieces kills vLLM 0.32 on CPUs.
         defaults["enable_chunked_prefill"] = False
-    # In this process vLLM seeds everybody's random numbers with its own seed.
-    import numpy as np
-
-    plain, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002  the state that others share
     try:
         return LLM(model=model, **{**defaults, **engine_args})
     finally:
