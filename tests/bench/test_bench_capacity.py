@@ -9,8 +9,8 @@ import time
 import pytest
 
 from ragstone.judges import OpenAICompatibleJudge, Prompt
-from ragstone.judges._capacity import Capacity
-from ragstone.judges._capacity_share import Share
+from ragstone.judges._capacity.gate import Capacity
+from ragstone.judges._capacity.share import Share
 from ragstone.testing import FakeJudgeServer
 
 pytestmark = pytest.mark.bench

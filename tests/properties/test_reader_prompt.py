@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.judges import ChatReader, OpenAICompatibleModel
-from ragstone.judges._reader_prompt import ReaderPrompt
+from ragstone.judges._abstention.prompt import ReaderPrompt
 from ragstone.judges._render import unescape
 from ragstone.testing import FakeModelServer, ScriptedModel
 

@@ -13,7 +13,7 @@ import pytest
 
 from ragstone.errors import JudgeReplyError, StoreCorruptError, StoreError, StoreVersionError
 from ragstone.judges import ChatRequest, OpenAICompatibleJudge, OpenAICompatibleModel, Prompt, ReplyCache, metered
-from ragstone.judges._cached import CachedReplies, is_repeatable
+from ragstone.judges._cache.replies import CachedReplies, is_repeatable
 from ragstone.testing import FakeJudgeServer, FakeModelServer, ScriptedModel
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
@@ -296,7 +296,7 @@ def test_never_a_write_ahead_log(tmp_path):
 
 WORKER = """
 import asyncio, sys
-from ragstone.judges._cached import CachedReplies
+from ragstone.judges._cache.replies import CachedReplies
 
 async def main(folder, me):
     cache = CachedReplies(folder, endpoint="http://a/v1")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ragstone.judges._capacity_breaker import Breaker
-from ragstone.judges._capacity_rates import Bucket
-from ragstone.judges._capacity_request import affinity, estimated_tokens
-from ragstone.judges._capacity_window import Window
+from ragstone.judges._capacity.breaker import Breaker
+from ragstone.judges._capacity.rates import Bucket
+from ragstone.judges._capacity.request import affinity, estimated_tokens
+from ragstone.judges._capacity.window import Window
 
 
 def window(*, upper=64):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ragstone.judges._dialect import CONSTRAINTS, Dialect
-from ragstone.judges._endpoint import RequestRefusedError, retry_after_s
+from ragstone.judges._http.dialect import CONSTRAINTS, Dialect
+from ragstone.judges._http.endpoint import RequestRefusedError, retry_after_s
 
 SAMPLING = {"temperature": 0.0, "seed": 1}
 

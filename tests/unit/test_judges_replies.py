@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ragstone.judges._abstention_bound import bound
-from ragstone.judges._replies import completions
+from ragstone.judges._abstention.bound import bound
+from ragstone.judges._http.replies import completions
 
 
 def reply(content):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges import Capabilities, ChatReader, ChatRequest, OpenAICompatibleModel, TokenReading
-from ragstone.judges._abstention_bound import bound
+from ragstone.judges._abstention.bound import bound
 from ragstone.testing import FakeModelServer, ScriptedModel
 
 ANSWERS = [

@@ -28,7 +28,7 @@ import torch
 from tiny_model import Optimizers, is_finished, new_model, save, train_tokenizer
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ragstone.judges._reader_prompt import ReaderPrompt
+from ragstone.judges._abstention.prompt import ReaderPrompt
 from ragstone.judges._render import Message
 
 SEED = 11

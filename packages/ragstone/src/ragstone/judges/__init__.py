@@ -1,8 +1,8 @@
 """Judges: models that answer questions about a sample."""
 
-from ragstone.judges._cache import CacheSummary, ReplyCache
+from ragstone.judges._cache.file import CacheSummary, ReplyCache
 from ragstone.judges._capabilities import Capabilities
-from ragstone.judges._capacity_spend import SpendCap
+from ragstone.judges._capacity.spend import SpendCap
 from ragstone.judges._factory import judge_from, reader_from
 from ragstone.judges._model import ChatModel, ChatRequest, Completion, ForcedReading, TokenReading
 from ragstone.judges._model_judge import ModelJudge

@@ -10,17 +10,17 @@ from typing import Any, Final, TypedDict
 from urllib.parse import urlsplit
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges._cached import cached_replies
+from ragstone.judges._cache.replies import cached_replies
 from ragstone.judges._capabilities import Capabilities
-from ragstone.judges._capacity_share import Share
-from ragstone.judges._capacity_spend import SpendCap, usage_of
-from ragstone.judges._dialect import CONSTRAINTS, Constraint, Dialect
-from ragstone.judges._endpoint import Endpoint, RequestRefusedError
-from ragstone.judges._http_exact import ExactReads
+from ragstone.judges._capacity.share import Share
+from ragstone.judges._capacity.spend import SpendCap, usage_of
+from ragstone.judges._http.dialect import CONSTRAINTS, Constraint, Dialect
+from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError
+from ragstone.judges._http.exact import ExactReads
+from ragstone.judges._http.probe import probe
+from ragstone.judges._http.replies import completions, token_ids
 from ragstone.judges._model import ChatRequest, Completion, ForcedReading
-from ragstone.judges._probe import probe
 from ragstone.judges._render import Message
-from ragstone.judges._replies import completions, token_ids
 from ragstone.judges._usage import record_usage
 from ragstone.schema import Usage
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 from typing import Any, Final, Literal, TypedDict, get_args
 
 from ragstone.errors import ConfigurationError, JudgeReplyError
-from ragstone.judges._abstention_bound import read_bound
-from ragstone.judges._abstention_draws import REFUSAL_TASK, Draws
-from ragstone.judges._abstention_exact import ExactSequence
+from ragstone.judges._abstention.bound import read_bound
+from ragstone.judges._abstention.draws import REFUSAL_TASK, Draws
+from ragstone.judges._abstention.exact import ExactSequence
+from ragstone.judges._abstention.prompt import PromptSource, ReaderPrompt
+from ragstone.judges._abstention.recognise import Recogniser, phrases_from
 from ragstone.judges._capabilities import Capabilities
 from ragstone.judges._model import ChatModel, ChatRequest
 from ragstone.judges._protocol import Abstention, Judge, JudgeIdentity, TextReply
-from ragstone.judges._reader_prompt import PromptSource, ReaderPrompt
 from ragstone.judges._reasoning import after_reasoning
-from ragstone.judges._recognise import Recogniser, phrases_from
 from ragstone.judges._render import Message
 from ragstone.judges._sampling import TEMPERATURE_ONE
 from ragstone.judges._usage import UsageMeter, metered

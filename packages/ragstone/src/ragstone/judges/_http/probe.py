@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ragstone.errors import JudgeReplyError, JudgeUnavailableError
 from ragstone.judges._capabilities import Capabilities
-from ragstone.judges._endpoint import RequestRefusedError
+from ragstone.judges._http.endpoint import RequestRefusedError
+from ragstone.judges._http.probe_routes import RouteProbe, Routes
 from ragstone.judges._model import ChatRequest, TokenReading
-from ragstone.judges._probe_routes import RouteProbe, Routes
 from ragstone.judges._render import Message
 
 if TYPE_CHECKING:

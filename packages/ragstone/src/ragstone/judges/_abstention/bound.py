@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ragstone.errors import JudgeReplyError
-from ragstone.judges._abstention_exact import CERTAIN, ExactReading
+from ragstone.judges._abstention.exact import CERTAIN, ExactReading
 from ragstone.judges._model import ChatModel, ChatRequest, TokenReading
 from ragstone.judges._render import Message
 from ragstone.schema import Interval

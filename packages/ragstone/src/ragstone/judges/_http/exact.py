@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import JudgeReplyError
-from ragstone.judges._endpoint import RequestRefusedError
+from ragstone.judges._http.endpoint import RequestRefusedError
+from ragstone.judges._http.replies import token_ids
 from ragstone.judges._model import ForcedReading
 from ragstone.judges._once import Once
 from ragstone.judges._render import Message
-from ragstone.judges._replies import token_ids
 
 if TYPE_CHECKING:
     from ragstone.judges.openai_model import OpenAICompatibleModel

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ragstone.judges._endpoint import RequestRefusedError
+from ragstone.judges._http.endpoint import RequestRefusedError
 from ragstone.judges._render import Message
 
 __all__ = ["CONSTRAINTS", "Constraint", "Dialect"]

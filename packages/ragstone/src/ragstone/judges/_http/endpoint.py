@@ -17,11 +17,11 @@ from ragstone.errors import (
     JudgeRejectedError,
     JudgeUnavailableError,
 )
-from ragstone.judges._capacity import capacity_of
-from ragstone.judges._capacity_request import affinity, estimated_tokens, reply_length
-from ragstone.judges._capacity_share import Permit, Share
-from ragstone.judges._capacity_spend import SpendCap, usage_of
-from ragstone.judges._endpoint_errors import causes_of, message_in, retry_after_s
+from ragstone.judges._capacity.registry import capacity_of
+from ragstone.judges._capacity.request import affinity, estimated_tokens, reply_length
+from ragstone.judges._capacity.share import Permit, Share
+from ragstone.judges._capacity.spend import SpendCap, usage_of
+from ragstone.judges._http.errors import causes_of, message_in, retry_after_s
 from ragstone.judges._usage import record_usage
 from ragstone.schema import Usage
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ragstone.judges._http_exact import ExactReads
+from ragstone.judges._http.exact import ExactReads
 from ragstone.judges._render import Message
 
 if TYPE_CHECKING:

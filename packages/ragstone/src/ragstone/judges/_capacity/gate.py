@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Literal
-from urllib.parse import urlsplit
 
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import JudgeUnavailableError
-from ragstone.judges._capacity_breaker import Breaker
-from ragstone.judges._capacity_rates import Bucket
-from ragstone.judges._capacity_share import Permit, Share, Waiter
-from ragstone.judges._capacity_window import Window
+from ragstone.judges._capacity.breaker import Breaker
+from ragstone.judges._capacity.rates import Bucket
+from ragstone.judges._capacity.share import Permit, Share, Waiter
+from ragstone.judges._capacity.window import Window
 
-__all__ = ["Capacity", "capacity_of"]
+__all__ = ["Capacity"]
 
 _CONCURRENCY: Final = 16
 """Requests in flight at most, where nobody says otherwise."""
@@ -379,32 +377,3 @@ def _mark_stale(reference: weakref.ref[Capacity]) -> None:
     capacity = reference()
     if capacity is not None:
         capacity._stale = True  # noqa: SLF001  our own
-
-
-class _Registry:
-    """The capacities of this process, each for as long as somebody uses it."""
-
-    def __init__(self) -> None:
-        self._known: weakref.WeakValueDictionary[tuple[str, str], Capacity] = weakref.WeakValueDictionary()
-        self._lock = threading.Lock()
-        after_fork_in_child(self._after_fork)
-
-    def _after_fork(self) -> None:
-        self._lock = threading.Lock()
-
-    def get(self, key: tuple[str, str]) -> Capacity:
-        with self._lock:
-            capacity = self._known.get(key)
-            if capacity is None:
-                self._known[key] = capacity = Capacity()
-            return capacity
-
-
-_registry: Final = _Registry()
-
-
-def capacity_of(base_url: str, api_key: str | None) -> Capacity:
-    """The capacity of an endpoint: the same for everybody in this process who asks it with the same key."""
-    parts = urlsplit(base_url)
-    where = f"{parts.scheme}://{parts.netloc.lower()}{parts.path}"
-    return _registry.get((where, hashlib.sha256((api_key or "").encode()).hexdigest()))

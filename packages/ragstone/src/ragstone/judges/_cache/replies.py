@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from pydantic import ValidationError
 
 from ragstone.errors import StoreError
-from ragstone.judges._cache import ReplyCache
+from ragstone.judges._cache.file import ReplyCache
 from ragstone.judges._capabilities import Capabilities
 from ragstone.judges._usage import record_usage
 from ragstone.schema import Usage

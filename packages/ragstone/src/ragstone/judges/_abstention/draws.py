@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone.errors import JudgeReplyError
+from ragstone.judges._abstention.recognise import Recogniser
 from ragstone.judges._model import ChatModel, ChatRequest, Completion
 from ragstone.judges._protocol import Judge, Prompt
-from ragstone.judges._recognise import Recogniser
 from ragstone.judges._render import Message
 from ragstone.judges._sampling import TEMPERATURE_ONE
 from ragstone.schema import Interval

@@ -1,0 +1,1 @@
+"""Three ways to find how likely a reader abstains, its prompt, and what counts as an abstention."""

@@ -1,0 +1,1 @@
+"""Replies kept on disk."""

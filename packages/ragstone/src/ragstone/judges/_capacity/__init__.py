@@ -1,0 +1,1 @@
+"""What an endpoint can take, and who may send when."""

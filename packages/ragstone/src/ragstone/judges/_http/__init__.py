@@ -1,0 +1,1 @@
+"""One OpenAI-compatible endpoint: requests, its dialect, exact reads, and what it can do."""
