@@ -107,13 +107,21 @@ def test_the_demo_shows_the_whole_path(tmp_path: Path) -> None:
     again = run("demo", "--folder", tmp_path / "d", "--json")
 
     assert 0 == done.returncode, done.stderr
-    for part in ("mean [95% CI]", "ledger", "captured = scored", "the worst 3 answers", "next", "not a judge"):
+    for part in (
+        "mean [95% CI]",
+        "ledger",
+        "captured = scored",
+        "the worst 3 answers",
+        "most likely to draw an answer",
+        "next",
+        "not a judge",
+    ):
         assert part in done.stdout
     assert 0 == again.returncode, again.stderr
     result = json.loads(again.stdout)
     total = result["ledger"]["total"]
     assert total["captured"] == total["scored"] >= 20
-    assert 5 * total["captured"] == len((tmp_path / "d" / "demo.jsonl").read_text().splitlines())
+    assert 6 * total["captured"] == len((tmp_path / "d" / "demo.jsonl").read_text().splitlines())
 
     status = run("status", tmp_path / "d" / "demo.db", "--json")
     assert json.loads(status.stdout)["balanced"] is True
