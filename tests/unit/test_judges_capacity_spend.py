@@ -56,6 +56,20 @@ def test_tokens_exceed_their_cap_by_what_is_in_flight_only():
     assert 300 <= total < 300 + 2 * a_call + 1
 
 
+@pytest.mark.parametrize("told", [10**400, -5, "7", True, None])
+def test_a_count_of_tokens_that_is_none(told):
+    """Whatever a server says it took: the reply is used, and its place is free for the next one."""
+
+    class Boasting(FakeJudgeServer):
+        def _completed(self, body, text, finish):
+            return super()._completed(body, text, finish) | {"usage": {"prompt_tokens": told, "completion_tokens": 3}}
+
+    cap = SpendCap(max_usd=5)
+    with Boasting() as server:
+        assert [] == ask(server.url, 3, concurrency=1, usd_per_million_tokens=(1.0, 1.0), spend_cap=cap)
+    assert (3, 9) == (cap.spent.calls, cap.spent.output_tokens)
+
+
 def test_dollars_are_counted():
     """The server's tokens at the user's prices."""
     cap = SpendCap(max_usd=0.01)

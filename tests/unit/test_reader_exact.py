@@ -194,6 +194,21 @@ def test_what_an_endpoint_does_not_tell_is_an_error(dialect, route, error, messa
         over_http(ScriptedModel(REPLIES), route, dialect=dialect)
 
 
+@pytest.mark.parametrize("route", ["chain", "prefill", "echo"])
+@pytest.mark.parametrize("noise", [0.5, 1000.0])
+def test_values_above_zero_are_no_certainty(route, noise):
+    """A log-probability above 0 is nonsense, and no number is made of it."""
+    with pytest.raises(JudgeReplyError, match=r"did not tell it|is missing"):
+        over_http(ScriptedModel({"NO-RESPONSE": 0.99, "Oslo": 0.01}), route, exact_noise=noise)
+
+
+def test_probabilities_of_one_token_cannot_exceed_one():
+    """Each value may be one by itself; together they are none."""
+    script = ScriptedModel(dict.fromkeys(["NO-RESPONSE", " NO-RESPONSE", "\nNO-RESPONSE", "Oslo"], 0.25))
+    with pytest.raises(JudgeReplyError, match="add up to"):
+        over_http(script, "chain", exact_noise=0.69)
+
+
 class Wrapping(ScriptedModel):
     """A chat template that puts brackets around what the assistant said."""
 

@@ -21,6 +21,8 @@ _TOKEN_CHARS: Final = 3
 _LEADS: Final = ("", " ", "\n", "\n\n")
 _OVERRUNS: Final = 4
 """Tokens that hold the last piece of a phrase and what follows it ("SPONSE.", "SPONSE\\n")."""
+_MOST_MASS: Final = 1.02
+"""What the probabilities of one token may add up to, rounding included."""
 _ROUNDING: Final = 1e-5
 """Log-probabilities arrive rounded; what certainly is there may be this much less or more."""
 
@@ -49,6 +51,9 @@ async def read_bound(
     # A reply that ends at once has no token to tell of.
     if (completion.text and not tokens) or not all(token.top for token in tokens):
         msg = f"{model.name} was asked for log-probabilities and sent none with {completion.text[:80]!r}"
+        raise JudgeReplyError(msg, raw=completion.text)
+    if any(math.fsum(math.exp(min(0.0, logprob)) for _, logprob in token.top) > _MOST_MASS for token in tokens):
+        msg = f"{model.name} sent log-probabilities of one token that add up to more than 1 as probabilities"
         raise JudgeReplyError(msg, raw=completion.text)
     low, seen, high = bound(tokens, phrases)
     return ExactReading(value=seen, interval=Interval(low=low, high=high, level=CERTAIN, method="bound"), complete=None)

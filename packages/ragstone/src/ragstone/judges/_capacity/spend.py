@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.schema import Usage
 
 __all__ = ["SpendCap", "usage_of"]
+
+_MAX_TOKENS: Final = 10**9
+"""No request takes as many. JSON has integers of any size, and sums, dollars and databases do not."""
 
 
 class SpendCap:
@@ -113,7 +116,7 @@ def usage_of(reply: Mapping[str, Any], prices: tuple[float, float] | None) -> Us
     tokens = reply.get("usage")
     tokens = tokens if isinstance(tokens, dict) else {}
     n_in, n_out = (
-        count if isinstance(count := tokens.get(name), int) and count > 0 else 0
+        count if isinstance(count := tokens.get(name), int) and 0 < count < _MAX_TOKENS else 0
         for name in ("prompt_tokens", "completion_tokens")
     )
     cost_usd = None if prices is None else (n_in * prices[0] + n_out * prices[1]) / 1e6

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._http.endpoint import RequestRefusedError
-from ragstone.judges._http.replies import token_ids
+from ragstone.judges._http.replies import logprob_or_none, token_ids
 from ragstone.judges._model import ForcedReading
 from ragstone.judges._once import Once
 from ragstone.judges._render import Message
@@ -25,6 +25,8 @@ _MAX_ROWS: Final = 256
 """Prompts in one request."""
 _MAX_REMEMBERED: Final = 4096
 """Short texts whose token ids are kept."""
+_MOST_MASS: Final = 1.02
+"""What the probabilities of one token may add up to, rounding included."""
 _SAMPLE_TURN: Final = ({"role": "user", "content": "Hello"}, {"role": "assistant", "content": "yes"})
 """A finished exchange, to see what ends a reply."""
 
@@ -120,7 +122,15 @@ class ExactReads:
                 "return_tokens_as_token_ids": True,
             },
         )
-        return [_asked(choice) for choice in self._choices(reply, len(prefixes))]
+        rows = [_asked(choice) for choice in self._choices(reply, len(prefixes))]
+        for row in rows:
+            # Different tokens at one place.
+            if (mass := math.fsum(map(math.exp, row.values()))) > _MOST_MASS:
+                msg = (
+                    f"{self._model.name} sent log-probabilities of one token that add up to {mass:.3g} as probabilities"
+                )
+                raise JudgeReplyError(msg)
+        return rows
 
     async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:
         """Log-probabilities of a reply, by the route that the endpoint was found to have.
@@ -193,7 +203,7 @@ class ExactReads:
             token = next(iter(entry.values()), None) if isinstance(entry, Mapping) else None
             told = token if isinstance(token, Mapping) else {}
             texts.append(str(told.get("decoded_token", "")))
-            logprobs.append(_number(told.get("logprob")))
+            logprobs.append(logprob_or_none(told.get("logprob")))
         return texts, logprobs
 
     async def echoed(self, messages: Sequence[Message], reply: str) -> ForcedReading:
@@ -218,7 +228,7 @@ class ExactReads:
         if not isinstance(listing, list) or not len(whole) <= len(listing) <= len(whole) + 1:
             msg = f"{self._model.name} was asked to repeat {len(whole)} tokens with their log-probabilities and did not"
             raise JudgeReplyError(msg)
-        read = _given([_number(value) for value in listing[len(prompt) : len(whole)]], reply)
+        read = _given([logprob_or_none(value) for value in listing[len(prompt) : len(whole)]], reply)
         return ForcedReading(logprobs=tuple(read[: len(said)]), end_logprob=None if end is None else read[-1])
 
     async def _echo(self, ids: Sequence[int]) -> dict[str, Any]:
@@ -233,7 +243,9 @@ class ExactReads:
 
     def _choices(self, reply: Mapping[str, Any], n: int) -> list[Mapping[str, Any]]:
         choices = reply.get("choices")
-        fine = isinstance(choices, list) and all(isinstance(choice, Mapping) for choice in choices)
+        fine = isinstance(choices, list) and all(
+            isinstance(choice, Mapping) and type(choice.get("index", 0)) is int for choice in choices
+        )
         if not fine or sorted(choice.get("index", 0) for choice in choices or ()) != list(range(n)):
             msg = f"{self._model.name} was sent {n} prompts and did not answer each of them once"
             raise JudgeReplyError(msg)
@@ -267,8 +279,8 @@ def _asked(choice: Mapping[str, Any]) -> dict[int, float]:
     for name, value in first.items() if isinstance(first, Mapping) else ():
         # By id: different tokens may share a text.
         _, mark, token = str(name).rpartition("token_id:")
-        number = _number(value)
-        if mark and token.isdecimal() and number is not None:
+        number = logprob_or_none(value)
+        if mark and token.isascii() and token.isdecimal() and number is not None:
             found[int(token)] = number
     return found
 
@@ -292,10 +304,3 @@ def _given(values: Sequence[float | None], reply: str) -> list[float]:
         msg = f"a log-probability is missing among those of {reply!r}"
         raise JudgeReplyError(msg)
     return found
-
-
-def _number(value: object) -> float | None:
-    """A log-probability; None where it is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value == math.inf:
-        return None
-    return float(value)

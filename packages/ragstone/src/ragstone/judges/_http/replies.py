@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._model import Completion, TokenReading
 
-__all__ = ["completions", "token_ids"]
+__all__ = ["completions", "logprob_or_none", "token_ids"]
 
+_ROUNDING: Final = 0.01
+"""Servers compute in half precision, and the logarithm of what certainly comes may end above 0."""
+_LEAST: Final = -1e300
+"""JSON has integers that no float can hold."""
 _NOTHING: Final = -9000.0
 """What vLLM writes for minus infinity is below. Version 0.32 fills the lists of requests with it whose step they share
 with one that asks for tokens by id, instead of the tokens that belong there: that is no likeliest token, and to read it as
@@ -39,7 +44,7 @@ def token_ids(reply: Mapping[str, Any]) -> list[int]:
         JudgeReplyError: There are none.
     """
     ids = reply.get("tokens")
-    if not isinstance(ids, list) or not all(isinstance(token, int) for token in ids):
+    if not isinstance(ids, list) or not all(type(token) is int and token >= 0 for token in ids):
         msg = f"the reply to /tokenize has no token ids, only {sorted(reply)}"
         raise JudgeReplyError(msg)
     return ids
@@ -59,7 +64,7 @@ def _completion(choice: Mapping[str, Any]) -> Completion:
 
 
 def _tokens(logprobs: object) -> tuple[TokenReading, ...] | None:
-    """Token readings, None where there are none; what is not a finite number is none."""
+    """Token readings, None where there are none: one value that is no log-probability spoils them all."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(content, list) or not content:
         return None
@@ -67,13 +72,13 @@ def _tokens(logprobs: object) -> tuple[TokenReading, ...] | None:
         return tuple(
             TokenReading(
                 text=str(token["token"]),
-                logprob=float(token["logprob"]),
+                logprob=_logprob(token["logprob"]),
                 top=tuple(
                     sorted(
                         (
-                            (str(other["token"]), float(other["logprob"]))
+                            (str(other["token"]), logprob)
                             for other in token.get("top_logprobs") or ()
-                            if float(other["logprob"]) > _NOTHING
+                            if (logprob := _logprob(other["logprob"])) > _NOTHING
                         ),
                         key=lambda pair: -pair[1],
                     )
@@ -81,5 +86,28 @@ def _tokens(logprobs: object) -> tuple[TokenReading, ...] | None:
             )
             for token in content
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
+
+
+def _logprob(value: object) -> float:
+    """A number as it stands in a reply, held against what a log-probability can be.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found = logprob_or_none(value)
+    if found is None:
+        msg = f"{value!r:.40} is no log-probability"
+        raise ValueError(msg)
+    return found
+
+
+def logprob_or_none(value: object) -> float | None:
+    """A log-probability: minus infinity to 0, with room for rounding above; None where it is none.
+
+    To take what is no log-probability for a certain event would make a number of nonsense.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= _ROUNDING:
+        return None
+    return float(value) if value > _LEAST else -math.inf
