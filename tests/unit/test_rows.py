@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
 from ragstone.errors import DataError
@@ -158,3 +161,38 @@ def test_a_row_without_any_known_field_is_named() -> None:
     """A table full of "not applicable" would not say why."""
     with pytest.raises(DataError, match=r"row 2 has no field with a known name; it has \['Frage'\]"):
         sample_from_row({"Frage": Q}, position=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "label"),
+    [
+        (1, 1.0),
+        (0.5, 0.5),
+        (True, 1.0),
+        (False, 0.0),
+        ("1", 1.0),
+        (" 2.0 ", 2.0),
+        ("yes", 1.0),
+        ("No", 0.0),
+        ("TRUE", 1.0),
+        (np.int64(3), 3.0),
+        (np.True_, 1.0),
+        (None, None),
+        (math.nan, None),
+        (" ", None),
+    ],
+)
+def test_a_label_is_read_as_people_write_it(given: object, label: float | None) -> None:
+    """Truth values, words, numbers in quotes and NumPy's own are labels; nothing, blank and NaN are none."""
+    sample = sample_from_row({"query": Q, "contexts": [{"text": C, "relevance": given}]}, position=1)
+
+    assert label == sample.contexts[0].relevance
+
+
+@pytest.mark.parametrize("given", ["maybe", "nan", math.inf, [1], {"grade": 1}, np.array([0, 1])])
+def test_a_label_that_cannot_be_read_is_refused(given: object) -> None:
+    """A label is never dropped in silence: the judge would be asked in its place."""
+    with pytest.raises(DataError, match=r"row 7: passage 2 has the relevance .*; a label is a number") as caught:
+        sample_from_row({"query": Q, "contexts": [C, {"text": C, "relevance": given}]}, position=7)
+
+    assert repr(given) in str(caught.value)

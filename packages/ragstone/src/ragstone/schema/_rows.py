@@ -17,6 +17,8 @@ from ragstone.schema._trace import Passage
 
 __all__ = ["FIELD_ALIASES", "sample_from_row"]
 
+_LABEL_WORDS: Final = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+
 FIELD_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "id": ("id", "sample_id", "query_id", "question_id", "_id"),
     "query": ("query", "question", "user_input", "input", "inputs", "prompt"),
@@ -229,7 +231,7 @@ def _passage(item: Any, rank: int, position: int) -> Passage:
                 id=None if identity is None else str(identity),
                 score=_number(item.get("score")),
                 rank=rank,
-                relevance=_number(body.get("relevance")),
+                relevance=_label(body.get("relevance"), rank, position),
                 metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
             )
     msg = f"row {position}: passage {rank + 1} must be text or an object with one of {_TEXT_KEYS}, got {_short(item)}"
@@ -240,6 +242,37 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
+
+
+def _label(value: Any, rank: int, position: int) -> float | None:
+    """A label decides what is scored, so one that cannot be read must not pass for one that is absent."""
+    if getattr(value, "shape", None) == ():  # NumPy's numbers and truth values
+        value = value.item()
+    if isinstance(value, bool):
+        return float(value)
+    if (
+        value is None
+        or (isinstance(value, str) and not value.strip())
+        or (isinstance(value, float) and math.isnan(value))
+    ):
+        return None
+    number = _number(value)
+    if number is None and isinstance(value, str):
+        number = _LABEL_WORDS.get(value.strip().lower(), _number_in(value))
+    if number is None:
+        msg = (
+            f"row {position}: passage {rank + 1} has the relevance {_short(value)}; a label is a number (0, 1, or a grade), "
+            "true or false, yes or no; leave it out where nobody labelled the passage"
+        )
+        raise DataError(msg)
+    return number
+
+
+def _number_in(text: str) -> float | None:
+    try:
+        return _number(float(text))
+    except ValueError:
+        return None
 
 
 def _short(value: object) -> str:
