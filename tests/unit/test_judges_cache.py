@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -446,6 +447,19 @@ def test_capabilities_are_remembered(tmp_path):
             db.execute("UPDATE fact SET created_at = created_at - 86500")
         db.close()
         assert measured(server, tmp_path)[1] > 0
+
+
+def test_what_trouble_has_hidden_is_not_remembered(tmp_path):
+    """A server in trouble seems to have no log-probabilities; when it has recovered, the next run sees them."""
+    crashing = {"crashes_on": frozenset({"logprobs"})}
+    with FakeModelServer(ScriptedModel({"yes": 0.6, "no": 0.4}), "openai") as server:
+        healthy, server.dialect = server.dialect, replace(server.dialect, **crashing)
+        troubled, _ = measured(server, tmp_path, max_retries=0, backoff_s=0.01)
+        server.dialect = healthy
+        found, n_calls = measured(server, tmp_path)
+    assert ("monte_carlo", ("logprobs",)) == (troubled.estimator, troubled.unmeasured)
+    assert ("first_token", ()) == (found.estimator, found.unmeasured)
+    assert n_calls > 0
 
 
 def test_capabilities_that_cannot_be_read_are_measured(tmp_path):

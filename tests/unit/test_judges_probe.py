@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -118,6 +119,26 @@ def test_a_step_that_fails_for_good_is_unknown(field, name, unknown):
         assert unknown == getattr(can, name)
     else:
         assert ("regex", "choice") == can.structured
+
+
+class HiccupServer(FakeModelServer):
+    """A server whose first request with log-probabilities fails, once."""
+
+    hiccups = 1
+
+    def _refuse_fields(self, body):
+        crashes = frozenset({"logprobs"}) if self.hiccups and "logprobs" in body else frozenset()
+        self.hiccups -= bool(crashes)
+        self.dialect = replace(self.dialect, crashes_on=crashes)
+        super()._refuse_fields(body)
+
+
+def test_one_failure_makes_no_lesser_server():
+    """A step that fails is tried again once the server is seen to answer: the estimator hangs on it."""
+    with HiccupServer(ScriptedModel(REPLIES), "openai") as server:
+        can = asyncio.run(measured(server.url, max_retries=0))
+    assert ("first_token", ()) == (can.estimator, can.unmeasured)
+    assert 0 == server.hiccups
 
 
 def test_a_server_that_dies_during_the_probe():

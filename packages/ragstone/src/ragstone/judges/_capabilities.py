@@ -46,6 +46,8 @@ class Capabilities(BaseModel):
     """Share of a repeated prompt that came from the server's cache; None when the server does not say."""
     seen: dict[str, str] = Field(default_factory=dict)
     """What was seen of each capability, in words, by its name ("chain", "seeds", "regex"); for people."""
+    unmeasured: tuple[str, ...] = ()
+    """What trouble kept from being measured, though the endpoint works; such a verdict is not kept for later."""
     notes: tuple[str, ...] = ()
     """What a person should know, in sentences."""
 

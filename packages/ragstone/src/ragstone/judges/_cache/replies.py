@@ -150,7 +150,7 @@ class CachedReplies:
     async def capabilities(
         self, about: Mapping[str, Any], measure: Callable[[], Awaitable[Capabilities]], *, fresh: bool
     ) -> Capabilities:
-        """What was measured within a day, else what `measure` finds, which is remembered.
+        """What was measured within a day, else what `measure` finds, which is remembered if it is complete.
 
         Args:
             about: The model, and all that is added to its requests.
@@ -163,7 +163,8 @@ class CachedReplies:
             return known
         with cache_bypassed():
             found = await measure()
-        if self._writes:
+        # What trouble has hidden is no verdict for a day.
+        if self._writes and not found.unmeasured:
             try:
                 await asyncio.to_thread(self._file.remember, key, found.model_dump_json())
             except StoreError as error:

@@ -56,6 +56,7 @@ class _Probe:
         self._model = model
         self._seen: dict[str, str] = {}
         self._notes: list[str] = []
+        self._unmeasured: list[str] = []
         self._budget = 16
         """Tokens within which a short reply comes to its end."""
         self._brief = 1
@@ -98,6 +99,7 @@ class _Probe:
             max_tokens_name=dialect.max_tokens_name,
             refused_parameters=tuple(sorted({*dialect.omitted, *self._refused()})),
             seen=self._seen,
+            unmeasured=tuple(self._unmeasured),
             notes=tuple(self._notes),
         )
 
@@ -107,13 +109,18 @@ class _Probe:
     async def _tried(self, name: str, step: Callable[..., Awaitable[_T]], *given: Any) -> _T | None:
         """The outcome of a step; None when the endpoint refuses it, or it cannot be measured."""
         try:
-            return await step(*given)
+            try:
+                return await step(*given)
+            except JudgeUnavailableError:
+                # Gone, or only this too much for it? And if neither, it was passing trouble.
+                await self._chat(_YES, self._budget, temperature=0.0)
+                return await step(*given)
         except RequestRefusedError as refused:
             self._seen[name] = f"refused: {_reason(refused)}"
         except JudgeUnavailableError as error:
-            # Gone, or only this too much for it?
             await self._chat(_YES, self._budget, temperature=0.0)
             self._seen[name] = f"could not be measured: {_reason(error)}"
+            self._unmeasured.append(name)
             self._notes.append(f"{name} could not be measured ({_reason(error)}); probe again later")
         except JudgeReplyError as error:
             self._seen[name] = str(error)
