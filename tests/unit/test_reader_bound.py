@@ -196,3 +196,41 @@ def test_over_http(dialect):
             reading = asyncio.run(ask(server.url))
 
         assert reading.interval.low <= truth(replies) <= reading.interval.high
+
+
+@pytest.mark.parametrize("top", [1, 2, 5, 20])
+def test_a_longer_word_is_not_the_phrase(top):
+    """The tokens "NOTE" and "NOW" begin with "NO", and say something else: so say the exact reading and the draws."""
+    model = ScriptedModel({"NO": 0.1, "NOTE": 0.6, "NOW it is": 0.2, "Oslo": 0.1}, top_logprobs=top)
+    reading = read(model, abstention="NO")
+
+    assert reading.interval.low <= 0.1 <= reading.interval.high
+    assert reading.interval.high < 0.5
+
+
+def test_a_script_without_blanks_leaves_it_open_where_the_word_ends():
+    """A token that goes on after the phrase is possible, and not certain."""
+    tokens = [
+        TokenReading(text="不明だ", logprob=math.log(0.6), top=(("不明だ", math.log(0.6)), ("不明", math.log(0.3))))
+    ]
+    low, seen, high = bound(tokens, ["不明"])
+
+    assert (0.3, 0.9) == pytest.approx((low, seen), abs=2e-5)
+    assert high >= 0.9
+
+
+def test_half_a_character_may_lead_on():
+    """Tokens that are bytes of a letter arrive as replacement marks; what they spell is open."""
+    token = TokenReading(text="\ufffd", logprob=math.log(0.9), top=(("\ufffd", math.log(0.9)), ("Oslo", math.log(0.1))))
+
+    assert (0.0, 0.9, 0.9) == pytest.approx(bound([token], ["不明"]), abs=2e-5)
+    # Letters of this phrase are single bytes.
+    assert (0.0, 0.0, 0.0) == pytest.approx(bound([token], ["NO-RESPONSE"]), abs=2e-5)
+
+
+def test_the_mark_at_the_end_of_a_phrase_is_not_waited_for():
+    """Tokenisers join it with the white space after it, and drawn replies are looked at without it."""
+    replies = {"I do not know.\n\nSorry": 0.5, "I do not know, sorry": 0.4, "Oslo": 0.1}
+    reading = read(ScriptedModel(replies), abstention="I do not know.")
+
+    assert (0.9, 0.9) == pytest.approx((reading.interval.low, reading.interval.high), abs=3e-5)

@@ -239,3 +239,31 @@ def test_what_cannot_be_read_exactly_is_said_in_advance():
     for ask in (reader.prepare, lambda: reader.abstention("Where?", ["In Oslo."])):
         with pytest.raises(ConfigurationError, match=r"no way to read .* use 'monte_carlo'"):
             asyncio.run(ask())
+
+
+@pytest.mark.parametrize("route", ["chain", "prefill", "echo"])
+def test_a_longer_phrase_with_tokens_of_its_own_is_no_part_of_the_shorter(route):
+    """The phrase "Not found" begins with the letters of "No" and with another token: neither holds the other."""
+    reading = read(
+        ScriptedModel({"No": 0.1, "Not found": 0.2, "Norway": 0.7}, exact_route=route), abstention=["No", "Not found"]
+    )
+
+    assert (0.3, 0.3) == pytest.approx((reading.value, reading.complete))
+
+
+@pytest.mark.parametrize("route", ["chain", "prefill", "echo"])
+def test_a_reply_may_end_the_phrase_with_another_mark(route):
+    """A full stop in the phrase is not waited for: drawn replies are looked at without it as well."""
+    replies = {"I do not know.": 0.3, "I do not know": 0.1, "I do not know, sorry": 0.05, "I do what I can": 0.55}
+    reading = read(ScriptedModel(replies, exact_route=route), abstention="I do not know.")
+
+    assert 0.45 == pytest.approx(reading.value)
+    assert 0.3 == pytest.approx(reading.complete)
+
+
+def test_other_spellings_may_leave_out_the_mark_too():
+    """What counts for the tokeniser's own spelling counts for those that are followed."""
+    replies = {"NO ANSWER.": 0.3, "NO ANSWER, sorry": 0.2, "NO WAY": 0.5}
+    reading = read(ScriptedModel(replies, split=0.5), abstention="NO ANSWER.")
+
+    assert (0.5, 0.3) == pytest.approx((reading.value, reading.complete))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._abstention.exact import CERTAIN, ExactReading
+from ragstone.judges._abstention.recognise import continues, goes_on, without_mark
 from ragstone.judges._model import ChatModel, ChatRequest, TokenReading
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
@@ -23,6 +24,10 @@ _OVERRUNS: Final = 4
 """Tokens that hold the last piece of a phrase and what follows it ("SPONSE.", "SPONSE\\n")."""
 _MOST_MASS: Final = 1.02
 """What the probabilities of one token may add up to, rounding included."""
+_HALF: Final = "\ufffd"
+"""What stands for tokens that hold some of a character's bytes."""
+_LAST_SINGLE: Final = "\x7f"
+"""The last character of one byte."""
 _ROUNDING: Final = 1e-5
 """Log-probabilities arrive rounded; what certainly is there may be this much less or more."""
 
@@ -68,7 +73,7 @@ def bound(tokens: Sequence[TokenReading], phrases: Sequence[str]) -> tuple[float
 
     Args:
         tokens: The reply's tokens, from its first one. Which reply it is does not matter; the greedy one tells most.
-        phrases: The phrases, as they are written.
+        phrases: The phrases, as they are written; a full stop at the end is not waited for.
 
     Returns:
         What is certain, what was seen (certain or possible), and the most that there can be. Assumes that hardly any
@@ -77,6 +82,7 @@ def bound(tokens: Sequence[TokenReading], phrases: Sequence[str]) -> tuple[float
     Source:
         The tail: nothing unlisted is likelier than the least likely listed token, and all of it has what is left of 1.
     """
+    phrases = [without_mark(phrase) for phrase in phrases]
     certain = possible = tail = 0.0
     said, reached = "", 1.0
     for token in tokens:
@@ -91,11 +97,10 @@ def bound(tokens: Sequence[TokenReading], phrases: Sequence[str]) -> tuple[float
             stage = _stage(said + text, phrases)
             if stage == "phrase":
                 certain += p
-            elif stage == "way":
-                if text == token.text and not own_seen:
-                    own_seen, following = True, p
-                else:
-                    possible += p
+            elif stage == "way" and text == token.text and not own_seen:
+                own_seen, following = True, p
+            elif stage in ("way", "open"):
+                possible += p
         tail += reached * _unlisted(listed, token.text, said, phrases)
         if following is None:
             reached = 0.0
@@ -109,11 +114,20 @@ def bound(tokens: Sequence[TokenReading], phrases: Sequence[str]) -> tuple[float
     return max(0.0, low - _ROUNDING), seen, min(1.0, high + _ROUNDING)
 
 
-def _stage(said: str, phrases: Sequence[str]) -> str:
+def _stage(said: str, phrases: Sequence[str]) -> Literal["phrase", "way", "open", "elsewhere"]:
     said = said.lstrip()
-    if any(said.startswith(phrase) for phrase in phrases):
+    opened = [phrase for phrase in phrases if said.startswith(phrase)]
+    # Its last token may hold more than the phrase: "NO." is the phrase "NO", "NOTE" is not, and where no blanks part the
+    # words it cannot be seen.
+    if any(not continues(said[len(phrase) :]) for phrase in opened):
         return "phrase"
-    return "way" if any(phrase.startswith(said) for phrase in phrases) else "elsewhere"
+    if any(phrase.startswith(said) for phrase in phrases):
+        return "way"
+    if any(not goes_on(phrase, said[len(phrase) :]) for phrase in opened):
+        return "open"
+    known, half, _ = said.partition(_HALF)
+    spelled = [phrase[len(known) :] for phrase in phrases if half and phrase.startswith(known)]
+    return "open" if any(rest[:1] > _LAST_SINGLE for rest in spelled) else "elsewhere"
 
 
 def _unlisted(listed: Sequence[tuple[str, float]], own: str, said: str, phrases: Sequence[str]) -> float:

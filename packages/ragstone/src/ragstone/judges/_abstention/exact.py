@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ragstone.judges._model import ChatModel
+from ragstone.judges._abstention.recognise import without_mark
+from ragstone.judges._model import ChatModel, ForcedReading
 from ragstone.judges._once import Once
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
@@ -20,6 +21,8 @@ CERTAIN: Final = 0.999999
 
 _NEGLIGIBLE: Final = 1e-5
 """Spellings that together have less probability than this are not followed; it widens the interval instead."""
+_SAME: Final = 0.02
+"""Probabilities of one token differ by less than this between two requests."""
 _MAX_FIRST_TOKEN: Final = 16
 """Characters of a phrase that a first token may hold."""
 _LEADS: Final = ("", " ", "\n", "\n\n")
@@ -46,9 +49,11 @@ class _Plan:
     complete: frozenset[Ids]
     """Each phrase as the tokeniser spells it."""
     starts: frozenset[Ids]
-    """Those of them that no other begins: their probabilities add up to that of starting with any."""
-    variants: Mapping[int, tuple[Ids, ...]]
-    """Other first tokens with which a reply may start a phrase, and the ways on from there; none where they are unknown."""
+    """Those of them, and of the phrases without their last mark, that no other begins: their probabilities add up to
+    that of starting with any."""
+    variants: Mapping[int, Mapping[Ids, bool]]
+    """Other first tokens with which a reply may start a phrase, and the ways on from there; none where they are unknown.
+    True is a way to a phrase as it is written."""
     end: int | None
 
 
@@ -57,12 +62,15 @@ class ExactSequence:
 
     Args:
         model: A model with an exact route.
-        phrases: The phrases as the model is asked to write them.
+        phrases: The phrases as the model is asked to write them. A reply starts with one also where it leaves out the
+            full stop at its end, or puts another mark there.
     """
 
     def __init__(self, model: ChatModel, phrases: Sequence[str]) -> None:
         self._model = model
         self._phrases = tuple(phrases)
+        self._written = {**dict.fromkeys(map(without_mark, phrases), False), **dict.fromkeys(phrases, True)}
+        """What a reply can start with, and whether it is a phrase as it is written."""
         self._plan = Once(self._planned)
 
     async def read(
@@ -83,66 +91,78 @@ class ExactSequence:
         return await self._forced(messages)
 
     async def _forced(self, messages: Sequence[Message]) -> ExactReading:
-        readings = await asyncio.gather(*(self._model.forced(messages, phrase) for phrase in self._phrases))
-        start, complete = 0.0, 0.0
-        told = True
-        for phrase, reading in zip(self._phrases, readings, strict=True):
-            p = math.exp(math.fsum(reading.logprobs))
-            start += p if _opens_with_no_other(phrase, self._phrases) else 0.0
-            told = told and reading.end_logprob is not None
-            complete += p * math.exp(reading.end_logprob or 0.0)
-        return _reading(start, 0.0, complete if told else None)
+        replies = list(self._written)
+        read = await asyncio.gather(*(self._model.forced(messages, reply) for reply in replies))
+        readings = dict(zip(replies, read, strict=True))
+        ends = [readings[phrase].end_logprob for phrase in self._phrases]
+        whole = [_probability(readings[phrase]) for phrase in self._phrases]
+        start = math.fsum(
+            _probability(reading)
+            for reply, reading in readings.items()
+            if not any(other != reply and _holds(reply, reading, other, readings[other]) for other in replies)
+        )
+        told = [end for end in ends if end is not None]
+        complete = (
+            math.fsum(p * math.exp(end) for p, end in zip(whole, told, strict=True)) if len(told) == len(ends) else None
+        )
+        return _reading(start, 0.0, complete)
 
     async def _chain(self, messages: Sequence[Message]) -> ExactReading:
         plan = await self._plan.get()
         prompt = tuple(await self._model.chat_ids(messages))
         tree = _Tree(prompt, plan.end)
-        for ids in plan.complete:
+        for ids in plan.complete | plan.starts:
             tree.want(ids)
         tree.also((), plan.variants)
         await tree.read(self._model)
 
-        followed: set[Ids] = set()
+        followed: dict[Ids, bool] = {}
         unfollowed = 0.0
         for first in sorted(plan.variants, key=lambda token: tree.p((token,))):
             p, ways = tree.p((first,)), plan.variants[first]
             if not ways or unfollowed + p <= _NEGLIGIBLE:
                 unfollowed += p
             else:
-                followed |= {(first, *way) for way in ways}
+                followed |= {(first, *way): written for way, written in ways.items()}
         if followed:
             for ids in followed:
                 tree.want(ids)
             await tree.read(self._model)
-        start = math.fsum(tree.p(ids) for ids in plan.starts | _minimal(followed))
-        complete = None if plan.end is None else math.fsum(tree.p((*ids, plan.end)) for ids in plan.complete | followed)
+        start = math.fsum(tree.p(ids) for ids in plan.starts | _minimal(followed.keys()))
+        whole = plan.complete | {ids for ids, written in followed.items() if written}
+        complete = None if plan.end is None else math.fsum(tree.p((*ids, plan.end)) for ids in whole)
         return _reading(start, unfollowed, complete)
 
     async def _planned(self) -> _Plan:
         ids_of = _Tokeniser(self._model)
-        complete = {phrase: await ids_of(phrase) for phrase in self._phrases}
+        spelled = {phrase: await ids_of(phrase) for phrase in self._written}
         # Some tokenisers put a blank before each text. What they say of the rest of a phrase is another text's.
         adds_blank = await ids_of("x") == await ids_of(" x")
-        first_tokens = {ids[0] for ids in complete.values()}
-        variants: dict[int, list[Ids]] = {}
-        for phrase in self._phrases:
+        first_tokens = {ids[0] for ids in spelled.values()}
+        variants: dict[int, dict[Ids, bool]] = {}
+
+        def lead_on(first: int, *ways: Ids, written: bool) -> None:
+            known = variants.setdefault(first, {})
+            for way in ways:
+                known[way] = written or known.get(way, False)
+
+        for phrase, written in self._written.items():
             for lead in _LEADS:
-                whole = await ids_of(lead + phrase) if lead else complete[phrase]
+                whole = await ids_of(lead + phrase) if lead else spelled[phrase]
                 if lead and whole[0] not in first_tokens:
-                    variants.setdefault(whole[0], []).append(whole[1:])
+                    lead_on(whole[0], whole[1:], written=written)
                 openings = range(0 if lead else 1, min(_MAX_FIRST_TOKEN, len(phrase)) + 1)
                 pieces = await asyncio.gather(*(ids_of(lead + phrase[:size]) for size in openings))
                 for size, piece in zip(openings, pieces, strict=True):
                     if len(piece) != 1 or piece[0] in first_tokens:
                         continue
-                    ways = variants.setdefault(piece[0], [])
+                    lead_on(piece[0], written=written)
                     if not adds_blank and whole[0] != piece[0]:
-                        ways.append(await ids_of(phrase[size:]) if size < len(phrase) else ())
-        spelled = frozenset(complete.values())
+                        lead_on(piece[0], await ids_of(phrase[size:]) if size < len(phrase) else (), written=written)
         return _Plan(
-            complete=spelled,
-            starts=frozenset(_minimal(spelled)),
-            variants={first: tuple(dict.fromkeys(ways)) for first, ways in variants.items()},
+            complete=frozenset(spelled[phrase] for phrase in self._phrases),
+            starts=frozenset(_minimal(spelled.values())),
+            variants=variants,
             end=await self._model.end_id(),
         )
 
@@ -188,13 +208,26 @@ class _Tree:
         return math.exp(math.fsum(self._read[ids[:place]][token] for place, token in enumerate(ids)))
 
 
-def _minimal(sequences: set[Ids] | frozenset[Ids]) -> set[Ids]:
+def _minimal(sequences: Iterable[Ids]) -> set[Ids]:
     """Those that extend no other, so that no reply is counted twice."""
-    return {ids for ids in sequences if not any(ids[:size] in sequences for size in range(1, len(ids)))}
+    known = set(sequences)
+    return {ids for ids in known if not any(ids[:size] in known for size in range(1, len(ids)))}
 
 
-def _opens_with_no_other(phrase: str, phrases: Sequence[str]) -> bool:
-    return not any(phrase.startswith(other) for other in phrases if other != phrase)
+def _probability(reading: ForcedReading) -> float:
+    return math.exp(math.fsum(reading.logprobs))
+
+
+def _holds(reply: str, reading: ForcedReading, other: str, shorter: ForcedReading) -> bool:
+    """Whether `reply` begins with the tokens of `other`; they are not told, but equal tokens are equally likely."""
+    if not reply.startswith(other) or len(shorter.logprobs) > len(reading.logprobs):
+        return False
+    # A word that has ended there is no beginning of another token.
+    if not reply[len(other)].isalnum():
+        return True
+    # Servers calculate the same probability a little differently from one request to the next.
+    pairs = zip(shorter.logprobs, reading.logprobs, strict=False)
+    return all(abs(math.exp(a) - math.exp(b)) <= _SAME for a, b in pairs)
 
 
 def _reading(start: float, unfollowed: float, complete: float | None) -> ExactReading:

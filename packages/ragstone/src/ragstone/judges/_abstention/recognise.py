@@ -10,7 +10,7 @@ from typing import Final, Literal
 from ragstone.errors import ConfigurationError
 from ragstone.judges._reasoning import after_reasoning
 
-__all__ = ["Recogniser", "phrases_from"]
+__all__ = ["Recogniser", "continues", "goes_on", "phrases_from", "without_mark"]
 
 Verdict = Literal["abstains", "answers", "open"]
 
@@ -75,6 +75,21 @@ def phrases_from(abstention: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(phrase.strip() for phrase in phrases))
 
 
+def without_mark(phrase: str) -> str:
+    """A phrase without the full stop, or whatever closes it: replies that leave that out abstain as well."""
+    return _TRAILING.sub("", phrase)
+
+
+def continues(rest: str) -> bool:
+    """Whether `rest` belongs to the word before it."""
+    return _GOES_ON.match(rest) is not None
+
+
+def goes_on(phrase: str, rest: str) -> bool:
+    """Whether `rest`, which follows a phrase, makes its last word another one; it cannot in a script without blanks."""
+    return _UNSPACED.search(phrase) is None and continues(rest)
+
+
 def _plain(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).casefold()
     text = _APOSTROPHES.sub("'", _HYPHENS.sub("-", text))
@@ -84,5 +99,4 @@ def _plain(text: str) -> str:
 def _starts(said: str, phrase: str) -> bool:
     if not said.startswith(phrase):
         return False
-    rest = said[len(phrase) :]
-    return _UNSPACED.search(phrase) is not None or not _GOES_ON.match(rest)
+    return not goes_on(phrase, said[len(phrase) :])
