@@ -87,6 +87,34 @@ def test_failures_are_counted_and_bounded() -> None:
     assert "[0.250, 0.750]" in table
 
 
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ([0.5, 0.6], (0.5, 0.55)),
+        ([0.41742979353768533 - 1e-12, 0.6], (0.458714897, 0.55)),
+        (None, (0.458714897, 0.615529289)),
+        ([0.6, 0.5], (0.458714897, 0.615529289)),
+        ([0.1, 0.6], (0.458714897, 0.615529289)),
+        ([0.5], (0.458714897, 0.615529289)),
+        ("0.5", (0.458714897, 0.615529289)),
+        (["0.5", 0.6], (0.458714897, 0.615529289)),
+        ([float("nan"), 0.6], (0.458714897, 0.615529289)),
+    ],
+)
+def test_a_failure_that_knows_its_bounds_narrows_those_of_the_mean(bounds, expected):
+    """Of UDCG some passages may be known; what is no pair of bounds in the metric's range counts as none."""
+    card = resolve_metrics("udcg")[0].card
+    shared = {"metric": "udcg", "metric_version": card.version}
+    outcomes = [
+        Score(sample_id="a", value=0.5, method="exact_sequence", **shared),
+        Failure(sample_id="b", kind="timeout", reason="late", details={"bounds": bounds}, **shared),
+    ]
+    (summary,) = summarise(outcomes, [card])
+
+    assert expected == pytest.approx(summary.bounds, abs=1e-8)
+    assert {"timeout": 1} == summary.failure_kinds
+
+
 def test_no_score_is_no_number() -> None:
     """Zero scored samples have no mean."""
     result = ragstone.evaluate([{"query": "q", "response": "r"}], ["ccrs.ir"], judge="lexical")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import Estimate, failure_bounds, mean_interval
 
 __all__ = ["MetricSummary", "format_table", "summarise"]
+
+_SAME: Final = 1e-9
+"""Bounds may leave the metric's range by a rounding error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +28,8 @@ class MetricSummary:
     n_failed: int
     n_not_applicable: int
     bounds: tuple[float, float] | None
-    """Where the mean over scored and failed samples must lie, whatever the failed ones would have scored."""
+    """Where the mean over scored and failed samples must lie, whatever the failed ones would have scored: anything in the
+    metric's range, or between the bounds that a failure names (a context of which some passages are known)."""
     failure_kinds: dict[str, int]
     missing: tuple[str, ...]
     """Fields that samples lacked."""
@@ -38,7 +44,7 @@ def summarise(
     """
     by_name = {card.name: card for card in cards}
     scores: dict[str, list[float]] = {card.name: [] for card in cards}
-    failures: dict[str, dict[str, int]] = {card.name: {} for card in cards}
+    failures: dict[str, list[Failure]] = {card.name: [] for card in cards}
     absent: dict[str, list[NotApplicable]] = {card.name: [] for card in cards}
     for outcome in outcomes:
         if outcome.metric not in scores:
@@ -48,30 +54,46 @@ def summarise(
             # Scorers let a value exceed its range by a rounding error.
             scores[outcome.metric].append(min(max(outcome.value, card.low), card.high))
         elif isinstance(outcome, Failure):
-            kinds = failures[outcome.metric]
-            kinds[outcome.kind] = kinds.get(outcome.kind, 0) + 1
+            failures[outcome.metric].append(outcome)
         else:
             absent[outcome.metric].append(outcome)
     return tuple(_one(card, scores[card.name], failures[card.name], absent[card.name]) for card in cards)
 
 
-def _one(card: MetricCard, values: list[float], kinds: dict[str, int], absent: list[NotApplicable]) -> MetricSummary:
+def _one(card: MetricCard, values: list[float], failed: list[Failure], absent: list[NotApplicable]) -> MetricSummary:
     estimate = mean_interval(values, low=card.low, high=card.high) if values else None
-    n_failed = sum(kinds.values())
     bounds = None
-    if values or n_failed:
-        mean = estimate.value if estimate else None
-        bounds = failure_bounds(mean, len(values), n_failed, low=card.low, high=card.high)
+    if n := len(values) + len(failed):
+        named = [ends for failure in failed if (ends := _bounds(failure, card)) is not None]
+        n_open = len(failed) - len(named)
+        low, high = (
+            failure_bounds(_mean([*values, *ends]), n - n_open, n_open, low=card.low, high=card.high)[side]
+            for side, ends in enumerate(([low for low, _ in named], [high for _, high in named]))
+        )
+        bounds = low, high
+    kinds = [failure.kind for failure in failed]
     return MetricSummary(
         metric=card.name,
         estimate=estimate,
         n_scored=len(values),
-        n_failed=n_failed,
+        n_failed=len(failed),
         n_not_applicable=len(absent),
         bounds=bounds,
-        failure_kinds=dict(sorted(kinds.items())),
+        failure_kinds={kind: kinds.count(kind) for kind in sorted(set(kinds))},
         missing=tuple(sorted({field for outcome in absent for field in outcome.missing})),
     )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _bounds(failure: Failure, card: MetricCard) -> tuple[float, float] | None:
+    """Between what a failed sample's value lies, where the failure says so."""
+    match failure.details.get("bounds"):
+        case [int() | float() as low, int() | float() as high] if card.low - _SAME <= low <= high <= card.high + _SAME:
+            return max(float(low), card.low), min(float(high), card.high)
+    return None
 
 
 def format_table(summaries: Sequence[MetricSummary], *, baseline: bool = False) -> str:
