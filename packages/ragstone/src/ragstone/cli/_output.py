@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ragstone.schema import Ledger, LedgerRow, Score
+from ragstone.schema import Ledger, LedgerRow, NotApplicable, Score
 from ragstone.store import TraceReport
 
 __all__ = ["TraceLines", "clean", "ledger_lines", "print_json", "progress_bar", "trace_lines"]
 
 _COLUMNS = ("captured", "scored", "sampled_out", "not_applicable", "failed", "dropped", "pending")
 _LOGGED_EVERY = 100
+_RELEVANT = {"1": "relevant", "-1": "not relevant"}
 
 
 def clean(text: str | None, *, width: int = 200) -> str:
@@ -76,6 +77,33 @@ def ledger_lines(ledger: Ledger) -> list[str]:
     return lines
 
 
+def _passage_lines(details: Mapping[str, Any]) -> Iterator[str]:
+    """What was found about each passage, where an outcome's details tell as UDCG's do."""
+    passages = details.get("passages")
+    for found in passages if isinstance(passages, list) else ():
+        # A metric from elsewhere may keep something else under this name.
+        if not (isinstance(found, dict) and {"position", "utility", "p_abstain"} <= found.keys()):
+            continue
+        source = f" ({clean(found['label_source'])})" if found.get("label_source") else ""
+        relevant = _RELEVANT.get(str(found.get("relevance")), "not labelled")
+        line = (
+            f"  passage {found.get('position')}: {relevant}{source}, utility {_maybe(found.get('utility'), sign='+')}"
+        )
+        if found.get("distracting_effect") is not None:
+            line += f", distracting effect {_maybe(found['distracting_effect'])}"
+        line += f", p(abstain) {_maybe(found.get('p_abstain'))}"
+        if found.get("interval") is not None:
+            low, high = found["interval"]
+            line += f" [{low:.3f}, {high:.3f}] {clean(found.get('interval_method'))}"
+        if found.get("method") is not None:
+            line += f" ({clean(found['method'])}, n={found.get('n')})"
+        yield line
+
+
+def _maybe(value: float | None, *, sign: str = "") -> str:
+    return "unknown" if value is None else f"{value:{sign}.3f}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLines:
     """A trace's story, for people and for programs."""
@@ -91,10 +119,13 @@ class TraceLines:
             lines += [f"question: {clean(report.trace.query)}", f"answer:   {clean(report.trace.response)}"]
         for outcome in report.outcomes:
             if isinstance(outcome, Score):
-                what = f"{outcome.value:.3f} ({outcome.method})"
+                span = outcome.interval
+                within = "" if span is None else f" [{span.low:.3f}, {span.high:.3f}] {span.method}"
+                what = f"{outcome.value:.3f}{within} ({outcome.method})"
             else:
                 what = f"{outcome.outcome}: {clean(outcome.reason)}"
             lines.append(f"{outcome.metric}: {what}")
+            lines += _passage_lines({} if isinstance(outcome, NotApplicable) else outcome.details)
         return lines
 
     def as_dict(self) -> dict[str, Any]:

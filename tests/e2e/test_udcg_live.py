@@ -1,0 +1,37 @@
+"""UDCG beside the request path, and how a person reads what it found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ragstone import Monitor
+from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from ragstone.cli import main
+from ragstone.testing import FakeModelServer, ScriptedModel
+
+
+def test_the_story_of_a_trace_tells_what_each_passage_was_worth(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status --trace` prints utility, distracting effect and p(abstain) with interval and method, passage by passage."""
+    store, question = tmp_path / "s.db", "Where does Mara live?"
+    passages = [PassageDraft(text=f"{question} In Oslo."), PassageDraft(text="Rain.")]
+    with (
+        FakeModelServer(ScriptedModel({"NO-RESPONSE": 0.25, "Oslo": 0.75})) as server,
+        Monitor(metrics=["udcg"], judge="lexical", reader=server.url, store=store) as monitor,
+    ):
+        search = SearchDraft(query=question, passages=passages)
+        monitor.record(TraceDraft(trace_id="t", query=question, response="Oslo", searches=[search]))
+        assert monitor.drain(60)
+    with pytest.raises(SystemExit) as ended:
+        main(["status", str(store), "--trace", "t"])
+    said = capsys.readouterr().out.splitlines()
+
+    assert not ended.value.code
+    read = "p(abstain) 0.250 [0.250, 0.250] exact (exact_sequence, n=1)"
+    assert f"  passage 1: relevant (judge), utility +0.750, {read}" == said[-2]
+    assert f"  passage 2: not relevant (judge), utility -0.750, distracting effect 0.750, {read}" == said[-1]
+    assert re.fullmatch(r"udcg: 0\.(\d{3}) \[0\.\1, 0\.\1\] exact \(exact_sequence\)", said[-3]), said[-3]
