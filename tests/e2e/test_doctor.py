@@ -110,6 +110,26 @@ def test_unreachable_judge_does_not_hide_the_reader():
     assert "Traceback" not in done.stderr
 
 
+def test_a_typo_in_a_path_does_not_hide_the_other_endpoint():
+    """What can be measured is printed, for programs too; exit code 3 says that an endpoint cannot be asked."""
+    with FakeModelServer(ScriptedModel(REPLIES)) as server:
+        done = doctor("--judge", server.url, "--reader", f"{server.url}/v1", "--json")
+    assert (3, "") == (done.returncode, done.stderr)
+    good, bad = json.loads(done.stdout)["endpoints"]
+    assert (None, "exact_sequence") == (good["error"], good["estimator"])
+    assert "lists no models (HTTP 404); check the URL" in bad["error"]
+
+
+def test_a_missing_key_says_how_to_give_one():
+    """A judge that is named by URL is asked without a key; who needs one is told the way."""
+    with FakeModelServer(ScriptedModel(REPLIES), api_key="k") as server:
+        done = doctor("--judge", server.url)
+    assert 3 == done.returncode
+    assert "HTTP 401" in done.stdout
+    assert "OPENAI_BASE_URL" in done.stdout
+    assert "openai:MODEL" in done.stdout
+
+
 def test_wrong_name():
     """A judge that does not exist is the user's to mend."""
     done = doctor("--judge", "gpt5")

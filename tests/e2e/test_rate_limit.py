@@ -12,7 +12,7 @@ import ragstone
 from ragstone.cli import main
 from ragstone.judges import OpenAICompatibleJudge, SpendCap
 from ragstone.schema import Failure, Score
-from ragstone.testing import FakeJudgeServer, make_sample
+from ragstone.testing import FakeJudgeServer, FakeModelServer, ScriptedModel, make_sample
 
 METRIC = "ccrs.qr"
 
@@ -113,6 +113,19 @@ def test_spend_cap_on_the_command_line(tmp_path, capsys):
     assert "the spend cap was reached: 12 of 20" in written.err
     kinds = [json.loads(line).get("kind") for line in output.read_text().splitlines()]
     assert (8, 12) == (kinds.count(None), kinds.count("budget"))
+
+
+def test_spend_cap_that_the_probe_reaches(tmp_path, capsys):
+    """Exit code 4 as at any other time; what was not asked for is counted and written."""
+    file, output = tmp_path / "samples.jsonl", tmp_path / "outcomes.jsonl"
+    file.write_text("".join(sample.model_dump_json() + "\n" for sample in samples(3)))
+    with FakeModelServer(ScriptedModel({"NO-RESPONSE": 1.0})) as server, pytest.raises(SystemExit) as ended:
+        main(["evaluate", str(file), "--metrics", "udcg", "--judge", server.url, "--max-calls", "5", "-o", str(output)])
+    assert (4, 5) == (ended.value.code, server.calls)
+    written = capsys.readouterr()
+    assert "0 / 3 / 0" in written.out
+    assert "the spend cap was reached: 3 of 3" in written.err
+    assert ["budget"] * 3 == [json.loads(line)["kind"] for line in output.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("options", [["--max-usd", "1"], ["--max-usd", "1", "--usd-per-million-tokens", "cheap"]])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ragstone.cli._output import clean, print_json
-from ragstone.errors import JudgeError
+from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
     Capabilities,
     ChatModel,
@@ -122,7 +122,7 @@ async def _examined(roles: str, model: ChatModel) -> _Finding:
     with metered() as meter:
         try:
             can = await model.capabilities(fresh=True)
-        except JudgeError as error:
+        except (JudgeError, ConfigurationError) as error:
             return _Finding(roles=roles, name=model.name, error=str(error), usage=meter.total)
     return _Finding(roles=roles, name=model.name, can=can, usage=meter.total)
 

@@ -15,7 +15,7 @@ from ragstone.judges._capabilities import Capabilities
 from ragstone.judges._capacity.share import Share
 from ragstone.judges._capacity.spend import SpendCap, usage_of
 from ragstone.judges._http.dialect import CONSTRAINTS, Constraint, Dialect
-from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError
+from ragstone.judges._http.endpoint import NAMED_BY_ENVIRONMENT, Endpoint, RequestRefusedError
 from ragstone.judges._http.exact import ExactReads
 from ragstone.judges._http.probe import probe
 from ragstone.judges._http.replies import completions, token_ids
@@ -190,13 +190,16 @@ class OpenAICompatibleModel:
         except RequestRefusedError as refused:
             if refused.status != 404:
                 raise
-            msg = f"{url} lists no models (HTTP 404); check the URL (it usually ends in /v1) or pass model=..."
+            msg = (
+                f"{url} lists no models (HTTP 404); check the URL (it usually ends in /v1) or name the model: pass "
+                f"model=..., or {NAMED_BY_ENVIRONMENT}"
+            )
             raise ConfigurationError(msg) from None
         entries = listing.get("data")
         names = [str(entry["id"]) for entry in entries or () if isinstance(entry, dict) and "id" in entry]
         if len(names) != 1:
             served = ", ".join(sorted(names)[:20]) or "none"
-            msg = f"{url} serves {len(names)} models ({served}); pass model=... to choose one"
+            msg = f"{url} serves {len(names)} models ({served}); choose one: pass model=..., or {NAMED_BY_ENVIRONMENT}"
             raise ConfigurationError(msg)
         return names[0]
 

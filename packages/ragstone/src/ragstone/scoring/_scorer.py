@@ -108,6 +108,8 @@ class Scorer:
     async def prepare(self) -> None:
         """Let the judge find out what it needs, so that a wrong address shows before the first sample.
 
+        A spend cap that is reached meanwhile is no reason to stop: each outcome then says so.
+
         Raises:
             ConfigurationError: The judge cannot work as configured.
             JudgeError: The judge cannot be reached.
@@ -116,8 +118,12 @@ class Scorer:
         models += [metric.reader for metric in self.metrics if isinstance(metric, ReadingMetric)]
         for model in models:
             if isinstance(model, _Preparable):
-                with suppress_capture():
-                    await model.prepare()
+                try:
+                    with suppress_capture():
+                        await model.prepare()
+                except JudgeError as error:
+                    if error.kind != "budget":
+                        raise
 
     async def score(self, sample: Sample) -> tuple[AnyOutcome, ...]:
         """Score one sample by all metrics.

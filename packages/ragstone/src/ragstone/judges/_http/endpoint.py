@@ -28,10 +28,16 @@ from ragstone.schema import Usage
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["Endpoint", "RequestRefusedError", "normalised_url"]
+__all__ = ["NAMED_BY_ENVIRONMENT", "Endpoint", "RequestRefusedError", "normalised_url"]
 
 _MAX_BACKOFF_S: Final = 30.0
 _OVERLOADED: Final = (503, 504, 529)
+
+
+NAMED_BY_ENVIRONMENT: Final = (
+    "use openai:MODEL with OPENAI_BASE_URL set to the URL (and OPENAI_API_KEY, where it wants a key)"
+)
+"""How a command names what a URL alone does not say."""
 
 
 class RequestRefusedError(JudgeRejectedError):
@@ -307,6 +313,8 @@ class Endpoint:
         if status in (408, 409, 425) or status >= 500:
             return _Trouble(reason, retry_after_s=retry_after_s(error.response.headers), overload=status in _OVERLOADED)
         msg = f"{self.shown_url}: {reason}"
+        if status == 401 and not (self._api_key or "@" in urlsplit(self.base_url).netloc):
+            msg += f"; no key was given: pass api_key=..., or {NAMED_BY_ENVIRONMENT}"
         raise RequestRefusedError(msg, status=status, param=error.param) from None
 
     def _redacted(self, text: str) -> str:
