@@ -215,6 +215,24 @@ def test_what_is_missing_is_told_and_bounded(broken):
     assert f"between {outcome.details['bounds'][0]:.3f} and" in outcome.reason
 
 
+def test_a_text_that_stands_twice_is_one_unknown():
+    """Its places move together: where their weights cancel out, nothing is left to bound."""
+    passages = [Passage(text="a", relevance=1.0), Passage(text="a", relevance=0.0)]
+    broken = FakeReader(lambda query, texts: JudgeUnavailableError("down"))
+    (low, high) = score(Udcg(broken, gamma=1.0), make_sample(contexts=passages)).details["bounds"]
+
+    assert (0.5, 0.5) == pytest.approx((low, high), abs=1e-12)
+
+
+def test_a_passage_without_weight_is_in_no_interval():
+    """Where distraction counts nothing, how often the reader was drawn for it says nothing of the value."""
+    sample = make_sample(contexts=[Passage(text="a", relevance=0.0)])
+    outcome = score(Udcg(FakeReader(0.5, half_width=0.2), gamma=0.0), sample)
+
+    assert (0.5, "exact") == (outcome.value, outcome.interval.method)
+    assert (0.5, 0.5) == (outcome.interval.low, outcome.interval.high)
+
+
 def test_labels_of_the_data_alone_ask_nobody():
     """A passage without a label is a failure then, and the judge hears nothing."""
     judge = FakeJudge()

@@ -117,33 +117,32 @@ class UdcgBase:
         return None
 
     def _score(self, sample: Sample, found: Sequence[PassageUtility]) -> Score:
-        low, value, high, how = self._interval(found)
+        value, interval = self._interval(found)
         estimators = _counted([u.abstention.method for u in found if u.abstention])
         texts = {u.passage.text: u for u in found}
         replies = sum(u.abstention.n for u in texts.values() if u.abstention)
         replies += sum(u.label.n for u in texts.values() if u.label)
-        levels = [u.abstention.interval.level for u in found if u.abstention]
         return Score(
             sample_id=sample.id,
             metric=self.name,
             metric_version=self.card.version,
             prompt_hash=self.prompt_hash,
             value=value,
-            interval=Interval(low=min(low, value), high=max(high, value), level=min(levels), method=how),
+            interval=interval,
             method=next(iter(estimators)) if len(estimators) == 1 else "mixed",
             n=replies,
             details=self._details(found) | {"estimators": estimators},
         )
 
-    def _interval(self, found: Sequence[PassageUtility]) -> tuple[float, float, float, str]:
-        """Low, value and high of the metric, and how the interval was made."""
+    def _interval(self, found: Sequence[PassageUtility]) -> tuple[float, Interval]:
+        """The metric's value and its interval."""
         alpha, beta = self._weights(len(found))
         # One text has one estimate: its places are not independent.
         weights: dict[str, float] = {}
         for u, a, b in zip(found, alpha, beta, strict=True):
             assert u.label is not None  # noqa: S101  callers have what is complete
             weights[u.passage.text] = weights.get(u.passage.text, 0.0) + (a if u.label.relevant else -b)
-        terms, kinds = [], set()
+        terms, kinds, levels = [], set(), []
         for u in {u.passage.text: u for u in found}.values():
             assert u.abstention is not None  # noqa: S101  callers have what is complete
             read, answered = u.abstention.interval, 1 - u.abstention.value
@@ -156,13 +155,19 @@ class UdcgBase:
                 certain=certain,
             )
             terms.append(term)
+            if not term.weight:
+                continue
+            levels.append(read.level)
             if not certain:
                 kinds.add("mover")
             elif term.high - term.low > _SAME:
                 kinds.add("bound")
         value, low, high = weighted_sum_interval(terms)
         how = "+".join(sorted(kinds, reverse=True)) or "exact"
-        return sigmoid(low), sigmoid(value), sigmoid(high), how
+        # What has no weight cannot make the interval miss.
+        level = min(levels or [u.abstention.interval.level for u in found if u.abstention])
+        low, value, high = sigmoid(low), sigmoid(value), sigmoid(high)
+        return value, Interval(low=min(low, value), high=max(high, value), level=level, method=how)
 
     def _failure(self, sample: Sample, found: Sequence[PassageUtility]) -> Failure:
         lacking = [u for u in found if u.utility is None]
@@ -187,14 +192,19 @@ class UdcgBase:
 
     def _bounds(self, found: Sequence[PassageUtility]) -> tuple[float, float]:
         """Where the value lies, whatever is missing would have been."""
-        lows, highs = [], []
+        # One text has one probability, known or not: its places move together.
+        lows: dict[str, list[float]] = {}
+        highs: dict[str, list[float]] = {}
+        answers: dict[str, tuple[float, ...]] = {}
         for u, a, b in zip(found, *self._weights(len(found)), strict=True):
-            answers = (0.0, 1.0) if u.abstention is None else (1 - u.abstention.value,)
+            text = u.passage.text
             sides = (a, -b) if u.label is None else (a,) if u.label.relevant else (-b,)
-            parts = [side * answer for side in sides for answer in answers]
-            lows.append(min(parts))
-            highs.append(max(parts))
-        return sigmoid(math.fsum(lows)), sigmoid(math.fsum(highs))
+            lows.setdefault(text, []).append(min(sides))
+            highs.setdefault(text, []).append(max(sides))
+            answers[text] = (0.0, 1.0) if u.abstention is None else (1 - u.abstention.value,)
+        low = math.fsum(min(math.fsum(lows[text]) * answer for answer in answers[text]) for text in answers)
+        high = math.fsum(max(math.fsum(highs[text]) * answer for answer in answers[text]) for text in answers)
+        return sigmoid(low), sigmoid(high)
 
     def _details(self, found: Sequence[PassageUtility]) -> dict[str, Any]:
         sources = _counted([u.label.source for u in found if u.label])
