@@ -67,6 +67,19 @@ def test_a_missing_reference_is_not_applicable_and_named() -> None:
     assert "not applicable where there is no reference" in str(result)
 
 
+def test_the_table_says_why_a_metric_is_not_applicable() -> None:
+    """The most frequent reason stands under the table, and how many others there are; programs get all."""
+    card = resolve_metrics(["ccrs.qr"])[0].card
+    common = {"metric": card.name, "metric_version": card.version}
+    reasons = ["too short", "too long", "too long", "too odd"]
+    absent = [NotApplicable(sample_id=str(i), reason=reason, **common) for i, reason in enumerate(reasons)]
+    many, one = summarise(absent, [card]), summarise(absent[1:3], [card])
+
+    assert {"too long": 2, "too short": 1, "too odd": 1} == many[0].reasons
+    assert "ccrs.qr: not applicable to 4: too long (2; others for 2 more reasons)" in format_table(many).splitlines()
+    assert "ccrs.qr: not applicable to 2: too long" in format_table(one).splitlines()
+
+
 def test_failures_are_counted_and_bounded() -> None:
     """The mean of the survivors never stands alone."""
     card = resolve_metrics(["ccrs.qr"])[0].card

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ragstone.errors import ConfigurationError, JudgeError
+from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import best_passages, correlate_udcg, fit_udcg, rank_udcg, read_samples
 from ragstone.experiments._udcg_baselines import average_precision, hits, ndcg, precision, reciprocal_rank
 from ragstone.metrics import UdcgTheta
@@ -169,6 +169,14 @@ def test_rows_that_cannot_be_completed_are_counted_by_what_they_lack():
     assert "left out, no grade: 1" in str(found)
 
 
+def test_rows_that_cannot_be_read_are_named_without_an_option_that_is_not_there():
+    """All of them are told, and what can be done here."""
+    bad = [{"query": "?", "contexts": [passage("a", "perhaps")], "grade": 1}] * 2
+    with pytest.raises(DataError, match=r"2 of 5 rows cannot be read:\n  row 4: .*'perhaps'.*\n  row 5: ") as caught:
+        correlate_udcg([*rows_of(((R, W), 2), ((W, W), 1), ((W, H), 0)), *bad])
+    assert "skip" not in str(caught.value)
+
+
 def test_a_judge_that_answers_nobody_is_an_error():
     """Not an empty table."""
     reader = FakeReader(lambda query, texts: JudgeError("gone", kind="unavailable"))
@@ -228,6 +236,34 @@ def test_annotations_are_read_back_and_not_asked_again(tmp_path):
     assert 9 == len(other.asked)
     samples, _ = read_samples(tmp_path / "a.jsonl")
     assert ["0-0", "0-1"] == [sample.id for sample in samples[:2]]
+
+
+def test_whose_labels_count_is_asked_of_annotations_too(tmp_path):
+    """With the judge's labels those of the data say nothing, and with the data's those of the judge."""
+    rows = rows_of(
+        ((passage("a", 1),), "correct"), ((passage("b", 0),), "wrong"), ((passage("c"),), "abstain"), question="q"
+    )
+    # The judge holds the opposite of the data.
+    judge = FakeJudge(lambda prompt: float(prompt.fields["passage"] != "a"))
+    rank_udcg(rows, keep_order=True, labels="judge", reader=FakeReader(0.1), judge=judge).to_jsonl(tmp_path / "a.jsonl")
+    by_judge, by_data = (by_name(correlate_udcg(tmp_path / "a.jsonl", labels=mode)) for mode in ("judge", "auto"))
+
+    assert pytest.approx(-(3**0.5) / 2) == by_judge["udcg"].defined.value
+    assert pytest.approx(3**0.5 / 2) == by_data["udcg"].defined.value
+    with pytest.raises(ConfigurationError, match="1 of 3 rows"):
+        correlate_udcg(tmp_path / "a.jsonl", labels="data")
+    with pytest.raises(ConfigurationError, match="3 of 3 rows"):
+        correlate_udcg(rows_of(((R,), "correct"), ((W,), "wrong"), ((H,), "wrong")), labels="judge")
+
+
+def test_intervals_of_few_questions_come_with_a_warning():
+    """Resampling a handful of questions gives intervals that are too narrow."""
+    few = [row for q in range(3) for row in rows_of(((R,), "correct"), ((H,), "wrong"), question=f"q{q}")]
+    many = [row for q in range(20) for row in rows_of(((R,), "correct"), ((H,), "wrong"), question=f"q{q}")]
+
+    assert any("3 questions" in note for note in correlate_udcg(few).notes)
+    assert any("3 questions" in note for note in fit_udcg(few).notes)
+    assert not any("too narrow" in note for note in (*correlate_udcg(many).notes, *fit_udcg(many).notes))
 
 
 def test_erag_of_one_reader_is_not_another_s():

@@ -118,6 +118,7 @@ def _summary_dict(s: MetricSummary) -> dict[str, Any]:
         "bounds": list(s.bounds) if s.bounds else None,
         "failure_kinds": s.failure_kinds,
         "missing": list(s.missing),
+        "reasons": s.reasons,
     }
 
 

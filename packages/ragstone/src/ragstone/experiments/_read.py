@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
 
-__all__ = ["Rejection", "SampleSource", "iterate_rows", "read_samples"]
+__all__ = ["Rejection", "SampleSource", "iterate_rows", "read_samples", "unreadable"]
 
 SampleSource = str | os.PathLike[str] | Iterable[Sample | Mapping[str, Any]]
 """A path of a JSONL, JSON, CSV or Parquet file, or samples or rows, or a pandas data frame."""
@@ -70,13 +70,8 @@ def read_samples(
             sample = sample.model_copy(update={"reference": tuple(references[sample.id])})
         samples.append(sample)
     if rejections and on_bad_row == "raise":
-        shown = "\n  ".join(r.reason for r in rejections[:5])
-        more = f"\n  and {len(rejections) - 5} more" if len(rejections) > 5 else ""
-        msg = (
-            f"{len(rejections)} of {len(rejections) + len(samples)} rows cannot be read:\n  {shown}{more}\n"
-            "Mend them, or leave them out (and have them counted) with on_bad_row='skip' (--skip-bad-rows)"
-        )
-        raise DataError(msg)
+        way_out = "Mend them, or leave them out (and have them counted) with on_bad_row='skip' (--skip-bad-rows)"
+        raise unreadable(rejections, len(samples), way_out)
     if references and samples and references.keys().isdisjoint(seen):
         msg = (
             f"no sample has the id of a correct answer: samples have {next(iter(seen))!r}, ..., correct answers "
@@ -84,6 +79,15 @@ def read_samples(
         )
         raise DataError(msg)
     return samples, rejections
+
+
+def unreadable(rejections: Sequence[Rejection], n_samples: int, way_out: str) -> DataError:
+    """The error that names the first rows that could not be read."""
+    shown = "\n  ".join(r.reason for r in rejections[:5])
+    more = f"\n  and {len(rejections) - 5} more" if len(rejections) > 5 else ""
+    return DataError(
+        f"{len(rejections)} of {len(rejections) + n_samples} rows cannot be read:\n  {shown}{more}\n{way_out}"
+    )
 
 
 def _sample(row: object, position: int, fields: Mapping[str, str] | None, seen: Mapping[str, int]) -> Sample:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -33,6 +34,8 @@ class MetricSummary:
     failure_kinds: dict[str, int]
     missing: tuple[str, ...]
     """Fields that samples lacked."""
+    reasons: dict[str, int]
+    """Why it was not applicable where no field was lacking, most frequent first, and to how many samples."""
 
 
 def summarise(
@@ -81,6 +84,7 @@ def _one(card: MetricCard, values: list[float], failed: list[Failure], absent: l
         bounds=bounds,
         failure_kinds={kind: kinds.count(kind) for kind in sorted(set(kinds))},
         missing=tuple(sorted({field for outcome in absent for field in outcome.missing})),
+        reasons=dict(Counter(outcome.reason for outcome in absent if not outcome.missing).most_common()),
     )
 
 
@@ -119,8 +123,14 @@ def format_table(summaries: Sequence[MetricSummary], *, baseline: bool = False) 
             )
         if s.missing:
             notes.append(f"{s.metric}: not applicable where there is no {' or '.join(s.missing)}")
-        elif s.estimate is None and s.n_not_applicable:
-            notes.append(f"{s.metric}: not applicable to any sample")
+        if s.reasons:
+            often, *others = s.reasons
+            more = (
+                f" ({s.reasons[often]}; others for {len(others)} more {'reason' if len(others) == 1 else 'reasons'})"
+                if others
+                else ""
+            )
+            notes.append(f"{s.metric}: not applicable to {sum(s.reasons.values())}: {often}{more}")
     methods = sorted({s.estimate.method for s in summaries if s.estimate})
     if methods:
         notes.append(f"intervals: {', '.join(methods)}")

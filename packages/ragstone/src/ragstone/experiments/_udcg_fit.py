@@ -10,7 +10,7 @@ from typing import Any
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._read import SampleSource
 from ragstone.experiments._udcg_ask import run
-from ragstone.experiments._udcg_complete import complete
+from ragstone.experiments._udcg_complete import complete, few_questions
 from ragstone.experiments._udcg_svm import (
     C_GRID,
     choose_c,
@@ -140,7 +140,7 @@ def fit_udcg(
     """
     need_sklearn()
     if not grid or not all(math.isfinite(c) and c > 0 for c in grid):
-        msg = f"grid must list positive numbers, got {grid!r}"
+        msg = f"grid (--c) must list positive numbers, got {grid!r}"
         raise ConfigurationError(msg)
     rated = run(
         lambda: complete(
@@ -208,5 +208,5 @@ def fit_udcg(
         converged=converged,
         left_out=left_out,
         errors=rated.errors,
-        notes=rated.notes,
+        notes=(*rated.notes, *few_questions(len(teaching))),
     )

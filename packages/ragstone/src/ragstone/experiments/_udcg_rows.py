@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.experiments._read import SampleSource, iterate_rows, read_samples
-from ragstone.metrics import PassageUtility
+from ragstone.experiments._read import SampleSource, iterate_rows, read_samples, unreadable
+from ragstone.metrics import LabelMode, PassageUtility
 from ragstone.schema import FIELD_ALIASES, Passage, Sample
 
 __all__ = [
@@ -81,7 +81,10 @@ def read_contexts(data: SampleSource) -> list[ContextRow]:
                 questions.append(None if named is None else str(named))
                 yield row
 
-    samples, _ = read_samples(rows())
+    # Skipping is not offered here: which rows make up a question decides its correlation.
+    samples, bad = read_samples(rows(), on_bad_row="skip")
+    if bad:
+        raise unreadable(bad, len(samples), "Mend them, or take them out of the data")
     contexts = []
     for position, (sample, named) in enumerate(zip(samples, questions, strict=True), start=1):
         if named is None and not (sample.query and sample.query.strip()):
@@ -120,13 +123,20 @@ def annotation_of(passage: Passage) -> Mapping[str, Any]:
 
 
 def rating_from(
-    passage: Passage, *, threshold: float, reader: str | None = None, judge: str | None = None
+    passage: Passage,
+    *,
+    threshold: float,
+    labels: LabelMode = "auto",
+    reader: str | None = None,
+    judge: str | None = None,
 ) -> PassageRating | None:
     """Rate a passage by its annotation; None where that does not say enough.
 
     Args:
         passage: With an annotation in its metadata, or without.
         threshold: From here on a label of the data means relevant.
+        labels: Whose relevance counts: "data" takes the passage's own label only, "judge" an annotation that a judge
+            made, "auto" the first, else whatever the annotation says.
         reader: Hash of the reader whose annotations count; None takes anybody's.
         judge: Likewise for relevance that a judge decided.
 
@@ -140,8 +150,12 @@ def rating_from(
         p = 1 - abs(utility)
     if p is None or (reader is not None and held.get("reader", reader) != reader):
         return None
-    if passage.relevance is not None:
+    if labels == "judge" and not str(held.get("label_source")).startswith("judge"):
+        return None
+    if passage.relevance is not None and labels != "judge":
         relevant = passage.relevance >= threshold
+    elif labels == "data":
+        return None
     elif held.get("relevance") is not None:
         if judge is not None and held.get("judge", judge) != judge:
             return None
