@@ -215,10 +215,11 @@ class Asker:
         known = rating_from(
             passage,
             threshold=self._threshold,
+            labels=self._labels,
             reader=self.reader.identity.hash,
             judge=self.judge.identity.hash,
         )
-        if known is not None and self._labels != "judge":
+        if known is not None:
             return known
         key = ("rate", sample.query, sample.reference, passage.text, passage.relevance)
         return await self._remembered(key, lambda: self._rated(sample, passage))

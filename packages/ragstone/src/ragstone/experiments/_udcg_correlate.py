@@ -11,7 +11,7 @@ from ragstone.errors import MissingExtraError
 from ragstone.experiments._read import SampleSource
 from ragstone.experiments._udcg_ask import run
 from ragstone.experiments._udcg_baselines import average_precision, hits, ndcg, precision, reciprocal_rank
-from ragstone.experiments._udcg_complete import RatedContext, complete
+from ragstone.experiments._udcg_complete import RatedContext, complete, few_questions
 from ragstone.experiments._udcg_rows import PassageRating
 from ragstone.experiments._udcg_svm import common_length, cross_validated, design_of, need_sklearn
 from ragstone.judges import Judge, Reader
@@ -170,6 +170,7 @@ def correlate_udcg(
     per_question = np.array(
         [row for i in range(len(numbers)) if (row := _correlations(columns, grades, clusters == i)) is not None]
     ).reshape(-1, len(names))
+    notes += few_questions(per_question.shape[0])
     said = np.nan_to_num(per_question, nan=0.0)
     for column, name in enumerate(names):
         # Not constant but absent: the metric has no value for any context of the question.
