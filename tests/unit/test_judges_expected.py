@@ -65,6 +65,7 @@ def test_expectation_against_brute_force(script, token_digits, split):
         return
     mean = math.fsum(number * p for number, p in truth.items()) / mass
     assert reply.interval.method == "exact"
+    assert reply.interval.level > 0.99
     assert reply.interval.low - 1e-9 <= mean <= reply.interval.high + 1e-9
     assert reply.interval.low <= reply.value <= reply.interval.high
     assert reply.interval.high - reply.interval.low < 1.0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from ragstone.judges._abstention.exact import CERTAIN
 from ragstone.judges._model import ChatModel
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
@@ -59,6 +60,7 @@ class NumberDistribution:
         return Interval(
             low=self._extreme(((low, p) for p, low, _ in self.unread), sign=1),
             high=self._extreme(((high, p) for p, _, high in self.unread), sign=-1),
+            level=CERTAIN,
             method="exact",
         )
 
