@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from ragstone.monitor._outage import Outage
 from ragstone.schema import Failure, FailureKind, Score, Usage
 
@@ -83,3 +85,21 @@ def test_replies_from_the_cache_do_not_end_the_wait():
 
     assert [True, True] == [isinstance(o, Score) for o in asyncio.run(main())]
     assert ["waits"] == told
+
+
+def test_who_is_slow_is_not_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that runs out of time while it is answered fails the second time, and is not paid for all hour long."""
+    monkeypatch.setattr("ragstone.monitor._outage._PAUSE_PAID_S", 0.0)
+    monkeypatch.setattr("ragstone.monitor._outage._PAUSE_MIN_S", 0.0)
+    slow = [o.model_copy(update={"usage": Usage(calls=9, output_tokens=9)}) for o in unanswered("timeout")]
+    tries = []
+
+    async def main() -> Sequence[object]:
+        async def score() -> Sequence[Score | Failure]:
+            tries.append("asked")
+            return slow if len(tries) < 9 else answered()
+
+        return await Outage(patience_s=3600).sit_out(score, hold=lambda: None)
+
+    assert slow == asyncio.run(main())
+    assert ["asked", "asked"] == tries

@@ -20,8 +20,11 @@ AnyOutcome = Score | NotApplicable | Failure
 
 _UNANSWERED: Final = frozenset({"unavailable", "timeout"})
 _PAUSE_MIN_S: Final = 1.0
-PAUSE_MAX_S: Final = 300.0
+_PAUSE_USUAL_S: Final = 300.0
+PAUSE_MAX_S: Final = 600.0
 """Longest wait between two tries of one request, in seconds."""
+_PAUSE_PAID_S: Final = 10.0
+"""First wait after a try in which a model answered in part: that part is paid for again."""
 
 
 class Outage:
@@ -29,19 +32,25 @@ class Outage:
 
     A request whose judged metrics all went unanswered waits and is tried again: when any other request is answered, and now and
     then, ever more slowly. If a try that began after another request was answered fails too, it is at fault itself, and
-    its failure stands.
+    its failure stands. So it is if it runs out of time twice although a model answers it in part: that is slow, not down.
 
     Args:
         patience_s: Seconds after which a request's failure stands in any case; 0 never waits.
+        who: Who is asked, for the log.
         clock: Seconds that only grow.
     """
 
-    def __init__(self, *, patience_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, *, patience_s: float, who: str = "the judge", clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._patience_s = patience_s
         self._clock = clock
         self._answered_at = -math.inf
         self._answered = asyncio.Event()
         self._told = False
+        self._who = who
+        self.on_end: Callable[[], object] = lambda: None
+        """Called when an outage is over."""
         self.waiting = 0
         """Requests that wait and do not ask at present."""
 
@@ -56,6 +65,7 @@ class Outage:
         """
         failed_at: float | None = None
         pause_s = _PAUSE_MIN_S
+        was_slow = False
         while True:
             # Of a try that is under way when the judge comes back nobody can tell what it failed of.
             decides = failed_at is not None and self._answered_at > failed_at
@@ -68,8 +78,12 @@ class Outage:
             if failed_at is None:
                 failed_at = self._clock()
             left_s = failed_at + self._patience_s - self._clock()
-            if left_s <= 0 or decides:
+            slow = any(_in_part(o) and o.kind == "timeout" for o in outcomes if isinstance(o, Failure))
+            if left_s <= 0 or decides or (slow and was_slow):
                 return outcomes
+            was_slow = was_slow or slow
+            if any(map(_in_part, outcomes)):
+                pause_s = max(pause_s, _PAUSE_PAID_S)
             hold()
             if self._answered_at > failed_at:
                 continue
@@ -81,20 +95,26 @@ class Outage:
                     await asyncio.wait_for(self._answered.wait(), min(pause_s, left_s))
             finally:
                 self.waiting -= 1
-            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+            most_s = PAUSE_MAX_S if any(map(_in_part, outcomes)) else _PAUSE_USUAL_S
+            pause_s = min(2 * pause_s, most_s)
 
     def _note_answer(self) -> None:
         self._answered_at = self._clock()
         self._answered.set()
         if self._told:
-            logger.warning("the judge answers again; scoring goes on")
+            logger.warning("%s answers again; scoring goes on", self._who)
             self._told = False
+            self.on_end()
+
+    def poke(self) -> None:
+        """Let those that wait try now: there is reason to hope, and no proof."""
+        self._answered.set()
 
     def _tell(self, outcomes: Sequence[AnyOutcome]) -> None:
         if not self._told:
             self._told = True
             why = next(o.reason for o in outcomes if isinstance(o, Failure) and o.judge_hash)
-            logger.error("the judge answers nobody (%s); requests stay pending until it does", why)
+            logger.error("%s answers nobody (%s); requests stay pending until it does", self._who, why)
 
 
 def _answered(outcome: AnyOutcome) -> bool:
@@ -103,6 +123,11 @@ def _answered(outcome: AnyOutcome) -> bool:
         return False
     paid = outcome.usage is not None and outcome.usage.output_tokens > 0
     return outcome.raw is not None or (isinstance(outcome, Score) and paid)
+
+
+def _in_part(outcome: AnyOutcome) -> bool:
+    """Whether it failed although a model said something for it."""
+    return isinstance(outcome, Failure) and outcome.usage is not None and outcome.usage.output_tokens > 0
 
 
 def _from_cache(outcome: AnyOutcome) -> bool:

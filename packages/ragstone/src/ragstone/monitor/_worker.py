@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ragstone.errors import SinkError, SinkRejectedError, SinkUnavailableError, SpoolError, StoreError
 from ragstone.judges import Judge
 from ragstone.metrics import Metric
-from ragstone.monitor._outage import PAUSE_MAX_S, Outage
+from ragstone.monitor._parts import Parts, lease_s
 from ragstone.schema import Failure, NotApplicable, Score, Trace, sample_from_trace
 from ragstone.scoring import Scorer
 from ragstone.sinks import Delivery, Sink
@@ -67,7 +67,7 @@ class Worker:
         self._sinks = tuple(sinks)
         self._concurrency = concurrency
         self._trace_deadline_s = trace_deadline_s
-        self._lease_s = 2 * trace_deadline_s + 2 * PAUSE_MAX_S
+        self._lease_s = lease_s(trace_deadline_s)
         self._outage_patience_s = outage_patience_s
         self._clock = clock
         self._name = f"worker-{uuid.uuid4().hex[:12]}"
@@ -172,8 +172,12 @@ class Worker:
 
     async def _loop(self, store: SqliteStore, scorer: Scorer, woken: asyncio.Event, *, until_idle: bool) -> None:
         reader = SpoolReader(spool_directory(self._path))
-        outage = Outage(patience_s=self._outage_patience_s)
-        slots = asyncio.Semaphore(self._concurrency)
+        parts = Parts(
+            scorer,
+            concurrency=self._concurrency,
+            trace_deadline_s=self._trace_deadline_s,
+            patience_s=self._outage_patience_s,
+        )
         scoring: set[asyncio.Task[None]] = set()
         deliveries: dict[str, asyncio.Task[bool]] = {}
         wait_s = _POLL_MIN_S
@@ -182,12 +186,9 @@ class Worker:
                 woken.clear()
                 self._check_place()
                 moved = self._drain(reader, store)
-                # Who waits needs no slot: another request can find out whether the judge is down or only refuses those.
-                # No more of them than slots, so that each gets its turn while it is leased.
-                room = self._concurrency + min(outage.waiting, self._concurrency)
-                claimed = self._claim(store, room - len(scoring))
+                claimed = self._claim(store, parts.room(len(scoring)))
                 for trace in claimed:
-                    work = asyncio.create_task(self._score(trace, store, scorer, outage, slots))
+                    work = asyncio.create_task(self._score(trace, store, scorer, parts))
                     scoring.add(work)
                     work.add_done_callback(scoring.discard)
                     work.add_done_callback(lambda _: woken.set())
@@ -259,33 +260,35 @@ class Worker:
     def _hold(self, trace: Trace, store: SqliteStore) -> None:
         self._guarded("keep a lease", lambda: store.renew(self._name, [trace.trace_id], self._lease_s), 0)
 
-    async def _score(
-        self, trace: Trace, store: SqliteStore, scorer: Scorer, outage: Outage, slots: asyncio.Semaphore
-    ) -> None:
+    async def _score(self, trace: Trace, store: SqliteStore, scorer: Scorer, parts: Parts) -> None:
         reason = _why_not(trace)
-        sample = sample_from_trace(trace)
-
-        async def score() -> Sequence[Score | NotApplicable | Failure]:
-            async with slots:
-                return await scorer.score(sample)
-
-        outcomes: Sequence[Score | NotApplicable | Failure]
         try:
             if reason is None:
-                outcomes = await outage.sit_out(score, hold=lambda: self._hold(trace, store))
-            else:
-                outcomes = scorer.not_applicable(trace.trace_id, reason)
-            # What was paid for is kept until the disk takes it. False is an answer of `complete`, None is trouble.
-            stored: bool | None = None
-            while stored is None:
-                stored = self._guarded(
-                    "store outcomes", lambda: store.complete(trace.trace_id, outcomes, owner=self._name), None
+                await parts.score(
+                    sample_from_trace(trace),
+                    hold=lambda: self._hold(trace, store),
+                    keep=lambda outcomes, last: self._keep(trace, outcomes, store, last=last),
                 )
-                if stored is None:
-                    await asyncio.sleep(_BACKOFF_MIN_S)
+            else:
+                await self._keep(trace, scorer.not_applicable(trace.trace_id, reason), store, last=True)
         except Exception:
             # The lease runs out and the trace comes again; the store gives up on it after some attempts.
             logger.exception("ragstone worker: trace %s could not be finished", trace.trace_id)
+
+    async def _keep(
+        self, trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], store: SqliteStore, *, last: bool
+    ) -> None:
+        """Store outcomes; what was paid for is kept until the disk takes it."""
+        # With the last ones the lease ends, which is ours; those before are nobody's who would give it back.
+        owner = self._name if last else ""
+        # False is an answer of `complete`, None is trouble.
+        stored: bool | None = None
+        while stored is None:
+            stored = self._guarded(
+                "store outcomes", lambda: store.complete(trace.trace_id, outcomes, owner=owner), None
+            )
+            if stored is None:
+                await asyncio.sleep(_BACKOFF_MIN_S)
 
     def _deliveries(self, store: SqliteStore, running: dict[str, asyncio.Task[bool]], woken: asyncio.Event) -> bool:
         """Keep one delivery task a sink going while its outbox has something due; tell whether any is."""
