@@ -8,7 +8,7 @@ import pytest
 
 from ragstone._util.suppress import capture_suppressed
 from ragstone.errors import ConfigurationError, JudgeReplyError, JudgeUnavailableError
-from ragstone.judges import NumberReply, OpenAICompatibleJudge
+from ragstone.judges import NumberReply, OpenAICompatibleJudge, record_usage
 from ragstone.metrics import CCRS, MetricCard
 from ragstone.schema import Failure, NotApplicable, Score, Usage
 from ragstone.scoring import Scorer
@@ -149,6 +149,17 @@ def test_deadline():
     late, done = score([Metric(forever), Metric(constant(1), name="test.other")], trace_deadline_s=0.05)
     assert ("timeout", "no outcome within 0.05 s") == (late.kind, late.reason)
     assert 1 == done.value
+
+
+def test_deadline_of_a_slow_endpoint():
+    """The failure says how far it came, and what to change."""
+
+    async def slow(sample, judge):
+        record_usage(Usage(calls=7))
+        await forever(sample, judge)
+
+    (late,) = score([Metric(slow)], trace_deadline_s=0.05)
+    assert late.reason.startswith("no outcome within 0.05 s, in which 7 calls went out; give it longer (--deadline, ")
 
 
 def test_metrics_of_one_sample_run_together():

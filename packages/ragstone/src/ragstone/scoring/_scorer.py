@@ -191,7 +191,7 @@ class Scorer:
         started = time.perf_counter()
         with metered() as meter:
             try:
-                outcome = await self._guarded(metric, sample, deadline)
+                outcome = await self._guarded(metric, sample, deadline, meter)
             finally:
                 # Also when cancelled: what was sent is paid for.
                 self._spent.total += meter.total
@@ -216,7 +216,7 @@ class Scorer:
         identity = self.judged_by(metric)
         return {} if identity is None else {"judge": identity.name, "judge_hash": identity.hash}
 
-    async def _guarded(self, metric: Metric, sample: Sample, deadline: float) -> AnyOutcome:
+    async def _guarded(self, metric: Metric, sample: Sample, deadline: float, meter: UsageMeter) -> AnyOutcome:
         """Run one metric; whatever happens but a cancellation from outside is an outcome."""
         try:
             async with asyncio.timeout_at(deadline) as limit:
@@ -238,6 +238,12 @@ class Scorer:
         except Exception as error:  # noqa: BLE001  the run goes on, and the failure says what happened
             if isinstance(error, TimeoutError) and limit.expired():
                 reason = f"no outcome within {self._trace_deadline_s:g} s"
+                if spent := meter.total.calls:
+                    # A slow endpoint, or more questions than it can take in that time.
+                    reason += (
+                        f", in which {spent} call{'s' if spent > 1 else ''} went out; give it longer (--deadline, "
+                        "trace_deadline_s), or ask less of it at once (--concurrency)"
+                    )
                 return _failure(metric, sample, kind="timeout", reason=reason)
             self._log_bug(metric, sample, error)
             return _failure(metric, sample, kind="bug", reason=f"{type(error).__name__}: {error}")
