@@ -252,6 +252,14 @@ def test_a_longer_phrase_with_tokens_of_its_own_is_no_part_of_the_shorter(route)
 
 
 @pytest.mark.parametrize("route", ["chain", "prefill", "echo"])
+def test_phrases_of_as_many_tokens_are_two(route):
+    """One token each, and as likely: still two."""
+    reading = read(ScriptedModel({"No": 0.2, "Not": 0.2, "Norway": 0.6}, exact_route=route), abstention=["No", "Not"])
+
+    assert (0.4, 0.4) == pytest.approx((reading.value, reading.complete))
+
+
+@pytest.mark.parametrize("route", ["chain", "prefill", "echo"])
 def test_a_reply_may_end_the_phrase_with_another_mark(route):
     """A full stop in the phrase is not waited for: drawn replies are looked at without it as well."""
     replies = {"I do not know.": 0.3, "I do not know": 0.1, "I do not know, sorry": 0.05, "I do what I can": 0.55}

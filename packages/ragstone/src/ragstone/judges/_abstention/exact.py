@@ -220,7 +220,7 @@ def _probability(reading: ForcedReading) -> float:
 
 def _holds(reply: str, reading: ForcedReading, other: str, shorter: ForcedReading) -> bool:
     """Whether `reply` begins with the tokens of `other`; they are not told, but equal tokens are equally likely."""
-    if not reply.startswith(other) or len(shorter.logprobs) > len(reading.logprobs):
+    if not reply.startswith(other) or len(shorter.logprobs) >= len(reading.logprobs):
         return False
     # A word that has ended there is no beginning of another token.
     if not reply[len(other)].isalnum():
