@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
 import threading
 import warnings
@@ -13,9 +14,11 @@ from ragstone.errors import ConfigurationError, JudgeRejectedError, JudgeReplyEr
 from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
 from ragstone.schema import Usage
 from ragstone.testing import FakeJudgeServer
+from ragstone.testing._loopback import Reply
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
 KEY = "sk-live-0123456789abcdef"
+PASSWORD = "correct-horse-battery"
 
 
 def ask(url, *, low=0, high=100, **options):
@@ -510,3 +513,31 @@ def test_identity_tells_configurations_apart():
     assert len(variants) == len(set(hashes))
     same = OpenAICompatibleJudge("http://h/v1/", **base, timeout_s=1, concurrency=2, api_key=KEY)
     assert hashes[0] == same.identity.hash
+
+
+@pytest.mark.parametrize("where", ["password", "query"])
+def test_credentials_of_a_url_that_a_server_repeats_are_not_shown(where):
+    """Neither as they stand in the URL, nor in the form in which they were sent."""
+
+    class Repeating(FakeJudgeServer):
+        async def _answer(self, request):
+            said = f"wrong: {dict(request.headers)} {PASSWORD}"
+            return Reply(403, {"error": {"message": said}})
+
+    with Repeating() as server:
+        url = {
+            "password": server.url.replace("http://", f"http://me:{PASSWORD}@"),
+            "query": f"{server.url}?api-version=1&api-key={PASSWORD}",
+        }[where]
+        with pytest.raises(JudgeRejectedError, match="wrong") as caught:
+            ask(url)
+    assert PASSWORD not in str(caught.value)
+    assert base64.b64encode(f"me:{PASSWORD}".encode()).decode() not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", [f"ftp://me:{PASSWORD}@host/v1", f"http://me:{PASSWORD}@/v1"])
+def test_credentials_of_a_url_that_is_none_are_not_shown(url):
+    """The message shows the rest of it."""
+    with pytest.raises(ConfigurationError, match="looks like") as caught:
+        OpenAICompatibleModel(url)
+    assert PASSWORD not in str(caught.value)

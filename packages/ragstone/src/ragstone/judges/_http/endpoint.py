@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import random
 import threading
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from ragstone.errors import (
     ConfigurationError,
@@ -21,7 +20,7 @@ from ragstone.judges._capacity.registry import capacity_of
 from ragstone.judges._capacity.request import affinity, estimated_tokens, reply_length
 from ragstone.judges._capacity.share import Permit, Share
 from ragstone.judges._capacity.spend import SpendCap, usage_of
-from ragstone.judges._http.errors import causes_of, message_in, retry_after_s
+from ragstone.judges._http.errors import basic, causes_of, message_in, retry_after_s, secrets_in
 from ragstone.judges._usage import record_usage
 from ragstone.schema import Usage
 
@@ -58,7 +57,8 @@ def normalised_url(base_url: str) -> str:
     """
     parts = urlsplit(base_url.strip())
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        msg = f"a judge's base_url looks like 'http://host:8000/v1', got {base_url!r}"
+        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if "@" in base_url else base_url
+        msg = f"a judge's base_url looks like 'http://host:8000/v1', got {shown!r}"
         raise ConfigurationError(msg)
     path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
@@ -122,6 +122,7 @@ class Endpoint:
     ) -> None:
         self.base_url = normalised_url(base_url)
         self._api_key = api_key
+        self._secrets = secrets_in(self.base_url, api_key)
         self._share = share
         self._timeout_s = share.timeout_s
         self.capacity = capacity_of(self.base_url, api_key)
@@ -319,7 +320,9 @@ class Endpoint:
 
     def _redacted(self, text: str) -> str:
         """Servers and proxies like to repeat the key they were sent."""
-        return text.replace(self._api_key, "[api key]") if self._api_key else text
+        for secret in self._secrets:
+            text = text.replace(secret, "[api key]")
+        return text
 
     async def _connection(self) -> _Connection:
         loop = asyncio.get_running_loop()
@@ -342,7 +345,7 @@ class Endpoint:
         headers = {}
         if at and not self._api_key:
             # aiohttp refuses a URL with credentials next to the header that the client always sends.
-            headers["Authorization"] = _basic(user)
+            headers["Authorization"] = basic(user)
         if self._api_key and "/openai/deployments/" in parts.path:
             # Azure looks for keys here; what it takes as bearer tokens is something else.
             headers["api-key"] = self._api_key
@@ -377,8 +380,3 @@ async def _kept_open(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
         yield
     finally:
         await client.close()
-
-
-def _basic(user: str) -> str:
-    """The header for `user:password` as it stands in a URL."""
-    return f"Basic {base64.b64encode(unquote(user).encode()).decode()}"

@@ -1,13 +1,15 @@
-"""Reading what an endpoint says when it has no reply."""
+"""Reading what an endpoint says when it has no reply, and what of it must not be shown."""
 
 from __future__ import annotations
 
+import base64
 import email.utils
 import re
 import time
 from collections.abc import Callable, Mapping
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["causes_of", "message_in", "retry_after_s"]
+__all__ = ["basic", "causes_of", "message_in", "retry_after_s", "secrets_in"]
 
 
 def message_in(body: object) -> str:
@@ -47,3 +49,23 @@ def retry_after_s(headers: Mapping[str, str], *, clock: Callable[[], float] = ti
     except ValueError:
         return None
     return max(0.0, date.timestamp() - clock())
+
+
+def basic(user: str) -> str:
+    """The header for `user:password` as it stands in a URL."""
+    return f"Basic {base64.b64encode(unquote(user).encode()).decode()}"
+
+
+def secrets_in(base_url: str, api_key: str | None) -> list[str]:
+    """What must not be shown of a URL and a key, in the forms in which it is sent; the longest first."""
+    parts = urlsplit(base_url)
+    secrets = {api_key or ""}
+    if "@" in parts.netloc:
+        user = parts.netloc.rpartition("@")[0]
+        password = user.partition(":")[2]
+        secrets |= {user, unquote(user), password, unquote(password), basic(user).removeprefix("Basic ")}
+    # An API version is no secret, and a message without it is no help.
+    named = {
+        value for name, value in parse_qsl(parts.query) if re.search("key|token|secret|sig|code", name, re.IGNORECASE)
+    }
+    return sorted((secrets | named) - {""}, key=len, reverse=True)
