@@ -71,6 +71,35 @@ def test_the_bounds_hold_the_exact_reading(replies, split):
     assert reading.interval.low <= exact.value <= reading.interval.high
 
 
+WORDS = ["NO", "NO ANSWER", "No", "Not found", "Norway", "I do not know.", "I do not know", "NOTE", "NO-RESPONSE"]
+
+
+@given(
+    st.dictionaries(
+        st.builds(
+            str.format,
+            st.sampled_from(["{}", " {}", "{}.", "{}, sorry", "{}\n\n{}"]),
+            word := st.sampled_from(WORDS),
+            word,
+        ),
+        st.floats(0.001, 1),
+        min_size=1,
+        max_size=8,
+    ),
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=3, unique=True),
+    st.sampled_from([1, 2, 5, 20]),
+)
+@settings(max_examples=100, deadline=None)
+def test_the_bounds_hold_the_exact_reading_of_any_phrases(weights, phrases, top):
+    """Phrases that begin alike, that end in a mark, and that other words begin with."""
+    replies = {text: weight / sum(weights.values()) for text, weight in weights.items()}
+    model = ScriptedModel(replies, top_logprobs=top)
+    exact = asyncio.run(ChatReader(model, abstention=phrases, estimator="exact").abstention("Where?", ["In Oslo."]))
+    interval = read(model, abstention=phrases).interval
+
+    assert interval.low <= exact.value <= interval.high
+
+
 def test_an_abstaining_reply_gives_a_narrow_interval():
     """The reply's own tokens are followed, so that other answers with the first token are told apart."""
     reading = read(ScriptedModel({"NO-RESPONSE": 0.7, "NO-Kappa": 0.2, "Oslo": 0.1}))
