@@ -82,3 +82,12 @@ def test_score_mode_for_those_that_have_none(spec):
     """It is refused, not ignored."""
     with pytest.raises(ConfigurationError, match="score_mode='expected'"):
         judge_from(spec, score_mode="expected")
+
+
+def test_length_limit_of_numbers():
+    """It reaches the judge that is made, and a judge that is there already keeps its own."""
+    made = OpenAICompatibleJudge("http://h/v1", number_max_tokens=4096)
+    assert made.identity == judge_from("http://h/v1", number_max_tokens=4096).identity
+    assert made.identity != judge_from("http://h/v1").identity
+    with pytest.raises(ConfigurationError, match="number_max_tokens=9 is for judges named in words"):
+        judge_from(FakeJudge(), number_max_tokens=9)

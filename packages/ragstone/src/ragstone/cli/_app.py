@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -29,8 +29,9 @@ from ragstone.cli._connection import (
 )
 from ragstone.cli._demo import run_demo
 from ragstone.cli._doctor import run_doctor
-from ragstone.cli._output import ledger_lines, print_json, progress_bar, trace_lines
+from ragstone.cli._output import failure_lines, ledger_lines, print_json, progress_bar, trace_lines
 from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption, reader_of
+from ragstone.cli._score import NumberTokensOption, ScoreDrawsOption, ScoreModeOption
 from ragstone.cli._udcg import udcg_app
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import Experiment, evaluate, read_samples
@@ -52,7 +53,6 @@ app = typer.Typer(
 )
 app.add_typer(udcg_app, name="udcg")
 
-ScoreMode = Literal["single", "expected", "sampled"]
 MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, with commas between.")]
 JudgeOption = Annotated[
     str | None,
@@ -60,15 +60,6 @@ JudgeOption = Annotated[
         "--judge", help="http://host:port/v1, openai:MODEL or lexical. Default: $RAGSTONE_JUDGE, else lexical."
     ),
 ]
-ScoreModeOption = Annotated[
-    ScoreMode,
-    typer.Option(
-        "--score-mode",
-        help="What a judge's number is: its reply, the expectation over all numbers of the scale where the endpoint tells "
-        "their probabilities, or the mean of several replies.",
-    ),
-]
-ScoreDrawsOption = Annotated[int, typer.Option("--score-draws", min=2, help="Replies for --score-mode sampled.")]
 CacheOption = Annotated[
     Path | None,
     typer.Option("--cache", help="Folder where replies are kept and found again. Default: $RAGSTONE_CACHE, else none."),
@@ -135,6 +126,7 @@ def evaluate_command(
     judge: JudgeOption = None,
     score_mode: ScoreModeOption = "single",
     score_draws: ScoreDrawsOption = 5,
+    number_tokens: NumberTokensOption = None,
     reader: ReaderOption = None,
     reader_prompt: ReaderPromptOption = None,
     abstention: AbstentionOption = None,
@@ -184,7 +176,9 @@ def evaluate_command(
         outage_s=outage_s,
         affinity_header=affinity_header,
     )
-    chair = judge_from(judge, score_mode=score_mode, draws=score_draws, connection=connection)
+    chair = judge_from(
+        judge, score_mode=score_mode, draws=score_draws, number_max_tokens=number_tokens, connection=connection
+    )
     lector = reader_of(
         reader,
         judge=chair,
@@ -217,6 +211,8 @@ def evaluate_command(
     else:
         typer.echo(str(result))
         typer.echo(_spent(result), err=True)
+    for line in failure_lines(result.outcomes):
+        typer.echo(line, err=True)
     n_unpaid = sum(isinstance(o, Failure) and o.kind == "budget" for o in result.outcomes)
     if n_unpaid:
         typer.echo(
@@ -261,6 +257,7 @@ def worker(
     judge: JudgeOption = None,
     score_mode: ScoreModeOption = "single",
     score_draws: ScoreDrawsOption = 5,
+    number_tokens: NumberTokensOption = None,
     reader: ReaderOption = None,
     reader_prompt: ReaderPromptOption = None,
     abstention: AbstentionOption = None,
@@ -301,7 +298,9 @@ def worker(
         outage_s=outage_s,
         affinity_header=affinity_header,
     )
-    chair = judge_from(judge, score_mode=score_mode, draws=score_draws, connection=connection)
+    chair = judge_from(
+        judge, score_mode=score_mode, draws=score_draws, number_max_tokens=number_tokens, connection=connection
+    )
     named = reader_of(
         reader,
         judge=chair,

@@ -178,7 +178,7 @@ def _advice(can: Capabilities) -> Iterator[str]:
     if can.reasons:
         yield (
             "turn reasoning off where the model allows it (vLLM, SGLang: extra_body={'chat_template_kwargs': "
-            "{'enable_thinking': False}}); else numbers need room: number_max_tokens=4096"
+            "{'enable_thinking': False}}); else numbers need room: --number-max-tokens 4096"
         )
     elif not can.top_logprobs and not vllm:
         yield (

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ragstone.schema import Ledger, LedgerRow, NotApplicable, Score
+from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score
 from ragstone.store import TraceReport
 
-__all__ = ["TraceLines", "clean", "ledger_lines", "print_json", "progress_bar", "trace_lines"]
+__all__ = ["TraceLines", "clean", "failure_lines", "ledger_lines", "print_json", "progress_bar", "trace_lines"]
 
 _COLUMNS = ("captured", "scored", "sampled_out", "not_applicable", "failed", "dropped", "pending")
 _LOGGED_EVERY = 100
@@ -75,6 +75,16 @@ def ledger_lines(ledger: Ledger) -> list[str]:
     for sink, counts in ledger.outbox.items():
         lines.append(f"sink {clean(sink)}: " + ", ".join(f"{n} {state}" for state, n in counts.items()))
     return lines
+
+
+def failure_lines(outcomes: Iterable[object]) -> Iterator[str]:
+    """The first failure of each kind, in its own words: they say what to do about it."""
+    seen: set[str] = set()
+    for outcome in outcomes:
+        if isinstance(outcome, Failure) and outcome.kind not in seen:
+            seen.add(outcome.kind)
+            what = f"{clean(outcome.metric)} of sample {clean(outcome.sample_id)}"
+            yield f"{outcome.kind}, for example {what}: {clean(outcome.reason, width=400)}"
 
 
 def _passage_lines(details: Mapping[str, Any]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Final, Literal, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack
 from urllib.parse import parse_qsl
 
 from ragstone.errors import ConfigurationError
@@ -26,11 +26,20 @@ _FORMS: Final = (
 )
 
 
+class _Asked(TypedDict, total=False):
+    """How a judge asks for numbers."""
+
+    score_mode: Literal["single", "expected", "sampled"]
+    draws: int
+    number_max_tokens: int
+
+
 def judge_from(
     spec: str | Judge | None = None,
     *,
     score_mode: Literal["single", "expected", "sampled"] = "single",
     draws: int = 5,
+    number_max_tokens: int | None = None,
     connection: ConnectionOptions | None = None,
 ) -> Judge:
     """Make the judge that `spec` names; None takes `RAGSTONE_JUDGE` from the environment, else the lexical baseline.
@@ -45,6 +54,8 @@ def judge_from(
         spec: What the user named.
         score_mode: What a number is: see `ModelJudge`. For judges that are made here from a model.
         draws: Replies for "sampled".
+        number_max_tokens: Length limit of replies with a number, at least 1; None takes `ModelJudge`'s own. For judges that
+            are made here from a model.
         connection: Options of `OpenAICompatibleModel` (limits, a spend cap), for a judge that is an endpoint; others have
             no use for them.
 
@@ -65,6 +76,9 @@ def judge_from(
             if score_mode != "single":
                 msg = f"score_mode={score_mode!r} is for judges named in words; give it to {given!r} when you make it"
                 raise ConfigurationError(msg)
+            if number_max_tokens is not None:
+                msg = f"number_max_tokens={number_max_tokens} is for judges named in words; give it to {given!r} when you make it"
+                raise ConfigurationError(msg)
             return given
         msg = f"{spec!r} is not a judge; {_FORMS}"
         raise ConfigurationError(msg)
@@ -74,12 +88,15 @@ def judge_from(
             msg = f"score_mode={score_mode!r} needs a model, and the judge is 'lexical'; {_FORMS}"
             raise ConfigurationError(msg)
         return LexicalJudge()
+    asked: _Asked = {"score_mode": score_mode, "draws": draws}
+    if number_max_tokens is not None:
+        asked["number_max_tokens"] = number_max_tokens
     if kind in ("http", "https"):
-        return OpenAICompatibleJudge(spec, score_mode=score_mode, draws=draws, **(connection or {}))
+        return OpenAICompatibleJudge(spec, **asked, **(connection or {}))
     if kind == "openai" and model:
-        return _openai(model, score_mode=score_mode, draws=draws, connection=connection)
+        return _openai(model, asked, connection)
     if kind == "vllm" and model:
-        return ModelJudge(_vllm(model), score_mode=score_mode, draws=draws)
+        return ModelJudge(_vllm(model), **asked)
     msg = f"judge={spec!r} is unknown; {_FORMS}"
     raise ConfigurationError(msg)
 
@@ -130,20 +147,14 @@ def reader_from(
     raise ConfigurationError(msg)
 
 
-def _openai(
-    model: str,
-    *,
-    score_mode: Literal["single", "expected", "sampled"],
-    draws: int,
-    connection: ConnectionOptions | None,
-) -> ModelJudge:
+def _openai(model: str, asked: _Asked, connection: ConnectionOptions | None) -> ModelJudge:
     base_url = os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
     api_key = os.environ.get("OPENAI_API_KEY")
     if base_url == _OPENAI_URL and not api_key:
         msg = f"judge='openai:{model}' needs OPENAI_API_KEY; set it, or OPENAI_BASE_URL for an endpoint without keys"
         raise ConfigurationError(msg)
     given: ConnectionOptions = {"model": model, "api_key": api_key, **(connection or {})}
-    return OpenAICompatibleJudge(base_url, score_mode=score_mode, draws=draws, **given)
+    return OpenAICompatibleJudge(base_url, **asked, **given)
 
 
 def _vllm(model: str) -> VllmModel:

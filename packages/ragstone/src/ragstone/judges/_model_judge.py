@@ -231,7 +231,7 @@ def usable_text(completion: Completion, max_tokens: int) -> str:
     if completion.finish == "length":
         msg = (
             f"the reply was cut at {max_tokens} tokens; a model that reasons before it answers needs more "
-            "(number_max_tokens=4096)"
+            "(number_max_tokens=4096, --number-max-tokens 4096)"
         )
         raise JudgeReplyError(msg, kind="truncated", raw=completion.text)
     return completion.text

@@ -1,0 +1,28 @@
+"""The options that say how the judge is asked for a number, for each command that scores."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+__all__ = ["NumberTokensOption", "ScoreDrawsOption", "ScoreModeOption"]
+
+ScoreMode = Literal["single", "expected", "sampled"]
+ScoreModeOption = Annotated[
+    ScoreMode,
+    typer.Option(
+        "--score-mode",
+        help="What a judge's number is: its reply, the expectation over all numbers of the scale where the endpoint tells "
+        "their probabilities, or the mean of several replies.",
+    ),
+]
+ScoreDrawsOption = Annotated[int, typer.Option("--score-draws", min=2, help="Replies for --score-mode sampled.")]
+NumberTokensOption = Annotated[
+    int | None,
+    typer.Option(
+        "--number-max-tokens",
+        min=1,
+        help="Length limit of the judge's replies with a number. A judge that reasons first needs 4096. Default: 64.",
+    ),
+]
