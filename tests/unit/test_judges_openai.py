@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import gc
+import os
+import signal
 import threading
 import warnings
 
@@ -12,6 +14,7 @@ import pytest
 
 from ragstone.errors import ConfigurationError, JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
+from ragstone.judges._model import ChatRequest
 from ragstone.schema import Usage
 from ragstone.testing import FakeJudgeServer
 from ragstone.testing._loopback import Reply
@@ -541,3 +544,23 @@ def test_credentials_of_a_url_that_is_none_are_not_shown(url):
     with pytest.raises(ConfigurationError, match="looks like") as caught:
         OpenAICompatibleModel(url)
     assert PASSWORD not in str(caught.value)
+
+
+def test_a_forked_child_asks_although_a_thread_of_the_parent_was_connecting():
+    """The lock that it held is nobody's in the child."""
+    model = OpenAICompatibleModel("http://127.0.0.1:9/v1", model="m", max_retries=0, timeout_s=5)
+    with model._endpoint._connections_lock, warnings.catch_warnings():
+        # Python warns of forks beside threads, which this is about.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(20)
+            status = 1
+            try:
+                asyncio.run(model.prepare())
+                asyncio.run(model.complete(ChatRequest(messages=[{"role": "user", "content": "?"}], max_tokens=1)))
+            except JudgeUnavailableError:
+                status = 0
+            finally:
+                os._exit(status)
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

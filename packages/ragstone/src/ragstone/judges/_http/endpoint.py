@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
+from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import (
     ConfigurationError,
     JudgeError,
@@ -134,8 +135,13 @@ class Endpoint:
         self._cap = spend_cap
         self._affinity_header = affinity_header
         self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
-        self._connections_lock = threading.Lock()
+        self._after_fork()
+        after_fork_in_child(self._after_fork)
         self._random = random.Random()  # noqa: S311  jitter
+
+    def _after_fork(self) -> None:
+        # Another thread of the parent may have held it.
+        self._connections_lock = threading.Lock()
 
     @property
     def shown_url(self) -> str:
