@@ -9,7 +9,7 @@ import pytest
 
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import best_passages, correlate_udcg, fit_udcg, rank_udcg, read_samples
-from ragstone.experiments._udcg_baselines import average_precision, hits, ndcg, precision, reciprocal_rank
+from ragstone.experiments._udcg.baselines import average_precision, hits, ndcg, precision, reciprocal_rank
 from ragstone.metrics import UdcgTheta
 from ragstone.testing import FakeJudge, FakeReader
 

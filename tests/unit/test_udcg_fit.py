@@ -10,9 +10,9 @@ import pytest
 
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.experiments import fit_udcg
-from ragstone.experiments._udcg_complete import RatedContext
-from ragstone.experiments._udcg_rows import PassageRating
-from ragstone.experiments._udcg_svm import choose_c, cross_validated, design_of, solve
+from ragstone.experiments._udcg.complete import RatedContext
+from ragstone.experiments._udcg.rows import PassageRating
+from ragstone.experiments._udcg.svm import choose_c, cross_validated, design_of, solve
 from ragstone.metrics import UdcgTheta
 
 

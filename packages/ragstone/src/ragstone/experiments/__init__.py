@@ -2,12 +2,12 @@
 
 from ragstone.experiments._evaluate import Experiment, aevaluate, evaluate
 from ragstone.experiments._read import Rejection, SampleSource, read_samples
-from ragstone.experiments._rouge import rouge_l
 from ragstone.experiments._summary import MetricSummary, format_table, summarise
-from ragstone.experiments._udcg_ask import erag_scores
-from ragstone.experiments._udcg_correlate import MetricCorrelation, UdcgCorrelation, correlate_udcg
-from ragstone.experiments._udcg_fit import UdcgFit, fit_udcg
-from ragstone.experiments._udcg_rank import UdcgRanking, best_passages, rank_udcg
+from ragstone.experiments._udcg.ask import erag_scores
+from ragstone.experiments._udcg.correlate import MetricCorrelation, UdcgCorrelation, correlate_udcg
+from ragstone.experiments._udcg.fit import UdcgFit, fit_udcg
+from ragstone.experiments._udcg.rank import UdcgRanking, best_passages, rank_udcg
+from ragstone.experiments._udcg.rouge import rouge_l
 
 __all__ = [
     "Experiment",

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import MissingExtraError
 from ragstone.experiments._read import SampleSource
-from ragstone.experiments._udcg_ask import run
-from ragstone.experiments._udcg_baselines import average_precision, hits, ndcg, precision, reciprocal_rank
-from ragstone.experiments._udcg_complete import RatedContext, complete, few_questions
-from ragstone.experiments._udcg_rows import PassageRating
-from ragstone.experiments._udcg_svm import common_length, cross_validated, design_of, need_sklearn
+from ragstone.experiments._udcg.ask import run
+from ragstone.experiments._udcg.baselines import average_precision, hits, ndcg, precision, reciprocal_rank
+from ragstone.experiments._udcg.complete import RatedContext, complete, few_questions
+from ragstone.experiments._udcg.rows import PassageRating
+from ragstone.experiments._udcg.svm import common_length, cross_validated, design_of, need_sklearn
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.stats import Estimate, bootstrap_mean, bootstrap_spearman, spearman

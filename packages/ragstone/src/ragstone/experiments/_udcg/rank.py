@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments._read import SampleSource
-from ragstone.experiments._udcg_ask import Asker, asking, run
-from ragstone.experiments._udcg_rows import annotation_of, read_contexts, row_of
+from ragstone.experiments._udcg.ask import Asker, asking, run
+from ragstone.experiments._udcg.rows import annotation_of, read_contexts, row_of
 from ragstone.judges import Judge, JudgeIdentity, Reader
 from ragstone.metrics import LabelMode
 from ragstone.schema import Passage, Sample, Usage

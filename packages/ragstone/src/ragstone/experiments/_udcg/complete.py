@@ -9,8 +9,8 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments._read import SampleSource
-from ragstone.experiments._udcg_ask import Asker, asking, somebody_is_named
-from ragstone.experiments._udcg_rows import ContextRow, PassageRating, rating_from, read_contexts
+from ragstone.experiments._udcg.ask import Asker, asking, somebody_is_named
+from ragstone.experiments._udcg.rows import ContextRow, PassageRating, rating_from, read_contexts
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode
 from ragstone.schema import Usage

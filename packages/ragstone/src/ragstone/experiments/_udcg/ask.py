@@ -11,8 +11,8 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import JudgeError
-from ragstone.experiments._rouge import rouge_l
-from ragstone.experiments._udcg_rows import GRADES, PassageRating, rating_from, rating_of
+from ragstone.experiments._udcg.rouge import rouge_l
+from ragstone.experiments._udcg.rows import GRADES, PassageRating, rating_from, rating_of
 from ragstone.judges import Judge, Prompt, Reader, UsageMeter, judge_from, metered, reader_from
 from ragstone.metrics import LabelMode, passage_utilities
 from ragstone.schema import Passage, Sample

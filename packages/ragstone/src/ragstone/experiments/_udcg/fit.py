@@ -9,9 +9,9 @@ from typing import Any
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._read import SampleSource
-from ragstone.experiments._udcg_ask import run
-from ragstone.experiments._udcg_complete import complete, few_questions
-from ragstone.experiments._udcg_svm import (
+from ragstone.experiments._udcg.ask import run
+from ragstone.experiments._udcg.complete import complete, few_questions
+from ragstone.experiments._udcg.svm import (
     C_GRID,
     choose_c,
     common_length,
