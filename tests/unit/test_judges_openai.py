@@ -482,6 +482,7 @@ def test_cancelled_question_is_counted_and_frees_its_place():
     [
         ("localhost:8000", {}),
         ("ftp://host/v1", {}),
+        ("http://[::1", {}),
         ("http://", {}),
         ("http://h", {"concurrency": 0}),
         ("http://h", {"timeout_s": 0}),

@@ -58,7 +58,7 @@ def test_questions_with_one_grade_and_constant_metrics_are_counted():
     assert metrics["hits"].all.value == pytest.approx(metrics["hits"].defined.value / 2)
     assert (2, 1.0) == (metrics["udcg"].defined.n, metrics["udcg"].defined.value)
     assert 2 == metrics["hits"].difference.n
-    assert "1 questions have one grade only" in str(found)
+    assert "questions with one grade only, undefined and in no mean: 1" in str(found)
 
 
 def test_ndcg_and_map_know_the_question_s_pool():

@@ -86,7 +86,7 @@ class UdcgCorrelation:
         answers = ", ".join(f"{n} {grade}" for grade, n in self.grades.items())
         lines += ["", f"{self.n_questions} questions, {self.n_contexts} contexts; answers: {answers}"]
         if self.n_one_grade:
-            lines.append(f"{self.n_one_grade} questions have one grade only: undefined, in no mean")
+            lines.append(f"questions with one grade only, undefined and in no mean: {self.n_one_grade}")
         lines.append("n: questions; the first is of those where the metric tells the contexts apart")
         lines += [f"left out, {why}: {n}" for why, n in self.left_out.items()]
         return "\n".join([*lines, *self.notes])

@@ -91,7 +91,7 @@ class SpendCap:
             cost = "" if spent.cost_usd is None else f", {spent.cost_usd:.4g} US dollars"
             msg = (
                 f"the spend cap is reached ({', '.join(reached)}): {spent.calls} calls, {spent.input_tokens} + "
-                f"{spent.output_tokens} tokens{cost} were spent; what was scored stays, and a higher cap scores the rest"
+                f"{spent.output_tokens} tokens{cost} were spent; what was scored stays; evaluated again under a higher cap and with a cache of replies, only the rest is paid for"
             )
             raise JudgeError(msg, kind="budget")
 

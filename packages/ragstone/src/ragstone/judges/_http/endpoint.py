@@ -56,7 +56,11 @@ def normalised_url(base_url: str) -> str:
     Raises:
         ConfigurationError: Not an http(s) URL with a host.
     """
-    parts = urlsplit(base_url.strip())
+    try:
+        parts = urlsplit(base_url.strip())
+    except ValueError as error:
+        msg = f"a judge's base_url looks like 'http://host:8000/v1', and what was given is no URL: {error}"
+        raise ConfigurationError(msg) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if "@" in base_url else base_url
         msg = f"a judge's base_url looks like 'http://host:8000/v1', got {shown!r}"
