@@ -135,7 +135,7 @@ async def measured(server, **options):
     """The probe's verdict, as far as it is compared here."""
     model = OpenAICompatibleModel(server.url, model="scripted-model", backoff_s=0.01, **options)
     try:
-        can = await model.capabilities()
+        can = await model.capabilities(fresh=True)
     finally:
         await model.aclose()
     assert (can.exact_routes or (None,))[0] == can.exact_route

@@ -19,13 +19,13 @@ async def measured(url, **options):
     """What the probe says."""
     model = OpenAICompatibleModel(url, model="scripted-model", **{"backoff_s": 0.01, **options})
     try:
-        return await model.capabilities()
+        return await model.capabilities(fresh=True)
     finally:
         await model.aclose()
 
 
 def test_measured_once():
-    """The second question costs nothing, and a fresh measurement is metered in full."""
+    """The first measurement is what estimators need, the second question costs nothing, a fresh measurement is of all."""
 
     async def ask(server):
         model = OpenAICompatibleModel(server.url, model="scripted-model")
@@ -36,14 +36,23 @@ def test_measured_once():
         with metered() as meter:
             fresh = await model.capabilities(fresh=True)
         await model.aclose()
+        assert not any(
+            "seed" in request or "structured_outputs" in request for request in server.stats.requests[:n_first]
+        )
         return (first, second, fresh), (n_first, n_second - n_first, server.calls - n_second), meter.total
 
     with FakeModelServer(ScriptedModel(REPLIES)) as server:
         verdicts, calls, spent = asyncio.run(ask(server))
-    assert 1 == len({verdict.model_dump_json(exclude={"seen", "prefix_cache"}) for verdict in verdicts})
+    only_in_full = {"seeds", "structured", "prefix_cache"}
+    assert 1 == len({verdict.model_dump_json(exclude={"seen", *only_in_full}) for verdict in verdicts})
+    assert [(None, (), None), (True, 3)] == [
+        (verdicts[0].seeds, verdicts[0].structured, verdicts[0].prefix_cache),
+        (verdicts[2].seeds, len(verdicts[2].structured)),
+    ]
+    assert only_in_full - {"structured"} < verdicts[0].seen.keys()
     assert 0 == calls[1]
     assert calls[2] == spent.calls
-    assert 12 <= calls[0] <= 20
+    assert 6 <= calls[0] < 12 < calls[2] <= 20
     assert spent.input_tokens > 1200
 
 

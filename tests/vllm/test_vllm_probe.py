@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 @pytest.fixture(scope="module")
 def found(reader_url):
     """The server's capabilities, measured on a server that nobody else uses."""
-    return asyncio.run(OpenAICompatibleModel(reader_url).capabilities())
+    return asyncio.run(OpenAICompatibleModel(reader_url).capabilities(fresh=True))
 
 
 def test_the_exact_route(found):

@@ -37,7 +37,8 @@ class Capabilities(BaseModel):
     boundary_clean: bool | None = None
     """Whether the tokens of a conversation with a reply are those of the conversation and of the reply."""
     structured: tuple[str, ...] = ()
-    """Constraints that replies really obey ("regex", "choice", "json_schema")."""
+    """Constraints that replies really obey ("regex", "choice", "json_schema"). This, `seeds` and `prefix_cache` are
+    measured in full (`ragstone doctor`) only; `seen` says so."""
     several_replies: bool = False
     """Whether one request gives several replies."""
     seeds: bool | None = None

@@ -84,7 +84,7 @@ class ChatModel(Protocol):
         ...
 
     async def capabilities(self, *, fresh: bool = False) -> Capabilities:
-        """What the endpoint can do, measured once and remembered; `fresh` measures again.
+        """What the endpoint can do, measured once and remembered; `fresh` measures again, and all of it.
 
         Raises:
             JudgeError: It cannot be asked.

@@ -220,7 +220,9 @@ class OpenAICompatibleModel:
             async with await self._endpoint.setup_lock():
                 if self._capabilities is None or fresh:
                     about = {"model": self._model, "extra_body": self._extra_body}
-                    self._capabilities = await self._cached.capabilities(about, lambda: probe(self), fresh=fresh)
+                    self._capabilities = await self._cached.capabilities(
+                        about, lambda: probe(self, full=fresh), fresh=fresh
+                    )
         return self._capabilities
 
     async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:

@@ -114,6 +114,14 @@ class Scorer:
             ConfigurationError: The judge cannot work as configured.
             JudgeError: The judge cannot be reached.
         """
+        with metered() as meter:
+            try:
+                await self._prepare()
+            finally:
+                # Measuring an endpoint is paid for as well.
+                self._spent.total += meter.total
+
+    async def _prepare(self) -> None:
         models: list[object] = [self.judge]
         models += [metric.reader for metric in self.metrics if isinstance(metric, ReadingMetric)]
         for model in models:
@@ -221,7 +229,7 @@ class Scorer:
         try:
             async with asyncio.timeout_at(deadline) as limit:
                 if self.judged_by(metric):
-                    await self.prepare()
+                    await self._prepare()
                 outcome = await metric.score(sample, self.judge)
             return _checked(metric, outcome)
         except asyncio.CancelledError as error:

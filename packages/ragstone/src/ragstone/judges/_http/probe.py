@@ -40,20 +40,23 @@ _VERSIONS: Final = {
 """Where servers tell their version, by what they give as owner of their models. For people only."""
 
 
-async def probe(model: OpenAICompatibleModel) -> Capabilities:
-    """Measure what the endpoint behind `model` can do, with about twenty short requests.
+async def probe(model: OpenAICompatibleModel, *, full: bool) -> Capabilities:
+    """Measure what the endpoint behind `model` can do, with about a dozen short requests; `full`: with about twenty.
 
+    What only a person wants to know (seeds, structured output, the prefix cache) is measured when asked for in full:
+    it costs long prompts, and a seed can bring down a vLLM server on CPUs that is busy.
     What cannot be measured is left unknown, and `seen` says why.
 
     Raises:
         JudgeError: The endpoint cannot be asked at all: no connection, wrong key, no such model.
     """
-    return await _Probe(model).run()
+    return await _Probe(model, full=full).run()
 
 
 class _Probe:
-    def __init__(self, model: OpenAICompatibleModel) -> None:
+    def __init__(self, model: OpenAICompatibleModel, *, full: bool) -> None:
         self._model = model
+        self._full = full
         self._seen: dict[str, str] = {}
         self._notes: list[str] = []
         self._unmeasured: list[str] = []
@@ -80,6 +83,9 @@ class _Probe:
         if context_length is None:
             self._seen["context_length"] = "the server does not say"
         several = await self._tried("several_replies", self._several) or False
+        if not self._full:
+            why = "not measured; `ragstone doctor` does"
+            self._seen |= dict.fromkeys(("seeds", "regex", "choice", "json_schema", "prefix_cache"), why)
         dialect = self._model.dialect
         return Capabilities(
             model=str(self._model.shape["model"]),
@@ -93,9 +99,9 @@ class _Probe:
             asked_tokens=routes.asked_tokens,
             boundary_clean=routes.boundary_clean,
             several_replies=several,
-            seeds=await self._tried("seeds", self._seeds, several),
-            structured=await self._structured(),
-            prefix_cache=await self._tried("prefix_cache", self._prefix_cache),
+            seeds=await self._tried("seeds", self._seeds, several) if self._full else None,
+            structured=await self._structured() if self._full else (),
+            prefix_cache=await self._tried("prefix_cache", self._prefix_cache) if self._full else None,
             max_tokens_name=dialect.max_tokens_name,
             refused_parameters=tuple(sorted({*dialect.omitted, *self._refused()})),
             seen=self._seen,
