@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,9 @@ import pytest
 from ragstone import Monitor
 from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
 from ragstone.cli import main
-from ragstone.testing import FakeModelServer, ScriptedModel
+from ragstone.judges import Abstention
+from ragstone.store import SqliteStore
+from ragstone.testing import FakeJudge, FakeModelServer, FakeReader, ScriptedModel
 
 
 def test_the_story_of_a_trace_tells_what_each_passage_was_worth(
@@ -35,3 +40,29 @@ def test_the_story_of_a_trace_tells_what_each_passage_was_worth(
     assert f"  passage 1: relevant (judge), utility +0.750, {read}" == said[-2]
     assert f"  passage 2: not relevant (judge), utility -0.750, distracting effect 0.750, {read}" == said[-1]
     assert re.fullmatch(r"udcg: 0\.(\d{3}) \[0\.\1, 0\.\1\] exact \(exact_sequence\)", said[-3]), said[-3]
+
+
+def test_what_waits_for_the_reader_is_asked_once(tmp_path: Path) -> None:
+    """While UDCG waits for a reader that is slow, the judge's own scores are stored, and nobody asks for them again."""
+    release = threading.Event()
+
+    class SlowReader(FakeReader):
+        async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
+            while not release.is_set():  # noqa: ASYNC110  set by another thread
+                await asyncio.sleep(0.01)
+            return await super().abstention(query, passages)
+
+    judge, reader = FakeJudge(lambda prompt: 1 if prompt.construct == "passage_relevance" else 80), SlowReader(0.25)
+    store = tmp_path / "s.db"
+    with Monitor(metrics=["ccrs.qr", "udcg"], judge=judge, reader=reader, store=store) as monitor:
+        search = SearchDraft(query="Where?", passages=[PassageDraft(text="In Oslo.")])
+        monitor.record(TraceDraft(trace_id="t", query="Where?", response="Oslo", searches=[search]))
+        assert not monitor.drain(1.5)
+        with SqliteStore.open(store, mode="read") as opened:
+            assert ["ccrs.qr"] == [outcome.metric for outcome in opened.outcomes()]
+        release.set()
+        assert monitor.drain(30)
+        with SqliteStore.open(store, mode="read") as opened:
+            assert ["ccrs.qr", "udcg"] == sorted(outcome.metric for outcome in opened.outcomes())
+    assert ["passage_relevance", "question_relevance"] == sorted(prompt.construct for prompt in judge.prompts)
+    assert [("Where?", ("In Oslo.",))] == reader.asked

@@ -8,8 +8,19 @@ import types
 import pytest
 
 from ragstone.errors import ConfigurationError
-from ragstone.metrics import CCRS, AnswerCorrectness, MetricCard, QuestionRelevance, all_metrics, resolve_metrics
+from ragstone.metrics import (
+    CCRS,
+    AnswerCorrectness,
+    MetricCard,
+    QuestionRelevance,
+    Udcg,
+    UdcgTheta,
+    all_metrics,
+    bind_reader,
+    resolve_metrics,
+)
 from ragstone.schema import Score
+from ragstone.testing import FakeReader
 
 NAMES = ["ccrs.cc", "ccrs.qr", "ccrs.id", "ccrs.ac", "ccrs.ir"]
 
@@ -116,3 +127,28 @@ def test_broken_packages_stop_nobody(entry_points, caplog):
     assert [*NAMES, "udcg", "acme.brevity"] == [metric.card.name for metric in all_metrics()]
     assert any("acme_metrics:missing" in message for message in caplog.messages)
     assert any("'ccrs.qr'" in message for message in caplog.messages)
+
+
+def test_a_metric_keeps_the_reader_it_was_made_with():
+    """Only metrics without a reader are given one, and it is made once."""
+    own, made = FakeReader(), []
+
+    def make():
+        made.append(FakeReader())
+        return made[-1]
+
+    metrics = (*CCRS, Udcg(own), UdcgTheta([1.0], [1.0]), Udcg())
+    bound, reader = bind_reader(metrics, make)
+    assert [own, reader, reader] == [metric.reader for metric in bound[len(CCRS) :]]
+    assert CCRS == bound[: len(CCRS)]
+    assert [reader] == made
+
+
+def test_nobody_makes_a_reader_that_no_metric_needs():
+    """Judged metrics do without, and so does one that has its own."""
+
+    def make():
+        raise AssertionError
+
+    assert (CCRS, None) == bind_reader(CCRS, make)
+    assert bind_reader([Udcg(FakeReader())], make)[1] is None
