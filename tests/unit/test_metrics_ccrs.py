@@ -8,9 +8,9 @@ import re
 import pytest
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges import LexicalJudge
+from ragstone.judges import LexicalJudge, NumberReply
 from ragstone.metrics import CCRS, AnswerCorrectness, ContextualCoherence, InformationRecall
-from ragstone.schema import NotApplicable, Score
+from ragstone.schema import Interval, NotApplicable, Score
 from ragstone.testing import FakeJudge, make_sample
 
 
@@ -110,3 +110,31 @@ def test_lexical_baseline_answers_all_five():
     outcomes = [score(metric, LexicalJudge()) for metric in CCRS]
     assert ["lexical"] * 5 == [outcome.method for outcome in outcomes]
     assert 1.0 == score(InformationRecall(), LexicalJudge(), reference="31 metres tall").value
+
+
+@pytest.mark.parametrize(
+    ("metric", "response", "expected"),
+    [
+        (InformationRecall(), "31 metres", (0.5, 0.4, 0.75)),
+        (AnswerCorrectness(), "31 metres", (0.7 + 0.3 * 0.5, 0.7 + 0.3 * 0.4, 0.7 + 0.3 * 0.75)),
+        (AnswerCorrectness(), "31 m", (0.3 * 0.5, 0.3 * 0.4, 0.3 * 0.75)),
+        (AnswerCorrectness(em_weight=1), "31 m", (0.0, 0.0, 0.0)),
+    ],
+)
+def test_the_judges_interval_goes_the_way_of_its_number(metric, response, expected):
+    """Scaled to the metric's range, and for AC shifted by the exact match; its level, method and replies are kept."""
+
+    class Drawing(FakeJudge):
+        async def ask_number(self, prompt, *, low=0, high=100):
+            interval = Interval(low=40, high=75, level=0.9, method="betting")
+            return NumberReply(value=50, raw="40, 60", method="sampled", n=2, interval=interval, mass=0.8)
+
+    outcome = score(metric, Drawing(), response=response, reference="31 metres")
+    assert pytest.approx(expected) == (outcome.value, outcome.interval.low, outcome.interval.high)
+    assert (0.9, "betting", 2, "sampled") == (
+        outcome.interval.level,
+        outcome.interval.method,
+        outcome.n,
+        outcome.method,
+    )
+    assert 0.8 == outcome.details["format_mass"]
