@@ -29,6 +29,9 @@ HOSTILE = st.lists(
     max_size=8,
 ).map("".join)  # fmt: skip
 
+STORABLE = HOSTILE.map(lambda text: text.encode(errors="ignore").decode())
+"""Without lone surrogates, which no file holds."""
+
 CONTROL_TOKEN = re.compile(r"<\|?/?[A-Za-z_|]+\|?>|\[/?(?:INST|SYSTEM_PROMPT)\]")
 
 
@@ -69,16 +72,10 @@ def test_blocks_can_be_told_apart(contexts, response):
     assert system == render(Prompt(construct="y", task="Another.", fields={}))[0]
 
 
-@given(HOSTILE, st.lists(HOSTILE, max_size=3), HOSTILE.filter(str.strip), HOSTILE.filter(str.strip))
+@given(STORABLE, st.lists(STORABLE, max_size=3), STORABLE.filter(str.strip), STORABLE.filter(str.strip))
 def test_prompts_of_one_sample_share_their_beginning(query, contexts, response, reference):
     """All five CCRS prompts begin with the same material, and those with a reference share that as well."""
-    visible = [text.encode(errors="ignore").decode() for text in (query, response, reference)]
-    sample = make_sample(
-        query=visible[0],
-        contexts=[text.encode(errors="ignore").decode() for text in contexts],
-        response=visible[1],
-        reference=visible[2],
-    )
+    sample = make_sample(query=query, contexts=contexts, response=response, reference=reference)
     judge = FakeJudge()
     for metric in CCRS:
         asyncio.run(metric.score(sample, judge))
