@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -143,3 +145,19 @@ def test_fixtures(ragstone_fake_judge, ragstone_memory_sink, ragstone_recorder):
     """The plugin is found through its entry point, and its fixtures give the fakes."""
     expected = (FakeJudge, MemorySink, MemoryRecorder)
     assert expected == (type(ragstone_fake_judge), type(ragstone_memory_sink), type(ragstone_recorder))
+
+
+def test_server_leaves_no_connection_behind(monkeypatch):
+    """However early it ends: clients still being accepted, waiting for a reply, or silent are all closed."""
+    leaked: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: leaked.append(repr(what.exc_value)))
+    for n_clients in range(30):
+        with FakeJudgeServer(hang_rate=1.0) as server:
+            address = ("127.0.0.1", int(server.url.split(":")[2].partition("/")[0]))
+            clients = [socket.create_connection(address) for _ in range(n_clients)]
+            for client in clients[::2]:
+                client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}")
+        for client in clients:
+            client.close()
+    gc.collect()
+    assert [] == leaked

@@ -216,16 +216,22 @@ class LoopbackServer(ABC):
         def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.ensure_future(self._connection(reader, writer))
             connections.add(task)
+            # Not left to the coroutine: cancelled before its first step, it never comes to its `finally`.
+            task.add_done_callback(lambda _: writer.transport.abort())
             task.add_done_callback(connections.discard)
 
         server = await asyncio.start_server(connected, "127.0.0.1", 0, backlog=1024)
         self._port = server.sockets[0].getsockname()[1]
         started.set()
         await self._stop.wait()
+        # Before the server closes: asyncio leaks the connections it is just accepting when it does.
+        self._loop.remove_reader(server.sockets[0].fileno())
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in connections:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await asyncio.sleep(0)
         server.close()
-        for task in connections:
-            task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
         await server.wait_closed()
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
