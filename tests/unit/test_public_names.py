@@ -21,20 +21,23 @@ PUBLIC = {
         StoreCorruptError StoreError StoreNotReadyError StoreOwnedError StoreVersionError
     """,
     "ragstone.experiments": """
-        Experiment MetricCorrelation MetricSummary Rejection SampleSource UdcgCorrelation UdcgFit UdcgRanking
-        aevaluate best_passages correlate_udcg erag_scores evaluate fit_udcg format_table rank_udcg read_samples
-        rouge_l summarise
+        Experiment MetricCorrelation MetricSummary OutcomeSource Rejection SampleSource SystemOutcomes UdcgCorrelation
+        UdcgFit UdcgRanking
+        aevaluate best_passages correlate_udcg erag_scores evaluate fit_udcg format_table rank_udcg read_outcomes
+        read_samples rouge_l summarise
     """,
     "ragstone.judges": """
-        Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest Completion ConnectionOptions ForcedReading Judge JudgeIdentity
+        Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest Completion ConnectionOptions ForcedReading
+        JsonReply Judge JudgeIdentity
         LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel
         Prompt Reader ReplyCache SpendCap TextReply TokenReading UsageMeter VllmModel
         judge_from metered parse_number reader_from record_usage
     """,
     "ragstone.metrics": """
-        CCRS AnswerCorrectness ContextualCoherence InformationDensity InformationRecall LabelMode Metric
-        MetricCard PassageUtility QuestionRelevance ReadingMetric Udcg UdcgTheta
-        all_metrics bind_reader passage_utilities resolve_metrics
+        CCRS CRUX RAGAS RAGCHECKER RANKING TEXT VERA
+        AnswerCorrectness ContextualCoherence Extra InformationDensity InformationRecall LabelMode Metric
+        MetricCard PassageUtility QuestionRelevance ReadingMetric Udcg UdcgTheta WorkedExample
+        all_metrics bind_reader passage_utilities resolve_metrics shared sharing
     """,
     "ragstone.schema": """
         FIELD_ALIASES SCHEMA_VERSION Captured Dropped Failure FailureKind Interval Ledger LedgerRow
@@ -46,8 +49,9 @@ PUBLIC = {
         Delivery JsonlSink OtlpSink Sink sink_from
     """,
     "ragstone.stats": """
-        Estimate Term average_ranks beta_mixture_interval bootstrap_mean bootstrap_spearman failure_bounds mean_interval
-        spearman weighted_sum_interval wilson_interval
+        Alternative DiscriminativePower EBhResult Estimate HolmResult Term TukeyPair TukeyResult average_ranks
+        beta_mixture_interval bootstrap_mean bootstrap_spearman discriminative_power e_bh failure_bounds holm
+        mean_interval randomised_tukey spearman tukey_preview weighted_sum_interval wilson_interval
     """,
     "ragstone.testing": """
         DIALECTS FakeJudge FakeJudgeServer FakeModelServer FakeReader JudgeContract MemoryRecorder MemorySink
