@@ -10,7 +10,7 @@ import pytest
 
 from ragstone.errors import JudgeError
 from ragstone.metrics import Metric, ReadingMetric, UdcgTheta, all_metrics, bind_reader
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Failure, NotApplicable, Score, sample_from_row
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, FakeReader, make_sample
 
@@ -114,3 +114,28 @@ def test_a_reader_s_error_is_no_score(metric):
     outcome = score(broken, make_sample())
     assert isinstance(outcome, Failure)
     assert "refused" == outcome.kind
+
+
+def replying(replies):
+    """A judge that gives the replies of an example: of each construct the next, or always the one."""
+    queues = {construct: list(reply) if isinstance(reply, tuple) else reply for construct, reply in replies.items()}
+
+    def reply(prompt):
+        queue = queues[prompt.construct]
+        return queue.pop(0) if isinstance(queue, list) else queue
+
+    return FakeJudge(reply, json=reply)
+
+
+@METRICS
+def test_the_worked_example_holds(metric):
+    """Each metric carries an example, and its value follows from the row and the replies."""
+    example = metric.card.example
+    assert example is not None
+    assert example.steps
+    if isinstance(metric, ReadingMetric):
+        p_abstain = iter(example.abstentions)
+        metric = metric.bound(FakeReader(lambda query, passages: next(p_abstain)))
+    outcome = score(metric, sample_from_row(example.row, position=1), replying(example.replies))
+    assert isinstance(outcome, Score), outcome
+    assert example.value == pytest.approx(outcome.value, abs=5e-4)

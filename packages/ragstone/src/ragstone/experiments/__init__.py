@@ -1,6 +1,7 @@
 """Experiments: the outcomes of one system on one data set, summed up with error bars; and what UDCG is worth."""
 
 from ragstone.experiments._evaluate import Experiment, aevaluate, evaluate
+from ragstone.experiments._outcomes import OutcomeSource, SystemOutcomes, read_outcomes
 from ragstone.experiments._read import Rejection, SampleSource, read_samples
 from ragstone.experiments._summary import MetricSummary, format_table, summarise
 from ragstone.experiments._udcg.ask import erag_scores
@@ -13,8 +14,10 @@ __all__ = [
     "Experiment",
     "MetricCorrelation",
     "MetricSummary",
+    "OutcomeSource",
     "Rejection",
     "SampleSource",
+    "SystemOutcomes",
     "UdcgCorrelation",
     "UdcgFit",
     "UdcgRanking",
@@ -26,6 +29,7 @@ __all__ = [
     "fit_udcg",
     "format_table",
     "rank_udcg",
+    "read_outcomes",
     "read_samples",
     "rouge_l",
     "summarise",

@@ -7,7 +7,16 @@ from ragstone.judges._factory import judge_from, reader_from
 from ragstone.judges._model import ChatModel, ChatRequest, Completion, ForcedReading, TokenReading
 from ragstone.judges._model_judge import ModelJudge
 from ragstone.judges._parse import parse_number
-from ragstone.judges._protocol import Abstention, Judge, JudgeIdentity, NumberReply, Prompt, Reader, TextReply
+from ragstone.judges._protocol import (
+    Abstention,
+    JsonReply,
+    Judge,
+    JudgeIdentity,
+    NumberReply,
+    Prompt,
+    Reader,
+    TextReply,
+)
 from ragstone.judges._render import Message
 from ragstone.judges._usage import UsageMeter, metered, record_usage
 from ragstone.judges.lexical import LexicalJudge, LexicalReader
@@ -26,6 +35,7 @@ __all__ = [
     "Completion",
     "ConnectionOptions",
     "ForcedReading",
+    "JsonReply",
     "Judge",
     "JudgeIdentity",
     "LexicalJudge",

@@ -109,6 +109,16 @@ class ChatModel(Protocol):
         """
         ...
 
+    async def complete_json(
+        self, messages: Sequence[Message], schema: Mapping[str, Any], *, max_tokens: int, sampling: Mapping[str, Any]
+    ) -> Completion | None:
+        """Reply with JSON of a schema, by constrained decoding; None where that is not possible.
+
+        Raises:
+            JudgeError: No reply.
+        """
+        ...
+
     async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a conversation, up to where the reply begins. For the exact route "chain"."""
         ...

@@ -6,13 +6,16 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
+
+from pydantic import TypeAdapter
 
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges._expected import NumberReads
 from ragstone.judges._model import ChatModel, ChatRequest, Completion
 from ragstone.judges._parse import parse_number
-from ragstone.judges._protocol import JudgeIdentity, NumberReply, Prompt, TextReply
+from ragstone.judges._parse_json import json_request, json_schema_of, parse_json
+from ragstone.judges._protocol import JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.judges._render import RENDER_VERSION, Message, number_request, reminder, render
 from ragstone.judges._sampling import TEMPERATURE_ONE
 from ragstone.judges._usage import UsageMeter, metered
@@ -21,8 +24,13 @@ from ragstone.stats import mean_interval
 
 __all__ = ["ModelJudge"]
 
+T = TypeVar("T")
+
 _LEAST_MASS: Final = 0.5
 """An expectation over less than this says little about what the model replies as a rule."""
+_INSISTENCE: Final = (
+    "An earlier reply did not follow the schema. Start with the opening bracket, and stop at the closing one."
+)
 
 
 class ModelJudge:
@@ -141,6 +149,47 @@ class ModelJudge:
             finally:
                 self._spent.total += meter.total
         return replace(reply, usage=meter.total)
+
+    async def ask_json(self, prompt: Prompt, shape: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
+        """Ask for a value of a shape: held to its JSON Schema where the model can be, else in words.
+
+        Args:
+            prompt: The question.
+            shape: What pydantic checks the reply against; best an object at the root, which all servers take.
+            max_tokens: Length limit of the value itself; reasoning has the room of `number_max_tokens` besides.
+
+        Raises:
+            JudgeError: No usable answer. Kinds: "unparseable" and "truncated" (with `raw`), "refused", "timeout",
+                "unavailable", "rejected".
+        """
+        schema = json_schema_of(shape)
+        messages = render(prompt, request=json_request(schema))
+        room = max_tokens + self._number_max_tokens
+        with metered() as meter:
+            try:
+                value, raw, method = await self._json(messages, schema, shape, room)
+            finally:
+                self._spent.total += meter.total
+        return JsonReply(value=value, raw=raw, method=method, usage=meter.total)
+
+    async def _json(
+        self, messages: list[Message], schema: dict[str, Any], shape: TypeAdapter[T], max_tokens: int
+    ) -> tuple[T, str, str]:
+        held = await self.model.complete_json(messages, schema, max_tokens=max_tokens, sampling=self._sampling)
+        try:
+            if held is None:
+                raw, method = await self._text(messages, max_tokens=max_tokens), "json_reply"
+            else:
+                raw, method = usable_text(held, max_tokens), "constrained_reply"
+            return parse_json(raw, shape), raw, method
+        except JudgeReplyError as error:
+            # Cut short without a constraint, the reply is too long for its limit, and would be so again.
+            if error.kind == "refused" or (error.kind == "truncated" and held is None):
+                raise
+        # Without the reply: a long broken one makes the next one like it.
+        insisting: Message = {"role": "user", "content": f"{messages[-1]['content']}\n\n{_INSISTENCE}"}
+        raw = await self._text([*messages[:-1], insisting], max_tokens=max_tokens)
+        return parse_json(raw, shape), raw, "second_reply"
 
     async def _expected(self, messages: list[Message], low: float, high: float) -> NumberReply:
         read = await self._reads.read(messages, low, high)

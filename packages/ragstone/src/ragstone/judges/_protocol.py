@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
+
+from pydantic import TypeAdapter
 
 from ragstone.schema import Interval, Usage
 
-__all__ = ["Abstention", "Judge", "JudgeIdentity", "NumberReply", "Prompt", "Reader", "TextReply"]
+__all__ = ["Abstention", "JsonReply", "Judge", "JudgeIdentity", "NumberReply", "Prompt", "Reader", "TextReply"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,16 @@ class NumberReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JsonReply(Generic[T]):
+    """A value from a judge, of the shape that was asked for."""
+
+    value: T
+    raw: str
+    method: str
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Abstention:
     """How likely a reader is to abstain: p(NO-RESPONSE | question, passages)."""
 
@@ -104,6 +118,14 @@ class Judge(Protocol):
 
         Raises:
             JudgeError: When there is no usable answer; `kind` says why. A value out of range is never clipped.
+        """
+        ...
+
+    async def ask_json(self, prompt: Prompt, shape: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
+        """Ask for a value of a shape that pydantic can describe and check (`TypeAdapter(list[str])`).
+
+        Raises:
+            JudgeError: When there is no usable answer; `kind` says why. A reply of another shape is never mended.
         """
         ...
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from ragstone._util.words import words_of
+from pydantic import TypeAdapter, ValidationError
+
+from ragstone._util.words import sentences_of, words_of
 from ragstone.errors import JudgeError
-from ragstone.judges._protocol import Abstention, JudgeIdentity, NumberReply, Prompt, TextReply
+from ragstone.judges._protocol import Abstention, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.schema import Interval
 
 __all__ = ["LexicalJudge", "LexicalReader"]
+
+T = TypeVar("T")
 
 _VERSION: Final = "1"
 
@@ -42,6 +46,9 @@ class LexicalJudge:
     | passage_relevance | share of the question's words that occur in the passage |
     | information_recall | share of the reference's words that occur in the response, best reference |
     | answer_grade | the same |
+
+    And as JSON: `claims` are the sentences of a text; of `entailment`, what shares at least half of its words with the
+    evidence; for `answerability`, five times the share of the question's words in the evidence, rounded.
 
     Example:
         ```python
@@ -84,6 +91,28 @@ class LexicalJudge:
             raise JudgeError(msg, kind="unsupported") from None
         value = low + (high - low) * share
         return NumberReply(value=value, raw=f"{value:g}", method="lexical")
+
+    async def ask_json(self, prompt: Prompt, shape: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:  # noqa: ARG002
+        """Answer by `prompt.construct`.
+
+        Raises:
+            JudgeError: Kind "unsupported": another construct than those, or another shape than they have.
+        """
+        make = _VALUES.get(prompt.construct)
+        if make is None:
+            msg = (
+                f"the lexical baseline has no stand-in for {prompt.construct!r}, only for "
+                f"{', '.join(sorted(_VALUES))}; use a model as judge"
+            )
+            raise JudgeError(msg, kind="unsupported")
+        value = make(prompt.fields)
+        try:
+            return JsonReply(value=shape.validate_python(value), raw=repr(value), method="lexical")
+        except ValidationError as error:
+            msg = (
+                f"what the lexical baseline makes of {prompt.construct!r} has another shape than was asked for: {error}"
+            )
+            raise JudgeError(msg, kind="unsupported") from None
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
@@ -198,4 +227,26 @@ _MEASURES: Final[Mapping[str, Callable[[Fields], float]]] = {
     "passage_relevance": lambda fields: _share_found(_words(fields, "query"), _words(fields, "passage")),
     "information_recall": lambda fields: _best(fields, _share_found),
     "answer_grade": lambda fields: _best(fields, _share_found),
+}
+
+
+def _claims(fields: Fields) -> dict[str, Any]:
+    text = fields["text"]
+    return {"items": sentences_of(text if isinstance(text, str) else "\n".join(text))}
+
+
+def _marks(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str, int]:
+    """A mark for each part of a field, by its number, from the share of its words that the evidence has."""
+    evidence = _words(fields, "evidence")
+    marks = {}
+    for number, part in enumerate(fields[name], start=1):
+        words = words_of(part)
+        marks[str(number)] = mark(_share_found(words, evidence) if words else 0.0)
+    return marks
+
+
+_VALUES: Final[Mapping[str, Callable[[Fields], dict[str, Any]]]] = {
+    "claims": _claims,
+    "entailment": lambda fields: _marks(fields, "claims", lambda share: int(share >= 0.5)),
+    "answerability": lambda fields: _marks(fields, "sub_questions", lambda share: round(5 * share)),
 }

@@ -14,7 +14,8 @@ from ragstone.judges._cache.replies import cached_replies
 from ragstone.judges._capabilities import Capabilities
 from ragstone.judges._capacity.share import Share
 from ragstone.judges._capacity.spend import SpendCap, usage_of
-from ragstone.judges._http.dialect import CONSTRAINTS, Constraint, Dialect
+from ragstone.judges._http.constrained import ConstrainedReplies
+from ragstone.judges._http.dialect import Dialect
 from ragstone.judges._http.endpoint import NAMED_BY_ENVIRONMENT, Endpoint, RequestRefusedError
 from ragstone.judges._http.exact import ExactReads
 from ragstone.judges._http.probe import probe
@@ -29,8 +30,6 @@ __all__ = ["ConnectionOptions", "OpenAICompatibleModel"]
 _TEMPLATE_FIELDS: Final = ("chat_template", "chat_template_kwargs")
 """What shapes a conversation's tokens, wherever it is tokenised."""
 _OUTAGE_FACTOR: Final = 4
-_MAX_CONSTRAINED_VALUES: Final = 1001
-"""A regular expression that lists every value gets unwieldy beyond this."""
 
 
 class ConnectionOptions(TypedDict, total=False):
@@ -152,7 +151,7 @@ class OpenAICompatibleModel:
         self._extra_body = dict(extra_body or {})
         self._prices = usd_per_million_tokens
         self._dialect = Dialect()
-        self._constraints = CONSTRAINTS
+        self._constrained = ConstrainedReplies()
         """Those that the server has not yet refused or ignored."""
         self._exact = ExactReads(self)
         self._capabilities: Capabilities | None = None
@@ -260,24 +259,25 @@ class OpenAICompatibleModel:
         Raises:
             JudgeError: No reply.
         """
-        for constraint in self._constraints if high - low < _MAX_CONSTRAINED_VALUES else ():
-            try:
-                reply = await self.chat(
-                    messages, max_tokens=max_tokens, sampling=sampling, fields=constraint.fields(low, high)
-                )
-            except RequestRefusedError as refused:
-                if refused.status not in (400, 422):
-                    raise
-                self._forget(constraint)
-                continue
-            (completion, *_) = completions(reply)
-            if completion.finish != "stop" or constraint.obeyed(completion.text, low, high):
-                return completion
-            self._forget(constraint)
-        return None
 
-    def _forget(self, constraint: Constraint) -> None:
-        self._constraints = tuple(usable for usable in self._constraints if usable is not constraint)
+        async def ask(fields: Mapping[str, Any]) -> dict[str, Any]:
+            return await self.chat(messages, max_tokens=max_tokens, sampling=sampling, fields=fields)
+
+        return await self._constrained.number(ask, low, high)
+
+    async def complete_json(
+        self, messages: Sequence[Message], schema: Mapping[str, Any], *, max_tokens: int, sampling: Mapping[str, Any]
+    ) -> Completion | None:
+        """Reply with JSON of a schema, unless the server refuses schemas.
+
+        Raises:
+            JudgeError: No reply.
+        """
+
+        async def ask(fields: Mapping[str, Any]) -> dict[str, Any]:
+            return await self.chat(messages, max_tokens=max_tokens, sampling=sampling, fields=fields)
+
+        return await self._constrained.json(ask, schema)
 
     async def chat(
         self,

@@ -160,15 +160,25 @@ class VllmModel:
         if high - low >= _MAX_CONSTRAINED_VALUES:
             return None
         # Longest first, for backends that take the first alternative.
-        pattern = "|".join(str(number) for number in range(high, low - 1, -1))
-        return await self._constrained(messages, f"({pattern})", max_tokens=max_tokens, sampling=sampling)
+        pattern = f"({'|'.join(map(str, range(high, low - 1, -1)))})"
+        return await self._constrained(messages, max_tokens=max_tokens, sampling=sampling, regex=pattern)
+
+    async def complete_json(
+        self, messages: Sequence[Message], schema: Mapping[str, Any], *, max_tokens: int, sampling: Mapping[str, Any]
+    ) -> Completion | None:
+        """Reply with JSON of a schema, which the engine keeps to.
+
+        Raises:
+            JudgeError: No reply.
+        """
+        return await self._constrained(messages, max_tokens=max_tokens, sampling=sampling, json=dict(schema))
 
     async def _constrained(
-        self, messages: Sequence[Message], pattern: str, *, max_tokens: int, sampling: Mapping[str, Any]
+        self, messages: Sequence[Message], *, max_tokens: int, sampling: Mapping[str, Any], **form: Any
     ) -> Completion:
         from vllm.sampling_params import StructuredOutputsParams
 
-        held = StructuredOutputsParams(regex=pattern)
+        held = StructuredOutputsParams(**form)
         fields = {"max_tokens": max_tokens, **sampling, "structured_outputs": held}
         (output,) = await self._asked([await self.chat_ids(messages)], [fields])
         return _completion(output.outputs[0])
@@ -290,7 +300,7 @@ class VllmModel:
         prompt, reply = await self.chat_ids(_PROBE), await self.text_ids(_PROBE_REPLY)
         greedy, held, counted = await asyncio.gather(
             self.complete(ChatRequest(messages=_PROBE, max_tokens=1, sampling={"temperature": 0.0}, top_logprobs=1)),
-            self._constrained(_PROBE, "[7]", max_tokens=4, sampling={}),
+            self._constrained(_PROBE, max_tokens=4, sampling={}, regex="[7]"),
             self._asked([prompt], [{"max_tokens": 1, "temperature": 2.0, "logprobs": 1}]),
         )
         # Second, so that the prompt is in the cache.

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from ragstone.judges import Judge, Reader
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["Metric", "MetricCard", "ReadingMetric"]
+__all__ = ["Extra", "Metric", "MetricCard", "ReadingMetric", "WorkedExample"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extra:
+    """A package that a metric calls and that is not always installed."""
+
+    module: str
+    """What is imported ("sacrebleu")."""
+    package: str
+    """What is installed ("sacrebleu")."""
+    extra: str
+    """Our extra that brings it ("ragstone[text]")."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkedExample:
+    """One sample worked out by hand. Tests run it, and `ragstone metrics NAME` prints it."""
+
+    row: Mapping[str, Any]
+    """The sample, under the field names of a data set."""
+    value: float
+    """The metric's value."""
+    steps: str
+    """How the value follows, in words and numbers."""
+    replies: Mapping[str, Any] = field(default_factory=dict)
+    """What the judge replies, by construct: a number, or what JSON holds; a tuple of those for question after question."""
+    abstentions: tuple[float, ...] = ()
+    """The reader's probability to abstain from each passage alone, in their order; for metrics that ask a reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +50,7 @@ class MetricCard:
     low: float
     """Smallest possible value."""
     high: float
-    """Largest possible value."""
+    """Largest possible value; infinite where there is none."""
     direction: Literal["higher", "lower"] = "higher"
     """Which way is better."""
     needs: tuple[str, ...]
@@ -38,6 +67,11 @@ class MetricCard:
     """Questions to the reader, likewise; by estimator each is one request or several."""
     calls_per: Literal["sample", "passage"] = "sample"
     """What the calls are counted per."""
+    formula: str = ""
+    """The definition in one line."""
+    example: WorkedExample | None = None
+    extra: Extra | None = None
+    """A package without which the metric cannot run."""
 
 
 @runtime_checkable

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import difflib
 import importlib.metadata
+import importlib.util
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ragstone.errors import ConfigurationError
+from ragstone.errors import ConfigurationError, MissingExtraError
 from ragstone.judges import Reader
-from ragstone.metrics._card import Metric, ReadingMetric
+from ragstone.metrics._card import Metric, MetricCard, ReadingMetric
 from ragstone.metrics.ccrs import CCRS
+from ragstone.metrics.crux import CRUX
+from ragstone.metrics.ragas import RAGAS
+from ragstone.metrics.ragchecker import RAGCHECKER
+from ragstone.metrics.ranking import RANKING
+from ragstone.metrics.text import TEXT
 from ragstone.metrics.udcg import Udcg, UdcgTheta
+from ragstone.metrics.vera import VERA
 
 __all__ = ["ENTRY_POINT_GROUP", "all_metrics", "bind_reader", "resolve_metrics"]
 
 ENTRY_POINT_GROUP: Final = "ragstone.metrics"
 """An entry point of this group names a `Metric`, a sequence of them, or a function without arguments that makes either."""
 
-_OURS: Final[tuple[Metric, ...]] = (*CCRS, Udcg())
-_FROM_FILE: Final[Mapping[str, Callable[[str], Metric]]] = {"udcg": UdcgTheta.load}
-"""What `name@FILE` makes."""
+_OURS: Final[tuple[Metric, ...]] = (*RANKING, *TEXT, *CCRS, Udcg(), *CRUX, *VERA, *RAGAS, *RAGCHECKER)
+_WITH_ARGUMENT: Final[Mapping[str, tuple[str, Callable[[str], Metric]]]] = {"udcg": ("FILE", UdcgTheta.load)}
+"""What `name@ARGUMENT` makes: the argument in words, and the maker (which raises `ConfigurationError` or `DataError`)."""
 
 logger = logging.getLogger("ragstone")
 
@@ -68,13 +75,14 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
     """Turn what a user writes as `metrics=` into metrics, in that order, each name once.
 
     Args:
-        specs: Names ("ccrs.cc"), groups ("ccrs"), a name with its file ("udcg@theta.json"), `Metric` objects, or one
-            of them alone. An object takes the place of the registered metric of its name, so
+        specs: Names ("ccrs.cc"), groups ("ccrs"), a name with an argument ("ndcg@10", "udcg@theta.json"), `Metric`
+            objects, or one of them alone. An object takes the place of the registered metric of its name, so
             `["ccrs", AnswerCorrectness(em_weight=0)]` are five metrics.
 
     Raises:
         ConfigurationError: A name nobody knows (the message lists those that exist), a file that does not exist,
             something that is no metric, two different objects of one name, or nothing at all.
+        MissingExtraError: A metric needs a package that is not installed.
         DataError: A file that holds something else.
 
     Example:
@@ -102,26 +110,34 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
     if not resolved:
         msg = "no metric was asked for; name at least one, for example metrics=['ccrs']"
         raise ConfigurationError(msg)
+    for metric in resolved.values():
+        _check_installed(metric.card)
     return tuple(resolved.values())
 
 
+def _check_installed(card: MetricCard) -> None:
+    """Refuse a metric before anything is spent whose package is missing."""
+    if (needed := card.extra) is not None and importlib.util.find_spec(needed.module) is None:
+        raise MissingExtraError(feature=f"The metric {card.name!r}", package=needed.package, extra=needed.extra)
+
+
 def _named(spec: str, known: Sequence[Metric]) -> list[Metric]:
-    name, at, file = spec.strip().partition("@")
+    wanted = spec.strip().casefold()
+    # First as it stands: "ndcg@10" is the name of a metric that exists.
+    if metrics := [metric for metric in known if wanted in (metric.card.name, metric.card.group)]:
+        return metrics
+    name, at, argument = spec.strip().partition("@")
+    if at and (made := _WITH_ARGUMENT.get(name.casefold())) and argument:
+        return [made[1](argument)]
     if at:
-        made = _FROM_FILE.get(name.casefold())
-        if made is None or not file:
-            msg = f"{spec!r} is not a metric with its file; that is {', '.join(f'{n}@FILE' for n in _FROM_FILE)}"
-            raise ConfigurationError(msg)
-        return [made(file)]
-    wanted = name.casefold()
-    metrics = [metric for metric in known if wanted in (metric.card.name, metric.card.group)]
-    if not metrics:
-        names = list(dict.fromkeys([m.card.group for m in known] + [m.card.name for m in known]))
-        close = difflib.get_close_matches(wanted, names, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        msg = f"there is no metric or group {spec!r}; {hint}Known are: {', '.join(names)}"
+        forms = ", ".join(f"{name}@{what}" for name, (what, _) in _WITH_ARGUMENT.items())
+        msg = f"{spec!r} is not a metric with its argument; those are {forms}"
         raise ConfigurationError(msg)
-    return metrics
+    names = list(dict.fromkeys([m.card.group for m in known] + [m.card.name for m in known]))
+    close = difflib.get_close_matches(wanted, names, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    msg = f"there is no metric or group {spec!r}; {hint}Known are: {', '.join(names)}"
+    raise ConfigurationError(msg)
 
 
 def bind_reader(metrics: Sequence[Metric], reader: Callable[[], Reader]) -> tuple[tuple[Metric, ...], Reader | None]:

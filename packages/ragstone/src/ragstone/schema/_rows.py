@@ -46,6 +46,8 @@ FIELD_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
         "reference_answer",
     ),
     "sub_questions": ("sub_questions", "subquestions"),
+    "qrels": ("qrels",),
+    "ratings": ("ratings",),
 }
 """Accepted names per field, in the order they are looked for (ragas, deepeval, openevals, Phoenix, LlamaIndex, MLflow,
 Langfuse, RAGChecker, autoevals). The first is ours, and the only one printed."""
@@ -116,6 +118,8 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
             response=_text(found.get("response"), "response", position, FIELD_ALIASES["response"]),
             reference=_texts(found.get("reference"), "reference", position),
             sub_questions=_texts(found.get("sub_questions"), "sub_questions", position),
+            qrels=_grades(found.get("qrels"), "qrels", position),
+            ratings=_ratings(found.get("ratings"), position),
             metadata={k: _plain(v) for k, v in row.items() if k not in used and k not in ("inputs", "outputs")},
         )
     except ValidationError as error:
@@ -266,6 +270,45 @@ def _label(value: Any, rank: int, position: int) -> float | None:
         )
         raise DataError(msg)
     return number
+
+
+def _grades(value: Any, field: str, position: int) -> dict[str, float] | None:
+    """Grades by passage id: an object, or as a table's cell holds it, its JSON."""
+    value = _object(value, field, position)
+    if value is None:
+        return None
+    grades: dict[str, float] = {}
+    for passage, grade in value.items():
+        number = float(grade) if isinstance(grade, bool) else _number(_plain(grade))
+        if number is None:
+            msg = (
+                f"row {position}: {field} gives {str(passage)!r} the grade {_short(grade)}; a grade is a finite number"
+            )
+            raise DataError(msg)
+        grades[str(passage)] = number
+    return grades
+
+
+def _ratings(value: Any, position: int) -> dict[str, dict[str, float]] | None:
+    value = _object(value, "ratings", position)
+    if value is None:
+        return None
+    return {str(question): _grades(grades, "ratings", position) or {} for question, grades in value.items()}
+
+
+def _object(value: Any, field: str, position: int) -> Mapping[Any, Any] | None:
+    value = _plain(value)
+    if isinstance(value, str) and not value.strip():
+        return None
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = _short(value)
+    if value is None or isinstance(value, Mapping):
+        return value
+    msg = f"row {position}: {field} must be an object of grades by passage id, got {_short(value)}"
+    raise DataError(msg)
 
 
 def _number_in(text: str) -> float | None:

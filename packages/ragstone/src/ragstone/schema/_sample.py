@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from ragstone.schema._base import Record
 from ragstone.schema._trace import Passage, Trace
@@ -23,6 +23,11 @@ class Sample(Record):
     reference: tuple[str, ...] = ()
     """Correct answers; any one of them counts."""
     sub_questions: tuple[str, ...] = ()
+    """What a complete answer must cover, as questions."""
+    qrels: dict[str, FiniteFloat] | None = None
+    """Relevance by passage id over the whole collection, as graders gave it (0 = not relevant); None where nobody did."""
+    ratings: dict[str, dict[str, FiniteFloat]] | None = None
+    """How well a passage answers a sub-question, from 0 to 5: by sub-question, then by passage id."""
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     def has(self, field: str) -> bool:

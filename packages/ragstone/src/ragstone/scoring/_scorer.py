@@ -13,7 +13,7 @@ from typing import Any, Protocol, get_args, runtime_checkable
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Judge, JudgeIdentity, UsageMeter, metered
-from ragstone.metrics import Metric, ReadingMetric
+from ragstone.metrics import Metric, ReadingMetric, sharing
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
 
 __all__ = ["Scorer"]
@@ -141,7 +141,7 @@ class Scorer:
         """
         with suppress_capture():
             deadline = asyncio.get_running_loop().time() + self._trace_deadline_s
-            async with asyncio.TaskGroup() as group:
+            async with sharing(), asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
             return tuple(task.result() for task in tasks)
 

@@ -6,10 +6,17 @@ from __future__ import annotations
 
 import asyncio
 
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
 from ragstone.errors import JudgeError
 from ragstone.judges import Judge, NumberReply, Prompt
 
 __all__ = ["JudgeContract"]
+
+
+class _Items(TypedDict):
+    items: list[str]
 
 
 class JudgeContract:
@@ -83,6 +90,27 @@ class JudgeContract:
             assert reply.raw
             assert reply.method
             assert reply.n >= 1
+
+    def test_json_has_the_shape(self) -> None:
+        """A value has the shape that was asked for, and comes with what was replied and how; else it is an error."""
+        shape = TypeAdapter(_Items)
+        prompt = Prompt(
+            construct="claims", task="Your assignment: list the claims of the text as items.", fields={"text": "A. B."}
+        )
+
+        async def session() -> None:
+            judge = self.make_judge()
+            try:
+                reply = await judge.ask_json(prompt, shape)
+            except JudgeError:
+                return
+            finally:
+                await judge.aclose()
+            assert reply.value == shape.validate_python(reply.value)
+            assert reply.raw
+            assert reply.method
+
+        asyncio.run(session())
 
     def test_same_question_same_number(self) -> None:
         """At temperature 0 a question has one answer."""

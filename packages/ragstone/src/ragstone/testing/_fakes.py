@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from ragstone.capture import TraceDraft
 from ragstone.errors import JudgeReplyError
-from ragstone.judges import Abstention, JudgeIdentity, NumberReply, Prompt, TextReply, record_usage
+from ragstone.judges import Abstention, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply, record_usage
 from ragstone.schema import Interval, Usage
 from ragstone.sinks import Delivery
+from ragstone.testing._json_values import schema_value
 
 __all__ = ["FakeJudge", "FakeReader", "MemoryRecorder", "MemorySink"]
+
+T = TypeVar("T")
 
 
 class FakeJudge:
@@ -22,6 +28,8 @@ class FakeJudge:
         number: What `ask_number` answers: always this; by construct; or by a function of the prompt. None makes a
             number in the range from the prompt. An answer out of range is an error, as with every judge.
         text: What `ask_text` answers.
+        json: What `ask_json` answers: by construct, or by a function of the prompt. None makes a value of the shape from
+            the prompt. A value of another shape is an error, as with every judge.
         fail: Called with each prompt first; the exception it returns is raised.
         latency_s: Seconds each answer takes.
         name: Part of the identity.
@@ -40,12 +48,14 @@ class FakeJudge:
         number: float | Mapping[str, float] | Callable[[Prompt], float] | None = None,
         *,
         text: str | Callable[[Prompt], str] = "a fake answer",
+        json: Mapping[str, Any] | Callable[[Prompt], Any] | None = None,
         fail: Callable[[Prompt], Exception | None] | None = None,
         latency_s: float = 0.0,
         name: str = "fake judge",
     ) -> None:
         self._number = number
         self._text = text
+        self._json = json
         self._fail = fail
         self._latency_s = latency_s
         self._name = name
@@ -74,6 +84,21 @@ class FakeJudge:
             raise JudgeReplyError(msg, raw=str(value))
         return NumberReply(value=float(value), raw=f"{value:g}", method="single_reply", usage=usage)
 
+    async def ask_json(self, prompt: Prompt, shape: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:  # noqa: ARG002
+        """Answer the value."""
+        usage = await self._asked(prompt)
+        if callable(self._json):
+            value = self._json(prompt)
+        elif self._json is not None:
+            value = self._json[prompt.construct]
+        else:
+            value = schema_value(shape.json_schema(), lambda path: _share(prompt, path))
+        try:
+            return JsonReply(value=shape.validate_python(value), raw=repr(value), method="json_reply", usage=usage)
+        except ValidationError as error:
+            msg = f"the reply has another shape than was asked for: {error}"
+            raise JudgeReplyError(msg, raw=repr(value)) from None
+
     async def _asked(self, prompt: Prompt) -> Usage:
         self.prompts.append(prompt)
         usage = Usage(calls=1, input_tokens=len(str(prompt.fields)) // 4, output_tokens=1)
@@ -90,12 +115,16 @@ class FakeJudge:
             return self._number[prompt.construct]
         if self._number is not None:
             return self._number
-        key = repr((prompt.construct, prompt.task, sorted(prompt.fields.items())))
-        share = int.from_bytes(hashlib.sha256(key.encode(errors="replace")).digest()[:8]) / 2**64
-        return low + round(share * 100) * (high - low) / 100
+        return low + round(_share(prompt) * 100) * (high - low) / 100
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
+
+
+def _share(prompt: Prompt, *more: str) -> float:
+    """A number in [0, 1) that depends on the prompt alone."""
+    key = repr((prompt.construct, prompt.task, sorted(prompt.fields.items()), *more))
+    return int.from_bytes(hashlib.sha256(key.encode(errors="replace")).digest()[:8]) / 2**64
 
 
 class FakeReader:

@@ -165,6 +165,18 @@ class ScriptedModel:
         numbers = {text: p for text, p in self.script(messages).items() if text.isdigit() and low <= int(text) <= high}
         return Completion(text=max(numbers, key=lambda text: numbers[text]) if numbers else str(low))
 
+    async def complete_json(
+        self, messages: Sequence[Message], schema: Mapping[str, Any], *, max_tokens: int, sampling: Mapping[str, Any]
+    ) -> Completion | None:
+        """The likeliest reply of the script that is JSON; None when none is."""
+        del schema
+        values = {text: p for text, p in self.script(messages).items() if text.startswith(("{", "["))}
+        if not values:
+            return None
+        self.requests.append(ChatRequest(messages=messages, max_tokens=max_tokens, sampling=sampling))
+        record_usage(Usage(calls=1, input_tokens=len(self._chat(messages)), output_tokens=1))
+        return Completion(text=max(values, key=lambda text: values[text]))
+
     async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of the conversation with the reply's opening."""
         return list(self._chat(messages))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Literal, Unpack
 
 from ragstone.testing._grammar import allowed_texts
+from ragstone.testing._json_values import schema_value
 from ragstone.testing._loopback import Faults, LoopbackServer, Plan, Reply, Request, ServerStats, error_reply
 
 __all__ = ["FakeJudgeServer", "ServerStats"]
@@ -19,6 +20,9 @@ _MALFORMED: Final = (
     "4/5",
     "",
 )
+
+_SCHEMA: Final = re.compile(r"JSON Schema:\n(\{.*)")
+"""Where a question says which shape the reply must have."""
 
 
 class FakeJudgeServer(LoopbackServer):
@@ -91,6 +95,8 @@ class FakeJudgeServer(LoopbackServer):
                 kind, text = "malformed", _MALFORMED[int(self._share("malformed", question) * len(_MALFORMED))]
             elif self._reply is not None:
                 text = self._reply(body)
+            elif schema := _SCHEMA.search(question):
+                text = self._value(json.loads(schema[1]), question)
             else:
                 text = str(self._verdict(question, 0, 100))
             if fault == "truncated":
@@ -110,8 +116,11 @@ class FakeJudgeServer(LoopbackServer):
         schema = body["response_format"]["json_schema"]["schema"]
         bounds = schema["properties"].get("score")
         if bounds is None:
-            return allowed_texts({"json": schema})[0]
+            return self._value(schema, question)
         return json.dumps({"score": self._verdict(question, bounds["minimum"], bounds["maximum"])})
+
+    def _value(self, schema: dict[str, Any], question: str) -> str:
+        return json.dumps(schema_value(schema, lambda path: self._share("value", question, path)))
 
     def _completed(self, body: dict[str, Any], text: str, finish: str) -> dict[str, Any]:
         n_in = sum(len(message["content"]) for message in body["messages"]) // 4

@@ -10,7 +10,7 @@ from typing import Any, Final
 from ragstone.judges._http.endpoint import RequestRefusedError
 from ragstone.judges._render import Message
 
-__all__ = ["CONSTRAINTS", "Constraint", "Dialect"]
+__all__ = ["CONSTRAINTS", "Constraint", "Dialect", "is_too_long"]
 
 # A prompt that is too long names max_tokens as well, and changing the parameter's name does not make it shorter.
 _TOO_LONG: Final = re.compile(r"context length|context window|too large|too long|maximum|max_model_len", re.IGNORECASE)
@@ -56,6 +56,11 @@ class Dialect:
             if name in named and name not in self.omitted:
                 return replace(self, omitted=self.omitted | {name})
         return None
+
+
+def is_too_long(refused: RequestRefusedError) -> bool:
+    """Whether a request was refused for its length, which says nothing about its other fields."""
+    return _TOO_LONG.search(str(refused)) is not None
 
 
 def _folded(messages: Sequence[Message]) -> list[Message]:

@@ -1,0 +1,149 @@
+"""Outcomes of one system, from wherever they are: an experiment, a file that `evaluate` wrote, or a store."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from ragstone.errors import ConfigurationError, DataError, StoreError
+from ragstone.experiments._evaluate import Experiment
+from ragstone.metrics import MetricCard, resolve_metrics
+from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
+from ragstone.store import SqliteStore
+
+__all__ = ["OutcomeSource", "SystemOutcomes", "read_outcomes"]
+
+AnyOutcome = Score | NotApplicable | Failure
+OutcomeSource = Experiment | str | os.PathLike[str]
+"""An `Experiment`, a JSONL file of outcomes (`evaluate --output`), or a store."""
+
+_SQLITE: Final = b"SQLite format 3\x00"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemOutcomes:
+    """The outcomes of one system, by metric and sample."""
+
+    name: str
+    outcomes: Mapping[str, Mapping[str, AnyOutcome]]
+    """By metric, then by sample id; the last one where a sample was scored several times."""
+    cards: Mapping[str, MetricCard]
+    """Of the metrics that this installation knows."""
+    judges: Mapping[str, frozenset[str]]
+    """By metric the judges (in words) that its outcomes rest on; scores of different judges are not one scale."""
+    is_baseline: bool = False
+    """Whether any outcome comes from a stand-in that is no judge."""
+    repeats: Mapping[str, Mapping[str, tuple[AnyOutcome, ...]]] = field(default_factory=dict)
+    """By metric and sample all outcomes, where there are several of one sample, in their order."""
+
+    @property
+    def sample_ids(self) -> frozenset[str]:
+        """All samples with an outcome of any metric."""
+        return frozenset(id_ for by_sample in self.outcomes.values() for id_ in by_sample)
+
+    def values(self, metric: str) -> dict[str, float]:
+        """The values of a metric by sample id; only what was scored."""
+        return {id_: o.value for id_, o in self.outcomes.get(metric, {}).items() if isinstance(o, Score)}
+
+    def range_of(self, metric: str) -> tuple[float, float]:
+        """The range of a metric; without bounds where this installation does not know it."""
+        card = self.cards.get(metric)
+        return (card.low, card.high) if card is not None else (-math.inf, math.inf)
+
+
+def read_outcomes(source: OutcomeSource, *, name: str | None = None) -> SystemOutcomes:
+    """Read the outcomes of one system.
+
+    Args:
+        source: Where they are.
+        name: What the system is called; without it the file's name, or "experiment".
+
+    Raises:
+        ConfigurationError: The file does not exist.
+        DataError: A line that is no outcome, or no outcome at all.
+        StoreError: A store that cannot be read.
+    """
+    if isinstance(source, Experiment):
+        cards = {card.name: card for card in source.cards}
+        return _arranged(name or "experiment", source.outcomes, cards)
+    path = Path(source)
+    if not path.is_file():
+        msg = (
+            f"{str(path)!r} is no file of outcomes and no store; `ragstone evaluate FILE --output OUTCOMES` writes one"
+        )
+        raise ConfigurationError(msg)
+    with path.open("rb") as file:
+        stored = file.read(len(_SQLITE)) == _SQLITE
+    found = _arranged(name or path.stem, _stored(path) if stored else _lines(path), {})
+    if not found.outcomes:
+        msg = f"{str(path)!r} holds no outcome"
+        raise DataError(msg)
+    return found
+
+
+def _arranged(name: str, outcomes: Iterable[AnyOutcome], cards: Mapping[str, MetricCard]) -> SystemOutcomes:
+    grouped: dict[str, dict[str, list[AnyOutcome]]] = {}
+    judges: dict[str, set[str]] = {}
+    baseline = False
+    for outcome in outcomes:
+        grouped.setdefault(outcome.metric, {}).setdefault(outcome.sample_id, []).append(outcome)
+        if outcome.judge is not None:
+            judges.setdefault(outcome.metric, set()).add(outcome.judge)
+            baseline = baseline or "lexical baseline" in outcome.judge
+    known = dict(cards)
+    for metric in grouped.keys() - known.keys():
+        card = _card(metric)
+        if card is not None:
+            known[metric] = card
+    return SystemOutcomes(
+        name=name,
+        outcomes={m: {id_: several[-1] for id_, several in by.items()} for m, by in grouped.items()},
+        cards=known,
+        judges={metric: frozenset(names) for metric, names in judges.items()},
+        is_baseline=baseline,
+        repeats={
+            m: several
+            for m, by in grouped.items()
+            if (several := {id_: tuple(all_) for id_, all_ in by.items() if len(all_) > 1})
+        },
+    )
+
+
+def _card(metric: str) -> MetricCard | None:
+    try:
+        (found,) = resolve_metrics([metric])
+    except (ConfigurationError, ValueError):
+        return None
+    return found.card
+
+
+def _lines(path: Path) -> Iterable[AnyOutcome]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield outcome_adapter.validate_json(line)
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                place = ".".join(map(str, first["loc"]))
+                msg = (
+                    f"line {number} of {str(path)!r} is no outcome ({place}: {first['msg']}); files of outcomes are written "
+                    "by `ragstone evaluate FILE --output OUTCOMES`"
+                )
+                raise DataError(msg) from None
+
+
+def _stored(path: Path) -> Iterable[AnyOutcome]:
+    try:
+        with SqliteStore.open(path, mode="read") as store:
+            yield from store.outcomes()
+    except StoreError as error:
+        msg = f"the store {str(path)!r} cannot be read: {error}"
+        raise type(error)(msg) from None

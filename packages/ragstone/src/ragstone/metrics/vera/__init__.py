@@ -1,0 +1,11 @@
+"""VERA: faithfulness, relevance, retrieval, and one composite score."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ragstone.metrics._card import Metric
+
+__all__ = ["VERA"]
+
+VERA: Final[tuple[Metric, ...]] = ()
