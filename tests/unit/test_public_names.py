@@ -49,9 +49,14 @@ PUBLIC = {
         Delivery JsonlSink OtlpSink Sink sink_from
     """,
     "ragstone.stats": """
-        Alternative DiscriminativePower EBhResult Estimate HolmResult Term TukeyPair TukeyResult average_ranks
-        beta_mixture_interval bootstrap_mean bootstrap_spearman discriminative_power e_bh failure_bounds holm
-        mean_interval randomised_tukey spearman tukey_preview weighted_sum_interval wilson_interval
+        Agreement Alternative BernsteinSequence BettingSequence ConfidenceSequence CorrelationMean DifferenceSequence
+        DiscriminativePower EBhResult Estimate FlipRate HolmResult ManskiSequence Population PredictionPoweredMean
+        ProportionSequence Rating Ratings ShiryaevRobertsDetector Term TukeyPair TukeyResult average_ranks
+        beta_mixture_interval bootstrap_mean bootstrap_spearman cohen_kappa discriminative_power e_bh failure_bounds
+        fisher_interval fisher_mean fleiss_kappa flip_rate hajek_mean holm horvitz_thompson_total kendall
+        krippendorff_alpha landis_koch mean_interval pass_at_k pearson percent_agreement population
+        prediction_powered_mean randomised_tukey spearman tie_probability tukey_preview weighted_sum_interval
+        wilson_interval
     """,
     "ragstone.testing": """
         DIALECTS FakeJudge FakeJudgeServer FakeModelServer FakeReader JudgeContract MemoryRecorder MemorySink

@@ -1,0 +1,1 @@
+"""Statistics of a stream that may be looked at after every item."""

@@ -1,0 +1,58 @@
+"""What sequences share: the range of a score, and their state as plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+__all__ = ["ConfidenceSequence", "State", "check_level", "check_range", "read_state", "unit"]
+
+State = dict[str, Any]
+"""Numbers, texts and lists of numbers, fit for JSON."""
+
+_SAME = 1e-9
+
+
+class ConfidenceSequence(Protocol):
+    """An interval for the mean of a stream that holds at all times at once."""
+
+    def update(self, x: float) -> None:
+        """Take in the next value."""
+
+    def interval(self) -> tuple[float, float] | None:
+        """The interval now; None where no single mean can have made this stream."""
+
+    def state(self) -> State:
+        """All of it as plain data."""
+
+
+def check_range(low: float, high: float) -> None:
+    """Refuse an empty or infinite range."""
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        msg = f"a range needs finite low < high, got low={low!r} and high={high!r}"
+        raise ValueError(msg)
+
+
+def check_level(level: float) -> None:
+    """Refuse what is no probability."""
+    if not 0 < level < 1:
+        msg = f"level must lie in (0, 1), got {level!r}"
+        raise ValueError(msg)
+
+
+def unit(x: float, low: float, high: float) -> float:
+    """Map a value of [low, high] to [0, 1]; rounding errors at the bounds are forgiven."""
+    mapped = (x - low) / (high - low)
+    if not -_SAME <= mapped <= 1 + _SAME:
+        msg = f"every value must lie in [{low!r}, {high!r}], got {x!r}"
+        raise ValueError(msg)
+    return min(max(mapped, 0.0), 1.0)
+
+
+def read_state(state: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Check that a state is of this kind."""
+    if state.get("kind") != kind:
+        msg = f"this state is of kind {state.get('kind')!r}, expected {kind!r}"
+        raise ValueError(msg)
+    return state

@@ -1,0 +1,128 @@
+"""Means and totals of traffic of which only a part, with known probabilities, was scored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ragstone.stats._mean import Estimate
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["hajek_mean", "horvitz_thompson_total"]
+
+
+def hajek_mean(
+    values: Sequence[float],
+    probabilities: Sequence[float],
+    *,
+    finite: bool = False,
+    low: float = 0.0,
+    high: float = 1.0,
+    level: float = 0.95,
+) -> Estimate:
+    """Estimate the mean over all traffic from the items that were sampled, each with its own probability.
+
+    Hajek's mean weighs each item by 1 / probability. Its variance is linearised: that of the weighted residuals, so that
+    it does not change when all probabilities do (weights are no counts). The interval is normal, with Student's t for
+    the effective number of items; with few items, or one of tiny probability, it is too short.
+
+    Args:
+        values: Scores of the sampled items, in [low, high].
+        probabilities: With which each was sampled, in (0, 1], independently of the others. A probability that depends
+            on earlier scores is not covered.
+        finite: True for the mean over exactly the traffic that there was: what was sampled for sure then has no error.
+            False for the mean of the process that makes such traffic.
+        low: Smallest possible score; the interval is cut there.
+        high: Largest possible score.
+        level: Nominal coverage, in (0, 1).
+
+    Raises:
+        ValueError: Unequal lengths, fewer than two items, or a value or probability out of range.
+
+    Source:
+        Hajek 1971; Sarndal, Swensson and Wretman 1992, section 5.7 (linearised variance of a ratio).
+
+    Example:
+        >>> found = hajek_mean([1.0, 0.0, 1.0, 1.0], [0.1, 1.0, 0.1, 0.1])
+        >>> round(found.value, 4)
+        0.9677
+    """
+    from scipy.special import stdtrit
+
+    x, p = _checked(values, probabilities, level)
+    if x.size < 2 or x.min() < low or x.max() > high:
+        msg = f"a weighted mean needs at least two values in [{low!r}, {high!r}], got {x.size} of them in [{x.min()!r}, {x.max()!r}]"
+        raise ValueError(msg)
+    w = 1 / p
+    total = float(w.sum())
+    mean = float((w * x).sum()) / total
+    residual = (w * (x - mean)) ** 2
+    if finite:
+        residual = residual * (1 - p)
+    variance = float(residual.sum()) / total**2 * x.size / (x.size - 1)
+    effective = total**2 / float((w * w).sum())
+    half = float(stdtrit(max(effective - 1, 1.0), (1 + level) / 2)) * math.sqrt(variance)
+    mean = min(max(mean, low), high)
+    return Estimate(
+        value=mean, low=max(low, mean - half), high=min(high, mean + half), level=level, method="hajek", n=int(x.size)
+    )
+
+
+def horvitz_thompson_total(values: Sequence[float], probabilities: Sequence[float], *, level: float = 0.95) -> Estimate:
+    """Estimate the total over all traffic (failures, tokens, cost) from items sampled with known probabilities.
+
+    The interval is normal and about the sampling alone: with every probability 1 it is a point.
+
+    Args:
+        values: Of the sampled items; 0 and 1 to count.
+        probabilities: With which each was sampled, in (0, 1], independently of the others.
+        level: Nominal coverage, in (0, 1).
+
+    Raises:
+        ValueError: Unequal lengths, a value that is not finite, or a probability out of range.
+
+    Source:
+        Horvitz and Thompson 1952.
+
+    Example:
+        >>> horvitz_thompson_total([1.0, 1.0], [0.1, 0.5]).value
+        12.0
+    """
+    from scipy.special import ndtri
+
+    x, p = _checked(values, probabilities, level)
+    total = float((x / p).sum())
+    half = float(ndtri((1 + level) / 2)) * math.sqrt(float(((1 - p) * (x / p) ** 2).sum()))
+    return Estimate(
+        value=total,
+        low=total - half,
+        high=total + half,
+        level=level,
+        method="horvitz_thompson",
+        n=int(x.size),
+    )
+
+
+def _checked(
+    values: Sequence[float], probabilities: Sequence[float], level: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    import numpy as np
+
+    x, p = np.asarray(values, dtype=float), np.asarray(probabilities, dtype=float)
+    if x.shape != p.shape or x.ndim != 1 or not x.size:
+        msg = f"each value needs its probability, got {x.size} values and {p.size} probabilities"
+        raise ValueError(msg)
+    if not np.isfinite(x).all():
+        msg = "values must be finite; leave failures out, and count them"
+        raise ValueError(msg)
+    if not ((p > 0) & (p <= 1)).all():
+        msg = f"a probability of being sampled lies in (0, 1], got {float(p[~((p > 0) & (p <= 1))][0])!r}"
+        raise ValueError(msg)
+    if not 0 < level < 1:
+        msg = f"level must lie in (0, 1), got {level!r}"
+        raise ValueError(msg)
+    return x, p
