@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, get_args
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Reader
-from ragstone.metrics._card import MetricCard
+from ragstone.metrics._card import MetricCard, WorkedExample
 from ragstone.metrics._relevance import RELEVANCE_HASH, LabelMode
 from ragstone.metrics._utility import PassageUtility, check_label_options, passage_utilities
 from ragstone.schema import Failure, FailureKind, Interval, NotApplicable, Sample, Score
@@ -39,6 +39,7 @@ class UdcgBase:
     title: ClassVar[str]
     description: ClassVar[str]
     equation: ClassVar[str]
+    formula: ClassVar[str]
     prompt_hash: ClassVar[str] = RELEVANCE_HASH
 
     def __init__(self, *, reader: Reader | None, labels: LabelMode, threshold: float) -> None:
@@ -68,6 +69,8 @@ class UdcgBase:
             group="udcg",
             judge_calls=0 if self.labels == "data" else 1,
             reader_calls=1,
+            formula=self.formula,
+            example=self._example(),
             calls_per="passage",
         )
 
@@ -101,6 +104,10 @@ class UdcgBase:
         if any(u.utility is None for u in found):
             return self._failure(sample, found)
         return self._score(sample, found)
+
+    def _example(self) -> WorkedExample | None:
+        """A sample worked out with these parameters."""
+        return None
 
     def _range(self) -> tuple[float, float]:
         raise NotImplementedError

@@ -25,13 +25,12 @@ What the source leaves open is decided so:
 
 from __future__ import annotations
 
-import hashlib
-from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, NumberReply, Prompt
-from ragstone.metrics._card import MetricCard
+from ragstone.metrics._base import MetricBase
+from ragstone.metrics._card import WorkedExample
 from ragstone.schema import Interval, NotApplicable, Sample, Score
 
 __all__ = [
@@ -43,102 +42,71 @@ __all__ = [
     "QuestionRelevance",
 ]
 
-_VERSION: Final = "1"
-_SOURCE: Final = "CCRS, section 2.3.2"
+_ROW: Final = {
+    "query": "How tall is the lighthouse?",
+    "contexts": ["The lighthouse of Northport is 31 metres tall.", "Ferries leave at noon."],
+    "response": "31 metres, and it was built in 1890.",
+    "reference": "31 metres",
+}
 
 
-class _Ccrs:
+class _Ccrs(MetricBase):
     """What the five have in common: one question to the judge, on the same material."""
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    description: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]]
+    group = "ccrs"
+    source = "CCRS, section 2.3.2"
+    judge_calls = 1
     construct: ClassVar[str]
     task: ClassVar[str]
     """The judge's assignment, in our own words. What kind of reply is wanted, the judge adds."""
 
-    @cached_property
-    def prompt_hash(self) -> str:
-        """Changes with the wording of the task."""
-        return hashlib.sha256(f"{self.construct}\x1f{self.task}".encode()).hexdigest()[:12]
-
-    @cached_property
-    def card(self) -> MetricCard:
-        """What this metric is."""
-        return MetricCard(
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            low=0.0,
-            high=1.0,
-            needs=self.needs,
-            version=f"{self._definition()}+{self.prompt_hash}",
-            source=_SOURCE,
-            group="ccrs",
-            judge_calls=1,
-        )
+    def __init_subclass__(cls) -> None:
+        cls.tasks = (cls.construct, cls.task)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
-    async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable:
+    async def _scored(self, sample: Sample, judge: Judge) -> Score | NotApplicable:
         """Score `sample` between 0 and 1.
 
         Raises:
             JudgeError: The judge gave no usable answer.
         """
         fields = _fields(sample)
-        if missing := tuple(name for name in self.needs if name not in fields):
-            return self._not_applicable(sample, f"the sample has no {' and no '.join(missing)}", missing)
         if reason := self._meaningless(fields):
-            return self._not_applicable(sample, reason, ())
+            return self._not_applicable(sample, reason)
         if not fields["response"]:
-            return self._score(sample, value=0.0, method="empty_response", n=1)
+            return self._score(sample, 0.0, method="empty_response")
         shown = {name: value for name, value in fields.items() if name != "reference" or "reference" in self.needs}
         reply = await judge.ask_number(Prompt(construct=self.construct, task=self.task, fields=shown))
         return self._judged(sample, fields, reply)
-
-    def _definition(self) -> str:
-        return _VERSION
 
     def _meaningless(self, fields: dict[str, str | tuple[str, ...]]) -> str | None:  # noqa: ARG002
         """Why the metric has no meaning although nothing is missing; None when it has one."""
         return None
 
     def _judged(self, sample: Sample, fields: dict[str, str | tuple[str, ...]], reply: NumberReply) -> Score:  # noqa: ARG002
-        return self._score(sample, value=reply.value / 100, reply=reply)
+        return self._from_reply(sample, reply.value / 100, reply)
 
-    def _score(
+    def _from_reply(
         self,
         sample: Sample,
-        *,
         value: float,
-        reply: NumberReply | None = None,
+        reply: NumberReply,
+        *,
         scale: tuple[float, float] = (0.0, 0.01),
-        **rest: Any,
+        details: dict[str, Any] | None = None,
     ) -> Score:
         """Make the score; `scale` (offset and factor) takes the judge's interval to the metric's range."""
-        if reply is not None:
-            rest |= {"method": reply.method, "n": reply.n, "raw": reply.raw, "usage": reply.usage}
-            rest["interval"] = _scaled(reply.interval, *scale)
-            rest["details"] = {**rest.get("details", {}), **_told(reply)}
-        return Score(
-            sample_id=sample.id,
-            metric=self.card.name,
-            metric_version=self.card.version,
-            prompt_hash=self.prompt_hash,
-            value=value,
-            **rest,
-        )
-
-    def _not_applicable(self, sample: Sample, reason: str, missing: tuple[str, ...]) -> NotApplicable:
-        return NotApplicable(
-            sample_id=sample.id,
-            metric=self.card.name,
-            metric_version=self.card.version,
-            reason=reason,
-            missing=missing,
+        return self._score(
+            sample,
+            value,
+            method=reply.method,
+            details={**(details or {}), **_told(reply)},
+            n=reply.n,
+            raw=reply.raw,
+            usage=reply.usage,
+            interval=_scaled(reply.interval, *scale),
         )
 
 
@@ -180,6 +148,13 @@ class ContextualCoherence(_Ccrs):
     title = "Contextual coherence"
     description = "Does the response follow from the retrieved passages, without contradicting them or itself?"
     needs = ("contexts", "response")
+    formula = "judge(r, C) / 100"
+    example = WorkedExample(
+        row=_ROW,
+        replies={"contextual_coherence": 55},
+        value=0.55,
+        steps="The passages back the height and not the year; the judge gives 55 of 100, so 55 / 100 = 0.55.",
+    )
     construct = "contextual_coherence"
     task = (
         "Your assignment: compare the response with the numbered passages of the contexts, statement by statement.\n"
@@ -202,6 +177,13 @@ class QuestionRelevance(_Ccrs):
     title = "Question relevance"
     description = "Does the response answer the question that was asked, directly and in full?"
     needs = ("query", "response")
+    formula = "judge(r, q) / 100"
+    example = WorkedExample(
+        row=_ROW,
+        replies={"question_relevance": 90},
+        value=0.9,
+        steps="It answers what was asked, with an addition; the judge gives 90 of 100, so 0.9.",
+    )
     construct = "question_relevance"
     task = (
         "Your assignment: decide whether the response is an answer to this query.\n"
@@ -220,6 +202,13 @@ class InformationDensity(_Ccrs):
     title = "Information density"
     description = "Does the response say enough, and no more than enough?"
     needs = ("query", "response")
+    formula = "judge(r, q, C) / 100"
+    example = WorkedExample(
+        row=_ROW,
+        replies={"information_density": 80},
+        value=0.8,
+        steps="Half of the short response was not asked for; the judge gives 80 of 100, so 0.8.",
+    )
     construct = "information_density"
     task = (
         "Your assignment: weigh what the response tells the person who sent the query against the words it takes.\n"
@@ -244,6 +233,13 @@ class AnswerCorrectness(_Ccrs):
     title = "Answer correctness"
     description = "Is what the response states right, measured against the reference answer?"
     needs = ("response", "reference")
+    formula = "λ EM(r, g) + (1 - λ) judge(r, g, C) / 100, λ = 0.7"
+    example = WorkedExample(
+        row=_ROW,
+        replies={"answer_correctness": 70},
+        value=0.21,
+        steps="The response is not the reference letter by letter, so EM = 0; the judge gives 70: 0.7 * 0 + 0.3 * 0.7 = 0.21.",
+    )
     construct = "answer_correctness"
     task = (
         "Your assignment: check the facts in the response against the reference. Where it has several parts, each is a "
@@ -260,22 +256,20 @@ class AnswerCorrectness(_Ccrs):
             msg = f"em_weight must be between 0 and 1, got {em_weight!r}"
             raise ConfigurationError(msg)
         self.em_weight = em_weight
+        self.version = f"1({em_weight:g})"
 
     def __repr__(self) -> str:
         return f"AnswerCorrectness(em_weight={self.em_weight!r})"
-
-    def _definition(self) -> str:
-        return f"{_VERSION}({self.em_weight:g})"
 
     def _judged(self, sample: Sample, fields: dict[str, str | tuple[str, ...]], reply: NumberReply) -> Score:
         response = str(fields["response"]).strip()
         em = 1.0 if response in {reference.strip() for reference in fields["reference"]} else 0.0
         judged = reply.value / 100
         offset, factor = self.em_weight * em, 1 - self.em_weight
-        return self._score(
+        return self._from_reply(
             sample,
-            value=offset + factor * judged,
-            reply=reply,
+            offset + factor * judged,
+            reply,
             scale=(offset, factor / 100),
             details={"em": em, "judge": judged},
         )
@@ -288,6 +282,13 @@ class InformationRecall(_Ccrs):
     title = "Information recall"
     description = "How much of what matters in the reference answer does the response contain?"
     needs = ("response", "reference")
+    formula = "judge(r, g, C) / 100"
+    example = WorkedExample(
+        row=_ROW,
+        replies={"information_recall": 100},
+        value=1.0,
+        steps="Everything in the reference is in the response; the judge gives 100 of 100, so 1.",
+    )
     construct = "information_recall"
     task = (
         "Your assignment: list for yourself the points that matter in the reference, and look for each in the response. "

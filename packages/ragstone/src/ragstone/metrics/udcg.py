@@ -27,15 +27,33 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Reader
+from ragstone.metrics._card import WorkedExample
 from ragstone.metrics._relevance import LabelMode
 from ragstone.metrics._udcg_base import UdcgBase, sigmoid
 from ragstone.metrics._utility import PassageUtility
 
 __all__ = ["Udcg", "UdcgTheta"]
+
+
+_EXAMPLE_UTILITIES: Final = (0.9, -0.8)
+
+
+def _worked_example(k: int, value: float, last_step: str) -> WorkedExample:
+    """Of `k` passages every other one is relevant and read with p(abstain) = 0.1, the others distract with 0.2."""
+    contexts = [
+        {"text": f"Tower {place} is {31 + place} metres tall.", "relevance": 1 - place % 2} for place in range(k)
+    ]
+    helps, distracts = _EXAMPLE_UTILITIES
+    return WorkedExample(
+        row={"query": "How tall is the lighthouse?", "contexts": contexts},
+        abstentions=tuple(0.1 if place % 2 == 0 else 0.2 for place in range(k)),
+        value=value,
+        steps=f"A relevant passage has u = 1 - 0.1 = {helps:g}, one that is not has u = -(1 - 0.2) = {distracts:g}; {last_step}.",
+    )
 
 
 class Udcg(UdcgBase):
@@ -62,6 +80,7 @@ class Udcg(UdcgBase):
     title = "Utility and distraction of the passages (UDCG)"
     description = "How much do the retrieved passages help this reader to answer, and how much do they distract it?"
     equation = "4"
+    formula = "sigmoid(sum over k passages of (u+ + gamma u-) / k), u = R (1 - p(abstain)), R = 1 or -1, gamma = 1/3"
 
     def __init__(
         self,
@@ -83,6 +102,15 @@ class Udcg(UdcgBase):
     def bound(self, reader: Reader) -> Udcg:
         """The same metric with this reader."""
         return Udcg(reader, gamma=self.gamma, labels=self.labels, threshold=self.threshold)
+
+    def _example(self) -> WorkedExample:
+        helps, distracts = _EXAMPLE_UTILITIES
+        inner = (helps + self.gamma * distracts) / 2
+        return _worked_example(
+            2,
+            sigmoid(inner),
+            f"({helps:g} + {self.gamma:.4g} * {distracts:g}) / 2 = {inner:.4f}; its sigmoid is the value",
+        )
 
     def _range(self) -> tuple[float, float]:
         return sigmoid(-self.gamma), sigmoid(1.0)
@@ -121,6 +149,7 @@ class UdcgTheta(UdcgBase):
     title = "UDCG with learned weights"
     description = "UDCG with a weight for help and for distraction at each position, learned from graded answers."
     equation = "3"
+    formula = "sigmoid(sum over positions j of alpha_j u+_j + beta_j u-_j), u = R (1 - p(abstain)), R = 1 or -1"
     file_kind: ClassVar[Literal["ragstone.udcg_theta"]] = "ragstone.udcg_theta"
 
     def __init__(
@@ -209,6 +238,14 @@ class UdcgTheta(UdcgBase):
             raise ValueError(msg)
         return math.fsum(
             a * max(u, 0.0) + b * min(u, 0.0) for a, b, u in zip(self.alpha, self.beta, utilities, strict=True)
+        )
+
+    def _example(self) -> WorkedExample:
+        inner = self.linear([_EXAMPLE_UTILITIES[place % 2] for place in range(self.k)])
+        return _worked_example(
+            self.k,
+            sigmoid(inner),
+            f"weighted by position these add up to {inner:.4f}; the sigmoid of that is the value",
         )
 
     def _range(self) -> tuple[float, float]:
