@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -138,3 +140,45 @@ def test_many_equal_values_do_not_overflow():
     estimate = mean_interval([0.95] * 600)
     assert estimate.method == "betting"
     assert 0.9 < estimate.low < 0.95 < estimate.high < 1.0
+
+
+def test_without_an_upper_bound_it_is_student_cut_at_the_lower():
+    """Golden: `scipy.stats.t.interval` for a ratio; where that reaches below 0, 0 is the end."""
+    from scipy import stats
+
+    values = [0.8, 1.4, 0.9, 2.2, 1.1]
+    low, high = stats.t.interval(0.9, 4, loc=np.mean(values), scale=stats.sem(values))
+    estimate = mean_interval(values, high=math.inf, level=0.9)
+    assert (low, high) == pytest.approx((estimate.low, estimate.high), abs=1e-12)
+    assert ("student_t", 5) == (estimate.method, estimate.n)
+    assert 0.0 == mean_interval([0.01, 5.0], high=math.inf).low
+    below = mean_interval([-0.01, -5.0], low=-math.inf, high=0.0)
+    assert (0.0, "student_t") == (below.high, below.method)
+    assert below.low < -5
+
+
+@pytest.mark.parametrize("values", [[1.3], [1.3] * 50])
+def test_without_a_bound_equal_values_tell_nothing_but_the_range(values):
+    """One value has no spread, and equal ones do not rule out a huge one that was not seen."""
+    estimate = mean_interval(values, high=math.inf)
+    assert (pytest.approx(1.3), 0.0, math.inf, "range") == (
+        estimate.value,
+        estimate.low,
+        estimate.high,
+        estimate.method,
+    )
+    both = mean_interval(values, low=-math.inf, high=math.inf)
+    assert (-math.inf, math.inf) == (both.low, both.high)
+
+
+@pytest.mark.parametrize("bad", [math.inf, math.nan, -0.1])
+def test_an_infinite_range_does_not_admit_infinite_values(bad):
+    """Infinity is a bound, not a score."""
+    with pytest.raises(ValueError, match=repr(bad)):
+        mean_interval([1.0, bad], high=math.inf)
+
+
+def test_a_failure_without_a_bound_leaves_the_mean_without_one():
+    """One failure may have any density; none leaves the mean as it is, and 0 times infinity is never worked out."""
+    assert (0.5, math.inf) == failure_bounds(1.0, 1, 1, low=0, high=math.inf)
+    assert (1.0, 1.0) == failure_bounds(1.0, 3, 0, low=0, high=math.inf)

@@ -30,7 +30,8 @@ class MetricSummary:
     n_not_applicable: int
     bounds: tuple[float, float] | None
     """Where the mean over scored and failed samples must lie, whatever the failed ones would have scored: anything in the
-    metric's range, or between the bounds that a failure names (a context of which some passages are known)."""
+    metric's range, or between the bounds that a failure names (a context of which some passages are known). Infinite
+    where the metric has no bound on that side."""
     failure_kinds: dict[str, int]
     missing: tuple[str, ...]
     """Fields that samples lacked."""
@@ -88,6 +89,19 @@ def _one(card: MetricCard, values: list[float], failed: list[Failure], absent: l
     )
 
 
+def _lies_in(low: float, high: float) -> str:
+    """Say where a mean is, for a metric that may have no bound on a side."""
+    match math.isfinite(low), math.isfinite(high):
+        case True, True:
+            return f"lies in [{low:.3f}, {high:.3f}]"
+        case True, False:
+            return f"is at least {low:.3f}"
+        case False, True:
+            return f"is at most {high:.3f}"
+        case _:
+            return "may be anything"
+
+
 def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
@@ -117,10 +131,7 @@ def format_table(summaries: Sequence[MetricSummary], *, baseline: bool = False) 
         rows.append((s.metric, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
         if s.n_failed and s.bounds:
             kinds = ", ".join(f"{n} {kind}" for kind, n in s.failure_kinds.items())
-            notes.append(
-                f"{s.metric}: {kinds}; whatever those would have scored, "
-                f"the mean lies in [{s.bounds[0]:.3f}, {s.bounds[1]:.3f}]"
-            )
+            notes.append(f"{s.metric}: {kinds}; whatever those would have scored, the mean {_lies_in(*s.bounds)}")
         if s.missing:
             notes.append(f"{s.metric}: not applicable where there is no {' or '.join(s.missing)}")
         if s.reasons:

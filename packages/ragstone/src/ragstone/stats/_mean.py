@@ -1,4 +1,4 @@
-"""Intervals for the mean of bounded scores."""
+"""Intervals for the mean of scores, nearly all of them bounded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Estimate:
     high: float
     level: float
     method: str
-    """ "wilson", "betting", "student_t" or "empirical_bernstein"."""
+    """How the interval was made: "wilson", "betting", "student_t", ... or "range", where nothing is known beyond what
+    values are possible."""
     n: int
 
 
@@ -46,10 +47,14 @@ def mean_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1.
     otherwise, so for few, equal or very skewed values, the hedged betting interval, which holds its level at any n, and
     beyond 2,000 of those the closed empirical-Bernstein interval. The order of the values does not matter.
 
+    Without a bound on one side or both, no interval holds its level for whatever the values are: a rare huge one may not
+    have been seen. Then it is Student's t, cut at the bound there is; and, as one value or equal values show no spread,
+    the whole range (method "range"), of which an end may be infinite.
+
     Args:
         values: At least one finite number in [low, high].
-        low: Smallest possible value.
-        high: Largest possible value.
+        low: Smallest possible value, or -infinity.
+        high: Largest possible value, or infinity.
         level: Nominal coverage, in (0, 1).
 
     Raises:
@@ -80,15 +85,23 @@ def mean_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1.
         raise ValueError(msg)
 
     n = int(x.size)
-    unit = (x - low) / (high - low)
     mean = float(x.mean())
     constant = bool(x[0] == x[-1])
+    if math.isinf(high - low):
+        half = math.inf if constant else _student_t(x, level=level)
+        return Estimate(
+            value=mean,
+            low=min(mean, max(low, mean - half)),
+            high=max(mean, min(high, mean + half)),
+            level=level,
+            method="range" if constant else "student_t",
+            n=n,
+        )
+    unit = (x - low) / (high - low)
     if bool(np.isin(unit, (0.0, 1.0)).all()):
         a, b, method = *wilson_interval(int(unit.sum()), n, level=level), "wilson"
     elif not constant and n >= max(_SMALL_N, _COCHRAN * _skewness(unit) ** 2):
-        from scipy.special import stdtrit
-
-        half = float(stdtrit(n - 1, (1 + level) / 2)) * float(unit.std(ddof=1)) / math.sqrt(n)
+        half = _student_t(unit, level=level)
         a, b, method = float(unit.mean()) - half, float(unit.mean()) + half, "student_t"
     elif n <= _BETTING_MAX_N:
         a, b, method = *_betting(unit, level=level), "betting"
@@ -139,8 +152,8 @@ def failure_bounds(mean: float | None, n: int, n_failed: int, *, low: float, hig
         mean: Mean of the `n` values that are known; None when there are none.
         n: How many are known.
         n_failed: How many are not.
-        low: Smallest possible value.
-        high: Largest possible value.
+        low: Smallest possible value, or -infinity: then the mean has no lower bound as soon as one value failed.
+        high: Largest possible value, or infinity.
 
     Raises:
         ValueError: There is nothing to bound (`n + n_failed == 0`).
@@ -152,8 +165,19 @@ def failure_bounds(mean: float | None, n: int, n_failed: int, *, low: float, hig
     if total == 0:
         msg = "bounds need at least one value or failure"
         raise ValueError(msg)
+    if not n_failed:
+        # 0 times an infinite bound is no number.
+        return mean or 0.0, mean or 0.0
     known = (mean or 0.0) * n
     return (known + low * n_failed) / total, (known + high * n_failed) / total
+
+
+def _student_t(x: NDArray[np.float64], *, level: float) -> float:
+    """Half the width of Student's interval for the mean of at least two values."""
+    from scipy.special import stdtrit
+
+    n = x.size
+    return float(stdtrit(n - 1, (1 + level) / 2)) * float(x.std(ddof=1)) / math.sqrt(n)
 
 
 def _skewness(x: NDArray[np.float64]) -> float:
