@@ -1,0 +1,168 @@
+"""Agreement: what is undefined, what is missing, and intervals; the values themselves are checked in tests/golden."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from ragstone.stats import (
+    cohen_kappa,
+    fleiss_kappa,
+    flip_rate,
+    krippendorff_alpha,
+    landis_koch,
+    percent_agreement,
+    wilson_interval,
+)
+
+
+def test_cohen_worked_out_by_hand():
+    """20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no: observed 0.7, expected 0.5, kappa 0.4."""
+    first = ["yes"] * 25 + ["no"] * 25
+    second = ["yes"] * 20 + ["no"] * 5 + ["yes"] * 10 + ["no"] * 15
+    found = cohen_kappa(first, second)
+    assert (0.4, 0.7, 0.5) == pytest.approx((found.coefficient.value, found.observed, found.expected))
+    assert found.coefficient.low < 0.4 < found.coefficient.high
+    assert ("bootstrap", 50, 0, "fair") == (found.coefficient.method, found.n, found.n_left_out, found.words)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        cohen_kappa([1, 1, 1], [1, 1, 1]),
+        fleiss_kappa([["a", "a"], ["a", "a"]]),
+        krippendorff_alpha([[2, 2], [2, None]]),
+        krippendorff_alpha([[0.1, 0.1], [0.1, 0.1]], scale="interval"),
+        krippendorff_alpha([[0.1, 0.1], [0.1, 0.1]], scale="ordinal"),
+    ],
+)
+def test_one_category_has_no_agreement_beyond_chance(found):
+    """Everybody always says the same: undefined, neither 0 nor 1."""
+    assert found.coefficient is None
+    assert "undefined" == found.words
+
+
+def test_nothing_rated_is_undefined():
+    """No items, or none with two ratings: no coefficient, and the items are counted."""
+    assert (None, 0, 2) == (
+        (found := krippendorff_alpha([[1, None], [None, 2]])).coefficient,
+        found.n,
+        found.n_left_out,
+    )
+    assert (None, 0, 1) == ((found := cohen_kappa([None], [1])).coefficient, found.n, found.n_left_out)
+    assert fleiss_kappa([]).coefficient is None
+    assert percent_agreement([[1, None]]) is None
+
+
+def test_missing_ratings_are_left_out_and_counted():
+    """None and NaN say nothing; Cohen needs both raters, Krippendorff any two."""
+    a, b = [1, 0, 1, None, math.nan, 0], [1, 0, 0, 1, 1, 0]
+    found = cohen_kappa(a, b)
+    assert (4, 2) == (found.n, found.n_left_out)
+    assert cohen_kappa([1, 0, 1, 0], [1, 0, 0, 0]).coefficient.value == found.coefficient.value
+    assert (4, 2) == ((alpha := krippendorff_alpha(list(zip(a, b, strict=True)))).n, alpha.n_left_out)
+
+
+def test_weights_forgive_neighbours():
+    """Raters one step apart agree better the more distance counts."""
+    a, b = [1, 2, 3, 4, 5, 1, 2, 3, 4, 5], [1, 3, 3, 5, 5, 2, 2, 4, 4, 5]
+    plain, linear, quadratic = (
+        cohen_kappa(a, b, weights=weights).coefficient.value for weights in ("none", "linear", "quadratic")
+    )
+    assert plain < linear < quadratic < 1
+
+
+def test_given_categories_set_the_distance():
+    """An unused grade in the middle is a step all the same."""
+    a, b = [0, 2, 0, 2, 0], [0, 2, 2, 2, 0]
+    close = cohen_kappa(a, b, weights="linear")
+    apart = cohen_kappa(["bad", "good", "bad"], ["bad", "good", "good"], categories=["bad", "fair", "good"])
+    assert close.observed < cohen_kappa(a, b, weights="linear", categories=[0, 1, 2, 3, 4]).observed
+    assert 3 == apart.n
+
+
+def test_percent_agreement_of_two_raters_is_a_proportion():
+    """Seven of ten, with Wilson's interval."""
+    found = percent_agreement([["a", "a"]] * 7 + [["a", "b"]] * 3)
+    assert (0.7, *wilson_interval(7, 10)) == pytest.approx((found.value, found.low, found.high))
+
+
+def test_interval_of_kappa_covers_at_its_level():
+    """Of 300 intervals at n = 100, about 95 in 100 hold the true kappa (0.6 by construction)."""
+    rng = np.random.default_rng(3)
+    covered = []
+    for _ in range(300):
+        a = rng.integers(0, 2, 100)
+        b = np.where(rng.random(100) < 0.8, a, 1 - a)
+        e = cohen_kappa(a.tolist(), b.tolist(), n_resamples=400).coefficient
+        covered.append(e.low <= 0.6 <= e.high)
+    assert 0.90 <= np.mean(covered) <= 0.985
+
+
+def test_interval_of_alpha_is_that_of_kappa_where_both_mean_the_same():
+    """Two raters, no missing ratings, many items: the three coefficients and their intervals nearly agree."""
+    rng = np.random.default_rng(5)
+    a = rng.integers(0, 3, 1500)
+    b = np.where(rng.random(1500) < 0.7, a, rng.integers(0, 3, 1500))
+    pairs = np.stack([a, b], axis=1).tolist()
+    found = [cohen_kappa(a.tolist(), b.tolist()), fleiss_kappa(pairs), krippendorff_alpha(pairs)]
+    for other in found[1:]:
+        assert found[0].coefficient.value == pytest.approx(other.coefficient.value, abs=0.002)
+        assert found[0].coefficient.low == pytest.approx(other.coefficient.low, abs=0.01)
+        assert found[0].coefficient.high == pytest.approx(other.coefficient.high, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("kappa", "word"),
+    [
+        (-0.1, "poor"), (0.0, "slight"), (0.005, "slight"), (0.2, "slight"), (0.204, "slight"), (0.21, "fair"),
+        (0.4, "fair"), (0.41, "moderate"), (0.6, "moderate"), (0.61, "substantial"), (0.8, "substantial"),
+        (0.81, "almost perfect"), (0.85, "almost perfect"), (1.0, "almost perfect"),
+    ],
+)  # fmt: skip
+def test_words(kappa, word):
+    """The bands touch: 0 to 0.20 is slight, with nothing unassigned."""
+    assert word == landis_koch(kappa)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: cohen_kappa([1], [1, 2]), "1 and 2"),
+        (lambda: cohen_kappa([1], [1], weights="cubic"), "cubic"),
+        (lambda: cohen_kappa([1, 2], [1, 3], categories=[1, 2]), "got 3"),
+        (lambda: cohen_kappa([1, "a"], [1, 2]), "both"),
+        (lambda: cohen_kappa([1], [1], n_resamples=0), "n_resamples"),
+        (lambda: fleiss_kappa([[1, None], [1, 2]]), "krippendorff_alpha"),
+        (lambda: fleiss_kappa([[1], [1]]), "two ratings"),
+        (lambda: fleiss_kappa([[1, 2], [1]]), "1, 2"),
+        (lambda: krippendorff_alpha([["a", "b"], ["a", "a"]], scale="ordinal"), "needs numbers"),
+        (lambda: krippendorff_alpha([[1, 2]], scale="ratio"), "ratio"),
+        (lambda: landis_koch(math.nan), "nan"),
+        (lambda: flip_rate([[1, 2]], threshold=-1), "-1"),
+    ],
+)
+def test_bad_input_is_refused(call, message):
+    """The message names the value."""
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_flip_rate_by_hand():
+    """Of three repeats with one odd one out two of three pairs differ; items with one repeat are left out."""
+    found = flip_rate([[1.0, 1.0, 0.0], [0.5, 0.5], [0.7], [None, 0.2, math.nan], [0.0, 0.0, 0.0]])
+    assert 2 / 9 == pytest.approx(found.pairs.value)
+    assert 1 / 3 == pytest.approx(found.items.value)
+    assert wilson_interval(1, 3) == pytest.approx((found.items.low, found.items.high))
+    assert (3, 2, 8) == (found.n, found.n_left_out, found.n_replies)
+    assert math.sqrt((2 / 3) / 5) == pytest.approx(found.spread)
+
+
+def test_flip_rate_has_a_threshold():
+    """A difference of exactly the threshold is no flip, nor is a rounding error."""
+    assert 0 == flip_rate([[0.1 + 0.2, 0.3]]).pairs.value
+    assert 0 == flip_rate([[0.2, 0.3]], threshold=0.1).pairs.value
+    assert 1 == flip_rate([[0.2, 0.3]], threshold=0.09).pairs.value
+    assert flip_rate([[1.0], []]) is None

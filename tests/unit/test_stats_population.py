@@ -1,0 +1,224 @@
+"""Populations, correlations, few labels and weighted samples: edges; the values are checked in tests/golden."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from ragstone.stats import (
+    fisher_interval,
+    fisher_mean,
+    hajek_mean,
+    horvitz_thompson_total,
+    kendall,
+    pass_at_k,
+    pearson,
+    population,
+    prediction_powered_mean,
+    tie_probability,
+    wilson_interval,
+)
+
+
+def test_population_by_hand():
+    """Five values of which two sit at the ceiling and one at the floor."""
+    found = population([1.0, 0.0, 0.5, 1.0, 0.25], low=0, high=1)
+    assert (5, 0.55, 0.0, 0.0, 0.25, 0.5, 1.0, 1.0) == (
+        found.n,
+        pytest.approx(found.mean),
+        found.geometric_mean,
+        found.minimum,
+        found.q1,
+        found.median,
+        found.q3,
+        found.maximum,
+    )
+    assert (0.625, 0.75) == (found.midhinge, found.iqr)
+    assert (0.4, *wilson_interval(2, 5)) == (found.at_high.value, found.at_high.low, found.at_high.high)
+    assert 0.2 == found.at_low.value
+    assert 2 / 20 == pytest.approx(found.ties)
+
+
+def test_population_of_constants_and_of_one_has_no_shape():
+    """Skewness and kurtosis of constants are undefined, and so is the spread of one value."""
+    assert (None, None) == ((found := population([0.3, 0.1 + 0.2, 0.3])).skewness, found.kurtosis)
+    assert 1.0 == found.ties
+    assert (None, None, None) == ((one := population([0.4])).sd, one.ties, one.skewness)
+    assert population([]) is None
+
+
+def test_population_without_bounds_or_with_negative_values():
+    """No range, no share at it; a negative value has no geometric mean."""
+    found = population([-1.0, 2.0], low=None, high=math.inf)
+    assert (None, None, None) == (found.at_low, found.at_high, found.geometric_mean)
+
+
+def test_ties_are_without_replacement_and_after_rounding():
+    """Two of two alike tie for sure; all different never do."""
+    assert 1.0 == tie_probability([0.3, 0.1 + 0.2])
+    assert 0.0 == tie_probability([0.1, 0.2, 0.3])
+    assert 1 / 3 == pytest.approx(tie_probability([0.31, 0.32, 0.4], decimals=1))
+
+
+def test_constants_have_no_correlation():
+    """Also where rounding makes them look as if they varied."""
+    wobbly = [0.1 + 0.2, 0.3, 0.3]
+    assert (None, None) == (pearson(wobbly, [1, 2, 3]), pearson([1, 2, 3], wobbly))
+    assert (None, None, None) == (kendall([1, 1], [1, 2]), kendall([1], [1]), pearson([1], [1]))
+
+
+def test_perfect_correlations_are_the_point_and_decide_the_mean():
+    """Z is infinite there; +1 and -1 together have no mean."""
+    assert (1, 1) == fisher_interval(1, 10)
+    assert (1, 2, 1) == ((found := fisher_mean([0.2, 1.0])).value, found.n, found.n_perfect)
+    assert fisher_mean([-1.0, 1.0]).value is None
+
+
+def test_fisher_mean_drops_and_counts_what_is_undefined():
+    """None and NaN are in no mean."""
+    found = fisher_mean([0.5, None, math.nan, 0.5], [20, 20, 20, 20])
+    assert (0.5, 2, 2) == (pytest.approx(found.value), found.n, found.n_undefined)
+    assert fisher_interval(0.5, 20) == pytest.approx((found.low, found.high))
+    assert (None, 0, 1) == ((none := fisher_mean([None])).value, none.n, none.n_undefined)
+    assert None is fisher_mean([0.5, 0.5], [20, 3]).low
+
+
+@pytest.mark.parametrize(("kind", "n"), [("pearson", 3), ("spearman", 3), ("kendall", 4)])
+def test_too_few_pairs_have_no_interval(kind, n):
+    """The standard error of z would divide by nothing."""
+    assert fisher_interval(0.5, n, kind=kind) is None
+    assert fisher_interval(0.5, n + 1, kind=kind) is not None
+
+
+@pytest.mark.parametrize("kind", ["pearson", "spearman", "kendall"])
+def test_fisher_intervals_cover(kind):
+    """Normal pairs with correlation 0.5, n = 40: about 95 in 100 intervals hold the truth of that kind."""
+    from ragstone.stats import spearman
+
+    rng = np.random.default_rng(8)
+    measure = {"pearson": pearson, "spearman": spearman, "kendall": kendall}[kind]
+    truth = {"pearson": 0.5, "spearman": 6 / math.pi * math.asin(0.25), "kendall": 2 / math.pi * math.asin(0.5)}[kind]
+    covered = []
+    for _ in range(600):
+        x = rng.normal(size=40)
+        y = 0.5 * x + math.sqrt(0.75) * rng.normal(size=40)
+        low, high = fisher_interval(measure(x, y), 40, kind=kind)
+        covered.append(low <= truth <= high)
+    assert 0.92 <= np.mean(covered) <= 0.98
+
+
+def test_prediction_powered_mean_by_hand():
+    """Judge mean over the rest plus the mean error of the judge where labels are."""
+    human, judge, rest = [1.0, 0.0, 1.0, 1.0], [0.9, 0.2, 0.8, 0.7], [0.9, 0.1, 0.8, 0.7, 0.9, 0.6]
+    found = prediction_powered_mean(human, judge, rest, weight=1)
+    assert np.mean(rest) + np.mean(np.subtract(human, judge)) == pytest.approx(found.estimate.value)
+    ignored = prediction_powered_mean(human, judge, rest, weight=0)
+    assert 0.75 == ignored.estimate.value == ignored.labels_only.value
+    assert (4, 6, "ppi") == (found.n_labelled, found.n_judged, found.estimate.method)
+
+
+def test_a_judge_that_says_nothing_is_ignored():
+    """Constant scores, and scores that point the wrong way, get the weight 0."""
+    human = [1.0, 0.0, 1.0, 0.0]
+    assert 0 == prediction_powered_mean(human, [0.7] * 4, [0.7] * 9).weight
+    assert 0 == prediction_powered_mean(human, [0.0, 1.0, 0.0, 1.0], [0.0, 1.0] * 9).weight
+
+
+def test_a_good_judge_is_worth_labels():
+    """With a judge near the labels, and much traffic, the interval is that of several times as many labels."""
+    rng = np.random.default_rng(0)
+    truth = rng.beta(2, 1, 2060)
+    judge = truth + 0.2 + rng.normal(0, 0.05, 2060)
+    found = prediction_powered_mean(truth[:60].tolist(), judge[:60].tolist(), judge[60:].tolist())
+    assert found.labels_worth > 5 * 60
+    assert found.estimate.high - found.estimate.low < (found.labels_only.high - found.labels_only.low) / 2
+    # The judge alone is wrong by its bias.
+    assert not found.estimate.low <= found.judge_mean <= found.estimate.high
+
+
+def test_prediction_powered_intervals_cover():
+    """Over 400 draws with a biased judge, about 95 in 100 intervals hold the mean label, with both weights."""
+    rng = np.random.default_rng(4)
+    covered = {None: [], 1.0: []}
+    for _ in range(400):
+        truth = (rng.random(440) < 0.7).astype(float)
+        judge = np.clip(0.8 * truth + 0.2 + rng.normal(0, 0.3, 440), 0, 1)
+        for weight, hits in covered.items():
+            e = prediction_powered_mean(
+                truth[:40].tolist(), judge[:40].tolist(), judge[40:].tolist(), weight=weight
+            ).estimate
+            hits.append(e.low <= 0.7 <= e.high)
+    for hits in covered.values():
+        assert 0.92 <= np.mean(hits) <= 0.985
+
+
+def test_weighted_mean_by_hand():
+    """Three items of ten each and one of one; the weights have no scale of their own."""
+    found = hajek_mean([1.0, 0.0, 1.0, 1.0], [0.1, 1.0, 0.1, 0.1])
+    assert 30 / 31 == pytest.approx(found.value)
+    same = hajek_mean([1.0, 0.0, 1.0, 1.0], [0.05, 0.5, 0.05, 0.05])
+    assert (found.low, found.high) == pytest.approx((same.low, same.high))
+
+
+def test_what_was_sampled_for_sure_has_no_error_about_itself():
+    """The mean over exactly this traffic is known; the total is too."""
+    x = [0.2, 0.9, 0.4]
+    certain = hajek_mean(x, [1.0] * 3, finite=True)
+    assert (0.5, 0.5) == pytest.approx((certain.low, certain.high))
+    total = horvitz_thompson_total(x, [1.0] * 3)
+    assert (1.5, 1.5) == pytest.approx((total.low, total.high))
+
+
+def test_weighted_estimates_cover_where_the_plain_mean_fails():
+    """Bad answers sampled ten times as often: both estimates hold the truth, the unweighted mean is far off."""
+    rng = np.random.default_rng(6)
+    traffic = np.where(rng.random(3000) < 0.2, rng.uniform(0, 0.4, 3000), rng.uniform(0.7, 1, 3000))
+    p = np.where(traffic < 0.5, 0.5, 0.05)
+    mean_hits, total_hits, plain = [], [], []
+    for _ in range(400):
+        chosen = rng.random(3000) < p
+        x, q = traffic[chosen].tolist(), p[chosen].tolist()
+        e, t = hajek_mean(x, q, finite=True), horvitz_thompson_total(x, q)
+        mean_hits.append(e.low <= traffic.mean() <= e.high)
+        total_hits.append(t.low <= traffic.sum() <= t.high)
+        plain.append(np.mean(x))
+    assert 0.92 <= np.mean(mean_hits) <= 0.98
+    assert 0.92 <= np.mean(total_hits) <= 0.98
+    assert np.mean(plain) < traffic.mean() - 0.2
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: population([math.nan]), "finite"),
+        (lambda: pearson([1, 2], [1]), "pairs"),
+        (lambda: kendall([1, math.nan], [1, 2]), "NaN"),
+        (lambda: fisher_interval(1.5, 10), "1.5"),
+        (lambda: fisher_interval(0.5, 10, kind="tau"), "tau"),
+        (lambda: fisher_mean([2.0]), "2.0"),
+        (lambda: fisher_mean([0.5], [1, 2]), "1 and 2"),
+        (lambda: prediction_powered_mean([1.0], [1.0], [1.0, 1.0]), "1 labels"),
+        (lambda: prediction_powered_mean([1.0, 2.0], [1.0, 1.0], [1.0, 1.0]), "2.0"),
+        (lambda: prediction_powered_mean([1.0, 0.0], [1.0, math.nan], [1.0, 1.0]), "finite"),
+        (lambda: prediction_powered_mean([1.0, 0.0], [1.0, 0.0], [1.0, 1.0], weight=2), "got 2"),
+        (lambda: hajek_mean([0.5, 0.5], [0.5, 0.0]), "got 0.0"),
+        (lambda: hajek_mean([0.5, 1.5], [0.5, 0.5]), "1.5"),
+        (lambda: hajek_mean([0.5], [0.5, 0.5]), "1 values and 2"),
+        (lambda: horvitz_thompson_total([math.inf], [0.5]), "finite"),
+        (lambda: pass_at_k(3, 4, 1), "correct=4"),
+        (lambda: pass_at_k(3, 1, 4), "k=4"),
+    ],
+)
+def test_bad_input_is_refused(call, message):
+    """The message names the value."""
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_pass_at_k_of_large_numbers():
+    """Whole numbers do not overflow, and the plug-in formula is another number."""
+    assert 0.75 == pytest.approx(pass_at_k(10_000, 5_000, 2), abs=1e-4)
+    assert 1.0 == pass_at_k(10, 8, 3)
+    assert 1 - (1 - 2 / 5) ** 3 < pass_at_k(5, 2, 3)
