@@ -17,6 +17,17 @@ from ragstone.testing import FakeJudge, FakeReader, make_sample
 ALL = bind_reader([*all_metrics(), UdcgTheta([0.6, 0.4], [0.3, -0.1])], FakeReader)[0]
 METRICS = pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.card.name)
 
+EMPTY = {
+    "query": None,
+    "contexts": None,
+    "response": None,
+    "reference": (),
+    "sub_questions": (),
+    "qrels": None,
+    "ratings": None,
+}
+"""Each field of a sample as it is where nothing is known."""
+
 SAMPLES = [
     make_sample(f"sample-{n}", query=query, contexts=contexts, response=response, reference=reference)
     for n, (query, contexts, response, reference) in enumerate(
@@ -44,10 +55,25 @@ def test_card_is_complete(metric):
     assert card is metric.card or card == metric.card
 
 
-@METRICS
-def test_complete_sample_is_scored(metric):
-    """Nothing is missing, so there is a value."""
-    assert isinstance(score(metric, make_sample()), Score)
+def replying(replies):
+    """A judge that gives the replies of an example: of each construct the next, or always the one."""
+    queues = {construct: list(reply) if isinstance(reply, tuple) else reply for construct, reply in replies.items()}
+
+    def reply(prompt):
+        queue = queues[prompt.construct]
+        return queue.pop(0) if isinstance(queue, list) else queue
+
+    return FakeJudge(reply, json=reply)
+
+
+def worked(metric, **fields):
+    """The metric's example with other values for some fields, scored by the models of the example."""
+    example = metric.card.example
+    if isinstance(metric, ReadingMetric):
+        p_abstain = iter(example.abstentions)
+        metric = metric.bound(FakeReader(lambda query, passages: next(p_abstain)))
+    sample = sample_from_row(example.row, position=1).model_copy(update=fields)
+    return score(metric, sample, replying(example.replies))
 
 
 @METRICS
@@ -70,7 +96,7 @@ def test_every_sample_ends_in_one_outcome_in_range(metric):
 def test_each_need_is_needed(metric):
     """Without any one of its needs a metric is not applicable, and says which field is missing."""
     for need in metric.card.needs:
-        outcome = score(metric, make_sample(**{need: () if need == "reference" else None}))
+        outcome = worked(metric, **{need: EMPTY[need]})
         assert isinstance(outcome, NotApplicable)
         assert (need,) == outcome.missing
 
@@ -78,9 +104,8 @@ def test_each_need_is_needed(metric):
 @METRICS
 def test_fields_beyond_the_needs_may_be_missing(metric):
     """What a card does not list as needed is not needed."""
-    fields = {"query": None, "contexts": None, "response": None, "reference": ()}
-    bare = make_sample(**{name: value for name, value in fields.items() if name not in metric.card.needs})
-    assert isinstance(score(metric, bare), Score)
+    outcome = worked(metric, **{name: value for name, value in EMPTY.items() if name not in metric.card.needs})
+    assert isinstance(outcome, Score)
 
 
 @METRICS
@@ -116,26 +141,12 @@ def test_a_reader_s_error_is_no_score(metric):
     assert "refused" == outcome.kind
 
 
-def replying(replies):
-    """A judge that gives the replies of an example: of each construct the next, or always the one."""
-    queues = {construct: list(reply) if isinstance(reply, tuple) else reply for construct, reply in replies.items()}
-
-    def reply(prompt):
-        queue = queues[prompt.construct]
-        return queue.pop(0) if isinstance(queue, list) else queue
-
-    return FakeJudge(reply, json=reply)
-
-
 @METRICS
 def test_the_worked_example_holds(metric):
     """Each metric carries an example, and its value follows from the row and the replies."""
     example = metric.card.example
     assert example is not None
     assert example.steps
-    if isinstance(metric, ReadingMetric):
-        p_abstain = iter(example.abstentions)
-        metric = metric.bound(FakeReader(lambda query, passages: next(p_abstain)))
-    outcome = score(metric, sample_from_row(example.row, position=1), replying(example.replies))
+    outcome = worked(metric)
     assert isinstance(outcome, Score), outcome
     assert example.value == pytest.approx(outcome.value, abs=5e-4)

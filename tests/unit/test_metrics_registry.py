@@ -23,6 +23,8 @@ from ragstone.schema import Score
 from ragstone.testing import FakeReader
 
 NAMES = ["ccrs.cc", "ccrs.qr", "ccrs.id", "ccrs.ac", "ccrs.ir"]
+OURS = [metric.card.name for metric in all_metrics()]
+"""Without the packages that a test brings."""
 
 
 class Brevity:
@@ -82,8 +84,8 @@ def test_an_object_takes_the_place_of_the_registered_one(before):
 @pytest.mark.parametrize(
     ("specs", "words"),
     [
-        (["crs"], "did you mean 'ccrs'.*Known are: ccrs, udcg, ccrs.cc"),
-        (["bleu"], "Known are"),
+        (["crs"], "did you mean 'ccrs'.*Known are: .*ccrs, udcg.*ccrs.cc"),
+        (["bleurgh"], "Known are"),
         ([], "metrics="),
         ([QuestionRelevance], "not a metric"),
         ([7], "not a metric"),
@@ -117,14 +119,14 @@ def entry_points(monkeypatch, tmp_path):
 def test_metrics_of_other_packages(entry_points):
     """Found by entry point, ours first."""
     entry_points("brevity = acme_metrics:brevity")
-    assert [*NAMES, "udcg", "acme.brevity"] == [metric.card.name for metric in all_metrics()]
+    assert [*OURS, "acme.brevity"] == [metric.card.name for metric in all_metrics()]
     assert ["acme.brevity"] == names("acme")
 
 
 def test_broken_packages_stop_nobody(entry_points, caplog):
     """What cannot be loaded or takes a name of ours is left out, with a warning."""
     entry_points("broken = acme_metrics:missing", "made = acme_metrics:make")
-    assert [*NAMES, "udcg", "acme.brevity"] == [metric.card.name for metric in all_metrics()]
+    assert [*OURS, "acme.brevity"] == [metric.card.name for metric in all_metrics()]
     assert any("acme_metrics:missing" in message for message in caplog.messages)
     assert any("'ccrs.qr'" in message for message in caplog.messages)
 

@@ -39,6 +39,10 @@ PUBLIC = {
         MetricCard PassageUtility QuestionRelevance ReadingMetric Udcg UdcgTheta WorkedExample
         all_metrics bind_reader passage_utilities resolve_metrics shared sharing
     """,
+    "ragstone.metrics.ranking": """
+        RANKING RANKING_AT AlphaNdcg Gain JudgedRankingMetric Qrels RankingMeasures RankingMetric Run alpha_ndcg
+        average_precision f1 hit_rate ndcg precision ranking_measures recall reciprocal_rank
+    """,
     "ragstone.schema": """
         FIELD_ALIASES SCHEMA_VERSION Captured Dropped Failure FailureKind Interval Ledger LedgerRow
         NotApplicable Outcome Passage Sample SampledOut Score Search SpoolEntry Trace TraceStatus Usage

@@ -9,7 +9,6 @@ import pytest
 
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import best_passages, correlate_udcg, fit_udcg, rank_udcg, read_samples
-from ragstone.experiments._udcg.baselines import average_precision, hits, ndcg, precision, reciprocal_rank
 from ragstone.metrics import UdcgTheta
 from ragstone.testing import FakeJudge, FakeReader
 
@@ -77,27 +76,6 @@ def test_a_repeated_passage_counts_once_in_ranking_metrics():
     assert metrics["precision"].defined is None
     assert 1.0 == pytest.approx(metrics["binary"].defined.value)
     assert 1.0 == pytest.approx(metrics["udcg"].defined.value)
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (ndcg([0, 1, 0], [1, 0, 0, 1]), 0.6309297535714575 / 1.6309297535714575),
-        (ndcg([3, 2], [2, 3, 1]), 1.0),
-        (ndcg([2, 3], [2, 3]), (2 + 3 * 0.6309297535714575) / (3 + 2 * 0.6309297535714575)),
-        (ndcg([0, 0], [0, 0, 0]), 0.0),
-        (average_precision([0, 1, 1], [1, 1, 1, 1]), (1 / 2 + 2 / 3) / 4),
-        (average_precision([0], [0]), 0.0),
-        (reciprocal_rank([0, 0]), 0.0),
-        (reciprocal_rank([0, 1, 1]), 0.5),
-        (precision([1, 0, 0]), 1 / 3),
-        (hits([0, 0]), 0.0),
-        (hits([0, 2]), 1.0),
-    ],
-)
-def test_baselines_worked_out_by_hand(value, expected):
-    """Linear gain, an ideal from the pool, all relevant in MAP's denominator."""
-    assert expected == pytest.approx(value)
 
 
 def test_theta_is_never_tested_on_what_it_learned():

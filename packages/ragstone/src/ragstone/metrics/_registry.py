@@ -16,7 +16,7 @@ from ragstone.metrics.ccrs import CCRS
 from ragstone.metrics.crux import CRUX
 from ragstone.metrics.ragas import RAGAS
 from ragstone.metrics.ragchecker import RAGCHECKER
-from ragstone.metrics.ranking import RANKING
+from ragstone.metrics.ranking import RANKING, RANKING_AT
 from ragstone.metrics.text import TEXT
 from ragstone.metrics.udcg import Udcg, UdcgTheta
 from ragstone.metrics.vera import VERA
@@ -27,7 +27,10 @@ ENTRY_POINT_GROUP: Final = "ragstone.metrics"
 """An entry point of this group names a `Metric`, a sequence of them, or a function without arguments that makes either."""
 
 _OURS: Final[tuple[Metric, ...]] = (*RANKING, *TEXT, *CCRS, Udcg(), *CRUX, *VERA, *RAGAS, *RAGCHECKER)
-_WITH_ARGUMENT: Final[Mapping[str, tuple[str, Callable[[str], Metric]]]] = {"udcg": ("FILE", UdcgTheta.load)}
+_WITH_ARGUMENT: Final[Mapping[str, tuple[str, Callable[[str], Metric]]]] = {
+    "udcg": ("FILE", UdcgTheta.load),
+    **{name: ("K", made) for name, made in RANKING_AT.items()},
+}
 """What `name@ARGUMENT` makes: the argument in words, and the maker (which raises `ConfigurationError` or `DataError`)."""
 
 logger = logging.getLogger("ragstone")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ragstone.errors import MissingExtraError
 from ragstone.experiments._read import SampleSource
 from ragstone.experiments._udcg.ask import run
-from ragstone.experiments._udcg.baselines import average_precision, hits, ndcg, precision, reciprocal_rank
 from ragstone.experiments._udcg.complete import RatedContext, complete, few_questions
 from ragstone.experiments._udcg.rows import PassageRating
 from ragstone.experiments._udcg.svm import common_length, cross_validated, design_of, need_sklearn
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
+from ragstone.metrics.ranking import average_precision, hit_rate, ndcg, precision, reciprocal_rank
 from ragstone.stats import Estimate, bootstrap_mean, bootstrap_spearman, spearman
 
 if TYPE_CHECKING:
@@ -216,25 +216,22 @@ def _columns(contexts: Sequence[RatedContext], gamma: float) -> dict[str, NDArra
     for context in contexts:
         u = np.array([rating.utility for rating in context.ratings])
         helped, distracted = float(np.maximum(u, 0).mean()), float(np.minimum(u, 0).mean())
-        known = list(pools[context.question].values())
-        seen: set[str] = set()
-        first = []
-        for rating in context.ratings:
-            first.append(rating.text not in seen)
-            seen.add(rating.text)
-        gains = [rating.gain if new else 0.0 for rating, new in zip(context.ratings, first, strict=True)]
-        relevant = [float(rating.relevant and new) for rating, new in zip(context.ratings, first, strict=True)]
+        known = pools[context.question]
+        texts = [rating.text for rating in context.ratings]
+        graded = {text: rating.gain for text, rating in known.items()}
+        relevant = {text: float(rating.relevant) for text, rating in known.items()}
         scores = [rating.erag for rating in context.ratings if rating.erag is not None]
         rows.append(
             {
                 "udcg": helped + gamma * distracted,
                 "relevance_only": helped,
                 "binary": float(np.mean([rating.relevant for rating in context.ratings])),
-                "ndcg": ndcg(gains, [rating.gain for rating in known]),
-                "map": average_precision(relevant, [float(rating.relevant) for rating in known]),
-                "mrr": reciprocal_rank(relevant),
-                "precision": precision(relevant),
-                "hits": hits(relevant),
+                # Nothing relevant for the question: 0, as for all its contexts, which ranks none above another.
+                "ndcg": ndcg(texts, graded, k=len(texts), gain="linear") or 0.0,
+                "map": average_precision(texts, relevant) or 0.0,
+                "mrr": reciprocal_rank(texts, relevant) or 0.0,
+                "precision": precision(texts, relevant) or 0.0,
+                "hits": hit_rate(texts, relevant) or 0.0,
                 "erag": float(np.mean(scores)) if len(scores) == len(context.ratings) else np.nan,
             }
         )

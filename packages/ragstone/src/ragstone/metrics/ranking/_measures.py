@@ -1,0 +1,173 @@
+"""The measures by name: what each is called, what it means, and how NAME@K is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+from ragstone.errors import ConfigurationError
+from ragstone.metrics.ranking._average_precision import average_precision
+from ragstone.metrics.ranking._first import reciprocal_rank
+from ragstone.metrics.ranking._grades import Gain
+from ragstone.metrics.ranking._ndcg import ndcg
+from ragstone.metrics.ranking._sets import f1, hit_rate, precision, recall
+
+__all__ = ["KINDS", "Kind", "Measure", "cut_from", "measure_from"]
+
+
+class _Binary(Protocol):
+    def __call__(
+        self, ranking: Sequence[str], qrels: Mapping[str, float], *, k: int | None, threshold: float
+    ) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A measure without its cut-off."""
+
+    name: str
+    title: str
+    description: str
+    formula: str
+    source: str
+    function: _Binary
+    labels: Literal["first k", "first relevant", "all", "collection"]
+    """Whose labels decide the value: those of the first k places, of all down to the first relevant one, of all that was
+    retrieved (an ideal or a sum over them can be made, and says of what), or of the whole collection."""
+    gain: Gain | None = None
+    k: int | None = None
+    """The cut-off of the measure in the group `ranking`."""
+
+
+def _graded(gain: Gain) -> _Binary:
+    def graded(ranking: Sequence[str], qrels: Mapping[str, float], *, k: int | None, threshold: float) -> float | None:  # noqa: ARG001  grades have none
+        return ndcg(ranking, qrels, k=k, gain=gain)
+
+    return graded
+
+
+_KINDS: Final = (
+    Kind(
+        name="precision",
+        title="Precision",
+        description="How many of the first k places hold a relevant passage?",
+        formula="relevant among the first k / k",
+        source="Manning, Raghavan and Schuetze 2008, section 8.3",
+        function=precision,
+        labels="first k",
+        k=5,
+    ),
+    Kind(
+        name="recall",
+        title="Recall",
+        description="How many of all relevant passages are among the first k?",
+        formula="relevant among the first k / all relevant",
+        source="Manning, Raghavan and Schuetze 2008, section 8.3",
+        function=recall,
+        labels="collection",
+        k=5,
+    ),
+    Kind(
+        name="f1",
+        title="F1",
+        description="The harmonic mean of precision and recall among the first k.",
+        formula="2 * relevant among the first k / (k + all relevant)",
+        source="Manning, Raghavan and Schuetze 2008, section 8.3",
+        function=f1,
+        labels="collection",
+        k=5,
+    ),
+    Kind(
+        name="hit_rate",
+        title="Hit rate",
+        description="Is any of the first k passages relevant?",
+        formula="1 if a relevant passage is among the first k, else 0",
+        source="also called success@k",
+        function=hit_rate,
+        labels="first k",
+        k=5,
+    ),
+    Kind(
+        name="reciprocal_rank",
+        title="Reciprocal rank",
+        description="How far down is the first relevant passage?",
+        formula="1 / rank of the first relevant passage; 0 without one",
+        source="Voorhees 1999, section 3",
+        function=reciprocal_rank,
+        labels="first relevant",
+    ),
+    Kind(
+        name="average_precision",
+        title="Average precision",
+        description="Are all relevant passages found, and before the others?",
+        formula="sum of precision@rank over the relevant passages found / all relevant",
+        source="Buckley and Voorhees 2005, section 3.2",
+        function=average_precision,
+        labels="all",
+    ),
+    Kind(
+        name="ndcg",
+        title="nDCG",
+        description="Do the passages of the highest grades come first?",
+        formula="DCG@k / DCG@k of the best order, DCG = sum of (2**grade - 1) / log2(rank + 1)",
+        source="Jarvelin and Kekalainen 2002; Burges et al. 2005, section 5, for the gain",
+        function=_graded("exp"),
+        labels="all",
+        gain="exp",
+        k=10,
+    ),
+    Kind(
+        name="ndcg_linear",
+        title="nDCG with linear gain",
+        description="Do the passages of the highest grades come first, each worth its grade?",
+        formula="DCG@k / DCG@k of the best order, DCG = sum of grade / log2(rank + 1)",
+        source="Jarvelin and Kekalainen 2002, section 3.2; UDCG, appendix A",
+        function=_graded("linear"),
+        labels="all",
+        gain="linear",
+        k=10,
+    ),
+)
+
+KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in _KINDS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A measure with its cut-off."""
+
+    kind: Kind
+    k: int | None
+    """How many places count; None: all."""
+
+    @property
+    def name(self) -> str:
+        """As it is written: `ndcg@10`, `reciprocal_rank`."""
+        return self.kind.name if self.k is None else f"{self.kind.name}@{self.k}"
+
+
+def measure_from(name: str) -> Measure:
+    """Read `NAME` or `NAME@K`.
+
+    Raises:
+        ConfigurationError: There is no such measure, or K is no whole number from 1 on.
+    """
+    kind_name, at, cut = name.strip().casefold().partition("@")
+    kind = KINDS.get(kind_name)
+    if kind is None:
+        msg = f"there is no ranking measure {name!r}; known are {', '.join(KINDS)}, each with @K or without"
+        raise ConfigurationError(msg)
+    return Measure(kind=kind, k=cut_from(kind_name, cut) if at else None)
+
+
+def cut_from(name: str, text: str) -> int:
+    """Read the K of NAME@K.
+
+    Raises:
+        ConfigurationError: It is no whole number from 1 on.
+    """
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text)):
+        msg = f"{name}@{text} has no cut-off: K is how many places count, a whole number from 1 on ({name}@10)"
+        raise ConfigurationError(msg)
+    return int(text)
