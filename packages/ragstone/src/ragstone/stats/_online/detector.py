@@ -85,7 +85,7 @@ class ShiryaevRobertsDetector:
 
     @property
     def evidence(self) -> float:
-        """Share of the way to an alarm, on the scale of logarithms: 0 for none, 1 (and more) for an alarm."""
+        """Share of the way to an alarm, on the scale of logarithms: 1 is an alarm; a quiet stream stays near 0.3."""
         return max(0.0, self._log_mean() / -math.log(self.alpha))
 
     def update(self, x: float) -> bool:
