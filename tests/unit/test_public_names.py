@@ -53,14 +53,16 @@ PUBLIC = {
         Delivery JsonlSink OtlpSink Sink sink_from
     """,
     "ragstone.stats": """
-        Agreement Alternative BernsteinSequence BettingSequence ConfidenceSequence CorrelationMean DifferenceSequence
-        DiscriminativePower EBhResult Estimate FlipRate HolmResult ManskiSequence Population PredictionPoweredMean
-        ProportionSequence Rating Ratings ShiryaevRobertsDetector Term TukeyPair TukeyResult average_ranks
-        beta_mixture_interval bootstrap_mean bootstrap_spearman cohen_kappa discriminative_power e_bh failure_bounds
-        fisher_interval fisher_mean fleiss_kappa flip_rate hajek_mean holm horvitz_thompson_total kendall
-        krippendorff_alpha landis_koch mean_interval pass_at_k pearson percent_agreement population
-        prediction_powered_mean randomised_tukey spearman tie_probability tukey_preview weighted_sum_interval
-        wilson_interval
+        Agreement Alternative BernsteinSequence BettingSequence ConfidenceSequence CorrelationMean
+        DifferenceSequence DiscriminativePower EBhResult Estimate FlipRate HolmResult ManskiSequence
+        PairedEffect PairedTest Population PredictionPoweredMean ProportionSequence Rating Ratings
+        ShiryaevRobertsDetector Term TukeyPair TukeyResult average_ranks beta_mixture_interval
+        bootstrap_interval bootstrap_mean bootstrap_spearman cohen_kappa detectable_difference
+        discriminative_power e_bh failure_bounds fisher_interval fisher_mean fleiss_kappa flip_rate hajek_mean
+        holm horvitz_thompson_total jeffreys_interval kendall krippendorff_alpha landis_koch mean_interval
+        normal_interval paired_bootstrap paired_effect paired_power pass_at_k pearson percent_agreement
+        population prediction_powered_mean proportion_sample_size randomised_tukey sample_size sign_flip_test
+        spearman t_interval tie_probability tukey_preview weighted_sum_interval wilson_interval
     """,
     "ragstone.testing": """
         DIALECTS FakeJudge FakeJudgeServer FakeModelServer FakeReader JudgeContract MemoryRecorder MemorySink
