@@ -110,11 +110,11 @@ def test_fields_beyond_the_needs_may_be_missing(metric):
 
 @METRICS
 def test_models_are_asked_as_often_as_the_card_says(metric):
-    """`judge_calls` and `reader_calls` are what cost estimates rest on."""
+    """`judge_calls`, `passage_calls` and `reader_calls` are what cost estimates rest on."""
     judge, reader, sample = FakeJudge(), FakeReader(), make_sample()
     score(metric.bound(reader) if isinstance(metric, ReadingMetric) else metric, sample, judge)
     times = len(sample.contexts) if metric.card.calls_per == "passage" else 1
-    assert times * metric.card.judge_calls == len(judge.prompts)
+    assert metric.card.judge_calls_with(len(sample.contexts)) == len(judge.prompts)
     assert times * metric.card.reader_calls == len(reader.asked)
 
 

@@ -55,6 +55,7 @@ class MetricBase(ABC):
     """Of the definition; the hash of the prompts is added."""
     judge_calls: int = 0
     calls_per: Literal["sample", "passage"] = "sample"
+    passage_calls: int = 0
     example: WorkedExample | None = None
     extra: Extra | None = None
     tasks: ClassVar[tuple[str, ...]] = ()
@@ -83,6 +84,7 @@ class MetricBase(ABC):
             group=self.group,
             judge_calls=self.judge_calls,
             calls_per=self.calls_per,
+            passage_calls=self.passage_calls,
             formula=self.formula,
             example=self.example,
             extra=self.extra,

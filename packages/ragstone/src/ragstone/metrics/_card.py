@@ -67,11 +67,17 @@ class MetricCard:
     """Questions to the reader, likewise; by estimator each is one request or several."""
     calls_per: Literal["sample", "passage"] = "sample"
     """What the calls are counted per."""
+    passage_calls: int = 0
+    """Judge calls for each passage, on top of `judge_calls`."""
     formula: str = ""
     """The definition in one line."""
     example: WorkedExample | None = None
     extra: Extra | None = None
     """A package without which the metric cannot run."""
+
+    def judge_calls_with(self, passages: int) -> int:
+        """Judge calls for a sample with this many passages, in the normal case and when the metric is scored alone."""
+        return self.judge_calls * (passages if self.calls_per == "passage" else 1) + self.passage_calls * passages
 
 
 @runtime_checkable
