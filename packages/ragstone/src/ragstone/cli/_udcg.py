@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ragstone.cli._models import ModelOptions, takes_models
+from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar
-from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption, reader_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import correlate_udcg, fit_udcg, rank_udcg
 
@@ -24,42 +24,28 @@ udcg_app = typer.Typer(
 FileArgument = Annotated[
     Path, typer.Argument(help="Rows with query and contexts, several a question: JSONL, JSON, CSV or Parquet.")
 ]
-JudgeOption = Annotated[
-    str | None,
-    typer.Option("--judge", help="Who labels passages and grades answers: http://host:port/v1, openai:MODEL, lexical."),
-]
-ReaderOption = Annotated[
-    str | None, typer.Option("--reader", help="The application's generator; takes what --judge takes.")
-]
 ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Rows in work at once.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of folds and bootstrap.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @udcg_app.command()
+@takes_models
 def fit(
     file: FileArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go, as JSON.")] = Path("theta.json"),
-    reader: ReaderOption = None,
-    reader_prompt: ReaderPromptOption = None,
-    abstention: AbstentionOption = None,
-    estimator: EstimatorOption = "auto",
-    draws: DrawsOption = None,
-    judge: JudgeOption = None,
     c: Annotated[
         list[float] | None, typer.Option("--c", help="A candidate for the cost C; may be given several times.")
     ] = None,
     seed: SeedOption = 0,
     concurrency: ConcurrencyOption = 16,
     json_output: JsonOption = False,
+    *,
+    models: ModelOptions,
 ) -> None:
     """Learn UDCG-theta from graded contexts, and print how it ranks contexts of questions it has not seen."""
     _writable(output)
     options: dict[str, Any] = {"grid": tuple(c)} if c else {}
-    judge = _judge(judge, reader)
-    lector = reader_of(
-        reader, judge=judge, prompt=reader_prompt, abstention=abstention, estimator=estimator, draws=draws
-    )
+    judge, lector = models.models_if_named()
     with progress_bar("reading") as progress:
         found = fit_udcg(
             str(file), reader=lector, judge=judge, seed=seed, concurrency=concurrency, progress=progress, **options
@@ -74,6 +60,7 @@ def fit(
 
 
 @udcg_app.command()
+@takes_models
 def correlate(
     file: FileArgument,
     theta: Annotated[
@@ -83,21 +70,14 @@ def correlate(
     erag: Annotated[
         bool, typer.Option("--erag", help="Also have the reader answer from each passage alone (eRAG).")
     ] = False,
-    reader: ReaderOption = None,
-    reader_prompt: ReaderPromptOption = None,
-    abstention: AbstentionOption = None,
-    estimator: EstimatorOption = "auto",
-    draws: DrawsOption = None,
-    judge: JudgeOption = None,
     seed: SeedOption = 0,
     concurrency: ConcurrencyOption = 16,
     json_output: JsonOption = False,
+    *,
+    models: ModelOptions,
 ) -> None:
     """Correlate UDCG and the usual ranking metrics with graded answers, question by question."""
-    judge = _judge(judge, reader)
-    lector = reader_of(
-        reader, judge=judge, prompt=reader_prompt, abstention=abstention, estimator=estimator, draws=draws
-    )
+    judge, lector = models.models_if_named()
     with progress_bar("reading") as progress:
         found = correlate_udcg(
             str(file),
@@ -117,6 +97,7 @@ def correlate(
 
 
 @udcg_app.command()
+@takes_models
 def rank(
     file: FileArgument,
     k: Annotated[int | None, typer.Option("-k", min=1, help="Keep the best k passages; without it all.")] = None,
@@ -127,14 +108,10 @@ def rank(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where the samples go (JSONL); without it to stdout.")
     ] = None,
-    reader: ReaderOption = None,
-    reader_prompt: ReaderPromptOption = None,
-    abstention: AbstentionOption = None,
-    estimator: EstimatorOption = "auto",
-    draws: DrawsOption = None,
-    judge: JudgeOption = None,
     concurrency: ConcurrencyOption = 16,
     json_output: JsonOption = False,
+    *,
+    models: ModelOptions,
 ) -> None:
     """Put each sample's passages in the order of what they are worth to the reader (an oracle re-ranker)."""
     if output is not None:
@@ -145,10 +122,7 @@ def rank(
     if by not in ("utility", "erag"):
         msg = f"--by must be utility or erag, got {by!r}"
         raise ConfigurationError(msg)
-    judge = _judge(judge, reader)
-    lector = reader_of(
-        reader, judge=judge, prompt=reader_prompt, abstention=abstention, estimator=estimator, draws=draws
-    )
+    judge, lector = models.models_if_named()
     with progress_bar("ranking") as progress:
         found = rank_udcg(
             str(file),
@@ -169,11 +143,6 @@ def rank(
         print_json(found.to_dict())
     else:
         typer.echo(str(found), err=True)
-
-
-def _judge(judge: str | None, reader: str | None) -> str | None:
-    """Where no judge is named anywhere, the reader's model judges."""
-    return judge or (None if os.environ.get("RAGSTONE_JUDGE") else reader)
 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:

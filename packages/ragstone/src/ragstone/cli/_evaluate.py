@@ -1,0 +1,127 @@
+"""`ragstone evaluate`: a file of samples in, a table with error bars out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragstone.cli._connection import EXIT_BUDGET
+from ragstone.cli._models import ModelOptions, takes_models
+from ragstone.cli._options import (
+    ConcurrencyOption,
+    DeadlineOption,
+    JsonOption,
+    MetricsOption,
+    SinkOption,
+    names_in,
+)
+from ragstone.cli._output import failure_lines, print_json, progress_bar
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments import Experiment, evaluate, read_samples
+from ragstone.schema import Failure
+
+__all__ = ["evaluate_command"]
+
+
+@takes_models
+def evaluate_command(
+    file: Annotated[Path, typer.Argument(help="Samples: JSONL, JSON, CSV or Parquet, any library's field names.")],
+    metrics: MetricsOption = "ccrs",
+    reference: Annotated[
+        Path | None, typer.Option("--reference", help="A file of correct answers, joined to the samples by id.")
+    ] = None,
+    field: Annotated[
+        list[str] | None, typer.Option("--field", help="OURS=THEIRS, where the known names do not fit (query=Frage).")
+    ] = None,
+    skip_bad_rows: Annotated[
+        bool, typer.Option("--skip-bad-rows", help="Leave out (and count) rows that cannot be read.")
+    ] = False,
+    sink: SinkOption = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write one outcome a line (JSONL).")] = None,
+    concurrency: ConcurrencyOption = 16,
+    deadline_s: DeadlineOption = 120.0,
+    json_output: JsonOption = False,
+    *,
+    models: ModelOptions,
+) -> None:
+    """Score a file of samples and print mean, 95 % interval and denominators of each metric."""
+    if output is not None and not output.absolute().parent.is_dir():
+        msg = f"the folder of --output {str(output)!r} does not exist; make it, or give another path"
+        raise ConfigurationError(msg)
+    if output is not None and output.is_dir():
+        msg = f"--output {str(output)!r} is a folder; give the path of a file"
+        raise ConfigurationError(msg)
+    chair, lector = models.models()
+    with progress_bar("scoring") as progress:
+        result = evaluate(
+            str(file),
+            names_in(metrics),
+            judge=chair,
+            reader=lector,
+            sinks=sink or (),
+            fields=_fields(field or []),
+            references=_references(reference),
+            on_bad_row="skip" if skip_bad_rows else "raise",
+            concurrency=concurrency,
+            sample_deadline_s=deadline_s,
+            progress=progress,
+        )
+    if output is not None:
+        result.to_jsonl(output)
+    for rejection in result.rejected[:5]:
+        typer.echo(f"left out: {rejection.reason}", err=True)
+    if json_output:
+        print_json(result.to_dict())
+    else:
+        typer.echo(str(result))
+        typer.echo(_spent(result), err=True)
+    for line in failure_lines(result.outcomes):
+        typer.echo(line, err=True)
+    n_unpaid = sum(isinstance(o, Failure) and o.kind == "budget" for o in result.outcomes)
+    if n_unpaid:
+        typer.echo(
+            f"the spend cap was reached: {n_unpaid} of {len(result.outcomes)} outcomes were not asked for", err=True
+        )
+    if result.sink_errors or (_nothing_worked(result) and not n_unpaid):
+        raise typer.Exit(3)
+    if n_unpaid:
+        raise typer.Exit(EXIT_BUDGET)
+
+
+def _fields(pairs: list[str]) -> dict[str, str]:
+    fields = {}
+    for pair in pairs:
+        ours, separator, theirs = pair.partition("=")
+        if not (separator and ours and theirs):
+            msg = f"--field must be OURS=THEIRS, got {pair!r}; for example --field query=Frage"
+            raise ConfigurationError(msg)
+        fields[ours] = theirs
+    return fields
+
+
+def _references(file: Path | None) -> dict[str, tuple[str, ...]] | None:
+    if file is None:
+        return None
+    samples, _ = read_samples(str(file))
+    references = {s.id: s.reference for s in samples if s.reference}
+    if not references:
+        msg = f"no row of --reference {str(file)!r} has a correct answer under a known name (reference, ground_truth, ...)"
+        raise DataError(msg)
+    return references
+
+
+def _nothing_worked(result: Experiment) -> bool:
+    summaries = result.summary()
+    return any(s.n_failed for s in summaries) and not any(s.n_scored for s in summaries)
+
+
+def _spent(result: Experiment) -> str:
+    usage: dict[str, Any] = json.loads(result.usage.model_dump_json())
+    return (
+        f"{len(result.samples)} samples in {result.wall_s:.1f} s, judge {result.judge.name}: {usage['calls']} calls, "
+        f"{usage['input_tokens']} + {usage['output_tokens']} tokens"
+        + (f", {usage['cached']} replies from the cache" if usage["cached"] else "")
+    )

@@ -1,0 +1,115 @@
+"""`ragstone metrics`: what can be measured, what each metric needs and costs, and one worked out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Annotated, Any
+
+import typer
+
+from ragstone.cli._options import JsonOption
+from ragstone.cli._output import clean, print_json
+from ragstone.errors import MissingExtraError
+from ragstone.metrics import MetricCard, WorkedExample, all_metrics, resolve_metrics
+
+__all__ = ["metrics_command"]
+
+
+def metrics_command(
+    name: Annotated[
+        str | None, typer.Argument(help="A metric (ccrs.qr, ndcg@5) or a group (ccrs); without it all are listed.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """List the metrics with what they need and cost, or explain one with a worked example."""
+    cards = [metric.card for metric in all_metrics()] if name is None else _named(name)
+    if json_output:
+        print_json([_as_dict(card) for card in cards])
+    elif name is None or len(cards) > 1:
+        typer.echo("\n".join(_table(cards)))
+        typer.echo("\nexplain one: ragstone metrics NAME", err=True)
+    else:
+        typer.echo("\n".join(_explained(cards[0])))
+
+
+def _named(name: str) -> list[MetricCard]:
+    try:
+        return [metric.card for metric in resolve_metrics([name])]
+    except MissingExtraError:
+        # What a metric is can be read without the package that runs it.
+        wanted = name.strip().casefold()
+        cards = [metric.card for metric in all_metrics()]
+        if found := [card for card in cards if wanted in (card.name, card.group)]:
+            return found
+        raise
+
+
+def _table(cards: list[MetricCard]) -> list[str]:
+    rows = [("metric", "range", "better", "needs", "cost", "source")]
+    rows += [(c.name, _range(c), c.direction, ", ".join(c.needs), _cost(c), c.source) for c in cards]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _range(card: MetricCard) -> str:
+    high = "no bound" if math.isinf(card.high) else f"{card.high:.3g}"
+    return f"{card.low:.3g} to {high}"
+
+
+def _cost(card: MetricCard) -> str:
+    """Calls to models, in words."""
+    calls = [f"{n} to the {who}" for n, who in ((card.judge_calls, "judge"), (card.reader_calls, "reader")) if n]
+    if card.extra is not None:
+        calls.append(f"needs {card.extra.extra}")
+    return (
+        f"{', '.join(calls)} per {card.calls_per}"
+        if card.judge_calls or card.reader_calls
+        else ", ".join(calls) or "none"
+    )
+
+
+def _explained(card: MetricCard) -> list[str]:
+    lines = [
+        f"{card.name}: {card.title}",
+        card.description,
+        "",
+        f"definition  {card.formula or 'see the source'}",
+        f"range       {_range(card)}, {card.direction} is better",
+        f"needs       {', '.join(card.needs)}",
+        f"cost        {_cost(card)}",
+        f"source      {card.source}",
+        f"version     {card.version}",
+        f"group       {card.group}",
+    ]
+    return lines if card.example is None else [*lines, "", *_worked(card.example)]
+
+
+def _worked(example: WorkedExample) -> list[str]:
+    lines = ["example"]
+    for field, value in example.row.items():
+        parts = value if isinstance(value, list | tuple) and field == "contexts" else [value]
+        lines += [f"  {field if n == 0 else '':<14}{_plain(part)}" for n, part in enumerate(parts)]
+    for construct, reply in example.replies.items():
+        lines.append(f"  the judge, asked for {construct}, replies {_plain(reply)}")
+    if example.abstentions:
+        lines.append(
+            f"  the reader abstains from each passage with p = {', '.join(f'{p:g}' for p in example.abstentions)}"
+        )
+    return [*lines, f"  {clean(example.steps, width=2000)}", f"  value         {example.value:.4g}"]
+
+
+def _plain(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return clean(text, width=2000)
+
+
+def _as_dict(card: MetricCard) -> dict[str, Any]:
+    held = {field.name: getattr(card, field.name) for field in dataclasses.fields(card)}
+    return held | {
+        "low": card.low if math.isfinite(card.low) else None,
+        "high": card.high if math.isfinite(card.high) else None,
+        "example": None if card.example is None else dataclasses.asdict(card.example),
+        "extra": None if card.extra is None else card.extra.extra,
+    }

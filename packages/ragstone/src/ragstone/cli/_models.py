@@ -1,0 +1,163 @@
+"""The options of every command that asks models: which, how, and how much of them.
+
+A command takes `models: ModelOptions` and is decorated with `@takes_models`: typer then offers all of these options, and
+the command gets them in one piece.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from ragstone.cli._connection import (
+    AffinityHeaderOption,
+    InFlightOption,
+    MaxCallsOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    OutageOption,
+    PricesOption,
+    RequestsOption,
+    TokensOption,
+    connection_of,
+)
+from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption, reader_of
+from ragstone.cli._score import NumberTokensOption, ScoreDrawsOption, ScoreModeOption
+from ragstone.judges import ConnectionOptions, Judge, Reader, judge_from
+
+__all__ = ["JudgeOption", "ModelOptions", "ReaderOption", "takes_models"]
+
+JudgeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--judge", help="http://host:port/v1, openai:MODEL or lexical. Default: $RAGSTONE_JUDGE, else lexical."
+    ),
+]
+ReaderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--reader",
+        help="The application's generator, for udcg; takes what --judge takes. Default: $RAGSTONE_READER, else the judge.",
+    ),
+]
+CacheOption = Annotated[
+    Path | None,
+    typer.Option("--cache", help="Folder where replies are kept and found again. Default: $RAGSTONE_CACHE, else none."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """What the options say, one field an option."""
+
+    judge: JudgeOption = None
+    score_mode: ScoreModeOption = "single"
+    score_draws: ScoreDrawsOption = 5
+    number_tokens: NumberTokensOption = None
+    reader: ReaderOption = None
+    reader_prompt: ReaderPromptOption = None
+    abstention: AbstentionOption = None
+    estimator: EstimatorOption = "auto"
+    draws: DrawsOption = None
+    cache: CacheOption = None
+    in_flight: InFlightOption = None
+    requests_per_minute: RequestsOption = None
+    tokens_per_minute: TokensOption = None
+    max_calls: MaxCallsOption = None
+    max_tokens: MaxTokensOption = None
+    max_usd: MaxUsdOption = None
+    prices: PricesOption = None
+    outage_s: OutageOption = None
+    affinity_header: AffinityHeaderOption = None
+
+    def models(self) -> tuple[Judge, Reader | str | None]:
+        """The judge and the reader that the options describe.
+
+        With `--cache` all models of this process keep their replies there.
+
+        Returns:
+            The judge, and the reader: an object where options describe one, else what `--reader` says, so that none is
+            made for metrics that ask none.
+
+        Raises:
+            ConfigurationError: A value that cannot work.
+        """
+        judge = self._judge(self.judge)
+        return judge, self._reader(judge)
+
+    def models_if_named(self) -> tuple[Judge | None, Reader | str | None]:
+        """As `models`, but nobody judges where nobody is named; where a reader alone is named, its model judges."""
+        named = self.judge or os.environ.get("RAGSTONE_JUDGE") or self.reader
+        judge = self._judge(named) if named else None
+        return judge, self._reader(judge)
+
+    def _judge(self, named: str | None) -> Judge:
+        if self.cache is not None:
+            os.environ["RAGSTONE_CACHE"] = str(self.cache)
+        return judge_from(
+            named,
+            score_mode=self.score_mode,
+            draws=self.score_draws,
+            number_max_tokens=self.number_tokens,
+            connection=self._connection,
+        )
+
+    def _reader(self, judge: Judge | None) -> Reader | str | None:
+        return reader_of(
+            self.reader,
+            judge=judge,
+            prompt=self.reader_prompt,
+            abstention=self.abstention,
+            estimator=self.estimator,
+            draws=self.draws,
+            connection=self._connection,
+        )
+
+    @cached_property
+    def _connection(self) -> ConnectionOptions:
+        """How much may be asked of an endpoint, and spent; judge and reader share one spend cap."""
+        return connection_of(
+            in_flight=self.in_flight,
+            requests_per_minute=self.requests_per_minute,
+            tokens_per_minute=self.tokens_per_minute,
+            max_calls=self.max_calls,
+            max_tokens=self.max_tokens,
+            max_usd=self.max_usd,
+            prices=self.prices,
+            outage_s=self.outage_s,
+            affinity_header=self.affinity_header,
+        )
+
+
+def takes_models(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `ModelOptions` in the place of its parameter `models`."""
+    hints, offered = get_type_hints(command, include_extras=True), get_type_hints(ModelOptions, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name != "models":
+            parameters.append(parameter.replace(annotation=hints[parameter.name]))
+            continue
+        parameters += [
+            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=offered[f.name])
+            for f in fields(ModelOptions)
+        ]
+    # Options come by name, arguments of the command line as well: typer calls with keywords alone.
+    named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    names = {f.name for f in fields(ModelOptions)}
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> None:
+        options = ModelOptions(**{name: given.pop(name) for name in names if name in given})
+        command(**given, models=options)
+
+    wrapped.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in named}
+    return wrapped

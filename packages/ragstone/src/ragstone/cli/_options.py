@@ -1,0 +1,24 @@
+"""Options that several commands share, apart from those of models."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["ConcurrencyOption", "DeadlineOption", "JsonOption", "MetricsOption", "SinkOption", "names_in"]
+
+MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, with commas between.")]
+SinkOption = Annotated[
+    list[str] | None, typer.Option("--sink", help="jsonl:PATH, otlp, ... May be given several times.")
+]
+ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Samples scored at once.")]
+DeadlineOption = Annotated[
+    float, typer.Option("--deadline", min=0.1, help="Seconds after which a sample's unfinished metrics fail.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def names_in(text: str) -> list[str]:
+    """The names in a list with commas between."""
+    return [name.strip() for name in text.split(",") if name.strip()]
