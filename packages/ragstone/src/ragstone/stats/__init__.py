@@ -17,6 +17,11 @@ from ragstone.stats._flips import FlipRate, flip_rate
 from ragstone.stats._interval import jeffreys_interval, normal_interval, t_interval
 from ragstone.stats._mean import Estimate, failure_bounds, mean_interval, wilson_interval
 from ragstone.stats._multiple import DiscriminativePower, EBhResult, HolmResult, discriminative_power, e_bh, holm
+from ragstone.stats._online.bernstein import BernsteinSequence
+from ragstone.stats._online.betting import BettingSequence
+from ragstone.stats._online.common import ConfidenceSequence
+from ragstone.stats._online.detector import ShiryaevRobertsDetector
+from ragstone.stats._online.streams import DifferenceSequence, ManskiSequence, ProportionSequence
 from ragstone.stats._population import Population, pass_at_k, population, tie_probability
 from ragstone.stats._power import detectable_difference, paired_power, proportion_sample_size, sample_size
 from ragstone.stats._ppi import PredictionPoweredMean, prediction_powered_mean
