@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.errors import JudgeError
-from ragstone.experiments import rouge_l
 from ragstone.metrics import Udcg, UdcgTheta
 from ragstone.schema import Failure, Passage, Score
 from ragstone.testing import FakeJudge, FakeReader, make_sample
@@ -114,22 +113,3 @@ def test_bounds_hold_any_value_of_what_is_missing(data):
     low, high = outcome.details["bounds"]
     assert low - 1e-12 <= value_of(metric, truth) <= high + 1e-12
     assert f"{len(no_p | no_label)} of {len(found)} passages" in outcome.reason
-
-
-words = st.lists(st.sampled_from(["alpha", "beta", "гамма", "塔", "delta"]), max_size=12)
-
-
-def longest_common(a, b):
-    """The textbook table."""
-    table = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
-    for i, x in enumerate(a):
-        for j, y in enumerate(b):
-            table[i + 1][j + 1] = table[i][j] + 1 if x == y else max(table[i][j + 1], table[i + 1][j])
-    return table[-1][-1]
-
-
-@given(words, words.filter(bool))
-def test_rouge_l_agrees_with_the_textbook(text, reference):
-    """The bit-parallel row computes the same subsequence length."""
-    expected = 2 * longest_common(text, reference) / (len(text) + len(reference))
-    assert expected == pytest.approx(rouge_l(" ".join(text), [" ".join(reference)]))

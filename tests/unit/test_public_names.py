@@ -21,10 +21,10 @@ PUBLIC = {
         StoreCorruptError StoreError StoreNotReadyError StoreOwnedError StoreVersionError
     """,
     "ragstone.experiments": """
-        Experiment MetricCorrelation MetricSummary OutcomeSource Rejection SampleSource SystemOutcomes UdcgCorrelation
-        UdcgFit UdcgRanking
-        aevaluate best_passages correlate_udcg erag_scores evaluate fit_udcg format_table rank_udcg read_outcomes
-        read_samples rouge_l summarise
+        Experiment MetricCorrelation MetricSummary OutcomeSource Rejection SampleSource SystemOutcomes
+        UdcgCorrelation UdcgFit UdcgRanking
+        aevaluate best_passages correlate_udcg erag_scores evaluate fit_udcg format_table rank_udcg
+        read_outcomes read_samples summarise
     """,
     "ragstone.judges": """
         Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest Completion ConnectionOptions ForcedReading
@@ -35,9 +35,11 @@ PUBLIC = {
     """,
     "ragstone.metrics": """
         CCRS CRUX RAGAS RAGCHECKER RANKING TEXT VERA
-        AnswerCorrectness ContextualCoherence Extra InformationDensity InformationRecall LabelMode Metric
-        MetricCard PassageUtility QuestionRelevance ReadingMetric Udcg UdcgTheta WorkedExample
-        all_metrics bind_reader passage_utilities resolve_metrics shared sharing
+        AnswerCorrectness Bleu ChrF ContextualCoherence CorpusScore ExactMatch Extra InformationDensity
+        InformationRecall LabelMode Metric MetricCard PassageUtility QuestionRelevance ReadingMetric RougeL
+        RougeN TextOverlap TokenF1 Udcg UdcgTheta WorkedExample
+        all_metrics bind_reader corpus_bleu corpus_chrf exact_match passage_utilities resolve_metrics rouge_l
+        rouge_n shared sharing token_f1
     """,
     "ragstone.metrics.ranking": """
         RANKING RANKING_AT AlphaNdcg Gain JudgedRankingMetric Qrels RankingMeasures RankingMetric Run alpha_ndcg

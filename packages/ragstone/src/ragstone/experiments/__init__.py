@@ -8,7 +8,6 @@ from ragstone.experiments._udcg.ask import erag_scores
 from ragstone.experiments._udcg.correlate import MetricCorrelation, UdcgCorrelation, correlate_udcg
 from ragstone.experiments._udcg.fit import UdcgFit, fit_udcg
 from ragstone.experiments._udcg.rank import UdcgRanking, best_passages, rank_udcg
-from ragstone.experiments._udcg.rouge import rouge_l
 
 __all__ = [
     "Experiment",
@@ -31,6 +30,5 @@ __all__ = [
     "rank_udcg",
     "read_outcomes",
     "read_samples",
-    "rouge_l",
     "summarise",
 ]

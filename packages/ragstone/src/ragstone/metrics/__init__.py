@@ -17,7 +17,23 @@ from ragstone.metrics.crux import CRUX
 from ragstone.metrics.ragas import RAGAS
 from ragstone.metrics.ragchecker import RAGCHECKER
 from ragstone.metrics.ranking import RANKING
-from ragstone.metrics.text import TEXT
+from ragstone.metrics.text import (
+    TEXT,
+    Bleu,
+    ChrF,
+    CorpusScore,
+    ExactMatch,
+    RougeL,
+    RougeN,
+    TextOverlap,
+    TokenF1,
+    corpus_bleu,
+    corpus_chrf,
+    exact_match,
+    rouge_l,
+    rouge_n,
+    token_f1,
+)
 from ragstone.metrics.udcg import Udcg, UdcgTheta
 from ragstone.metrics.vera import VERA
 
@@ -30,7 +46,11 @@ __all__ = [
     "TEXT",
     "VERA",
     "AnswerCorrectness",
+    "Bleu",
+    "ChrF",
     "ContextualCoherence",
+    "CorpusScore",
+    "ExactMatch",
     "Extra",
     "InformationDensity",
     "InformationRecall",
@@ -40,13 +60,23 @@ __all__ = [
     "PassageUtility",
     "QuestionRelevance",
     "ReadingMetric",
+    "RougeL",
+    "RougeN",
+    "TextOverlap",
+    "TokenF1",
     "Udcg",
     "UdcgTheta",
     "WorkedExample",
     "all_metrics",
     "bind_reader",
+    "corpus_bleu",
+    "corpus_chrf",
+    "exact_match",
     "passage_utilities",
     "resolve_metrics",
+    "rouge_l",
+    "rouge_n",
     "shared",
     "sharing",
+    "token_f1",
 ]

@@ -11,10 +11,9 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import JudgeError
-from ragstone.experiments._udcg.rouge import rouge_l
 from ragstone.experiments._udcg.rows import GRADES, PassageRating, rating_from, rating_of
 from ragstone.judges import Judge, Prompt, Reader, UsageMeter, judge_from, metered, reader_from
-from ragstone.metrics import LabelMode, passage_utilities
+from ragstone.metrics import LabelMode, passage_utilities, rouge_l
 from ragstone.schema import Passage, Sample
 
 __all__ = ["Asker", "asking", "erag_scores", "run", "somebody_is_named"]
@@ -94,7 +93,7 @@ async def erag_scores(
     """
     texts = list(dict.fromkeys(passages))
     answers = await asyncio.gather(*(reader.answer(query, [text]) for text in texts))
-    scores = {text: rouge_l(answer.text, reference) for text, answer in zip(texts, answers, strict=True)}
+    scores = {text: rouge_l(answer.text, reference).f1 for text, answer in zip(texts, answers, strict=True)}
     return tuple(scores[text] for text in passages)
 
 

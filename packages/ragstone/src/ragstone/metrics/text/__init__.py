@@ -5,7 +5,32 @@ from __future__ import annotations
 from typing import Final
 
 from ragstone.metrics._card import Metric
+from ragstone.metrics.text._answer import ExactMatch, Normalisation, TokenF1, exact_match, token_f1
+from ragstone.metrics.text._corpus import CorpusScore, corpus_bleu, corpus_chrf
+from ragstone.metrics.text._overlap import TextOverlap
+from ragstone.metrics.text._rouge import RougeL, RougeN, rouge_l, rouge_n
+from ragstone.metrics.text._sacrebleu import Bleu, ChrF, Smoothing, Tokeniser
 
-__all__ = ["TEXT"]
+__all__ = [
+    "TEXT",
+    "Bleu",
+    "ChrF",
+    "CorpusScore",
+    "ExactMatch",
+    "Normalisation",
+    "RougeL",
+    "RougeN",
+    "Smoothing",
+    "TextOverlap",
+    "TokenF1",
+    "Tokeniser",
+    "corpus_bleu",
+    "corpus_chrf",
+    "exact_match",
+    "rouge_l",
+    "rouge_n",
+    "token_f1",
+]
 
-TEXT: Final[tuple[Metric, ...]] = ()
+TEXT: Final[tuple[Metric, ...]] = (ExactMatch(), TokenF1(), Bleu(), ChrF(), RougeN(1), RougeN(2), RougeL())
+"""The metrics of the group, as papers report them."""
