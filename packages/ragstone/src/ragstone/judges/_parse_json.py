@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, Final, TypeVar
 
@@ -15,8 +16,8 @@ __all__ = ["json_request", "json_schema_of", "parse_json"]
 
 T = TypeVar("T")
 
-_FENCED: Final = re.compile(r"```[a-z]*\s*(.*?)\s*```", re.DOTALL | re.IGNORECASE)
-_DECODER: Final = json.JSONDecoder()
+_FENCE: Final = re.compile("[ \\t]*```[a-zA-Z]*")
+_OPENING: Final = re.compile(r"[\[{]")
 
 
 def json_schema_of(shape: TypeAdapter[Any]) -> dict[str, Any]:
@@ -41,6 +42,9 @@ def json_request(schema: dict[str, Any]) -> str:
 def parse_json(text: str, shape: TypeAdapter[T]) -> T:
     """Read the one JSON value that a reply states, inside or outside a code fence, after any reasoning.
 
+    Strictly: a number in quotes is no number, true is not 1, and names that come twice, NaN and Infinity are no JSON. Of
+    several values the one that has the shape counts; two different ones that have it are none.
+
     Raises:
         JudgeReplyError: Kind "unparseable": no JSON, several different values, or a value of another shape. `raw` is
             the reply.
@@ -49,50 +53,106 @@ def parse_json(text: str, shape: TypeAdapter[T]) -> T:
         >>> parse_json('Here it is: {"n": 3}', TypeAdapter(dict[str, int]))
         {'n': 3}
     """
-    rest = after_reasoning(text)
-    found = [] if rest is None else _values(rest)
-    if not found:
-        msg = f"the reply holds no JSON: {_short(text)!r}"
-        raise JudgeReplyError(msg, raw=text)
-    if any(value != found[0] for value in found[1:]):
-        msg = f"the reply holds {len(found)} JSON values where one was asked for: {_short(text)!r}"
-        raise JudgeReplyError(msg, raw=text)
     try:
-        return shape.validate_python(found[0])
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
-        msg = f"the reply has another shape than was asked for ({place}: {first['msg']}): {_short(text)!r}"
-        raise JudgeReplyError(msg, raw=text) from None
+        return _parsed(text, shape)
     except RecursionError:
         msg = f"the reply is nested too deeply: {_short(text)!r}"
         raise JudgeReplyError(msg, raw=text) from None
 
 
+def _parsed(text: str, shape: TypeAdapter[T]) -> T:
+    stated = _whole(text)
+    if not stated and (rest := after_reasoning(text)) is not None:
+        stated = _values(rest)
+    if not stated:
+        msg = f"the reply holds no JSON, or none that can be read: {_short(text)!r}"
+        raise JudgeReplyError(msg, raw=text)
+    fit: list[T] = []
+    problems: list[str] = []
+    for value in stated:
+        try:
+            # As JSON once more: there a list may become a tuple, and a lone surrogate is refused.
+            fit.append(shape.validate_json(json.dumps(value), strict=True))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            problems.append(f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}")
+    if not fit:
+        msg = f"the reply has another shape than was asked for ({problems[0]}): {_short(text)!r}"
+        raise JudgeReplyError(msg, raw=text)
+    if any(value != fit[0] for value in fit[1:]):
+        msg = f"the reply holds {len(fit)} values of the shape where one was asked for: {_short(text)!r}"
+        raise JudgeReplyError(msg, raw=text)
+    return fit[0]
+
+
+def _whole(text: str) -> list[Any]:
+    """The value, if the reply is nothing else: then a tag in one of its texts ends no reasoning."""
+    text = text.strip()
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except ValueError:
+        return []
+    return [value] if end == len(text) and isinstance(value, dict | list) else []
+
+
 def _values(text: str) -> list[Any]:
     """The objects and lists in a text, each read where it begins; what is inside one is a part of it."""
-    if fenced := _FENCED.findall(text):
-        text = "\n".join(fenced)
+    text = _fenced(text) or text
     found: list[Any] = []
     at = 0
-    while (start := _next_opening(text, at)) is not None:
+    while opening := _OPENING.search(text, at):
         try:
-            value, at = _DECODER.raw_decode(text, start)
+            value, at = _DECODER.raw_decode(text, opening.start())
         except ValueError:
             # A broken object may hold sound ones, and they are not what was meant; a bracket may be a part of a sentence.
-            if text[start] == "{":
+            if opening.group() == "{":
                 return []
-            at = start + 1
+            at = opening.end()
             continue
-        except RecursionError:
-            return []
         found.append(value)
     return found
 
 
-def _next_opening(text: str, at: int) -> int | None:
-    places = [place for mark in "{[" if (place := text.find(mark, at)) >= 0]
-    return min(places) if places else None
+def _fenced(text: str) -> str:
+    """What stands between code fences, each from the start of one line to the end of another (or of the same).
+
+    A text in a value holds no line break, so marks in these places are no part of one.
+    """
+    inside: list[str] = []
+    kept: list[str] = []
+    is_open = False
+    for line in text.split("\n"):
+        rest = line
+        if not is_open:
+            fence = _FENCE.match(line)
+            if fence is None:
+                continue
+            is_open, rest = True, line[fence.end() :]
+        inside.append(rest.rstrip().removesuffix("```"))
+        if rest.rstrip().endswith("```"):
+            kept += inside
+            inside, is_open = [], False
+    return "\n".join(kept)
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        msg = "a name comes twice"
+        raise ValueError(msg)
+    return named
+
+
+def _finite(text: str) -> float:
+    """Refuses what Python's reader adds to JSON, and numbers beyond what a float holds."""
+    value = float(text)
+    if not math.isfinite(value):
+        msg = f"{text} is no number of JSON"
+        raise ValueError(msg)
+    return value
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_named_once, parse_constant=_finite, parse_float=_finite)
 
 
 def _short(text: str, max_chars: int = 200) -> str:

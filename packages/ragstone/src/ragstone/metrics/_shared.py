@@ -44,7 +44,10 @@ async def shared(key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         return await make()
     if key not in work:
         work[key] = asyncio.create_task(_awaited(make))
-    result: T = await asyncio.shield(work[key])
+    task = work[key]
+    # Waiting, where a shield would report what goes wrong after its only waiter has left.
+    await asyncio.wait((task,))
+    result: T = task.result()
     return result
 
 
