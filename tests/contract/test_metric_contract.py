@@ -76,6 +76,14 @@ def worked(metric, **fields):
     return score(metric, sample, replying(example.replies))
 
 
+def asking(metric):
+    """A sample about which a metric asks all it can ask: unrated passages, and what it needs besides from its example."""
+    known = sample_from_row(metric.card.example.row, position=1)
+    lacks = ("sub_questions", "qrels", "ratings", "metadata")
+    needed = {name: getattr(known, name) for name in lacks if name in (*metric.card.needs, "metadata")}
+    return make_sample().model_copy(update=needed)
+
+
 @METRICS
 def test_every_sample_ends_in_one_outcome_in_range(metric):
     """All combinations of missing, blank and odd fields: a finite value in range, or a reason."""
@@ -111,7 +119,7 @@ def test_fields_beyond_the_needs_may_be_missing(metric):
 @METRICS
 def test_models_are_asked_as_often_as_the_card_says(metric):
     """`judge_calls`, `passage_calls` and `reader_calls` are what cost estimates rest on."""
-    judge, reader, sample = FakeJudge(), FakeReader(), make_sample()
+    judge, reader, sample = FakeJudge(), FakeReader(), asking(metric)
     score(metric.bound(reader) if isinstance(metric, ReadingMetric) else metric, sample, judge)
     times = len(sample.contexts) if metric.card.calls_per == "passage" else 1
     assert metric.card.judge_calls_with(len(sample.contexts)) == len(judge.prompts)
@@ -124,7 +132,7 @@ def test_a_judge_s_error_is_no_score(metric):
     if not metric.card.judge_calls:
         pytest.skip("a plain metric asks nobody")
     judge = FakeJudge(fail=lambda prompt: JudgeError("down", kind="refused"))
-    (outcome,) = asyncio.run(Scorer([metric], judge).score(make_sample()))
+    (outcome,) = asyncio.run(Scorer([metric], judge).score(asking(metric)))
     assert isinstance(outcome, Failure)
     assert "refused" == outcome.kind
     assert "down" in outcome.reason

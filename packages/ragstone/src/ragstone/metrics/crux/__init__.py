@@ -1,11 +1,37 @@
 """CRUX: how much of what a report needs is in the contexts and in the response, by sub-questions."""
 
-from __future__ import annotations
+from ragstone.metrics.crux._asking import (
+    MOST_QUESTIONS,
+    RATING_TASK,
+    TASK_FROM_REFERENCE,
+    rate_answerability,
+)
+from ragstone.metrics.crux._coverage import Coverage, RankedCoverage, ResponseCoverage
+from ragstone.metrics.crux._density import Density, ResponseDensity
+from ragstone.metrics.crux._family import CRUX
+from ragstone.metrics.crux._free import FreeCoverage, FreeNovelty, FreeRedundancy, FreeResponseCoverage
+from ragstone.metrics.crux._matrix import ETA, answerable, relative_density, required_subset
+from ragstone.metrics.crux._redundancy import Novelty, Redundancy
 
-from typing import Final
-
-from ragstone.metrics._card import Metric
-
-__all__ = ["CRUX"]
-
-CRUX: Final[tuple[Metric, ...]] = ()
+__all__ = [
+    "CRUX",
+    "ETA",
+    "MOST_QUESTIONS",
+    "RATING_TASK",
+    "TASK_FROM_REFERENCE",
+    "Coverage",
+    "Density",
+    "FreeCoverage",
+    "FreeNovelty",
+    "FreeRedundancy",
+    "FreeResponseCoverage",
+    "Novelty",
+    "RankedCoverage",
+    "Redundancy",
+    "ResponseCoverage",
+    "ResponseDensity",
+    "answerable",
+    "rate_answerability",
+    "relative_density",
+    "required_subset",
+]

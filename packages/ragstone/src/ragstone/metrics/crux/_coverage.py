@@ -1,0 +1,111 @@
+"""Coverage: how much of what is asked the passages answer, the response answers, and how early in the list."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from ragstone.errors import ConfigurationError
+from ragstone.metrics.crux import _examples
+from ragstone.metrics.crux._base import ContextsMetric, CruxMetric, ResponseMetric
+from ragstone.metrics.crux._findings import Questions, Rated
+from ragstone.metrics.crux._matrix import Answers, covered_by, required_subset
+from ragstone.metrics.ranking import alpha_ndcg
+from ragstone.schema import NotApplicable, Sample, Score
+
+__all__ = ["Coverage", "RankedCoverage", "ResponseCoverage"]
+
+_ALPHA: Final = 0.5
+_RANKED_MAX: Final = math.e / (math.e - 1)
+"""No list is better than this, measured by the greedy ideal: see `alpha_ndcg`."""
+
+
+class _Share(CruxMetric):
+    """The share of the sub-questions that are answered."""
+
+    def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
+        return self._made(sample, len(answers.answered) / len(questions.texts), questions, rated, answers)
+
+
+class Coverage(_Share, ContextsMetric):
+    """Share of the answerable sub-questions that at least one retrieved passage answers.
+
+    Where retrieval found nothing, nothing is answered: 0.
+    """
+
+    name = "crux.coverage"
+    title = "Coverage"
+    description = "How much of what a complete answer needs is in the retrieved passages, counted in sub-questions?"
+    source = "CRUX, section 3.3, equation 3"
+    formula = "answerable sub-questions that a retrieved passage answers (rating >= 3) / answerable sub-questions"
+    needs = ("contexts", "sub_questions")
+    judge_calls = 1
+    calls_per = "passage"
+    example = _examples.COVERAGE
+
+
+class ResponseCoverage(_Share, ResponseMetric):
+    """Share of the same sub-questions that the response answers; an empty response answers none, and nobody is asked."""
+
+    name = "crux.response_coverage"
+    title = "Coverage of the response"
+    description = "How much of what a complete answer needs does the response say, by the same sub-questions?"
+    source = "CRUX, section 3.3, equation 3, on the final result"
+    formula = "answerable sub-questions that the response answers (rating >= 3) / answerable sub-questions"
+    needs = ("response", "sub_questions")
+    judge_calls = 1
+    example = _examples.RESPONSE_COVERAGE
+
+
+class RankedCoverage(ContextsMetric):
+    """alpha-nDCG of the retrieved order, with sub-questions as topics.
+
+    The pool are the rated passages and those retrieved. List and ideal have as many places as were retrieved, at least as
+    many as the required subset has: who retrieves less than is needed does not get the whole for it.
+
+    Args:
+        alpha: How much of a sub-question's gain one passage uses up, from 0 to 1.
+        k: How many places count, in the list and in the ideal; None: the rule above.
+
+    Raises:
+        ConfigurationError: `alpha` is outside, or `k` below 1.
+    """
+
+    name = "crux.ranked_coverage"
+    title = "Ranked coverage"
+    description = "Do the passages that answer something new stand at the top of the list?"
+    source = "CRUX, section 3.3, equations 4 and 5; Clarke et al. 2008"
+    formula = "sum of gain(r) / log2(r + 1) over that of the greedy ideal; gain: 0.5**(times answered above), summed"
+    needs = ("contexts", "sub_questions", "ratings")
+    high = _RANKED_MAX
+    judge_calls = 1
+    calls_per = "passage"
+    example = _examples.RANKED_COVERAGE
+
+    def __init__(self, *, alpha: float = _ALPHA, k: int | None = None) -> None:
+        if not 0 <= alpha <= 1:
+            msg = f"alpha must be between 0 and 1, got {alpha!r}"
+            raise ConfigurationError(msg)
+        if k is not None and k < 1:
+            msg = f"k is how many places count, at least 1 (or None), got {k!r}"
+            raise ConfigurationError(msg)
+        self.alpha = alpha
+        self.k = k
+        if (alpha, k) != (_ALPHA, None):
+            self.version = f"1(alpha={alpha:g},k={k})"
+
+    def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
+        covered = covered_by(rated.ratings, eta=self.eta)
+        n_required = len(required_subset(_of_pool(sample, questions), eta=self.eta))
+        k = self.k or max(1, len(rated.keys), n_required)
+        value = alpha_ndcg(rated.keys, covered, k=k, alpha=self.alpha)
+        if value is None:
+            return self._not_applicable(sample, "no passage answers any sub-question: there is no ideal order")
+        n_pool = len({passage for row in rated.ratings.values() for passage in row})
+        more = {"alpha": self.alpha, "k": k, "n_pool": n_pool, "n_required": n_required}
+        return self._made(sample, value, questions, rated, answers, **more)
+
+
+def _of_pool(sample: Sample, questions: Questions) -> dict[str, dict[str, float]]:
+    """The ratings that the sample came with."""
+    return {text: (sample.ratings or {}).get(text, {}) for text in questions.texts}

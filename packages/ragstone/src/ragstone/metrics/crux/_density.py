@@ -1,0 +1,133 @@
+"""Density: coverage for its length, measured by the passages that are required and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ragstone._util.words import words_of
+from ragstone.errors import ConfigurationError
+from ragstone.judges import Judge
+from ragstone.metrics.crux import _examples
+from ragstone.metrics.crux._base import ContextsMetric, CruxMetric, ResponseMetric
+from ragstone.metrics.crux._findings import Questions, Rated
+from ragstone.metrics.crux._matrix import DENSITY_WEIGHT, Answers, answers_of, relative_density
+from ragstone.schema import Failure, NotApplicable, Sample, Score
+
+__all__ = ["Density", "ResponseDensity"]
+
+_REQUIRED: Final = "required"
+"""Where a row of `ragstone dataset` keeps the required passages: id to text."""
+
+
+class _PerToken(CruxMetric):
+    """Coverage per token, relative to the required passages.
+
+    Tokens are words (of scripts without spaces, characters): on both sides the same, so that the unit cancels out.
+
+    Args:
+        weight: The exponent w, above 0.
+
+    Raises:
+        ConfigurationError: `weight` is not.
+    """
+
+    high = float("inf")
+
+    def __init__(self, *, weight: float = DENSITY_WEIGHT) -> None:
+        if not 0 < weight < float("inf"):
+            msg = f"weight must be above 0 and finite, got {weight!r}"
+            raise ConfigurationError(msg)
+        self.weight = weight
+        if weight != DENSITY_WEIGHT:
+            self.version = f"1(w={weight:g})"
+
+    async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
+        """Score `sample`; without the texts of the required passages there is nothing to be relative to.
+
+        Raises:
+            JudgeError: The judge gave no usable answer.
+        """
+        if sample.ratings and not _required(sample):
+            reason = (
+                "the sample has no required passages: density is relative to them. `ragstone dataset` writes them as "
+                "required={id: text}"
+            )
+            return self._not_applicable(sample, reason, (_REQUIRED,))
+        return await super().score(sample, judge)
+
+    def _text(self, sample: Sample) -> str:
+        raise NotImplementedError
+
+    def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
+        required = _required(sample)
+        oracle = answers_of(required, sample.ratings or {}, questions.texts, eta=self.eta)
+        n = len(questions.texts)
+        tokens, required_tokens = len(words_of(self._text(sample))), len(words_of("\n".join(required.values())))
+        coverage, required_coverage = len(answers.answered) / n, len(oracle.answered) / n
+        value = relative_density(
+            coverage=coverage,
+            tokens=tokens,
+            required_coverage=required_coverage,
+            required_tokens=required_tokens,
+            weight=self.weight,
+        )
+        if value is None:
+            return self._not_applicable(sample, _undefined(tokens, required_tokens))
+        more = {
+            "coverage": coverage,
+            "tokens": tokens,
+            "required": list(required),
+            "required_coverage": required_coverage,
+            "required_tokens": required_tokens,
+            "weight": self.weight,
+        }
+        return self._made(sample, value, questions, rated, answers, **more)
+
+
+class Density(_PerToken, ContextsMetric):
+    """Coverage per token of the retrieved passages over that of the required ones, to the power 0.5; never clipped."""
+
+    name = "crux.density"
+    title = "Density"
+    description = "How much do the retrieved passages answer for their length, against the passages that would do?"
+    source = "CRUX, section 3.3, equation 6"
+    formula = "((coverage / tokens) / (coverage / tokens of the required passages)) ** 0.5"
+    needs = ("contexts", "sub_questions", "ratings")
+    judge_calls = 1
+    calls_per = "passage"
+    example = _examples.DENSITY
+
+    def _text(self, sample: Sample) -> str:
+        return "\n".join(passage.text for passage in sample.contexts or ())
+
+
+class ResponseDensity(_PerToken, ResponseMetric):
+    """Coverage per token of the response over that of the required passages, to the power 0.5; never clipped."""
+
+    name = "crux.response_density"
+    title = "Density of the response"
+    description = "How much does the response answer for its length, against the passages that would do?"
+    source = "CRUX, section 3.3, equation 6, on the final result"
+    formula = "((coverage / tokens of the response) / (coverage / tokens of the required passages)) ** 0.5"
+    needs = ("response", "sub_questions", "ratings")
+    judge_calls = 1
+    example = _examples.RESPONSE_DENSITY
+
+    def _text(self, sample: Sample) -> str:
+        return sample.response or ""
+
+
+def _required(sample: Sample) -> dict[str, str]:
+    required = sample.metadata.get(_REQUIRED)
+    if not isinstance(required, Mapping):
+        return {}
+    return {str(name): text for name, text in required.items() if isinstance(text, str)}
+
+
+def _undefined(tokens: int, required_tokens: int) -> str:
+    if not tokens:
+        return "there is no token: coverage per token is undefined"
+    return (
+        "the required passages have no token" if not required_tokens else "the required passages answer no sub-question"
+    )

@@ -1,0 +1,28 @@
+"""All CRUX metrics, as they are found by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ragstone.metrics._card import Metric
+from ragstone.metrics.crux._coverage import Coverage, RankedCoverage, ResponseCoverage
+from ragstone.metrics.crux._density import Density, ResponseDensity
+from ragstone.metrics.crux._free import FreeCoverage, FreeNovelty, FreeRedundancy, FreeResponseCoverage
+from ragstone.metrics.crux._redundancy import Novelty, Redundancy
+
+__all__ = ["CRUX"]
+
+CRUX: Final[tuple[Metric, ...]] = (
+    Coverage(),
+    ResponseCoverage(),
+    RankedCoverage(),
+    Density(),
+    ResponseDensity(),
+    Redundancy(),
+    Novelty(),
+    FreeCoverage(),
+    FreeResponseCoverage(),
+    FreeRedundancy(),
+    FreeNovelty(),
+)
+"""The group `crux`, and `crux_free`, which needs no reference."""

@@ -1,0 +1,89 @@
+"""CRUX without a reference: by sub-questions that the judge writes from the query alone.
+
+What a query asks for is not what the collection holds, so nobody knows which of these can be answered, and all of them
+count. The values are lower than those of `crux`, and not comparable with them; hence the other name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ragstone.judges import Judge
+from ragstone.metrics.crux import _examples
+from ragstone.metrics.crux._asking import RATING_TASK, TASK_FROM_QUERY, sub_questions_of
+from ragstone.metrics.crux._base import CruxMetric
+from ragstone.metrics.crux._coverage import Coverage, ResponseCoverage
+from ragstone.metrics.crux._findings import Questions, questions_in
+from ragstone.metrics.crux._redundancy import Novelty, Redundancy
+from ragstone.schema import Failure, NotApplicable, Sample, Score
+
+__all__ = ["FreeCoverage", "FreeNovelty", "FreeRedundancy", "FreeResponseCoverage"]
+
+_SOURCE = "after CRUX, section 3.1; sub-questions from the query are ours"
+
+
+class _Free(CruxMetric):
+    group = "crux_free"
+    source = _SOURCE
+    tasks = (TASK_FROM_QUERY, RATING_TASK)
+
+    async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
+        """Score `sample`; its own sub-questions, ratings and references play no part.
+
+        Raises:
+            JudgeError: The judge gave no usable answer.
+        """
+        bare = sample.model_copy(update={"sub_questions": (), "ratings": None, "reference": ()})
+        return await super().score(bare, judge)
+
+    async def _questions(self, sample: Sample, judge: Judge) -> Questions:
+        reply = await sub_questions_of(judge, TASK_FROM_QUERY, query=sample.query or "")
+        questions = questions_in(reply.texts, "query", sample, eta=self.eta)
+        return replace(questions, replies=((reply.raw, reply.method),))
+
+
+class FreeCoverage(_Free, Coverage):
+    """Share of the sub-questions written from the query that at least one retrieved passage answers."""
+
+    name = "crux_free.coverage"
+    title = "Coverage without a reference"
+    description = "How much of what the query calls for is in the retrieved passages, counted in sub-questions?"
+    formula = "sub-questions of the query that a retrieved passage answers (rating >= 3) / sub-questions of the query"
+    needs = ("query", "contexts")
+    calls_per = "sample"
+    passage_calls = 1
+    example = _examples.FREE_COVERAGE
+
+
+class FreeResponseCoverage(_Free, ResponseCoverage):
+    """Share of the sub-questions written from the query that the response answers."""
+
+    name = "crux_free.response_coverage"
+    title = "Coverage of the response without a reference"
+    description = "How much of what the query calls for does the response say, counted in sub-questions?"
+    formula = "sub-questions of the query that the response answers (rating >= 3) / sub-questions of the query"
+    needs = ("query", "response")
+    judge_calls = 2
+    example = _examples.FREE_RESPONSE_COVERAGE
+
+
+class FreeRedundancy(_Free, Redundancy):
+    """Share of the answers to those sub-questions that a passage above gives as well."""
+
+    name = "crux_free.redundancy"
+    title = "Redundancy without a reference"
+    needs = ("query", "contexts")
+    calls_per = "sample"
+    passage_calls = 1
+    example = _examples.FREE_REDUNDANCY
+
+
+class FreeNovelty(_Free, Novelty):
+    """Share of the passages that answer one of those sub-questions first."""
+
+    name = "crux_free.novelty"
+    title = "Novelty without a reference"
+    needs = ("query", "contexts")
+    calls_per = "sample"
+    passage_calls = 1
+    example = _examples.FREE_NOVELTY
