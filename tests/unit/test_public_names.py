@@ -8,8 +8,8 @@ import pytest
 
 PUBLIC = {
     "ragstone": """
-        Experiment Failure Monitor NotApplicable Outcome Passage RagstoneError Sample Score Search Trace
-        aevaluate evaluate
+        Comparison Experiment Failure Monitor NotApplicable Outcome Passage RagstoneError Sample Score Search Trace
+        aevaluate assert_no_regression compare evaluate
     """,
     "ragstone.capture": """
         Capture CaptureCounters CaptureLimits PassageDraft Recorder SearchDraft TraceDraft
@@ -21,10 +21,10 @@ PUBLIC = {
         StoreCorruptError StoreError StoreNotReadyError StoreOwnedError StoreVersionError
     """,
     "ragstone.experiments": """
-        Experiment MetricCorrelation MetricSummary OutcomeSource Rejection SampleSource SystemOutcomes
-        UdcgCorrelation UdcgFit UdcgRanking
-        aevaluate best_passages correlate_udcg erag_scores evaluate fit_udcg format_table rank_udcg
-        read_outcomes read_samples summarise
+        AlignedMetric AlignedScores Claim Comparison Experiment Hypothesis MetricComparison MetricCorrelation
+        MetricGate MetricSummary OutcomeSource PairDifference RegressionCheck Rejection SampleSource SystemMean
+        SystemOutcomes UdcgCorrelation UdcgFit UdcgRanking aevaluate assert_no_regression best_passages compare
+        correlate_udcg erag_scores evaluate fit_udcg format_table rank_udcg read_outcomes read_samples summarise
     """,
     "ragstone.judges": """
         Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest Completion ConnectionOptions ForcedReading
@@ -55,16 +55,16 @@ PUBLIC = {
         Delivery JsonlSink OtlpSink Sink sink_from
     """,
     "ragstone.stats": """
-        Agreement Alternative BernsteinSequence BettingSequence ConfidenceSequence CorrelationMean
-        DifferenceSequence DiscriminativePower EBhResult Estimate FlipRate HolmResult ManskiSequence
-        PairedEffect PairedTest Population PredictionPoweredMean ProportionSequence Rating Ratings
-        ShiryaevRobertsDetector Term TukeyPair TukeyResult average_ranks beta_mixture_interval
-        bootstrap_interval bootstrap_mean bootstrap_spearman cohen_kappa detectable_difference
-        discriminative_power e_bh failure_bounds fisher_interval fisher_mean fleiss_kappa flip_rate hajek_mean
-        holm horvitz_thompson_total jeffreys_interval kendall krippendorff_alpha landis_koch mean_interval
-        normal_interval paired_bootstrap paired_effect paired_power pass_at_k pearson percent_agreement
-        population prediction_powered_mean proportion_sample_size randomised_tukey sample_size sign_flip_test
-        spearman t_interval tie_probability tukey_preview weighted_sum_interval wilson_interval
+        Agreement Alternative BernsteinSequence BettingSequence ConfidenceSequence Contrast CorrelationKind
+        CorrelationMean DifferenceSequence DiscriminativePower EBhResult Estimate FlipRate HolmResult ManskiSequence
+        PairedEffect PairedTest Population PredictionPoweredMean ProportionSequence Rating Ratings SetMean
+        ShiryaevRobertsDetector Term TukeyPair TukeyResult average_ranks beta_mixture_interval bootstrap_interval
+        bootstrap_mean bootstrap_spearman cohen_kappa contrast detectable_difference discriminative_power e_bh
+        failure_bounds fisher_interval fisher_mean fleiss_kappa flip_rate hajek_mean holm horvitz_thompson_total
+        jeffreys_interval kendall krippendorff_alpha landis_koch mean_interval normal_interval paired_bootstrap
+        paired_effect paired_power pass_at_k pearson percent_agreement population prediction_powered_mean
+        proportion_sample_size randomised_tukey sample_size sign_flip_test spearman t_interval tie_probability
+        tukey_preview weighted_sum_interval wilson_interval
     """,
     "ragstone.testing": """
         DIALECTS FakeJudge FakeJudgeServer FakeModelServer FakeReader JudgeContract MemoryRecorder MemorySink

@@ -12,7 +12,8 @@ from ragstone.stats._agreement import (
 )
 from ragstone.stats._bootstrap import bootstrap_interval
 from ragstone.stats._combine import Term, weighted_sum_interval
-from ragstone.stats._correlation import CorrelationMean, fisher_interval, fisher_mean, kendall, pearson
+from ragstone.stats._contrast import Contrast, SetMean, contrast
+from ragstone.stats._correlation import CorrelationKind, CorrelationMean, fisher_interval, fisher_mean, kendall, pearson
 from ragstone.stats._flips import FlipRate, flip_rate
 from ragstone.stats._interval import jeffreys_interval, normal_interval, t_interval
 from ragstone.stats._mean import Estimate, failure_bounds, mean_interval, wilson_interval
@@ -37,6 +38,8 @@ __all__ = [
     "BernsteinSequence",
     "BettingSequence",
     "ConfidenceSequence",
+    "Contrast",
+    "CorrelationKind",
     "CorrelationMean",
     "DifferenceSequence",
     "DiscriminativePower",
@@ -52,6 +55,7 @@ __all__ = [
     "ProportionSequence",
     "Rating",
     "Ratings",
+    "SetMean",
     "ShiryaevRobertsDetector",
     "Term",
     "TukeyPair",
@@ -62,6 +66,7 @@ __all__ = [
     "bootstrap_mean",
     "bootstrap_spearman",
     "cohen_kappa",
+    "contrast",
     "detectable_difference",
     "discriminative_power",
     "e_bh",

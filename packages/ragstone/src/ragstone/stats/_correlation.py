@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["CorrelationMean", "fisher_interval", "fisher_mean", "kendall", "pearson"]
+__all__ = ["CorrelationKind", "CorrelationMean", "fisher_interval", "fisher_mean", "kendall", "pearson"]
 
 CorrelationKind = Literal["pearson", "spearman", "kendall"]
 
