@@ -105,10 +105,10 @@ class _Table:
         query, grade = _flat(
             [_grades(docs, grades) for docs, grades in zip(retrieved, judged, strict=True)], self.lengths
         )
-        grade = grade[_order(retrieved, query, queries)]
+        starts = np.cumsum(self.lengths) - self.lengths
+        grade = grade[_order(retrieved, query, starts, queries)]
         # From here on only what has a grade other than 0 is looked at: the rest is worth nothing to any measure.
         held = np.flatnonzero(grade)
-        starts = np.cumsum(self.lengths) - self.lengths
         self.query, self.grade = query[held], grade[held]
         self.rank = held - starts[self.query] + 1
 
@@ -209,7 +209,10 @@ def _grades(docs: Mapping[str, float] | Sequence[str], grades: Mapping[str, floa
 
 
 def _order(
-    retrieved: Sequence[Mapping[str, float] | Sequence[str]], query: NDArray[np.intp], queries: Sequence[str]
+    retrieved: Sequence[Mapping[str, float] | Sequence[str]],
+    query: NDArray[np.intp],
+    starts: NDArray[np.intp],
+    queries: Sequence[str],
 ) -> NDArray[np.intp] | slice:
     """What sorts all entries by query, then by falling score; equal scores stay as they are."""
     import numpy as np
@@ -227,8 +230,9 @@ def _order(
         return slice(None)
     order = np.arange(query.size)
     # One by one: a sort of all entries by two keys takes five times as long.
-    for part in np.unique(query[1:][rising]):
-        start, stop = np.searchsorted(query, (part, part + 1))
+    for part in np.unique(query[1:][rising]).tolist():
+        start = starts[part]
+        stop = start + len(retrieved[part])
         order[start:stop] = start + np.argsort(-scores[start:stop], kind="stable")
     return order
 
