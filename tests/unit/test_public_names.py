@@ -21,10 +21,12 @@ PUBLIC = {
         StoreCorruptError StoreError StoreNotReadyError StoreOwnedError StoreVersionError
     """,
     "ragstone.experiments": """
-        AlignedMetric AlignedScores Claim Comparison Experiment Hypothesis MetricComparison MetricCorrelation
-        MetricGate MetricSummary OutcomeSource PairDifference RegressionCheck Rejection SampleSource SystemMean
-        SystemOutcomes UdcgCorrelation UdcgFit UdcgRanking aevaluate assert_no_regression best_passages compare
-        correlate_udcg erag_scores evaluate fit_udcg format_table rank_udcg read_outcomes read_samples summarise
+        AlignedMetric AlignedScores Claim Comparison Distribution Experiment Hypothesis LabelAgreement MetaReport
+        MetricComparison MetricCorrelation MetricFlips MetricGate MetricPairCorrelation MetricPower MetricSummary
+        OutcomeSource PairDifference RegressionCheck Rejection SampleSource SystemMean SystemOutcomes TopicalityMetric
+        TopicalityReport UdcgCorrelation UdcgFit UdcgRanking aevaluate assert_no_regression best_passages compare
+        correlate_udcg erag_scores evaluate fit_udcg format_table meta_evaluate rank_udcg read_outcomes read_samples
+        summarise topicality
     """,
     "ragstone.judges": """
         Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest Completion ConnectionOptions ForcedReading

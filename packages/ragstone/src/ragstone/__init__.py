@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ragstone.errors import RagstoneError
-    from ragstone.experiments import Experiment, aevaluate, evaluate
+    from ragstone.experiments import Comparison, Experiment, aevaluate, assert_no_regression, compare, evaluate
     from ragstone.monitor import Monitor
     from ragstone.schema import Failure, NotApplicable, Outcome, Passage, Sample, Score, Search, Trace
 
 __all__ = [
+    "Comparison",
     "Experiment",
     "Failure",
     "Monitor",
@@ -22,6 +23,8 @@ __all__ = [
     "Search",
     "Trace",
     "aevaluate",
+    "assert_no_regression",
+    "compare",
     "evaluate",
 ]
 
@@ -29,7 +32,7 @@ __all__ = [
 # test run that loads our pytest plugin, does not pay for the others. Reasons: docs/decisions/0005-a-lazy-front-door.md.
 _ROOMS = {
     "ragstone.errors": ("RagstoneError",),
-    "ragstone.experiments": ("Experiment", "aevaluate", "evaluate"),
+    "ragstone.experiments": ("Comparison", "Experiment", "aevaluate", "assert_no_regression", "compare", "evaluate"),
     "ragstone.monitor": ("Monitor",),
     "ragstone.schema": ("Failure", "NotApplicable", "Outcome", "Passage", "Sample", "Score", "Search", "Trace"),
 }

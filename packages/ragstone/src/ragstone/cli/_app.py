@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from ragstone.cli._cache import run_cache
+from ragstone.cli._compare import compare_command
 from ragstone.cli._demo import run_demo
 from ragstone.cli._doctor import run_doctor
 from ragstone.cli._evaluate import evaluate_command
+from ragstone.cli._meta import meta_command, topicality_command
 from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import JudgeOption, ReaderOption
 from ragstone.cli._options import JsonOption
@@ -31,8 +33,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command(name="compare")(compare_command)
 app.command(name="evaluate")(evaluate_command)
+app.command(name="meta")(meta_command)
 app.command(name="metrics")(metrics_command)
+app.command(name="topicality")(topicality_command)
 app.command(name="worker")(worker_command)
 app.add_typer(udcg_app, name="udcg")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,7 @@ from ragstone.metrics import MetricCard, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
 from ragstone.store import SqliteStore
 
-__all__ = ["OutcomeSource", "SystemOutcomes", "read_outcomes"]
+__all__ = ["OpenOutcomes", "OutcomeSource", "SystemOutcomes", "card_of", "open_outcomes", "read_outcomes"]
 
 AnyOutcome = Score | NotApplicable | Failure
 OutcomeSource = Experiment | str | os.PathLike[str]
@@ -57,6 +58,49 @@ class SystemOutcomes:
         return (card.low, card.high) if card is not None else (-math.inf, math.inf)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOutcomes:
+    """A source whose outcomes are read one by one, for whoever does not need to keep them."""
+
+    name: str
+    outcomes: Iterable[AnyOutcome]
+    """In their order; can be gone through once."""
+    cards: Mapping[str, MetricCard]
+    """Of the metrics that the source itself describes."""
+    queries: Mapping[str, str] = field(default_factory=dict)
+    """By sample id what was asked, where the source tells."""
+
+
+def open_outcomes(source: OutcomeSource, *, name: str | None = None) -> OpenOutcomes:
+    """Find the outcomes of one system, and read them when they are asked for.
+
+    Args:
+        source: Where they are.
+        name: What the system is called; without it the file's name, or "experiment".
+
+    Raises:
+        ConfigurationError: The file does not exist.
+
+    Going through the outcomes raises what else `read_outcomes` does.
+    """
+    if isinstance(source, Experiment):
+        return OpenOutcomes(
+            name=name or "experiment",
+            outcomes=source.outcomes,
+            cards={card.name: card for card in source.cards},
+            queries={sample.id: sample.query for sample in source.samples if sample.query is not None},
+        )
+    path = Path(source)
+    if not path.is_file():
+        msg = (
+            f"{str(path)!r} is no file of outcomes and no store; `ragstone evaluate FILE --output OUTCOMES` writes one"
+        )
+        raise ConfigurationError(msg)
+    with path.open("rb") as file:
+        stored = file.read(len(_SQLITE)) == _SQLITE
+    return OpenOutcomes(name=name or path.stem, outcomes=_stored(path) if stored else _lines(path), cards={})
+
+
 def read_outcomes(source: OutcomeSource, *, name: str | None = None) -> SystemOutcomes:
     """Read the outcomes of one system.
 
@@ -69,20 +113,10 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None) -> SystemOu
         DataError: A line that is no outcome, or no outcome at all.
         StoreError: A store that cannot be read.
     """
-    if isinstance(source, Experiment):
-        cards = {card.name: card for card in source.cards}
-        return _arranged(name or "experiment", source.outcomes, cards)
-    path = Path(source)
-    if not path.is_file():
-        msg = (
-            f"{str(path)!r} is no file of outcomes and no store; `ragstone evaluate FILE --output OUTCOMES` writes one"
-        )
-        raise ConfigurationError(msg)
-    with path.open("rb") as file:
-        stored = file.read(len(_SQLITE)) == _SQLITE
-    found = _arranged(name or path.stem, _stored(path) if stored else _lines(path), {})
-    if not found.outcomes:
-        msg = f"{str(path)!r} holds no outcome"
+    opened = open_outcomes(source, name=name)
+    found = _arranged(opened.name, opened.outcomes, opened.cards)
+    if not found.outcomes and not isinstance(source, Experiment):
+        msg = f"{os.fspath(source)!r} holds no outcome"
         raise DataError(msg)
     return found
 
@@ -98,7 +132,7 @@ def _arranged(name: str, outcomes: Iterable[AnyOutcome], cards: Mapping[str, Met
             baseline = baseline or "lexical baseline" in outcome.judge
     known = dict(cards)
     for metric in grouped.keys() - known.keys():
-        card = _card(metric)
+        card = card_of(metric)
         if card is not None:
             known[metric] = card
     return SystemOutcomes(
@@ -115,7 +149,8 @@ def _arranged(name: str, outcomes: Iterable[AnyOutcome], cards: Mapping[str, Met
     )
 
 
-def _card(metric: str) -> MetricCard | None:
+def card_of(metric: str) -> MetricCard | None:
+    """The card of a metric by its name; None where this installation does not know it."""
     try:
         (found,) = resolve_metrics([metric])
     except (ConfigurationError, ValueError):
@@ -129,7 +164,7 @@ def _lines(path: Path) -> Iterable[AnyOutcome]:
             if not line.strip():
                 continue
             try:
-                yield outcome_adapter.validate_json(line)
+                yield _outcome(line)
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
                 place = ".".join(map(str, first["loc"]))
@@ -138,6 +173,21 @@ def _lines(path: Path) -> Iterable[AnyOutcome]:
                     "by `ragstone evaluate FILE --output OUTCOMES`"
                 )
                 raise DataError(msg) from None
+
+
+def _outcome(line: bytes) -> AnyOutcome:
+    """Read one line: as `evaluate --output` writes it, or as the JSONL sink does, which has all keys on every line."""
+    try:
+        return outcome_adapter.validate_json(line)
+    except ValidationError:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict) or "sample_id" in row or "trace_id" not in row:
+            raise
+        told = {key: value for key, value in row.items() if value is not None}
+        return outcome_adapter.validate_python(told | {"sample_id": row["trace_id"]})
 
 
 def _stored(path: Path) -> Iterable[AnyOutcome]:

@@ -1,0 +1,1 @@
+"""Systems beside each other: which differ, by how much, and what cannot be said."""

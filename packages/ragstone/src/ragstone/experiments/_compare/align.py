@@ -1,0 +1,332 @@
+"""Systems side by side: the outcomes of each, aligned by sample id."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._compare.scales import Scale, judge_notes, query_notes
+from ragstone.experiments._evaluate import Experiment
+from ragstone.experiments._outcomes import OpenOutcomes, OutcomeSource, card_of, open_outcomes
+from ragstone.metrics import MetricCard
+from ragstone.schema import Failure, Score
+from ragstone.schema import NotApplicable as _NotApplicable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["ABSENT", "FAILED", "NOT_APPLICABLE", "SCORED", "AlignedMetric", "AlignedScores", "Sources", "align"]
+
+Sources = Mapping[str, OutcomeSource] | Sequence[OutcomeSource]
+"""Systems by name, or in a row; those of a row are called by their files, experiments "A", "B", ..."""
+
+ABSENT: Final = 0
+SCORED: Final = 1
+FAILED: Final = 2
+NOT_APPLICABLE: Final = 3
+
+_SHOWN: Final = 3
+"""Examples of ids in messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AlignedMetric:
+    """One metric of all systems: samples by systems."""
+
+    name: str
+    card: MetricCard | None
+    """None where this installation does not know the metric."""
+    low: float
+    high: float
+    """The metric's range; infinite where unknown."""
+    higher_is_better: bool
+    values: NDArray[np.float64]
+    """NaN where there is no score."""
+    states: NDArray[np.int8]
+    """`SCORED`, `FAILED`, `NOT_APPLICABLE` or `ABSENT`."""
+    ends: Mapping[tuple[int, int], tuple[float, float]]
+    """By row and system of failures that say so: between what the value lies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AlignedScores:
+    """The outcomes of several systems on the same samples."""
+
+    systems: tuple[str, ...]
+    sample_ids: tuple[str, ...]
+    """Of the rows: all samples of any system."""
+    metrics: tuple[AlignedMetric, ...]
+    n_samples: Mapping[str, int]
+    """By system."""
+    n_common: int
+    """Samples that every system has."""
+    baseline_judged: frozenset[str] = frozenset()
+    """Systems scored by a stand-in that is no judge."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the numbers must know about them."""
+
+    def metric(self, name: str) -> AlignedMetric:
+        """Find a metric by its name."""
+        return next(m for m in self.metrics if m.name == name)
+
+
+def align(
+    sources: Sources, *, metrics: Sequence[str] | str | None = None, allow_different_judges: bool = False
+) -> AlignedScores:
+    """Read systems and put their outcomes beside each other, by sample id.
+
+    Args:
+        sources: At least two systems.
+        metrics: Names or groups ("ccrs"); None takes all that at least one system has.
+        allow_different_judges: Note scores of different judges or versions of a metric, instead of refusing them.
+
+    Raises:
+        ConfigurationError: Fewer than two systems, a metric that no system has, or scores of different judges.
+        DataError: Systems without a common sample, or with the same ids for different questions.
+    """
+    wanted = [metrics] if isinstance(metrics, str) else metrics
+    opened = _opened(sources)
+    rows: dict[str, int] = {}
+    systems = [_read(system, rows, wanted) for system in opened]
+    for system in systems:
+        if not system.columns:
+            if wanted and system.others:
+                continue
+            msg = f"{system.name!r} holds no outcome; there is nothing to compare"
+            raise DataError(msg)
+    names = _metric_names(systems, wanted)
+    notes = [
+        *(
+            note
+            for name in names
+            for note in judge_notes(
+                name, {s.name: s.scales.get(name, set()) for s in systems}, allowed=allow_different_judges
+            )
+        ),
+        *query_notes({o.name: o.queries for o in opened}),
+    ]
+    found = tuple(_metric(name, systems, len(rows)) for name in names)
+    n_samples, n_common = _overlap(systems, tuple(rows), notes)
+    notes += [
+        f"{s.name}: {s.repeated} outcomes came for a sample and metric that had one already; the last counts"
+        for s in systems
+        if s.repeated
+    ]
+    notes += [
+        f"{metric.name}: this installation does not know the metric; taken as one without bounds of which more is better"
+        for metric in found
+        if metric.card is None
+    ]
+    judged_by_words = frozenset(s.name for s in systems if s.is_baseline)
+    if judged_by_words:
+        notes.append("scored by the lexical baseline (word overlap): it tries out the plumbing, it is not a judge")
+    return AlignedScores(
+        systems=tuple(s.name for s in systems),
+        sample_ids=tuple(rows),
+        metrics=found,
+        n_samples=n_samples,
+        n_common=n_common,
+        baseline_judged=judged_by_words,
+        notes=tuple(notes),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Column:
+    """One metric of one system: values by row, in 9 bytes each, as millions may come."""
+
+    values: array[float] = field(default_factory=lambda: array("d"))
+    states: bytearray = field(default_factory=bytearray)
+    ends: dict[int, tuple[float, float]] = field(default_factory=dict)
+
+    def put(self, row: int, state: int, value: float, ends: tuple[float, float] | None) -> bool:
+        """Note an outcome; False where it replaces one."""
+        if (gap := row + 1 - len(self.values)) > 0:
+            self.values.extend(itertools.repeat(float("nan"), gap))
+            self.states.extend(bytes(gap))
+        new = self.states[row] == ABSENT
+        self.values[row], self.states[row] = value, state
+        if ends is None:
+            self.ends.pop(row, None)
+        else:
+            self.ends[row] = ends
+        return new
+
+
+@dataclass(slots=True, kw_only=True)
+class _System:
+    name: str
+    cards: Mapping[str, MetricCard]
+    columns: dict[str, _Column] = field(default_factory=dict)
+    scales: dict[str, set[Scale]] = field(default_factory=dict)
+    """By metric what its scores were made with."""
+    others: set[str] = field(default_factory=set)
+    """Metrics it has that were not asked for."""
+    repeated: int = 0
+    is_baseline: bool = False
+
+
+def _opened(sources: Sources) -> list[OpenOutcomes]:
+    if isinstance(sources, (str, os.PathLike, Experiment)):
+        sources = [sources]
+    named = sources.items() if isinstance(sources, Mapping) else zip(_named(sources), sources, strict=True)
+    opened = [open_outcomes(source, name=name) for name, source in named]
+    if len(opened) < 2:
+        msg = f"a comparison needs at least two systems, got {len(opened)}; one system is summed up by `ragstone evaluate`"
+        raise ConfigurationError(msg)
+    return opened
+
+
+def _named(sources: Sequence[OutcomeSource]) -> list[str]:
+    """Call experiments by letters, and files by as much of their path as tells them apart."""
+    paths = {i: Path(source).absolute() for i, source in enumerate(sources) if not isinstance(source, Experiment)}
+    names = {i: path.stem for i, path in paths.items()}
+    deepest = max((len(path.parts) for path in paths.values()), default=0)
+    for depth in range(2, deepest + 1):
+        shared = {name for name, n in Counter(names.values()).items() if n > 1}
+        for i, name in list(names.items()):
+            if name in shared:
+                *folders, _ = paths[i].parts[-depth:]
+                names[i] = "/".join([*folders, paths[i].stem])
+    # What still has the same name is the same file but for its suffix, or the same file.
+    for name, n in Counter(names.values()).items():
+        if n > 1:
+            for i in [i for i, same in names.items() if same == name]:
+                names[i] = f"{paths[i]} ({i + 1})"
+    letters = (letter for letter in _letters() if letter not in set(names.values()))
+    return [names[i] if i in names else next(letters) for i in range(len(sources))]
+
+
+def _letters() -> Iterator[str]:
+    """A, B, ..., Z, AA, AB, ..."""
+    for n in itertools.count(1):
+        yield from map("".join, itertools.product("ABCDEFGHIJKLMNOPQRSTUVWXYZ", repeat=n))
+
+
+def _read(opened: OpenOutcomes, rows: dict[str, int], wanted: Sequence[str] | None) -> _System:
+    system = _System(name=opened.name, cards=opened.cards)
+    asked: dict[str, bool] = {}
+    for outcome in opened.outcomes:
+        metric = outcome.metric
+        if metric not in asked:
+            asked[metric] = wanted is None or any(_names(name, metric, opened.cards.get(metric)) for name in wanted)
+        if not asked[metric]:
+            system.others.add(metric)
+            continue
+        row = rows.setdefault(outcome.sample_id, len(rows))
+        column = system.columns.setdefault(metric, _Column())
+        ends = None
+        if isinstance(outcome, Score):
+            state, value = SCORED, outcome.value
+            scale = Scale(version=outcome.metric_version, judge=outcome.judge or "", judge_hash=outcome.judge_hash)
+            system.scales.setdefault(metric, set()).add(scale)
+            system.is_baseline = system.is_baseline or "lexical baseline" in scale.judge
+        else:
+            state, value = NOT_APPLICABLE if isinstance(outcome, _NotApplicable) else FAILED, float("nan")
+            if isinstance(outcome, Failure):
+                ends = _ends(outcome)
+        system.repeated += not column.put(row, state, value, ends)
+    return system
+
+
+def _names(wanted: str, metric: str, card: MetricCard | None) -> bool:
+    """Whether a name or a group of the caller's means this metric."""
+    if wanted == metric or metric.startswith(f"{wanted}."):
+        return True
+    card = card or card_of(metric)
+    return card is not None and card.group == wanted
+
+
+def _ends(failure: Failure) -> tuple[float, float] | None:
+    match failure.details.get("bounds"):
+        case [int() | float() as low, int() | float() as high] if low <= high:
+            return float(low), float(high)
+    return None
+
+
+def _metric_names(systems: Sequence[_System], wanted: Sequence[str] | None) -> list[str]:
+    names = list(dict.fromkeys(metric for system in systems for metric in system.columns))
+    known = sorted({*names, *(metric for system in systems for metric in system.others)})
+    cards = {name: card for system in systems for name, card in system.cards.items()}
+    for name in wanted or ():
+        if not any(_names(name, metric, cards.get(metric)) for metric in names):
+            msg = f"no system has outcomes of {name!r}; there are {', '.join(known) or 'none'}"
+            raise ConfigurationError(msg)
+    return names
+
+
+def _metric(name: str, systems: Sequence[_System], n: int) -> AlignedMetric:
+    import numpy as np
+
+    card = next((s.cards[name] for s in systems if name in s.cards), None) or card_of(name)
+    low, high = (card.low, card.high) if card else (-np.inf, np.inf)
+    values = np.full((n, len(systems)), np.nan)
+    states = np.full((n, len(systems)), ABSENT, dtype=np.int8)
+    ends = {}
+    for i, system in enumerate(systems):
+        column = system.columns.get(name)
+        if column is None:
+            continue
+        # Scorers let a value exceed its range by a rounding error.
+        values[: len(column.values), i] = np.clip(np.frombuffer(column.values), low, high)
+        states[: len(column.states), i] = np.frombuffer(column.states, dtype=np.int8)
+        ends.update({(row, i): (max(a, low), min(b, high)) for row, (a, b) in column.ends.items()})
+    return AlignedMetric(
+        name=name,
+        card=card,
+        low=low,
+        high=high,
+        higher_is_better=card is None or card.direction == "higher",
+        values=values,
+        states=states,
+        ends=ends,
+    )
+
+
+def _overlap(systems: Sequence[_System], ids: Sequence[str], notes: list[str]) -> tuple[dict[str, int], int]:
+    """Count what systems have in common; refuse systems that share no sample with any other."""
+    import numpy as np
+
+    has = np.zeros((len(ids), len(systems)), dtype=bool)
+    for i, system in enumerate(systems):
+        for column in system.columns.values():
+            has[: len(column.states), i] |= np.frombuffer(column.states, dtype=np.int8) != ABSENT
+    shared = has.sum(axis=1)
+    for i, system in enumerate(systems):
+        if system.columns and not (has[:, i] & (shared > 1)).any():
+            theirs = _examples(ids, has[:, i])
+            others = _examples(ids, has[:, [j for j in range(len(systems)) if j != i]].any(axis=1))
+            msg = (
+                f"{system.name!r} has no sample in common with the others: its ids are {theirs}, theirs {others}. Samples "
+                "are compared by their ids: evaluate the same rows with every system, with an id that stays the same"
+            )
+            raise DataError(msg)
+    n_common = int((shared == len(systems)).sum())
+    if n_common < len(ids):
+        alone = [
+            f"{int((has[:, i] & (shared == 1)).sum())} only in {s.name} ({_examples(ids, has[:, i] & (shared == 1))})"
+            for i, s in enumerate(systems)
+            if (has[:, i] & (shared == 1)).any()
+        ]
+        notes.insert(
+            0,
+            f"{n_common} of {len(ids)} samples are in every system"
+            + (f"; {', '.join(alone)}" if alone else "")
+            + "; a difference is over the samples that both systems have scored",
+        )
+    return {s.name: int(has[:, i].sum()) for i, s in enumerate(systems)}, n_common
+
+
+def _examples(ids: Sequence[str], chosen: NDArray[np.bool_]) -> str:
+    import numpy as np
+
+    at = np.flatnonzero(chosen)
+    return ", ".join(repr(ids[i]) for i in at[:_SHOWN]) + (", ..." if at.size > _SHOWN else "")

@@ -1,0 +1,207 @@
+"""`compare`: systems in, differences and a verdict out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ragstone.errors import ConfigurationError
+from ragstone.experiments._compare.align import AlignedScores, Sources, align
+from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, judge_hypotheses
+from ragstone.experiments._compare.pairs import Family, MetricComparison, compare_metric, judged_across
+from ragstone.experiments._compare.regression import RegressionCheck, check_regression
+from ragstone.experiments._compare.words import means_table, pairs_table, probability, verdicts
+
+__all__ = ["Comparison", "compare"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Systems side by side: what differs, by how much, and what cannot be said."""
+
+    systems: tuple[str, ...]
+    metrics: tuple[MetricComparison, ...]
+    hypotheses: tuple[Hypothesis, ...]
+    baseline: str | None
+    """Whom the others were compared with; None where all pairs were."""
+    n_samples: Mapping[str, int]
+    """By system."""
+    n_common: int
+    """Samples that every system has."""
+    level: float
+    """The chance of no false claim is at least this: for each metric, or for all if `across_metrics`."""
+    across_metrics: bool
+    n_resamples: int
+    seed: int
+    notes: tuple[str, ...]
+    scores: AlignedScores = field(repr=False, compare=False)
+    """What was compared, aligned by sample."""
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """What can be claimed, and what cannot, one sentence each."""
+        return tuple(sentence for metric in self.metrics for sentence in verdicts(metric))
+
+    def check_regression(
+        self,
+        metrics: Sequence[str] | str | None = None,
+        *,
+        baseline: str | None = None,
+        margin: float | Mapping[str, float] | None = None,
+    ) -> RegressionCheck:
+        """Check whether any other system is worse than the baseline, one-sided; see `assert_no_regression`.
+
+        Args:
+            metrics: Names or groups that must not become worse; None takes all.
+            baseline: A system; None takes the comparison's, else the first.
+            margin: A loss that must be ruled out, in the metric's own units; None fails what is significantly worse.
+
+        Raises:
+            ConfigurationError: A system, metric or margin that cannot be.
+        """
+        return check_regression(
+            self.scores,
+            baseline=baseline or self.baseline or self.systems[0],
+            metrics=metrics,
+            margin=margin,
+            level=self.level,
+            n_resamples=self.n_resamples,
+            seed=self.seed,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "systems": list(self.systems),
+            "baseline": self.baseline,
+            "n_samples": dict(self.n_samples),
+            "n_common": self.n_common,
+            "level": self.level,
+            "across_metrics": self.across_metrics,
+            "seed": self.seed,
+            "verdict": list(self.verdict),
+            "metrics": [_finite(asdict(m)) for m in self.metrics],
+            "hypotheses": [asdict(h) for h in self.hypotheses],
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        lines = [*self.verdict, ""]
+        for h in self.hypotheses:
+            told = "supported" if h.supported else "not supported"
+            lines.append(f"hypothesis {h.name}: {told} (p = {probability(h.adjusted)} after Holm's correction)")
+        if self.hypotheses:
+            lines.append("")
+        lines += [*means_table(self.metrics), "", *pairs_table(self.metrics), ""]
+        lines += [
+            f"{m.metric} tells {d.n_significant} of {d.n_pairs} pairs of systems apart (discriminative power {d.value:.3f})"
+            for m in self.metrics
+            if (d := m.discriminative_power) is not None and d.n_pairs > 1
+        ]
+        return "\n".join([*lines, _method(self), *self.notes])
+
+
+def compare(
+    systems: Sources,
+    *,
+    metrics: Sequence[str] | str | None = None,
+    baseline: str | None = None,
+    hypotheses: Hypotheses = (),
+    across_metrics: bool = False,
+    detect: float | None = None,
+    level: float = 0.95,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+    allow_different_judges: bool = False,
+) -> Comparison:
+    """Compare systems that were evaluated on the same samples.
+
+    Samples are matched by their ids, never by their position. For each metric all pairs of systems are compared by the
+    paired randomised Tukey test: whatever number of systems there is, the chance of any false claim about a metric is at
+    most 1 - `level`, and the intervals hold the differences of all pairs together. A sample that failed or was not
+    applicable in one system is left out of that system's pairs, and counted; bounds say what the failed ones could change.
+
+    Args:
+        systems: Systems by name, or in a row: experiments, files of outcomes (`ragstone evaluate --output`), or stores.
+        metrics: Names or groups ("ccrs"); None takes all that there are.
+        baseline: The name of a system with which alone the others are compared: fewer pairs, more power.
+        hypotheses: Claims named before the data were seen, by name: {"H1": ["e5 > bm25 on ccrs.qr, ccrs.ir"]}. A
+            hypothesis holds if all its claims do; hypotheses are corrected for their number (Holm).
+        across_metrics: Hold the level for all metrics together, instead of for each.
+        detect: The difference that matters, in the metric's own units: how many more samples would show it is part of
+            the verdict. None is one hundredth of the metric's range.
+        level: One less the chance of a false claim, in (0, 1).
+        n_resamples: Permutations drawn.
+        seed: Of the random numbers; the same seed gives the same result on any machine.
+        allow_different_judges: Compare scores of different judges or versions of a metric all the same, with a warning.
+
+    Raises:
+        ConfigurationError: Fewer than two systems; a system, metric or claim that is not there; scores of different judges.
+        DataError: Systems without a common sample, or with the same ids for different questions.
+        ValueError: An option out of range.
+
+    Source:
+        Carterette 2012 for the test; Holm 1979; CCRS, section 4.2 and appendix F.
+
+    Example:
+        >>> import ragstone
+        >>> rows = [{"id": f"{i}", "query": "Why?", "contexts": ["Rain."], "response": "Rain."} for i in range(9)]
+        >>> dry = [row | {"response": "The sun."} for row in rows]
+        >>> old, new = (ragstone.evaluate(r, ["ccrs.cc"], judge="lexical") for r in (dry, rows))
+        >>> ragstone.compare({"old": old, "new": new}).verdict
+        ('new beats old on ccrs.cc by 100 points [75, 100]',)
+    """
+    if detect is not None and not (math.isfinite(detect) and detect > 0):
+        msg = f"detect is a difference that matters, above 0 in the metric's own units, got {detect!r}"
+        raise ConfigurationError(msg)
+    if not 0 < level < 1:
+        msg = f"level must lie in (0, 1), got {level!r}"
+        raise ConfigurationError(msg)
+    scores = align(systems, metrics=metrics, allow_different_judges=allow_different_judges)
+    if baseline is not None and baseline not in scores.systems:
+        msg = f"there is no system {baseline!r} to be the baseline; there are {', '.join(map(repr, scores.systems))}"
+        raise ConfigurationError(msg)
+    family = Family.of(
+        len(scores.systems),
+        baseline=None if baseline is None else scores.systems.index(baseline),
+        # Intervals of several metrics hold together if each metric's miss with its share of the error.
+        level=1 - (1 - level) / len(scores.metrics) if across_metrics else level,
+        n_resamples=n_resamples,
+        seed=seed,
+    )
+    found = tuple(compare_metric(metric, scores.systems, family, detect=detect) for metric in scores.metrics)
+    return Comparison(
+        systems=scores.systems,
+        metrics=judged_across(found, level=level) if across_metrics else found,
+        hypotheses=judge_hypotheses(scores, hypotheses, level=level, n_resamples=n_resamples, seed=seed),
+        baseline=baseline,
+        n_samples=scores.n_samples,
+        n_common=scores.n_common,
+        level=level,
+        across_metrics=across_metrics,
+        n_resamples=n_resamples,
+        seed=seed,
+        notes=scores.notes,
+        scores=scores,
+    )
+
+
+def _method(comparison: Comparison) -> str:
+    together = "all metrics and pairs" if comparison.across_metrics else "all pairs of a metric"
+    against = "" if comparison.baseline is None else f" with {comparison.baseline!r}"
+    return (
+        f"differences{against}: paired randomised Tukey test; p-values and intervals hold for {together} together with "
+        f"{comparison.level:.4g} probability (seed {comparison.seed}, up to {comparison.n_resamples:,} permutations); effect "
+        "is Hedges' g of the differences"
+    )
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: None is no bound on that side."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and math.isinf(value) else value

@@ -1,0 +1,298 @@
+"""The gate: is a candidate worse than the baseline?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ragstone.errors import ConfigurationError
+from ragstone.experiments._compare.align import AlignedMetric, AlignedScores, Sources, align
+from ragstone.experiments._compare.pairs import worst_case
+from ragstone.experiments._compare.words import amount, probability, table
+from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.stats import holm, mean_interval, randomised_tukey
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["MetricGate", "RegressionCheck", "assert_no_regression", "check_regression"]
+
+_HALF: Final = 0.5
+"""A one-sided bound at this level or less is no bound of an interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricGate:
+    """What the gate found for one candidate on one metric."""
+
+    candidate: str
+    metric: str
+    state: Literal["ok", "worse", "not shown", "untestable"]
+    """ "worse": significantly worse. "not shown": a loss of the margin or more cannot be ruled out. "untestable": no sample
+    has scores of both, so nothing is known; that fails the gate too."""
+    n: int
+    """Samples with a score of both."""
+    gain: float | None
+    """Mean of candidate - baseline in the direction that is better: below 0 the candidate is worse."""
+    low: float | None
+    """One-sided bound: the gain is at least this. None where so few samples differ that nothing can be said."""
+    high: float | None
+    """One-sided bound: the gain is at most this."""
+    p_value: float | None
+    """That the candidate is worse; without a margin adjusted for all metrics and candidates."""
+    margin: float | None
+    n_failed: int
+    """Samples on which one of both, or both, failed."""
+    worst: float | None
+    """The gain, had those gone as badly for the candidate as they can."""
+    in_points: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether the gate lets this through."""
+        return self.state == "ok"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegressionCheck:
+    """Whether candidates may replace a baseline."""
+
+    baseline: str
+    gates: tuple[MetricGate, ...]
+    level: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether every gate is passed."""
+        return all(gate.ok for gate in self.gates)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        gates = [
+            asdict(g) | {"worst": g.worst if g.worst is not None and math.isfinite(g.worst) else None}
+            for g in self.gates
+        ]
+        return {
+            "baseline": self.baseline,
+            "ok": self.ok,
+            "level": self.level,
+            "gates": gates,
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        rows = [("metric", "candidate", "gain over the baseline", "at least", "n", "verdict")]
+        rows += [
+            (
+                g.metric,
+                g.candidate,
+                "no common score" if g.gain is None else amount(g.gain, points=g.in_points, sign=True),
+                "unknown" if g.low is None else amount(g.low, points=g.in_points, sign=True),
+                str(g.n),
+                _verdict(g),
+            )
+            for g in self.gates
+        ]
+        margins = any(g.margin is not None for g in self.gates)
+        head = f"baseline {self.baseline}: " + ("no regression found" if self.ok else "FAILED")
+        rule = (
+            f"a metric passes if its gain is above minus the margin with {self.level:.0%} confidence"
+            if margins
+            else f"a metric fails if it is worse with {self.level:.0%} confidence, for all of them together"
+        )
+        failed = [
+            f"{g.metric}: {g.n_failed} samples failed and are not in the gain of {g.candidate}; had they gone as badly as can "
+            f"be, it would be {amount(g.worst, points=g.in_points, sign=True)}"
+            for g in self.gates
+            if g.n_failed and g.worst is not None
+        ]
+        return "\n".join([head, "", *table(rows), "", rule, *failed, *self.notes])
+
+
+def check_regression(
+    scores: AlignedScores,
+    *,
+    baseline: str,
+    metrics: Sequence[str] | str | None = None,
+    margin: float | Mapping[str, float] | None = None,
+    level: float = 0.95,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+) -> RegressionCheck:
+    """Compare every other system with the baseline, one-sided.
+
+    Without a margin a metric fails where the candidate is significantly worse; the chance that any of them fails although
+    nothing became worse is at most 1 - `level` (Holm). With a margin it passes only where a loss of the margin or more is
+    ruled out; since all have to pass, the chance of letting through a loss that large on any of them is at most
+    1 - `level` without a correction (an intersection-union test).
+
+    Raises:
+        ConfigurationError: A system, metric or margin that cannot be.
+    """
+    if baseline not in scores.systems:
+        msg = f"there is no system {baseline!r} to be the baseline; there are {', '.join(map(repr, scores.systems))}"
+        raise ConfigurationError(msg)
+    wanted = [metrics] if isinstance(metrics, str) else metrics
+    chosen = [m for m in scores.metrics if wanted is None or any(_means(name, m) for name in wanted)]
+    for name in wanted or ():
+        if not any(_means(name, m) for m in chosen):
+            msg = f"there is no metric {name!r} to gate; compared are {', '.join(m.name for m in scores.metrics)}"
+            raise ConfigurationError(msg)
+    if isinstance(margin, Mapping) and (lost := sorted({m.name for m in chosen} - margin.keys())):
+        msg = f"margin names no margin for {', '.join(lost)}; name one for every metric of the gate, or give one number"
+        raise ConfigurationError(msg)
+    at = scores.systems.index(baseline)
+    gates = [
+        _gate(
+            metric,
+            scores.systems[i],
+            (i, at),
+            margin=margin[metric.name] if isinstance(margin, Mapping) else margin,
+            level=level,
+            n_resamples=n_resamples,
+            seed=seed,
+        )
+        for metric in chosen
+        for i in range(len(scores.systems))
+        if i != at
+    ]
+    if margin is None:
+        corrected = holm([gate.p_value for gate in gates], level=level)
+        gates = [
+            gate
+            if gate.p_value is None
+            else replace(gate, p_value=p, state="worse" if worse and (gate.gain or 0) < 0 else "ok")
+            for gate, p, worse in zip(gates, corrected.adjusted, corrected.rejected, strict=True)
+        ]
+    return RegressionCheck(baseline=baseline, gates=tuple(gates), level=level, notes=scores.notes)
+
+
+def assert_no_regression(
+    baseline: OutcomeSource,
+    candidate: OutcomeSource,
+    metrics: Sequence[str] | str | None = None,
+    *,
+    margin: float | Mapping[str, float] | None = None,
+    level: float = 0.95,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+    allow_different_judges: bool = False,
+) -> None:
+    """Fail a test where a candidate is worse than the baseline.
+
+    Args:
+        baseline: What is in use: an `Experiment`, a file of outcomes (`ragstone evaluate --output`), or a store.
+        candidate: What is to replace it, evaluated on the same samples.
+        metrics: Names or groups that must not become worse; None takes all.
+        margin: Without one it fails where the candidate is significantly worse: few samples show little, and let much
+            through. With one, in the metric's own units (0.01 is one point of a metric from 0 to 1) or by metric, it
+            fails unless a loss of the margin or more is ruled out: the stricter gate, which needs enough samples.
+        level: One less the chance of an error: of a failure though nothing became worse; with a margin, of passing though
+            something lost that much.
+        n_resamples: Permutations drawn.
+        seed: Of the random numbers; the same seed gives the same result on any machine.
+        allow_different_judges: Compare scores of different judges or versions of a metric all the same.
+
+    Raises:
+        AssertionError: The candidate is worse, is not shown to be no worse, or cannot be tested; the message is a table.
+        ConfigurationError: Sources that are not there, or whose scores are not one scale.
+        DataError: Sources without a common sample.
+
+    Example:
+        >>> import ragstone
+        >>> rows = [{"id": str(i), "query": "Why?", "contexts": ["Rain."], "response": "Rain."} for i in range(9)]
+        >>> result = ragstone.evaluate(rows, ["ccrs.qr"], judge="lexical")
+        >>> ragstone.assert_no_regression(result, result)
+    """
+    sources: Sources = {"baseline": baseline, "candidate": candidate}
+    scores = align(sources, metrics=metrics, allow_different_judges=allow_different_judges)
+    check = check_regression(
+        scores, baseline="baseline", margin=margin, level=level, n_resamples=n_resamples, seed=seed
+    )
+    if not check.ok:
+        raise AssertionError(str(check))
+
+
+def _means(wanted: str, metric: AlignedMetric) -> bool:
+    return (
+        wanted == metric.name
+        or metric.name.startswith(f"{wanted}.")
+        or (metric.card is not None and metric.card.group == wanted)
+    )
+
+
+def _gate(
+    metric: AlignedMetric,
+    candidate: str,
+    pair: tuple[int, int],
+    *,
+    margin: float | None,
+    level: float,
+    n_resamples: int,
+    seed: int,
+) -> MetricGate:
+    if margin is not None and not (math.isfinite(margin) and margin > 0):
+        msg = f"a margin is a loss that can be borne, above 0 and in the metric's own units, got {margin!r}"
+        raise ConfigurationError(msg)
+    sign = 1 if metric.higher_is_better else -1
+    better = sign * metric.values[:, list(pair)]
+    (below,), (above,) = (
+        randomised_tukey(
+            better, pairs=[(0, 1)], alternative=alternative, n_resamples=n_resamples, level=level, seed=seed
+        ).pairs
+        for alternative in ("less", "greater")
+    )
+    n_failed, bounds = worst_case(metric, *pair)
+    worst = None if bounds is None else bounds[0] if metric.higher_is_better else -bounds[1]
+    low = _at_least(metric, better, level) if above.low is None else above.low
+    if below.p_value is None:
+        state: Literal["ok", "worse", "not shown", "untestable"] = "untestable"
+    elif margin is None or (low is not None and low > -margin):
+        state = "ok"
+    else:
+        state = "not shown"
+    return MetricGate(
+        candidate=candidate,
+        metric=metric.name,
+        state=state,
+        n=below.n,
+        gain=below.difference,
+        low=low,
+        high=below.high,
+        p_value=below.p_value,
+        margin=margin,
+        n_failed=n_failed,
+        worst=worst,
+        in_points=(metric.low, metric.high) == (0.0, 1.0),
+    )
+
+
+def _at_least(metric: AlignedMetric, better: NDArray[np.float64], level: float) -> float | None:
+    """Bound a gain from below where too few samples differ for permutations to bound it: often because nothing changed.
+
+    Differences of a bounded metric are bounded, and then the betting interval holds at any number of samples. It gives
+    half its error to each side.
+    """
+    difference = better[:, 0] - better[:, 1]
+    difference = difference[difference == difference]  # noqa: PLR0124 - NaN is not itself
+    width = metric.high - metric.low
+    if not (difference.size and math.isfinite(width) and level > _HALF):
+        return None
+    return mean_interval(difference.tolist(), low=-width, high=width, level=2 * level - 1).low
+
+
+def _verdict(gate: MetricGate) -> str:
+    match gate.state:
+        case "worse":
+            return f"WORSE (p = {probability(gate.p_value)})"
+        case "not shown":
+            return f"NOT SHOWN to lose less than {amount(gate.margin or 0.0, points=gate.in_points)}"
+        case "untestable":
+            return "UNTESTABLE: no sample has a score of both"
+    if gate.margin is not None:
+        return f"loses less than {amount(gate.margin, points=gate.in_points)}"
+    return f"not shown to be worse (p = {probability(gate.p_value)})"
