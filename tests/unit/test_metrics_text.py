@@ -1,0 +1,231 @@
+"""Text metrics: values worked out by hand, empty texts, several references, and what their details say."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+
+import pytest
+
+from ragstone.errors import ConfigurationError, MissingExtraError
+from ragstone.metrics import (
+    Bleu,
+    ChrF,
+    ExactMatch,
+    RougeL,
+    RougeN,
+    TokenF1,
+    corpus_bleu,
+    corpus_chrf,
+    exact_match,
+    resolve_metrics,
+    rouge_l,
+    rouge_n,
+    token_f1,
+)
+from ragstone.schema import NotApplicable
+from ragstone.testing import FakeJudge, make_sample
+
+
+def score(metric, response, *references):
+    return asyncio.run(metric.score(make_sample(response=response, reference=references), FakeJudge()))
+
+
+@pytest.mark.parametrize(
+    ("response", "reference", "normalise", "expected"),
+    [
+        ("The Eiffel Tower.", "eiffel tower", "squad", 1),
+        ("Eiffel-Tower", "eiffel tower", "squad", 0),
+        ("$5", "5", "squad", 1),
+        ("A", "The", "squad", 0),
+        ("A", "a", "squad", 1),
+        ("+", "-", "squad", 0),
+        ("？", "?", "squad", 1),
+        ("एक दिन", "एक दान", "squad", 0),
+        ("東京", "東 京", "squad", 1),
+        (" 31 metres\n", "31 metres", "strict", 1),
+        ("31 Metres", "31 metres", "strict", 0),
+        ("", "31 metres", "strict", 0),
+    ],
+)
+def test_exact_match(response, reference, normalise, expected):
+    """Normalised as benchmarks do, save that no answer is normalised away; or letter by letter."""
+    outcome = score(ExactMatch(normalise=normalise), response, reference)
+    assert expected == outcome.value == exact_match(response, [reference], normalise=normalise)
+
+
+def test_token_f1():
+    """Two shared tokens of three and of four, the repeated one counted once as the reference has it once."""
+    overlap = token_f1("tall tall tower", ["no", "the tower is a tall one"])
+    assert (2 / 3, 2 / 4, 4 / 7, 1) == pytest.approx((overlap.precision, overlap.recall, overlap.f1, overlap.reference))
+
+
+def test_rouge():
+    """Precision, recall and F1 of words, pairs and the longest common subsequence."""
+    text, reference = "the cat the dog ran", "the dog saw the cat"
+    one, two, longest = rouge_n(text, [reference]), rouge_n(text, [reference], n=2), rouge_l(text, [reference])
+    assert (4 / 5, 4 / 5) == (one.precision, one.recall)
+    assert (2 / 4, 2 / 4) == (two.precision, two.recall)
+    assert (2 / 5, 2 / 5) == (longest.precision, longest.recall)
+    short = rouge_n("the cat", [reference])
+    assert (1.0, 2 / 5, 4 / 7) == pytest.approx((short.precision, short.recall, short.f1))
+
+
+def test_bleu_of_the_guide():
+    """Ten tokens on both sides: BLEU-1 is 0.900 and BLEU-2 0.837."""
+    response = "The motor has a speed of 3000 revolutions per minute"
+    reference = "The motor reaches a speed of 3000 revolutions per minute"
+    assert pytest.approx(0.9) == score(Bleu(max_order=1), response, reference).value
+    outcome = score(Bleu(max_order=2), response, reference)
+    assert pytest.approx((0.9 * 7 / 9) ** 0.5) == outcome.value
+    assert [0.9, 7 / 9] == pytest.approx(outcome.details["precisions"])
+    assert (1.0, 10, 10) == tuple(outcome.details[key] for key in ("brevity_penalty", "length", "reference_length"))
+    assert "tok:13a|smooth:exp|version:" in outcome.details["signature"]
+    assert "bleu_2" == outcome.metric
+
+
+def test_options_of_bleu_have_names_and_versions():
+    """Outcomes of two tokenisers, orders or smoothings are never taken for one metric."""
+    metrics = [Bleu(), Bleu(tokenise="zh"), Bleu(max_order=2), Bleu(max_order=2, tokenise="zh")]
+    assert ["bleu", "bleu@zh", "bleu_2", "bleu_2@zh"] == [metric.card.name for metric in metrics]
+    versions = [metric.card.version for metric in [*metrics, Bleu(smoothing="floor")]]
+    assert len(versions) == len(set(versions))
+    assert 0 == score(Bleu(smoothing="none"), "a b", "a c").value < score(Bleu(), "a b", "a c").value
+    assert 0.5 < score(Bleu(tokenise="zh"), "東京塔很高呀", "東京塔很高").value
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Bleu(tokenise="spm"), "tokenise must be one of 13a, intl, zh, char, none, got 'spm'"),
+        (lambda: Bleu(smoothing="x"), "smoothing must be"),
+        (lambda: Bleu(max_order=0), "max_order"),
+        (lambda: ChrF(word_order=1), "word_order"),
+        (lambda: ExactMatch(normalise="loose"), "squad, strict"),
+    ],
+)
+def test_unknown_options(make, words):
+    """The message lists what there is."""
+    with pytest.raises(ConfigurationError, match=words):
+        make()
+
+
+def test_chrf_plus_plus_is_another_metric():
+    """It counts runs of words as well."""
+    plain, plus = score(ChrF(), "tall tower", "tower tall"), score(ChrF(word_order=2), "tall tower", "tower tall")
+    assert ("chrf", "chrf++") == (plain.metric, plus.metric)
+    assert plain.value != plus.value
+
+
+METRICS = pytest.mark.parametrize(
+    "metric", [ExactMatch(), TokenF1(), Bleu(), ChrF(), RougeN(1), RougeN(2), RougeL()], ids=repr
+)
+
+
+@METRICS
+@pytest.mark.parametrize("response", ["", " \n"])
+def test_an_empty_response_scores_zero(metric, response):
+    """It shares nothing with any reference."""
+    outcome = score(metric, response, "31 metres")
+    assert (0, "empty_response") == (outcome.value, outcome.method)
+
+
+@METRICS
+def test_blank_references_are_passed_over(metric):
+    """They are no reference, and shift no position."""
+    outcome = score(metric, "it is 31 metres tall", "", "it is 31 metres tall")
+    assert pytest.approx(1) == outcome.value
+    assert 2 == outcome.details.get("reference", 2)
+    assert isinstance(score(metric, "it is 31 metres tall", " "), NotApplicable)
+
+
+@pytest.mark.parametrize(
+    ("metric", "reference", "reason"),
+    [(RougeN(1), "!?", "a word"), (RougeN(2), "tower", "2 words"), (RougeL(), "…", "a word")],
+)
+def test_references_without_parts(metric, reference, reason):
+    """Nothing to recall is 0/0, not 0."""
+    outcome = score(metric, "tower", reference)
+    assert isinstance(outcome, NotApplicable)
+    assert f"no reference has {reason} to compare with" == outcome.reason
+    assert score(metric, "tall tower", reference, "tall tower").value == 1
+
+
+def test_functions_refuse_what_has_no_value():
+    """With the values in the message."""
+    with pytest.raises(ValueError, match="not blank, got"):
+        exact_match("x", [" "])
+    with pytest.raises(ValueError, match="not blank, got"):
+        token_f1("x", [])
+    with pytest.raises(ValueError, match=r"a word in it, got \['!'\]"):
+        rouge_l("x", ["!"])
+    with pytest.raises(ValueError, match=r"2 words in it, got \['x'\]"):
+        rouge_n("x", ["x"], n=2)
+    with pytest.raises(ValueError, match="n=0"):
+        rouge_n("x", ["x"], n=0)
+
+
+RESPONSES = ["the cat sat on the mat", "dogs", "", "a tall tower stands there"]
+REFERENCES = [["the cat sat on a mat"], ["dogs bark", "dogs"], ["nothing"], ["there stands a tall tower", "", "x"]]
+
+
+@pytest.mark.parametrize("corpus", [corpus_bleu, corpus_chrf])
+def test_a_corpus_is_not_the_mean_of_its_samples(corpus):
+    """Matches are summed first; the interval holds the value and narrows with more samples."""
+    found = corpus(RESPONSES, REFERENCES, resamples=300)
+    alone = [corpus([a], [b]).value for a, b in zip(RESPONSES, REFERENCES, strict=True)]
+    assert abs(found.value - sum(alone) / 4) > 0.01
+    assert found.low < found.value < found.high
+    assert (4, "percentile_bootstrap", 0.95) == (found.n, found.method, found.level)
+    assert "nrefs:var" in found.signature
+    some, more = (corpus(RESPONSES * times, REFERENCES * times, resamples=300) for times in (10, 90))
+    assert [found.value] * 2 == pytest.approx([some.value, more.value])
+    assert pytest.approx(3, rel=0.3) == (some.high - some.low) / (more.high - more.low)
+    narrower = corpus(RESPONSES, REFERENCES, resamples=300, level=0.5)
+    assert found.low < narrower.low < narrower.high < found.high
+
+
+@pytest.mark.parametrize("corpus", [corpus_bleu, corpus_chrf])
+def test_one_sample_shows_no_spread(corpus):
+    """Its interval is the whole range."""
+    found = corpus(["the cat sat on the mat"], [["the cat sat on a mat"]])
+    assert (0, 1, "range") == (found.low, found.high, found.method)
+
+
+@pytest.mark.parametrize(
+    ("responses", "references", "words"),
+    [
+        ([], [], "0 responses"),
+        (["a"], [["a"], ["b"]], "1 responses and 2 lists"),
+        (["a", "b"], [["a"], ["", " "]], "at position 1"),
+        (["a"], ["a"], "the text 'a' at position 0"),
+    ],
+)
+def test_a_corpus_that_cannot_be_scored(responses, references, words):
+    """The message says what is wrong and where."""
+    for corpus in (corpus_bleu, corpus_chrf):
+        with pytest.raises(ValueError, match=words):
+            corpus(responses, references)
+
+
+@pytest.mark.parametrize("options", [{"level": 1.0}, {"level": 0}, {"resamples": 0}])
+def test_options_of_a_corpus(options):
+    """A level is a probability, and an interval needs draws."""
+    with pytest.raises(ValueError, match="level must lie"):
+        corpus_bleu(["a"], [["a"]], **options)
+
+
+def test_without_sacrebleu(monkeypatch):
+    """The install line is in the message, and it comes before anything is scored."""
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "sacrebleu" else real(name))
+    for ask in (
+        lambda: resolve_metrics("text"),
+        lambda: resolve_metrics("chrf"),
+        lambda: corpus_bleu(["a"], [["a"]]),
+        lambda: corpus_chrf(["a"], [["a"]]),
+    ):
+        with pytest.raises(MissingExtraError, match=r"pip install 'ragstone\[text\]'"):
+            ask()
+    others = ["exact_match", "token_f1", "rouge_1", "rouge_2", "rouge_l"]
+    assert others == [metric.card.name for metric in resolve_metrics(others)]
