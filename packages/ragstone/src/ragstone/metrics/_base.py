@@ -6,16 +6,18 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, get_args
 
+from ragstone.errors import JudgeError
 from ragstone.judges import Judge
 from ragstone.metrics._card import Extra, MetricCard, WorkedExample
-from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score
 
 __all__ = ["MetricBase", "lacking"]
 
 _TEXTS: Final = ("query", "reference", "sub_questions")
 """Fields of which blank text is none."""
+_KINDS: Final[dict[str, FailureKind]] = {kind: kind for kind in get_args(FailureKind)}
 
 
 def lacking(sample: Sample, needs: Sequence[str]) -> tuple[str, ...]:
@@ -128,4 +130,19 @@ class MetricBase(ABC):
             metric_version=self.card.version,
             reason=reason,
             missing=missing,
+        )
+
+    def _failure(self, sample: Sample, error: JudgeError, *, reason: str, details: Mapping[str, Any]) -> Failure:
+        """Say what was found out all the same; without anything found out, let the error through instead."""
+        return Failure(
+            sample_id=sample.id,
+            metric=self.card.name,
+            metric_version=self.card.version,
+            prompt_hash=self.prompt_hash,
+            # A judge from elsewhere may have kinds of its own.
+            kind=_KINDS.get(error.kind, "unavailable"),
+            # An error may quote any text, and no file takes lone surrogates.
+            reason=reason.encode(errors="replace").decode(),
+            raw=None if error.raw is None else error.raw.encode(errors="replace").decode(),
+            details=dict(details),
         )

@@ -1,0 +1,72 @@
+"""What metrics on claims have in common: a share, its value or its bounds, and what was claimed and borne out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragstone.judges import Judge
+from ragstone.metrics._base import MetricBase
+from ragstone.metrics._claims import ClaimCheck
+from ragstone.metrics._shares import Mark, Share
+from ragstone.schema import Failure, NotApplicable, Sample, Score
+
+__all__ = ["ClaimMetric", "Found", "told"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a metric found out about a sample."""
+
+    share: Share
+    details: Mapping[str, Any] = field(default_factory=dict)
+    method: str | None = None
+    """How, where no judge was asked; else the judge's replies say it."""
+
+
+class ClaimMetric(MetricBase):
+    """A share that rests on several questions to the judge.
+
+    Where replies are missing, the metric has its value all the same if they cannot change it; else it fails, and its
+    `bounds` say between what and what it lies.
+    """
+
+    async def _scored(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
+        check = ClaimCheck(sample, judge)
+        found = await self._found(check)
+        if isinstance(found, str):
+            return self._not_applicable(sample, found)
+        low, high = found.share.low, found.share.high
+        if low < high:
+            first, n = check.errors[0], len(check.errors)
+            reason = (
+                f"{n} of {n + len(check.methods)} replies of the judge cannot be used, so {self.name} lies between "
+                f"{low:.3f} and {high:.3f}, whatever they would have said; the first: {first}"
+            )
+            return self._failure(sample, first, reason=reason, details={**found.details, "bounds": [low, high]})
+        methods = sorted(set(check.methods))
+        details = dict(found.details)
+        if check.errors:
+            details["n_missing"] = len(check.errors)
+        return self._score(
+            sample,
+            low,
+            method=found.method or (methods[0] if len(methods) == 1 else "mixed" if methods else "no_judgement"),
+            n=max(1, len(check.methods)),
+            details=details,
+        )
+
+    @abstractmethod
+    async def _found(self, check: ClaimCheck) -> Found | str:
+        """The share; or why there is none, in words."""
+
+
+def told(claims: Sequence[str], **columns: Sequence[Mark] | Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+    """What was claimed and what was found about it, as plain values for the details of an outcome."""
+    # A text may hold anything, and no file takes lone surrogates.
+    return [
+        {"claim": claim.encode(errors="replace").decode(), **dict(zip(columns, row, strict=True))}
+        for claim, *row in zip(claims, *columns.values(), strict=True)
+    ]

@@ -1,0 +1,211 @@
+"""Claims: what a text states, and which of it another text bears out. Asked once a sample for all metrics.
+
+A claim is a short sentence that states one thing and can be understood by itself. They are extracted from the response,
+and from each reference, with the query beside them: "31 metres" is a claim only as an answer. Verdicts are asked for 20
+claims at a time, about one evidence: a passage, all passages together, the references, or the response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from ragstone._util.words import sentences_of
+from ragstone.errors import JudgeError, JudgeReplyError
+from ragstone.judges import Judge, Prompt
+from ragstone.metrics._ask import MarksReply, TextsReply, ask_marks, ask_texts
+from ragstone.metrics._shared import shared
+from ragstone.metrics._shares import Mark
+from ragstone.schema import Sample
+
+__all__ = ["EXTRACTION", "IN_ANSWER", "IN_PASSAGES", "ClaimCheck", "pair", "together"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+EXTRACTION: Final = (
+    "Your assignment: take the text apart into the claims it makes, one item each.\n"
+    "A claim is a short sentence that states a single thing, and that somebody can check who has nothing but this "
+    "sentence: put names in place of 'he' or 'it', and what the query asks about where the text leaves it out.\n"
+    "Take all that the text states, right or wrong, and nothing that it does not state. Opinions, advice, questions and "
+    "courtesies are no claims, and neither is a remark that something is not known or not found. There may be no claim "
+    "at all.\n"
+    "Where there is a block 'before', it says what came before the text, and is not taken apart."
+)
+IN_PASSAGES: Final = (
+    "Your assignment: hold each numbered claim against the evidence.\n"
+    "1: the evidence states it, in whatever words, or it follows from the evidence, from one part or from several.\n"
+    "0: it does not, or only a piece of the claim is there, or the evidence says otherwise.\n"
+    "The evidence is all there is: what you know yourself counts for nothing, for or against. Decide on each claim by "
+    "itself."
+)
+IN_ANSWER: Final = (
+    "Your assignment: hold each numbered claim against the evidence, which answers the query where there is one; read it "
+    "as that answer.\n"
+    "1: the evidence states the claim, in whatever words, or it follows from the evidence. Where that has several parts, "
+    "each is an answer by itself, and one that bears the claim out is enough.\n"
+    "0: none does, or only a piece of the claim is there, or the evidence says otherwise.\n"
+    "The evidence is all there is: what you know yourself counts for nothing, for or against. Decide on each claim by "
+    "itself."
+)
+
+_CHUNK: Final = 20
+"""Parts that one question asks about: longer lists make judges lose count."""
+_PIECE: Final = 2000
+"""Characters of a text that one question takes apart: about a page, whose claims fit a reply."""
+_CHARS_A_CLAIM: Final = 50
+"""Fewer no claim has on average, in any text that we know of."""
+_CLAIMS_BESIDES: Final = 8
+
+
+class ClaimCheck:
+    """What one metric learns of the claims of one sample. What another metric has asked is found, not asked again.
+
+    Claims that cannot be extracted raise the judge's error. A verdict that cannot be had is None, and its error is kept:
+    a metric may have its value without it, or say between what and what it lies.
+
+    Attributes:
+        methods: How the replies came about, one each, those of other metrics' questions included.
+        errors: Of questions that got no usable answer.
+    """
+
+    def __init__(self, sample: Sample, judge: Judge) -> None:
+        self.sample = sample
+        self.judge = judge
+        self.methods: list[str] = []
+        self.errors: list[JudgeError] = []
+        self._query = {"query": sample.query} if sample.query is not None and sample.query.strip() else {}
+
+    async def of_response(self) -> tuple[str, ...]:
+        """The claims of the response; an empty one makes none.
+
+        Raises:
+            JudgeError: No usable answer.
+        """
+        return await self._claims(self.sample.response or "")
+
+    async def of_references(self) -> tuple[tuple[str, ...], ...]:
+        """The claims of each reference, of those that make any.
+
+        Raises:
+            JudgeError: No usable answer.
+        """
+        texts = dict.fromkeys(text for reference in self.sample.reference if (text := reference.strip()))
+        return tuple(claims for claims in await together(*map(self._claims, texts)) if claims)
+
+    async def in_contexts(self, claims: Sequence[str]) -> tuple[Mark, ...]:
+        """Which claims the passages bear out, taken together."""
+        return await self._borne_out(claims, tuple(passage.text for passage in self.sample.contexts or ()), IN_PASSAGES)
+
+    async def in_passages(self, claims: Sequence[str]) -> tuple[tuple[Mark, ...], ...]:
+        """Which claims each passage bears out by itself, by passage."""
+        passages = self.sample.contexts or ()
+        texts = list(dict.fromkeys(passage.text for passage in passages))
+        columns = await together(*(self._borne_out(claims, text, IN_PASSAGES) for text in texts))
+        by_text = dict(zip(texts, columns, strict=True))
+        return tuple(by_text[passage.text] for passage in passages)
+
+    async def in_references(self, claims: Sequence[str]) -> tuple[Mark, ...]:
+        """Which claims any one of the references bears out."""
+        texts = tuple(dict.fromkeys(text for reference in self.sample.reference if (text := reference.strip())))
+        return await self._borne_out(claims, texts, IN_ANSWER)
+
+    async def in_response(self, claims: Sequence[str]) -> tuple[Mark, ...]:
+        """Which claims the response bears out."""
+        return await self._borne_out(claims, self.sample.response or "", IN_ANSWER)
+
+    async def _claims(self, text: str) -> tuple[str, ...]:
+        found = await together(*(self._extracted(before, piece) for before, piece in _pieces(text)))
+        return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
+
+    async def _extracted(self, before: str, piece: str) -> tuple[str, ...]:
+        most = _CLAIMS_BESIDES + len(piece) // _CHARS_A_CLAIM
+        fields = {**self._query, **({"before": before} if before else {}), "text": piece}
+        reply = await self.asked_texts(Prompt(construct="claims", task=EXTRACTION, fields=fields), most=most)
+        if len(reply.texts) >= most:
+            # A list held to a length ends there, whether the text did or not.
+            msg = f"the judge took {len(piece)} characters apart into {most} claims or more, and not all can be there"
+            raise JudgeReplyError(msg, kind="truncated", raw=reply.raw)
+        return reply.texts
+
+    async def _borne_out(self, claims: Sequence[str], evidence: str | tuple[str, ...], task: str) -> tuple[Mark, ...]:
+        if not any(text.strip() for text in ((evidence,) if isinstance(evidence, str) else evidence)):
+            return (False,) * len(claims)
+        # What many questions share comes first: a server computes what prompts begin with once.
+        fields = {**(self._query if task == IN_ANSWER else {}), "evidence": evidence}
+        return await self.marked("entailment", task, fields, "claims", claims)
+
+    async def marked(
+        self, construct: str, task: str, fields: Mapping[str, str | tuple[str, ...]], name: str, parts: Sequence[str]
+    ) -> tuple[Mark, ...]:
+        """Ask yes or no about each of `parts`, which follow `fields` under this name, some at a time."""
+
+        async def about(some: tuple[str, ...]) -> tuple[Mark, ...]:
+            prompt = Prompt(construct=construct, task=task, fields={**fields, name: some})
+            try:
+                reply = await self.asked_marks(prompt, len(some))
+            except JudgeError as error:
+                self.errors.append(error)
+                return (None,) * len(some)
+            return tuple(mark == 1 for mark in reply.marks)
+
+        some_at_a_time = (tuple(parts[start : start + _CHUNK]) for start in range(0, len(parts), _CHUNK))
+        marks = await together(*map(about, some_at_a_time))
+        return tuple(itertools.chain.from_iterable(marks))
+
+    async def asked_texts(self, prompt: Prompt, *, most: int) -> TextsReply:
+        """Ask for texts, once a sample.
+
+        Raises:
+            JudgeError: No usable answer.
+        """
+        reply = await shared(self._key(prompt, most), lambda: ask_texts(self.judge, prompt, most=most))
+        self.methods.append(reply.method)
+        return reply
+
+    async def asked_marks(self, prompt: Prompt, count: int, *, high: int = 1) -> MarksReply:
+        """Ask for marks from 0 to `high`, once a sample.
+
+        Raises:
+            JudgeError: No usable answer.
+        """
+        reply = await shared(self._key(prompt, high), lambda: ask_marks(self.judge, prompt, count, high=high))
+        self.methods.append(reply.method)
+        return reply
+
+    def _key(self, prompt: Prompt, form: int) -> tuple[object, ...]:
+        return (self.judge.identity.hash, prompt.construct, prompt.task, *prompt.fields.items(), form)
+
+
+async def together(*work: Coroutine[Any, Any, T]) -> list[T]:
+    """Do all of it at once; the first that goes wrong ends the rest, and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+    except BaseExceptionGroup as errors:
+        # One error is what callers know how to handle; a group of them is not.
+        raise errors.exceptions[0] from errors
+    return [task.result() for task in tasks]
+
+
+async def pair(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
+    """Do both at once, as `together` does."""
+    found: list[Any] = await together(one, other)
+    return found[0], found[1]
+
+
+def _pieces(text: str) -> list[tuple[str, str]]:
+    """A text in pieces that end where sentences do, each with the piece before it."""
+    if len(text := text.strip()) <= _PIECE:
+        return [("", text)] if text else []
+    pieces = [""]
+    for sentence in sentences_of(text):
+        for start in range(0, len(sentence), _PIECE):
+            part = sentence[start : start + _PIECE]
+            if pieces[-1] and len(pieces[-1]) + 1 + len(part) > _PIECE:
+                pieces.append(part)
+            else:
+                pieces[-1] = f"{pieces[-1]} {part}".lstrip()
+    return list(zip(["", *pieces], [piece for piece in pieces if piece], strict=False))

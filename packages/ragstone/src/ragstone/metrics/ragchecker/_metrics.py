@@ -1,0 +1,386 @@
+"""RAGChecker: claims of response and reference, held against each other and against each passage. The wording is ours.
+
+Source: D. Ru et al., "RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation", NeurIPS 2024
+(Datasets and Benchmarks), section 3.3.
+
+A claim of the response is *right* when a reference bears it out, and *found* when a passage does, by itself. A passage is
+*relevant* when it bears out any claim of a reference.
+
+| metric | value |
+|---|---|
+| precision | right / claims of the response |
+| recall | claims of the reference that the response bears out / claims of the reference |
+| f1 | harmonic mean of the two |
+| claim_recall | claims of the reference that are found / claims of the reference |
+| context_precision | relevant passages / passages |
+| context_utilization | claims of the reference that are found and in the response / those that are found |
+| noise_sensitivity_relevant | wrong and found in a relevant passage / claims of the response |
+| noise_sensitivity_irrelevant | wrong and found in irrelevant passages alone / claims of the response |
+| hallucination | wrong and not found / claims of the response |
+| self_knowledge | right and not found / claims of the response |
+| faithfulness | found / claims of the response |
+
+Precision, the two noise sensitivities and hallucination add up to 1: each claim of the response is right, or wrong in
+one of three ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ragstone.metrics._card import Metric
+from ragstone.metrics._claim_metric import ClaimMetric, Found, told
+from ragstone.metrics._claims import EXTRACTION, IN_ANSWER, IN_PASSAGES, ClaimCheck, pair
+from ragstone.metrics._shares import Mark, Share, any_of, both, harmonic, highest, negated, share, share_among
+from ragstone.metrics.ragchecker import _examples as examples
+
+__all__ = ["RAGCHECKER"]
+
+NO_RESPONSE_CLAIM: Final = "the response makes no claim"
+NO_REFERENCE_CLAIM: Final = "the reference makes no claim"
+
+
+class _RagChecker(ClaimMetric):
+    group = "ragchecker"
+    tasks = (EXTRACTION, IN_PASSAGES, IN_ANSWER)
+
+
+class Precision(_RagChecker):
+    """How much of what the response claims is right."""
+
+    name = "ragchecker.precision"
+    title = "Claim precision"
+    description = "How many of the response's claims does the reference bear out?"
+    source = "RAGChecker, section 3.3.1"
+    formula = "claims of the response that a reference bears out / claims of the response"
+    needs = ("response", "reference")
+    judge_calls = 2
+    tasks = (EXTRACTION, IN_ANSWER)
+    example = examples.PRECISION
+
+    async def _found(self, check: ClaimCheck) -> Found | str:
+        claims = await check.of_response()
+        if not claims:
+            return NO_RESPONSE_CLAIM
+        right = await check.in_references(claims)
+        return Found(share=share(right), details={"claims": told(claims, right=right)})
+
+
+class Recall(_RagChecker):
+    """How much of what the reference claims the response says."""
+
+    name = "ragchecker.recall"
+    title = "Claim recall of the response"
+    description = "How many of the reference's claims does the response bear out?"
+    source = "RAGChecker, section 3.3.1"
+    formula = "claims of the reference that the response bears out / claims of the reference"
+    needs = ("response", "reference")
+    judge_calls = 2
+    tasks = (EXTRACTION, IN_ANSWER)
+    example = examples.RECALL
+
+    async def _found(self, check: ClaimCheck) -> Found | str:
+        references = await check.of_references()
+        if not references:
+            return NO_REFERENCE_CLAIM
+        claims = _distinct(references)
+        covered = await check.in_response(claims)
+        return Found(
+            share=_best(references, claims, covered), details={"reference_claims": told(claims, in_response=covered)}
+        )
+
+
+class F1(_RagChecker):
+    """Precision and recall of the response's claims in one number."""
+
+    name = "ragchecker.f1"
+    title = "Claim F1"
+    description = "Do the claims of response and reference agree, in both directions?"
+    source = "RAGChecker, section 3.3.1"
+    formula = "2 · precision · recall / (precision + recall); 0 when neither bears out anything of the other"
+    needs = ("response", "reference")
+    judge_calls = 4
+    tasks = (EXTRACTION, IN_ANSWER)
+    example = examples.F1
+
+    async def _found(self, check: ClaimCheck) -> Found | str:
+        precision, recall = await pair(Precision()._found(check), Recall()._found(check))  # noqa: SLF001
+        if isinstance(recall, str):
+            return recall
+        if not isinstance(precision, str):
+            return Found(share=harmonic(precision.share, recall.share), details={**precision.details, **recall.details})
+        if recall.share == Share(0.0, 0.0):
+            # Whatever precision were.
+            return Found(share=recall.share, details=recall.details)
+        return precision if recall.share.low else Found(share=Share(0.0, 1.0), details=recall.details)
+
+
+class _OfReference(_RagChecker):
+    """A share that rests on which claims of the references each passage bears out."""
+
+    tasks = (EXTRACTION, IN_PASSAGES)
+    judge_calls = 1
+    passage_calls = 1
+
+    async def _found(self, check: ClaimCheck) -> Found | str:
+        references = await check.of_references()
+        if not references:
+            return NO_REFERENCE_CLAIM
+        claims = _distinct(references)
+        return await self._from(check, references, claims, await check.in_passages(claims))
+
+    async def _from(
+        self,
+        check: ClaimCheck,
+        references: Sequence[Sequence[str]],
+        claims: Sequence[str],
+        by_passage: Sequence[Sequence[Mark]],
+    ) -> Found | str:
+        raise NotImplementedError
+
+
+class ClaimRecall(_OfReference):
+    """How much of what the reference claims was retrieved."""
+
+    name = "ragchecker.claim_recall"
+    title = "Claim recall of retrieval"
+    description = "How many of the reference's claims does a retrieved passage bear out?"
+    source = "RAGChecker, section 3.3.2"
+    formula = "claims of the reference that a passage bears out / claims of the reference"
+    needs = ("contexts", "reference")
+    example = examples.CLAIM_RECALL
+
+    async def _from(
+        self,
+        check: ClaimCheck,  # noqa: ARG002
+        references: Sequence[Sequence[str]],
+        claims: Sequence[str],
+        by_passage: Sequence[Sequence[Mark]],
+    ) -> Found | str:
+        found = any_of(by_passage, len(claims))
+        details = {"reference_claims": told(claims, found=found, passages=_places(claims, by_passage))}
+        return Found(share=_best(references, claims, found), details=details)
+
+
+class ContextPrecision(_OfReference):
+    """How many of the retrieved passages are relevant."""
+
+    name = "ragchecker.context_precision"
+    title = "Context precision (claims)"
+    description = "How many of the retrieved passages bear out any claim of the reference?"
+    source = "RAGChecker, section 3.3.2"
+    formula = "passages that bear out a claim of the reference / passages"
+    needs = ("contexts", "reference")
+    example = examples.CONTEXT_PRECISION
+
+    async def _from(
+        self,
+        check: ClaimCheck,  # noqa: ARG002
+        references: Sequence[Sequence[str]],  # noqa: ARG002
+        claims: Sequence[str],
+        by_passage: Sequence[Sequence[Mark]],
+    ) -> Found | str:
+        if not by_passage:
+            return "no context: of no passages none can be relevant"
+        relevant = _relevant(by_passage)
+        details = {"reference_claims": told(claims, passages=_places(claims, by_passage)), "relevant": list(relevant)}
+        return Found(share=share(relevant), details=details)
+
+
+class ContextUtilization(_OfReference):
+    """How much of what was retrieved of the reference made it into the response."""
+
+    name = "ragchecker.context_utilization"
+    title = "Context utilization"
+    description = "Of the reference's claims that were retrieved, how many does the response use?"
+    source = "RAGChecker, section 3.3.3"
+    formula = "claims of the reference that a passage and the response bear out / those that a passage bears out"
+    needs = ("contexts", "response", "reference")
+    judge_calls = 2
+    tasks = (EXTRACTION, IN_PASSAGES, IN_ANSWER)
+    example = examples.CONTEXT_UTILIZATION
+
+    async def _from(
+        self,
+        check: ClaimCheck,
+        references: Sequence[Sequence[str]],
+        claims: Sequence[str],
+        by_passage: Sequence[Sequence[Mark]],
+    ) -> Found | str:
+        found = any_of(by_passage, len(claims))
+        used = await check.in_response(claims)
+        by_claim = dict(zip(claims, zip(used, found, strict=True), strict=True))
+        shares = [share_among(*zip(*map(by_claim.__getitem__, reference), strict=True)) for reference in references]
+        known = [found for found in shares if found is not None]
+        if not known:
+            return "no passage bears out a claim of the reference, so there was nothing to use"
+        details = {"reference_claims": told(claims, found=found, in_response=used)}
+        return Found(share=highest(known), details=details)
+
+
+class _OfResponse(_RagChecker):
+    """A share of the response's claims, by whether they are right and found."""
+
+    source = "RAGChecker, section 3.3.3"
+    needs = ("contexts", "response", "reference")
+    direction = "lower"
+    judge_calls = 2
+    passage_calls = 1
+
+    async def _found(self, check: ClaimCheck) -> Found | str:
+        claims = await check.of_response()
+        if not claims:
+            return NO_RESPONSE_CLAIM
+        right, by_passage = await pair(check.in_references(claims), check.in_passages(claims))
+        counted = self._counted(right, any_of(by_passage, len(claims)))
+        details = {"claims": told(claims, right=right, passages=_places(claims, by_passage))}
+        return Found(share=share(counted), details=details)
+
+    def _counted(self, right: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
+        raise NotImplementedError
+
+
+class Hallucination(_OfResponse):
+    """How much of the response is wrong and comes from no passage."""
+
+    name = "ragchecker.hallucination"
+    title = "Hallucination"
+    description = "How many of the response's claims does neither the reference nor a passage bear out?"
+    formula = "claims of the response that no reference and no passage bears out / claims of the response"
+    example = examples.HALLUCINATION
+
+    def _counted(self, right: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
+        return both(negated(right), negated(found))
+
+
+class SelfKnowledge(_OfResponse):
+    """How much of the response is right and comes from no passage."""
+
+    name = "ragchecker.self_knowledge"
+    title = "Self-knowledge"
+    description = "How many of the response's claims are right although no passage bears them out?"
+    formula = "claims of the response that a reference and no passage bears out / claims of the response"
+    example = examples.SELF_KNOWLEDGE
+
+    def _counted(self, right: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
+        return both(right, negated(found))
+
+
+class Faithfulness(_RagChecker):
+    """How much of the response comes from a passage."""
+
+    name = "ragchecker.faithfulness"
+    title = "Faithfulness (claims by passage)"
+    description = "How many of the response's claims does a single passage bear out?"
+    source = "RAGChecker, section 3.3.3"
+    formula = "claims of the response that a passage bears out / claims of the response"
+    needs = ("contexts", "response")
+    judge_calls = 1
+    passage_calls = 1
+    tasks = (EXTRACTION, IN_PASSAGES)
+    example = examples.FAITHFULNESS
+
+    async def _found(self, check: ClaimCheck) -> Found | str:
+        claims = await check.of_response()
+        if not claims:
+            return NO_RESPONSE_CLAIM
+        by_passage = await check.in_passages(claims)
+        found = any_of(by_passage, len(claims))
+        return Found(
+            share=share(found), details={"claims": told(claims, found=found, passages=_places(claims, by_passage))}
+        )
+
+
+class _NoiseSensitivity(_RagChecker):
+    """How much of the response is wrong because a passage says so; one class of passages each."""
+
+    source = "RAGChecker, section 3.3.3"
+    needs = ("contexts", "response", "reference")
+    direction = "lower"
+    judge_calls = 3
+    passage_calls = 2
+
+    async def _found(self, check: ClaimCheck) -> Found | str:
+        claims, references = await pair(check.of_response(), check.of_references())
+        if not claims:
+            return NO_RESPONSE_CLAIM
+        if not references:
+            return f"{NO_REFERENCE_CLAIM}, so no passage is relevant or irrelevant to it"
+        right, (by_passage, reference_by_passage) = await pair(
+            check.in_references(claims), pair(check.in_passages(claims), check.in_passages(_distinct(references)))
+        )
+        relevant = _relevant(reference_by_passage)
+        n = len(claims)
+        in_relevant = any_of([both(c, (r,) * n) for c, r in zip(by_passage, relevant, strict=True)], n)
+        counted = self._counted(negated(right), in_relevant, any_of(by_passage, n))
+        details = {
+            "claims": told(claims, right=right, passages=_places(claims, by_passage)),
+            "relevant": list(relevant),
+        }
+        return Found(share=share(counted), details=details)
+
+    def _counted(self, wrong: Sequence[Mark], in_relevant: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
+        raise NotImplementedError
+
+
+class NoiseSensitivityRelevant(_NoiseSensitivity):
+    """How much of the response is wrong and stands in a relevant passage."""
+
+    name = "ragchecker.noise_sensitivity_relevant"
+    title = "Noise sensitivity in relevant passages"
+    description = "How many of the response's claims are wrong, and taken from a passage that is relevant?"
+    formula = "claims of the response that are wrong and found in a relevant passage / claims of the response"
+    example = examples.NOISE_RELEVANT
+
+    def _counted(self, wrong: Sequence[Mark], in_relevant: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:  # noqa: ARG002
+        return both(wrong, in_relevant)
+
+
+class NoiseSensitivityIrrelevant(_NoiseSensitivity):
+    """How much of the response is wrong and stands in irrelevant passages alone."""
+
+    name = "ragchecker.noise_sensitivity_irrelevant"
+    title = "Noise sensitivity in irrelevant passages"
+    description = "How many of the response's claims are wrong, and taken from passages that are all irrelevant?"
+    formula = "claims of the response that are wrong and found in irrelevant passages alone / claims of the response"
+    example = examples.NOISE_IRRELEVANT
+
+    def _counted(self, wrong: Sequence[Mark], in_relevant: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
+        return both(wrong, found, negated(in_relevant))
+
+
+def _distinct(references: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The claims of all references, each once."""
+    return tuple(dict.fromkeys(claim for reference in references for claim in reference))
+
+
+def _best(references: Sequence[Sequence[str]], claims: Sequence[str], marks: Sequence[Mark]) -> Share:
+    """The share of yes among the claims of each reference, of the reference with the largest: any one is enough."""
+    by_claim = dict(zip(claims, marks, strict=True))
+    return highest([share([by_claim[claim] for claim in reference]) for reference in references])
+
+
+def _relevant(by_passage: Sequence[Sequence[Mark]]) -> tuple[Mark, ...]:
+    """Which passages bear out any claim."""
+    return tuple(any_of([(mark,) for mark in column], 1)[0] for column in by_passage)
+
+
+def _places(claims: Sequence[str], by_passage: Sequence[Sequence[Mark]]) -> list[list[int]]:
+    """For each claim the positions, from 1, of the passages that bear it out."""
+    return [[place for place, column in enumerate(by_passage, start=1) if column[row]] for row in range(len(claims))]
+
+
+RAGCHECKER: Final[tuple[Metric, ...]] = (
+    Precision(),
+    Recall(),
+    F1(),
+    ClaimRecall(),
+    ContextPrecision(),
+    ContextUtilization(),
+    NoiseSensitivityRelevant(),
+    NoiseSensitivityIrrelevant(),
+    Hallucination(),
+    SelfKnowledge(),
+    Faithfulness(),
+)
