@@ -1,0 +1,251 @@
+"""Tests, intervals and power against scipy and statsmodels, and the figures of CCRS that its tables let one recompute."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
+from statsmodels.stats.proportion import proportion_confint
+from statsmodels.stats.weightstats import DescrStatsW
+
+from ragstone.stats import (
+    bootstrap_interval,
+    detectable_difference,
+    discriminative_power,
+    holm,
+    jeffreys_interval,
+    normal_interval,
+    paired_bootstrap,
+    paired_effect,
+    paired_power,
+    proportion_sample_size,
+    randomised_tukey,
+    sample_size,
+    sign_flip_test,
+    t_interval,
+    tukey_preview,
+    wilson_interval,
+)
+
+# CCRS, tables 20 to 24: p-values of the fifteen pairs; "< 0.0001" as 0.
+CCRS_P = {
+    "cc": [0.8236, 0, 0, 0, 0, 0, 0, 0, 0, 0.1017, 0.4446, 0, 0.9736, 0.0417, 0.0036],
+    "qr": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0037, 0, 0, 0.9553, 0],
+    "id": [0.9998, 0, 0, 0, 0, 0, 0, 0, 0, 0.0004, 0.0032, 0.0004, 0.9932, 1, 0.9891],
+    "ac": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.9025, 0.5122, 0, 0.0020, 0.0620],
+    "ir": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.2123, 0.0006, 0, 0.6418, 0],
+}
+# Means of A to F less that of A, in points, and the one sigma of the studentized range that fits the non-zero p-values.
+CCRS_CC = [0.0, 0.66, -20.06, -18.66, -19.07, -17.07]
+CCRS_CC_SIGMA = 0.382
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+@pytest.mark.parametrize("seed", range(8))
+def test_two_systems_are_scipy_s_exact_paired_permutation_test(seed, alternative):
+    """Also with ties within and between rows."""
+    rng = np.random.default_rng(seed)
+    # Whole numbers: scipy tells ties apart that differ by rounding alone.
+    x = rng.integers(0, 6, (int(rng.integers(3, 11)), 2)).astype(float)
+    expected = stats.permutation_test(
+        (x[:, 0], x[:, 1]),
+        lambda a, b, axis: (a - b).mean(axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=np.inf,
+        alternative=alternative,
+    )
+    result = randomised_tukey(x, pairs=[(0, 1)], alternative=alternative)
+    flips = sign_flip_test(x[:, 0], x[:, 1], alternative=alternative)
+    assert result.exact
+    assert expected.pvalue == pytest.approx(result.pairs[0].p_value, abs=1e-12)
+    assert expected.pvalue == pytest.approx(flips.p_value, abs=1e-12)
+    assert expected.statistic == pytest.approx(result.pairs[0].difference, abs=1e-12)
+
+
+def test_many_rows_come_near_the_studentized_range():
+    """Without its limit theorem in the code: 2,000 rows of five systems, ten pairs, within four Monte-Carlo errors."""
+    x = np.random.default_rng(4).random((2000, 5)) + np.array([0, 0.01, 0.02, 0.03, 0.035])
+    sigma = math.sqrt(x.var(axis=1, ddof=1).sum()) / len(x)
+    for pair in randomised_tukey(x).pairs:
+        expected = stats.studentized_range.sf(abs(pair.difference) / sigma, 5, 1e6)
+        assert expected == pytest.approx(pair.p_value, abs=4 * pair.mc_error + 0.004)
+
+
+def ccrs_like(means, sigma, n_rows):
+    """Rows whose differences and spread are a table's: every rotation of six values equally often, plus the means."""
+    base = np.array([-3.0, -1.5, 0.0, 0.5, 1.5, 2.5])
+    rotations = np.stack([np.roll(base, k) for k in range(6)])
+    spread_of_means = np.var(means, ddof=1)
+    # sigma = sqrt(variance within a row / number of rows), and the means are part of that variance.
+    scale = math.sqrt((sigma**2 * n_rows - spread_of_means) / np.var(base, ddof=1))
+    return np.tile(rotations, (n_rows // 6, 1)) * scale + np.array(means)
+
+
+def test_the_p_values_of_table_20_come_back():
+    """CCRS, table 20: its differences and one sigma give its p-values, by the limit and by permutations of 4,716 rows."""
+    x = ccrs_like(CCRS_CC, CCRS_CC_SIGMA, 4716)
+    preview, permuted = tukey_preview(x), randomised_tukey(x)
+    for printed, near, pair in zip(CCRS_P["cc"], preview.pairs, permuted.pairs, strict=True):
+        # The differences are printed to 0.01 points, which is 0.02 in the p-value where its curve is steepest.
+        assert printed == pytest.approx(near.p_value, abs=0.02)
+        assert printed == pytest.approx(pair.p_value, abs=0.02 + 3 * pair.mc_error)
+        assert (printed < 0.05) == (pair.p_value < 0.05)
+    assert 11 == discriminative_power([pair.p_value for pair in permuted.pairs]).n_significant
+
+
+@pytest.mark.parametrize(("metric", "expected"), [("qr", 14), ("ir", 13), ("ac", 12), ("cc", 11), ("id", 11)])
+def test_discriminative_power_of_table_2(metric, expected):
+    """CCRS, table 2, from the p-values of its tables 20 to 24."""
+    found = discriminative_power(CCRS_P[metric])
+    assert (expected, 15, expected / 15) == (found.n_significant, found.n_pairs, found.value)
+    assert sorted(CCRS_P[metric]) == list(found.asl)
+
+
+def test_the_adjusted_p_value_of_hypothesis_3():
+    """CCRS, section 4.2: five metrics' smallest p = 0.0014 by Bonferroni, then Holm with H1 and H2 below 0.0001."""
+    adjusted = holm([0.00005, 0.00005, min(1.0, 5 * 0.0014)]).adjusted
+    assert 0.0070 == pytest.approx(adjusted[2], abs=1e-12)
+    assert max(adjusted[:2]) < 0.0002
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_holm_agrees_with_statsmodels(seed):
+    """Adjusted p-values and rejections, with ties."""
+    rng = np.random.default_rng(seed)
+    p = np.round(rng.random(int(rng.integers(1, 20))) ** 3, 2)
+    reject, adjusted, _, _ = multipletests(p, alpha=0.05, method="holm")
+    found = holm(p.tolist())
+    assert adjusted.tolist() == pytest.approx(list(found.adjusted), abs=1e-12)
+    assert reject.tolist() == list(found.rejected)
+
+
+def test_holm_does_not_reject_what_could_not_be_tested():
+    """A NaN counts as 1; handed to statsmodels as it is, the NaN itself is rejected."""
+    raw = multipletests([math.nan, 0.01, 0.02], method="holm")
+    assert raw[0][0]
+    found = holm([math.nan, 0.01, 0.02])
+    assert multipletests([1.0, 0.01, 0.02], method="holm")[1].tolist() == pytest.approx(list(found.adjusted))
+    assert (False, True, True) == found.rejected
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+@pytest.mark.parametrize("n", [1, 7, 40])
+def test_proportions_agree_with_statsmodels(n, level):
+    """Wilson everywhere; Jeffreys but for the ends, which are 0 and 1 here."""
+    for k in range(n + 1):
+        wilson = proportion_confint(k, n, alpha=1 - level, method="wilson")
+        assert wilson == pytest.approx(wilson_interval(k, n, level=level), abs=1e-12)
+        low, high = proportion_confint(k, n, alpha=1 - level, method="jeffreys")
+        found = jeffreys_interval(k, n, level=level)
+        assert (low if k else 0.0, high if k < n else 1.0) == pytest.approx((found.low, found.high), abs=1e-12)
+        assert (k / n, "jeffreys", n, level) == (found.value, found.method, found.n, found.level)
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_intervals_of_a_mean_agree_with_statsmodels(level):
+    """Normal and Student."""
+    x = np.random.default_rng(2).gamma(2, size=17)
+    described = DescrStatsW(x)
+    z, t = normal_interval(x, level=level), t_interval(x, level=level)
+    assert described.zconfint_mean(1 - level) == pytest.approx((z.low, z.high), abs=1e-12)
+    assert described.tconfint_mean(1 - level) == pytest.approx((t.low, t.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("statistic", [np.mean, np.median, np.std], ids=["mean", "median", "sd"])
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_bootstrap_agrees_with_scipy(method, statistic):
+    """To the last digits, because both draw the same resamples from the same seed."""
+    x = np.random.default_rng(8).gamma(1.5, size=23)
+    expected = stats.bootstrap(
+        (x,),
+        statistic,
+        n_resamples=2000,
+        vectorized=False,
+        method=method.replace("bca", "BCa"),
+        rng=np.random.default_rng(5),
+    ).confidence_interval
+    found = bootstrap_interval(x, None if statistic is np.mean else statistic, method=method, seed=5)
+    assert tuple(expected) == pytest.approx((found.low, found.high), abs=1e-12)
+    assert method == found.method
+
+
+def test_bootstrap_of_a_correlation_agrees_with_scipy():
+    """Rows of pairs stay pairs."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=30)
+    y = x + rng.normal(size=30)
+
+    def pearson(a, b):
+        return stats.pearsonr(a, b).statistic
+
+    expected = stats.bootstrap(
+        (x, y), pearson, paired=True, vectorized=False, n_resamples=2000, method="BCa", rng=np.random.default_rng(0)
+    ).confidence_interval
+    found = bootstrap_interval(np.stack([x, y], axis=1), lambda rows: pearson(rows[:, 0], rows[:, 1]), method="bca")
+    assert tuple(expected) == pytest.approx((found.low, found.high), abs=1e-12)
+
+
+def test_paired_bootstrap_is_scipy_s_percentile_interval_of_the_differences():
+    """The same resamples, the same interval; one-sided it has one end."""
+    rng = np.random.default_rng(6)
+    a, b = rng.random((2, 40))
+    expected = stats.bootstrap(
+        (a - b,), np.mean, n_resamples=3000, method="percentile", rng=np.random.default_rng(1)
+    ).confidence_interval
+    found = paired_bootstrap(a, b, n_resamples=3000, seed=1)
+    assert tuple(expected) == pytest.approx((found.low, found.high), abs=1e-12)
+    upper = stats.bootstrap(
+        (a - b,), np.mean, n_resamples=3000, method="percentile", alternative="greater", rng=np.random.default_rng(1)
+    ).confidence_interval
+    one = paired_bootstrap(a, b, n_resamples=3000, seed=1, alternative="greater")
+    assert upper.low == pytest.approx(one.low, abs=1e-12)
+    assert one.high is None
+
+
+def test_effect_size_is_the_paired_t_statistic_by_root_n():
+    """Golden: `scipy.stats.ttest_rel`, and Hedges' factor from its definition by the gamma function."""
+    rng = np.random.default_rng(9)
+    a, b = rng.random((2, 12))
+    found = paired_effect(a, b)
+    d = stats.ttest_rel(a, b).statistic / math.sqrt(12)
+    assert d == pytest.approx(found.d_z)
+    assert d * math.gamma(5.5) / (math.sqrt(5.5) * math.gamma(5)) == pytest.approx(found.g_z)
+
+
+@pytest.mark.parametrize(
+    ("d", "n", "level", "two_sided"),
+    list(itertools.product([0.05, 0.2, 0.5, 1.0], [3, 10, 50, 300], [0.9, 0.95], [True, False])),
+)
+def test_power_agrees_with_statsmodels(d, n, level, two_sided):
+    """The noncentral t distribution, wherever statsmodels does not give NaN."""
+    expected = TTestPower().power(d, n, 1 - level, alternative="two-sided" if two_sided else "larger")
+    if math.isnan(expected):
+        pytest.skip("statsmodels gives NaN here")
+    assert expected == pytest.approx(paired_power(2 * d, 2.0, n, level=level, two_sided=two_sided), abs=1e-9)
+
+
+@pytest.mark.parametrize("d", [0.1, 0.5, 1.0])
+def test_sample_size_and_detectable_difference_agree_with_statsmodels(d):
+    """Sizes are rounded up; differences in units of the standard deviation."""
+    solver = TTestPower()
+    assert math.ceil(solver.solve_power(d, None, 0.05, 0.9)) == sample_size(d * 3, 3.0, power=0.9)
+    expected = 3 * solver.solve_power(None, 40, 0.05, 0.8)
+    assert expected == pytest.approx(detectable_difference(40, 3.0), rel=1e-6)
+
+
+@pytest.mark.parametrize(("p", "half"), [(0.5, 0.05), (0.9, 0.02), (0.0, 0.01), (1.0, 0.1)])
+def test_sample_size_of_a_proportion_is_the_first_that_suffices(p, half):
+    """Wilson's width by statsmodels, for counts that need not be whole."""
+    n = proportion_sample_size(p, half)
+
+    def half_width(size):
+        low, high = proportion_confint(p * size, size, method="wilson")
+        return (high - low) / 2
+
+    assert half_width(n) <= half + 1e-9 < half_width(n - 1) + 2e-9
