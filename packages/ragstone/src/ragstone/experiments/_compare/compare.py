@@ -151,7 +151,7 @@ def compare(
         >>> dry = [row | {"response": "The sun."} for row in rows]
         >>> old, new = (ragstone.evaluate(r, ["ccrs.cc"], judge="lexical") for r in (dry, rows))
         >>> ragstone.compare({"old": old, "new": new}).verdict
-        ('new beats old on ccrs.cc by 100 points [75, 100]',)
+        ('new beats old on ccrs.cc by 100 points [44.4, 100]',)
     """
     if detect is not None and not (math.isfinite(detect) and detect > 0):
         msg = f"detect is a difference that matters, above 0 in the metric's own units, got {detect!r}"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ragstone.errors import ConfigurationError
-from ragstone.experiments._compare.align import AlignedMetric, AlignedScores, Sources, align
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._compare.align import FAILED, SCORED, AlignedMetric, AlignedScores, Sources, align
 from ragstone.experiments._compare.pairs import worst_case
 from ragstone.experiments._compare.words import amount, probability, table
 from ragstone.experiments._outcomes import OutcomeSource
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MetricGate", "RegressionCheck", "assert_no_regression", "check_regression"]
 
-_HALF: Final = 0.5
-"""A one-sided bound at this level or less is no bound of an interval."""
+_LEAST_LEVEL: Final = 0.5
+"""A one-sided bound at a level of 1/2 is the mean itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +38,9 @@ class MetricGate:
     gain: float | None
     """Mean of candidate - baseline in the direction that is better: below 0 the candidate is worse."""
     low: float | None
-    """One-sided bound: the gain is at least this. None where so few samples differ that nothing can be said."""
-    high: float | None
-    """One-sided bound: the gain is at most this."""
+    """One-sided bound: the gain is at least this, also on samples not seen. None where nothing can be said."""
     p_value: float | None
-    """That the candidate is worse; without a margin adjusted for all metrics and candidates."""
+    """Of the randomisation test that the candidate is worse; without a margin adjusted for all metrics and candidates."""
     margin: float | None
     n_failed: int
     """Samples on which one of both, or both, failed."""
@@ -132,20 +130,19 @@ def check_regression(
 
     Raises:
         ConfigurationError: A system, metric or margin that cannot be.
+        DataError: The baseline has no score of any metric.
     """
     if baseline not in scores.systems:
         msg = f"there is no system {baseline!r} to be the baseline; there are {', '.join(map(repr, scores.systems))}"
         raise ConfigurationError(msg)
-    wanted = [metrics] if isinstance(metrics, str) else metrics
-    chosen = [m for m in scores.metrics if wanted is None or any(_means(name, m) for name in wanted)]
-    for name in wanted or ():
-        if not any(_means(name, m) for m in chosen):
-            msg = f"there is no metric {name!r} to gate; compared are {', '.join(m.name for m in scores.metrics)}"
-            raise ConfigurationError(msg)
+    if not _LEAST_LEVEL < level < 1:
+        msg = f"a gate is one-sided and needs a level in (0.5, 1), got {level!r}"
+        raise ConfigurationError(msg)
+    at = scores.systems.index(baseline)
+    chosen, notes = _chosen(scores, at, [metrics] if isinstance(metrics, str) else metrics)
     if isinstance(margin, Mapping) and (lost := sorted({m.name for m in chosen} - margin.keys())):
         msg = f"margin names no margin for {', '.join(lost)}; name one for every metric of the gate, or give one number"
         raise ConfigurationError(msg)
-    at = scores.systems.index(baseline)
     gates = [
         _gate(
             metric,
@@ -168,7 +165,7 @@ def check_regression(
             else replace(gate, p_value=p, state="worse" if worse and (gate.gain or 0) < 0 else "ok")
             for gate, p, worse in zip(gates, corrected.adjusted, corrected.rejected, strict=True)
         ]
-    return RegressionCheck(baseline=baseline, gates=tuple(gates), level=level, notes=scores.notes)
+    return RegressionCheck(baseline=baseline, gates=tuple(gates), level=level, notes=(*notes, *scores.notes))
 
 
 def assert_no_regression(
@@ -217,6 +214,30 @@ def assert_no_regression(
         raise AssertionError(str(check))
 
 
+def _chosen(
+    scores: AlignedScores, baseline: int, wanted: Sequence[str] | None
+) -> tuple[list[AlignedMetric], list[str]]:
+    """The metrics of the gate: those named, or all that the baseline was scored on, or failed on."""
+    if wanted is None:
+        had = [m for m in scores.metrics if _scorable(m, baseline)]
+        new = [m.name for m in scores.metrics if m not in had]
+        if not had:
+            msg = f"the baseline {scores.systems[baseline]!r} has no score of any metric; there is nothing to hold to"
+            raise DataError(msg)
+        return had, [f"not in the gate, as the baseline has no score of it: {', '.join(new)}"] if new else []
+    for name in wanted:
+        if not any(_means(name, m) for m in scores.metrics):
+            msg = f"there is no metric {name!r} to gate; compared are {', '.join(m.name for m in scores.metrics)}"
+            raise ConfigurationError(msg)
+    return [m for m in scores.metrics if any(_means(name, m) for name in wanted)], []
+
+
+def _scorable(metric: AlignedMetric, system: int) -> bool:
+    import numpy as np
+
+    return bool(np.isin(metric.states[:, system], (SCORED, FAILED)).any())
+
+
 def _means(wanted: str, metric: AlignedMetric) -> bool:
     return (
         wanted == metric.name
@@ -235,54 +256,54 @@ def _gate(
     n_resamples: int,
     seed: int,
 ) -> MetricGate:
+    import numpy as np
+
     if margin is not None and not (math.isfinite(margin) and margin > 0):
         msg = f"a margin is a loss that can be borne, above 0 and in the metric's own units, got {margin!r}"
         raise ConfigurationError(msg)
     sign = 1 if metric.higher_is_better else -1
     better = sign * metric.values[:, list(pair)]
-    (below,), (above,) = (
-        randomised_tukey(
-            better, pairs=[(0, 1)], alternative=alternative, n_resamples=n_resamples, level=level, seed=seed
-        ).pairs
-        for alternative in ("less", "greater")
-    )
+    (found,) = randomised_tukey(
+        better, pairs=[(0, 1)], alternative="less", n_resamples=n_resamples, level=level, seed=seed
+    ).pairs
+    difference = better[:, 0] - better[:, 1]
+    low = _at_least(difference[~np.isnan(difference)], width=metric.high - metric.low, level=level)
     n_failed, bounds = worst_case(metric, *pair)
-    worst = None if bounds is None else bounds[0] if metric.higher_is_better else -bounds[1]
-    low = _at_least(metric, better, level) if above.low is None else above.low
-    if below.p_value is None:
-        state: Literal["ok", "worse", "not shown", "untestable"] = "untestable"
-    elif margin is None or (low is not None and low > -margin):
-        state = "ok"
-    else:
+    state: Literal["ok", "not shown", "untestable"] = "ok"
+    if not found.n:
+        state = "untestable"
+    elif margin is not None and (low is None or low <= -margin):
         state = "not shown"
     return MetricGate(
         candidate=candidate,
         metric=metric.name,
         state=state,
-        n=below.n,
-        gain=below.difference,
+        n=found.n,
+        gain=found.difference,
         low=low,
-        high=below.high,
-        p_value=below.p_value,
+        p_value=found.p_value,
         margin=margin,
         n_failed=n_failed,
-        worst=worst,
+        worst=None if bounds is None else bounds[0] if metric.higher_is_better else -bounds[1],
         in_points=(metric.low, metric.high) == (0.0, 1.0),
     )
 
 
-def _at_least(metric: AlignedMetric, better: NDArray[np.float64], level: float) -> float | None:
-    """Bound a gain from below where too few samples differ for permutations to bound it: often because nothing changed.
+def _at_least(difference: NDArray[np.float64], *, width: float, level: float) -> float | None:
+    """Bound the mean of differences from below, one-sided.
 
-    Differences of a bounded metric are bounded, and then the betting interval holds at any number of samples. It gives
-    half its error to each side.
+    Differences are often 0 with a few large ones among them, and then neither permutations nor the normal approximation
+    bound what other samples would show. The interval of a bounded mean does, at any number of samples; it gives half its
+    error to each side. Where no sample differs at all, the share of those that do is bounded by the chance to see none,
+    and none of them costs more than the range.
     """
-    difference = better[:, 0] - better[:, 1]
-    difference = difference[difference == difference]  # noqa: PLR0124 - NaN is not itself
-    width = metric.high - metric.low
-    if not (difference.size and math.isfinite(width) and level > _HALF):
+    n = difference.size
+    if not n:
         return None
-    return mean_interval(difference.tolist(), low=-width, high=width, level=2 * level - 1).low
+    if math.isfinite(width) and not difference.any():
+        return -width * (1 - (1 - level) ** (1 / n))
+    low = mean_interval(difference.tolist(), low=-width, high=width, level=2 * level - 1).low
+    return low if math.isfinite(low) else None
 
 
 def _verdict(gate: MetricGate) -> str:

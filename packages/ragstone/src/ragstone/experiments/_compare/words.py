@@ -13,19 +13,27 @@ __all__ = ["amount", "interval_text", "means_table", "pairs_table", "probability
 
 _POINTS: Final = 100
 _LEAST_P: Final = 0.0001
+_MOST_DIGITS: Final = 4
 
 
-def amount(value: float, *, points: bool, sign: bool = False) -> str:
-    """A difference in words: "2.6 points", or in the metric's own units where its range is not 0 to 1."""
-    number = _number(value, points=points, sign=sign)
+def amount(value: float, *, points: bool, sign: bool = False, digits: int = 1) -> str:
+    """A difference in words: "2.6 points", or in the metric's own units where its range is not 0 to 1.
+
+    Args:
+        value: The difference.
+        points: Whether the range is 0 to 1, of which a point is a hundredth.
+        sign: Whether to show a plus.
+        digits: Behind the decimal point, of points.
+    """
+    number = _number(value, points=points, sign=sign, digits=digits)
     if not points:
         return number
     return f"{number} {'point' if number.lstrip('+-') == '1' else 'points'}"
 
 
-def interval_text(low: float, high: float, *, points: bool) -> str:
+def interval_text(low: float, high: float, *, points: bool, digits: int = 1) -> str:
     """An interval, without its unit."""
-    return f"[{_number(low, points=points)}, {_number(high, points=points)}]"
+    return f"[{_number(low, points=points, digits=digits)}, {_number(high, points=points, digits=digits)}]"
 
 
 def probability(p: float | None) -> str:
@@ -102,20 +110,31 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _number(value: float, *, points: bool, sign: bool = False) -> str:
+def _number(value: float, *, points: bool, sign: bool = False, digits: int = 1) -> str:
     if math.isinf(value):
         return "no bound"
-    text = f"{_POINTS * value:.1f}" if points else f"{value:.4g}"
+    text = f"{_POINTS * value:.{digits}f}" if points else f"{value:.4g}"
     # One point is "1", and nothing is not less than nothing.
-    text = text.removesuffix(".0") if text not in {"-0.0", "-0"} else "0"
+    if float(text) == int(float(text)):
+        text = str(int(float(text)))
     return f"+{text}" if sign and value > 0 else text
 
 
 def _size(metric: MetricComparison, pair: PairDifference, *, sign: bool = False) -> str:
-    told = amount(pair.difference or 0.0, points=metric.in_points, sign=sign)
+    ends = [end for end in (pair.difference, pair.low, pair.high) if end is not None]
+    digits = _digits(ends)
+    told = amount(pair.difference or 0.0, points=metric.in_points, sign=sign, digits=digits)
     if pair.low is None or pair.high is None:
         return told
-    return f"{told} {interval_text(pair.low, pair.high, points=metric.in_points)}"
+    return f"{told} {interval_text(pair.low, pair.high, points=metric.in_points, digits=digits)}"
+
+
+def _digits(values: Sequence[float]) -> int:
+    """As many digits as it takes to tell from 0 what is not 0: an interval that excludes it must be seen to."""
+    digits = 1
+    while digits < _MOST_DIGITS and any(value and not float(f"{_POINTS * value:.{digits}f}") for value in values):
+        digits += 1
+    return digits
 
 
 def _turned(pair: PairDifference, winner: str) -> PairDifference:
