@@ -1,0 +1,127 @@
+"""`ragstone meta` and `ragstone topicality`: what the metrics are worth, and what a repository is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragstone.cli._options import JsonOption, names_in
+from ragstone.cli._output import print_json
+from ragstone.errors import ConfigurationError
+from ragstone.experiments import meta_evaluate, topicality
+
+__all__ = ["meta_command", "topicality_command"]
+
+OnlyMetricsOption = Annotated[
+    str | None, typer.Option("--metrics", help="Metrics or groups, with commas between; without it all there are.")
+]
+LevelOption = Annotated[float, typer.Option("--level", help="Nominal coverage of the intervals.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of all random numbers.")]
+
+
+def meta_command(
+    systems: Annotated[
+        list[str],
+        typer.Argument(help="Outcomes of `evaluate --output`, or stores; one a system, NAME=FILE to name it."),
+    ],
+    labels: Annotated[
+        Path | None,
+        typer.Option("--labels", help="What people said: rows with id and label (JSONL, JSON, CSV, Parquet)."),
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option("--label-column", help="The column of the label, where it has another name.")
+    ] = None,
+    label_range: Annotated[
+        str | None, typer.Option("--label-range", help="Lowest and highest possible label: 1,5.")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option("--threshold", help="Scores from here on are a yes against yes-no labels.")
+    ] = None,
+    repeat: Annotated[
+        list[str] | None,
+        typer.Option("--repeat", help="The same samples scored again; NAME=FILE with several systems. Several times."),
+    ] = None,
+    flip_threshold: Annotated[
+        float,
+        typer.Option("--flip-threshold", min=0, help="Scores further apart than this share of the range are a flip."),
+    ] = 0.1,
+    metrics: OnlyMetricsOption = None,
+    alpha: Annotated[float, typer.Option("--alpha", help="Significance level of the discriminative power.")] = 0.05,
+    level: LevelOption = 0.95,
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap resamples.")] = 2000,
+    permutations: Annotated[int, typer.Option("--permutations", min=1, help="Behind p-values.")] = 10_000,
+    seed: SeedOption = 0,
+    json_output: JsonOption = False,
+) -> None:
+    """Evaluate the metrics themselves: distributions, ties, correlations, power, judge flips, agreement with people."""
+    sources = [_named(text) for text in systems]
+    repeats = [_named(text) for text in repeat or ()]
+    if any(name for name, _ in repeats):
+        if nameless := [path for name, path in repeats if not name]:
+            msg = f"--repeat {nameless[0]} names no system and others do; write NAME=FILE for each"
+            raise ConfigurationError(msg)
+        by_system: dict[str, list[str]] = {}
+        for name, path in repeats:
+            by_system.setdefault(str(name), []).append(path)
+    report = meta_evaluate(
+        *({name: path} if name else path for name, path in sources),
+        labels=None if labels is None else str(labels),
+        label_column=label_column,
+        label_range=None if label_range is None else _range(label_range),
+        threshold=threshold,
+        repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
+        flip_threshold=flip_threshold,
+        metrics=None if metrics is None else names_in(metrics),
+        alpha=alpha,
+        level=level,
+        n_resamples=resamples,
+        n_permutations=permutations,
+        seed=seed,
+    )
+    if json_output:
+        print_json(report.to_dict())
+    else:
+        typer.echo(str(report))
+
+
+def topicality_command(
+    in_domain: Annotated[Path, typer.Argument(help="Outcomes of queries of the domain, from `evaluate --output`.")],
+    out_of_domain: Annotated[Path, typer.Argument(help="Outcomes of queries from outside it, on the same repository.")],
+    metrics: OnlyMetricsOption = None,
+    level: LevelOption = 0.95,
+    resamples: Annotated[int, typer.Option("--resamples", min=2, help="Bootstrap resamples.")] = 10_000,
+    seed: SeedOption = 0,
+    json_output: JsonOption = False,
+) -> None:
+    """Compare queries of a domain with others on one repository: is it about the domain?"""
+    report = topicality(
+        in_domain,
+        out_of_domain,
+        metrics=None if metrics is None else names_in(metrics),
+        level=level,
+        n_resamples=resamples,
+        seed=seed,
+    )
+    if json_output:
+        print_json(report.to_dict())
+    else:
+        typer.echo(str(report))
+
+
+def _named(text: str) -> tuple[str | None, str]:
+    """NAME=FILE, or a file alone; a file that has an equals sign in its name is a file."""
+    name, separator, path = text.partition("=")
+    if separator and name and path and not Path(text).exists():
+        return name, path
+    return None, text
+
+
+def _range(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        msg = f"--label-range must be LOW,HIGH, got {text!r}; for example --label-range 1,5"
+        raise ConfigurationError(msg) from None
+    return low, high

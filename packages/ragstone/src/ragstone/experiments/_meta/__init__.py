@@ -1,0 +1,1 @@
+"""The metrics themselves, evaluated on a user's outcomes."""

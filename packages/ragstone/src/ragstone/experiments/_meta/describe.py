@@ -1,0 +1,166 @@
+"""What outcomes alone say of metrics: distributions, correlations between metrics, and power to tell systems apart."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ragstone.experiments._meta.sources import scores_of
+from ragstone.experiments._outcomes import SystemOutcomes
+from ragstone.schema import Failure, Score
+from ragstone.stats import (
+    CorrelationKind,
+    CorrelationMean,
+    DiscriminativePower,
+    Estimate,
+    Population,
+    discriminative_power,
+    fisher_mean,
+    kendall,
+    mean_interval,
+    pearson,
+    population,
+    randomised_tukey,
+    spearman,
+)
+
+__all__ = ["Distribution", "MetricPairCorrelation", "MetricPower", "correlations", "distributions", "powers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """What one metric's scores of one system look like."""
+
+    metric: str
+    system: str
+    population: Population | None
+    """None where nothing was scored."""
+    mean: Estimate | None
+    """With its interval; as in the table of `evaluate`."""
+    n_failed: int
+    n_not_applicable: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricPairCorrelation:
+    """How two metrics go together, within systems and on average over them."""
+
+    first: str
+    second: str
+    kind: CorrelationKind
+    mean: CorrelationMean
+    """Fisher-z mean over systems, with an interval."""
+    per_system: dict[str, float | None]
+    """None where a metric is constant."""
+    n_pairs: dict[str, int]
+    """Samples that both metrics scored, by system."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricPower:
+    """How well one metric tells the systems apart."""
+
+    metric: str
+    power: DiscriminativePower
+    p_values: dict[str, float | None]
+    """By pair of systems, "a / b", corrected for the number of pairs."""
+    n_samples: int
+    """Samples with at least two systems scored."""
+    n_uncertain: int
+    """Pairs whose p-value is within two Monte-Carlo errors of alpha: another seed may decide otherwise."""
+    n_permutations: int
+
+
+def distributions(systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, level: float) -> list[Distribution]:
+    """Describe each metric in each system."""
+    found = []
+    for metric in metrics:
+        for system in systems:
+            outcomes = system.outcomes.get(metric, {}).values()
+            if not outcomes:
+                continue
+            low, high = system.range_of(metric)
+            values = list(scores_of(system, metric).values())
+            n_failed = sum(isinstance(o, Failure) for o in outcomes)
+            found.append(
+                Distribution(
+                    metric=metric,
+                    system=system.name,
+                    population=population(values, low=low, high=high, level=level),
+                    mean=mean_interval(values, low=low, high=high, level=level) if values else None,
+                    n_failed=n_failed,
+                    n_not_applicable=sum(not isinstance(o, Score) for o in outcomes) - n_failed,
+                )
+            )
+    return found
+
+
+def correlations(
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, level: float
+) -> list[MetricPairCorrelation]:
+    """Correlate metrics with each other, in each system over the samples that both scored."""
+    measures: dict[CorrelationKind, Callable[[list[float], list[float]], float | None]] = {
+        "pearson": pearson,
+        "spearman": spearman,
+        "kendall": kendall,
+    }
+    found = []
+    for kind, measure in measures.items():
+        for first, second in itertools.combinations(metrics, 2):
+            values: dict[str, float | None] = {}
+            sizes: dict[str, int] = {}
+            for system in systems:
+                one, two = scores_of(system, first), scores_of(system, second)
+                both = [id_ for id_ in one if id_ in two]
+                if not both:
+                    continue
+                values[system.name] = measure([one[id_] for id_ in both], [two[id_] for id_ in both])
+                sizes[system.name] = len(both)
+            found.append(
+                MetricPairCorrelation(
+                    first=first,
+                    second=second,
+                    kind=kind,
+                    mean=fisher_mean(list(values.values()), list(sizes.values()), kind=kind, level=level),
+                    per_system=values,
+                    n_pairs=sizes,
+                )
+            )
+    return found
+
+
+def powers(
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, alpha: float, n_permutations: int, seed: int
+) -> list[MetricPower]:
+    """Test all pairs of systems with each metric, rows aligned by sample id."""
+    found = []
+    for metric in metrics:
+        columns = [(system.name, values) for system in systems if (values := scores_of(system, metric))]
+        rows = sorted({id_ for _, values in columns for id_ in values})
+        table = [[values.get(id_, math.nan) for _, values in columns] for id_ in rows]
+        shared = [row for row in table if sum(not math.isnan(v) for v in row) > 1]
+        if len(columns) < 2 or not shared:
+            continue
+        result = randomised_tukey(shared, n_resamples=n_permutations, level=1 - alpha, seed=seed)
+        ps = [pair.p_value for pair in result.pairs]
+        found.append(
+            MetricPower(
+                metric=metric,
+                power=discriminative_power(ps, alpha=alpha),
+                p_values={
+                    f"{columns[pair.first][0]} / {columns[pair.second][0]}": pair.p_value for pair in result.pairs
+                },
+                n_samples=len(shared),
+                n_uncertain=sum(
+                    pair.p_value is not None
+                    and pair.mc_error is not None
+                    and pair.mc_error > 0
+                    and abs(pair.p_value - alpha) <= 2 * pair.mc_error
+                    for pair in result.pairs
+                ),
+                n_permutations=result.n_resamples,
+            )
+        )
+    return found

@@ -1,0 +1,291 @@
+"""A judge against people: agreement, rank correlation, and the mean that people would give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._meta.label_rows import Label
+from ragstone.experiments._meta.sources import scores_of
+from ragstone.experiments._outcomes import SystemOutcomes
+from ragstone.stats import (
+    Agreement,
+    Estimate,
+    PredictionPoweredMean,
+    bootstrap_spearman,
+    cohen_kappa,
+    contrast,
+    fisher_interval,
+    fleiss_kappa,
+    kendall,
+    krippendorff_alpha,
+    percent_agreement,
+    prediction_powered_mean,
+)
+
+__all__ = ["LabelAgreement", "LabelOptions", "agreements"]
+
+_MOST_CATEGORIES: Final = 11
+"""More distinct labels than 0 to 10 are a continuous scale, on which no two raters agree exactly."""
+_FEW_LABELS: Final = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelOptions:
+    """How labels are compared with scores."""
+
+    label_range: tuple[float, float] | None = None
+    """Lowest and highest possible label; None takes the metric's range, or where labels lie outside it, their own."""
+    threshold: float | None = None
+    """Scores from here on count as a pass against yes-no labels; None for the middle of the range."""
+    n_resamples: int = 2000
+    level: float = 0.95
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelAgreement:
+    """One metric's scores of one system against the labels that people gave."""
+
+    metric: str
+    system: str
+    n: int
+    """Samples with a label and a score."""
+    n_unscored: int
+    """Labelled samples that failed or where the metric is not applicable: in none of these numbers."""
+    n_unknown: int
+    """Labels of samples without any outcome."""
+    n_unlabelled: int
+    """Samples with a score and no label."""
+    label_range: tuple[float, float]
+    """Lowest and highest label, mapped to the lowest and highest score."""
+    categories: tuple[float, ...]
+    """Labels as scores, between which a score goes to the nearest; empty for a continuous scale."""
+    exact: Estimate | None
+    """Share of samples where judge and people agree exactly."""
+    cohen: Agreement | None
+    """Cohen's kappa; with quadratic weights where there are more than two categories. None on a continuous scale."""
+    krippendorff: Agreement
+    """Alpha of judge and people: nominal for two categories, ordinal for several, interval on a continuous scale."""
+    spearman: Estimate | None
+    kendall: Estimate | None
+    people: Agreement | None
+    """Krippendorff's alpha among people; None where nobody's label was given twice."""
+    people_fleiss: Agreement | None
+    """Fleiss' kappa among people; None unless all samples have as many labels, and a few categories."""
+    human_mean: PredictionPoweredMean | None
+    """The mean that people would give to all samples, as a score."""
+    notes: tuple[str, ...] = ()
+
+
+def agreements(
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], labels: Sequence[Label], options: LabelOptions
+) -> list[LabelAgreement]:
+    """Hold each metric against the labels.
+
+    Raises:
+        DataError: Labels of a system or of samples that are not there, or that do not say of which system they are.
+        ConfigurationError: A range of labels that some exceed.
+    """
+    names = [system.name for system in systems]
+    if len(systems) > 1 and any(label.system is None for label in labels):
+        msg = (
+            f"with several systems ({', '.join(names)}) every label needs a column 'system': whose answer was it about?"
+        )
+        raise DataError(msg)
+    if strangers := {label.system for label in labels} - {None, *names}:
+        msg = f"labels are of a system {min(map(str, strangers))!r}; there are {', '.join(names)}"
+        raise DataError(msg)
+    found = []
+    for metric in metrics:
+        of_metric = [label for label in labels if label.metric in (None, metric)]
+        for system in systems:
+            if metric not in system.outcomes:
+                continue
+            own = [label for label in of_metric if label.system in (None, system.name)]
+            if own:
+                found.append(_one(system, metric, own, of_metric, options))
+    if all(one.n == one.n_unscored == 0 for one in found):
+        ids = ", ".join(sorted({label.sample_id for label in labels})[:3])
+        msg = f"no label has the id of a sample with an outcome: labels have {ids}, ...; both need ids that match"
+        raise DataError(msg)
+    return found
+
+
+def _one(
+    system: SystemOutcomes, metric: str, own: Sequence[Label], all_: Sequence[Label], options: LabelOptions
+) -> LabelAgreement:
+    scale = _Scale.of(system, metric, [label.value for label in all_], options)
+    said: dict[str, dict[str, float]] = {}
+    for label in own:
+        said.setdefault(label.sample_id, {})[label.rater] = scale.as_score(label.value)
+    scores = scores_of(system, metric)
+    ids = [id_ for id_ in said if id_ in scores]
+    people = [math.fsum(said[id_].values()) / len(said[id_]) for id_ in ids]
+    judge = [scores[id_] for id_ in ids]
+    rest = [value for id_, value in scores.items() if id_ not in said]
+    exact, cohen, alpha = _agree(people, judge, scale, options)
+    among, fleiss = _among([list(by.values()) for by in said.values()], scale, options)
+    human_mean, notes = _human_mean(people, judge, rest, scale, options)
+    tau = kendall(people, judge)
+    ends = None if tau is None else fisher_interval(tau, len(ids), kind="kendall", level=options.level)
+    rank = (
+        bootstrap_spearman(
+            [[value] for value in people],
+            judge,
+            range(len(ids)),
+            n_resamples=options.n_resamples,
+            level=options.level,
+            seed=options.seed,
+        )[0]
+        if len(ids) > 1
+        else None
+    )
+    return LabelAgreement(
+        metric=metric,
+        system=system.name,
+        n=len(ids),
+        n_unscored=sum(id_ in system.outcomes[metric] for id_ in said) - len(ids),
+        n_unknown=sum(id_ not in system.outcomes[metric] for id_ in said),
+        n_unlabelled=len(rest),
+        label_range=scale.labels,
+        categories=scale.categories,
+        exact=exact,
+        cohen=cohen,
+        krippendorff=alpha,
+        spearman=rank,
+        kendall=None
+        if tau is None or ends is None
+        else Estimate(value=tau, low=ends[0], high=ends[1], level=options.level, method="fisher_z", n=len(ids)),
+        people=among,
+        people_fleiss=fleiss,
+        human_mean=human_mean,
+        notes=tuple(notes),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scale:
+    """Labels as scores of one metric."""
+
+    labels: tuple[float, float]
+    scores: tuple[float, float]
+    categories: tuple[float, ...]
+    """As scores."""
+    threshold: float | None
+
+    @classmethod
+    def of(cls, system: SystemOutcomes, metric: str, values: Sequence[float], options: LabelOptions) -> _Scale:
+        scores = system.range_of(metric)
+        bounded = math.isfinite(scores[1] - scores[0])
+        if options.label_range is not None:
+            low, high = options.label_range
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                msg = f"a range of labels needs finite low < high, got {low!r} and {high!r}"
+                raise ConfigurationError(msg)
+            if outside := [value for value in values if not low <= value <= high]:
+                msg = f"labels of {metric} must lie in [{low:g}, {high:g}], got {outside[0]:g}"
+                raise ConfigurationError(msg)
+        elif bounded and all(scores[0] <= value <= scores[1] for value in values):
+            low, high = scores
+        else:
+            low, high = min(values), max(values)
+            # Yes and no, of whatever only one occurs.
+            low, high = (0.0, 1.0) if low == high or {low, high} <= {0.0, 1.0} else (low, high)
+        distinct = sorted({*values, low, high} if set(values) <= {low, high} else set(values))
+        if high - low < _MOST_CATEGORIES and len(distinct) > 2 and all(v.is_integer() for v in (low, *distinct)):
+            # A grade that nobody gave is a grade all the same.
+            distinct = [low + step for step in range(int(high - low) + 1)]
+        made = cls(labels=(low, high), scores=scores if bounded else (low, high), categories=(), threshold=None)
+        if len(distinct) > _MOST_CATEGORIES:
+            return made
+        return cls(
+            labels=made.labels,
+            scores=made.scores,
+            categories=tuple(made.as_score(value) for value in distinct),
+            threshold=options.threshold if len(distinct) == 2 else None,
+        )
+
+    def as_score(self, label: float) -> float:
+        share = (label - self.labels[0]) / (self.labels[1] - self.labels[0])
+        return self.scores[0] + share * (self.scores[1] - self.scores[0])
+
+    def category(self, score: float, *, threshold: float | None = None) -> float:
+        """The nearest category; of two as near the higher."""
+        if threshold is not None:
+            return self.categories[score >= threshold]
+        return min(self.categories, key=lambda c: (round(abs(c - score), 12), -c))
+
+    @property
+    def kind(self) -> Literal["nominal", "ordinal", "interval"]:
+        """The scale of Krippendorff's alpha."""
+        return "interval" if not self.categories else "ordinal" if len(self.categories) > 2 else "nominal"
+
+
+def _agree(
+    people: Sequence[float], judge: Sequence[float], scale: _Scale, options: LabelOptions
+) -> tuple[Estimate | None, Agreement | None, Agreement]:
+    """Exact agreement, Cohen's kappa and Krippendorff's alpha of judge and people."""
+    exact = cohen = None
+    theirs, ours = list(people), list(judge)
+    if scale.categories:
+        theirs = [scale.category(value) for value in people]
+        ours = [scale.category(value, threshold=scale.threshold) for value in judge]
+        cohen = cohen_kappa(
+            theirs,
+            ours,
+            weights="quadratic" if len(scale.categories) > 2 else "none",
+            categories=scale.categories,
+            n_resamples=options.n_resamples,
+            level=options.level,
+            seed=options.seed,
+        )
+        exact = percent_agreement(list(zip(theirs, ours, strict=True)), level=options.level)
+    alpha = krippendorff_alpha(
+        list(zip(theirs, ours, strict=True)),
+        scale=scale.kind,
+        n_resamples=options.n_resamples,
+        level=options.level,
+        seed=options.seed,
+    )
+    return exact, cohen, alpha
+
+
+def _among(
+    said: Sequence[Sequence[float]], scale: _Scale, options: LabelOptions
+) -> tuple[Agreement | None, Agreement | None]:
+    """Agreement among people: Krippendorff's alpha, and Fleiss' kappa where every sample has as many labels."""
+    most = max(map(len, said))
+    if most < 2:
+        return None, None
+    table = [[*row, *[None] * (most - len(row))] for row in said]
+    alpha = krippendorff_alpha(
+        table, scale=scale.kind, n_resamples=options.n_resamples, level=options.level, seed=options.seed
+    )
+    if not scale.categories or any(len(row) < most for row in said):
+        return alpha, None
+    return alpha, fleiss_kappa(table, n_resamples=options.n_resamples, level=options.level, seed=options.seed)
+
+
+def _human_mean(
+    people: Sequence[float], judge: Sequence[float], rest: Sequence[float], scale: _Scale, options: LabelOptions
+) -> tuple[PredictionPoweredMean | None, list[str]]:
+    """The mean over all samples, and what speaks against believing it."""
+    if len(people) < 2 or len(rest) < 2:
+        few = "scored samples with a label" if len(people) < 2 else "scored samples without one"
+        return None, [f"no prediction-powered mean: it needs at least two {few}"]
+    low, high = scale.scores
+    found = prediction_powered_mean(people, judge, rest, low=low, high=high, level=options.level)
+    notes = []
+    apart = contrast(judge, rest, n_resamples=options.n_resamples, level=options.level, seed=options.seed).difference
+    if not apart.low <= 0 <= apart.high:
+        notes.append(
+            f"labelled samples do not look like a random sample: their scores are {apart.value:+.3f} "
+            f"[{apart.low:+.3f}, {apart.high:+.3f}] from the others'; the prediction-powered mean needs one"
+        )
+    if len(people) < _FEW_LABELS:
+        notes.append(f"{len(people)} labels are few: below {_FEW_LABELS}, read the intervals as guides")
+    return found, notes

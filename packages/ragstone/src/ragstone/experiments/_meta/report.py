@@ -1,0 +1,311 @@
+"""What is known about the metrics: the report, as text and as plain values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from ragstone.experiments._meta.describe import Distribution, MetricPairCorrelation, MetricPower
+from ragstone.experiments._meta.labels import LabelAgreement
+from ragstone.experiments._meta.repeats import MetricFlips
+from ragstone.stats import Agreement, Estimate
+
+__all__ = ["MetaReport", "finite", "shown", "table"]
+
+_CROWDED: Final = 0.5
+"""Share of scores at one bound from which a metric says little about single answers."""
+_TWINS: Final = 0.8
+"""Correlation from which two metrics nearly say the same."""
+_ASL_SHOWN: Final = 15
+_SMALL_P: Final = 0.001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaReport:
+    """The metrics themselves, evaluated on a user's outcomes."""
+
+    systems: tuple[str, ...]
+    distributions: tuple[Distribution, ...]
+    correlations: tuple[MetricPairCorrelation, ...]
+    """Empty with a single metric."""
+    powers: tuple[MetricPower, ...]
+    """Empty with a single system."""
+    flips: tuple[MetricFlips, ...]
+    """Empty without repeats."""
+    labels: tuple[LabelAgreement, ...]
+    """Empty without labels."""
+    notes: tuple[str, ...]
+    alpha: float
+    level: float
+    seed: int
+
+    def findings(self) -> tuple[str, ...]:
+        """What stands out, in words; nothing that the tables do not show."""
+        return tuple(_findings(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return finite(asdict(self) | {"findings": list(self.findings())})
+
+    def __str__(self) -> str:
+        ci = f"[{self.level:.0%} CI]"
+        parts = [_distributions(self.distributions, ci)]
+        if self.correlations:
+            parts.append(_correlations(self.correlations, ci))
+        if self.powers:
+            parts.append(_powers(self.powers))
+        if self.flips:
+            parts.append(_flips(self.flips, ci))
+        if self.labels:
+            parts.append(_labels(self.labels, ci))
+        if words := [*self.findings(), *self.notes]:
+            parts.append("\n".join(words))
+        return "\n\n".join(parts)
+
+
+def finite(value: Any) -> Any:
+    """JSON knows no infinity: an end that an interval lacks is null there."""
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {key: finite(part) for key, part in value.items()}
+        case list() | tuple():
+            return [finite(part) for part in value]
+    return value
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as text with aligned columns; the first row is the head."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def shown(estimate: Estimate | None, *, sign: str = "") -> str:
+    """A number with its interval."""
+    if estimate is None:
+        return "undefined"
+    return f"{estimate.value:{sign}.3f} [{estimate.low:{sign}.3f}, {estimate.high:{sign}.3f}]"
+
+
+def _share(estimate: Estimate | None) -> str:
+    return (
+        "no bound"
+        if estimate is None
+        else f"{estimate.value:.0%} [{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]"
+    )
+
+
+def _number(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3f}"
+
+
+def _distributions(found: Sequence[Distribution], ci: str) -> str:
+    head = (
+        "metric", "system", "n scored / failed / n.a.", f"mean {ci}", "SD", "median [quartiles]", "min, max", f"at floor {ci}",
+        f"at ceiling {ci}", "ties", "skew", "kurtosis",
+    )  # fmt: skip
+    rows: list[tuple[str, ...]] = [head]
+    for d in found:
+        p = d.population
+        counts = f"{p.n if p else 0} / {d.n_failed} / {d.n_not_applicable}"
+        rows.append(
+            (d.metric, d.system, counts, *["no score"] * 9)
+            if p is None
+            else (
+                d.metric,
+                d.system,
+                counts,
+                shown(d.mean),
+                _number(p.sd),
+                f"{p.median:.3f} [{p.q1:.3f}, {p.q3:.3f}]",
+                f"{p.minimum:.3f}, {p.maximum:.3f}",
+                _share(p.at_low),
+                _share(p.at_high),
+                "undefined" if p.ties is None else f"{p.ties:.0%}",
+                _number(p.skewness),
+                _number(p.kurtosis),
+            )
+        )
+    return table(rows) + "\nties: how likely two samples have the same score; kurtosis: 0 for a normal distribution"
+
+
+def _correlations(found: Sequence[MetricPairCorrelation], ci: str) -> str:
+    kinds = list(dict.fromkeys(c.kind for c in found))
+    n_systems = max((len(c.per_system) for c in found), default=0)
+    of = f", mean of {n_systems} systems" if n_systems > 1 else ""
+    rows = [("correlation" + of, *(f"{kind.capitalize()} {ci}" for kind in kinds), "n of samples")]
+    cells: dict[tuple[str, str], dict[str, MetricPairCorrelation]] = {}
+    for c in found:
+        cells.setdefault((c.first, c.second), {})[c.kind] = c
+    for (first, second), by_kind in cells.items():
+        sizes = list(by_kind[kinds[0]].n_pairs.values())
+        n = "0" if not sizes else str(sizes[0]) if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
+        rows.append((f"{first} and {second}", *(_mean(by_kind[kind]) for kind in kinds), n))
+    return table(rows) + "\nmeans are of Fisher's z, their intervals hold whatever the systems share"
+
+
+def _mean(c: MetricPairCorrelation) -> str:
+    m = c.mean
+    if m.value is None:
+        return "undefined"
+    text = f"{m.value:.3f}" if m.low is None or m.high is None else f"{m.value:.3f} [{m.low:.3f}, {m.high:.3f}]"
+    return text + (f" ({m.n_undefined} undefined)" if m.n_undefined else "")
+
+
+def _powers(found: Sequence[MetricPower]) -> str:
+    rows = [("discriminative power", "pairs told apart", "untestable", "samples", "ASL: p-values in order")]
+    for m in sorted(found, key=lambda m: -m.power.value):
+        p = m.power
+        curve = " ".join(_p(value) for value in p.asl[:_ASL_SHOWN]) + (" ..." if len(p.asl) > _ASL_SHOWN else "")
+        rows.append(
+            (
+                m.metric,
+                f"{p.n_significant} of {p.n_pairs} ({p.value:.3f})",
+                str(p.n_untestable),
+                str(m.n_samples),
+                curve,
+            )
+        )
+    first = found[0]
+    text = table(rows) + (
+        f"\np-values: randomised Tukey HSD, paired, {first.n_permutations:,} permutations, all pairs of a metric together, "
+        f"told apart below {first.power.alpha:g}"
+    )
+    for m in found:
+        if m.n_uncertain:
+            text += (
+                f"\n{m.metric}: {m.n_uncertain} p-values are within two Monte-Carlo errors of the limit; "
+                "more permutations decide"
+            )
+    return text
+
+
+def _p(value: float) -> str:
+    return f"{value:.1g}" if value < _SMALL_P else f"{value:.3f}"
+
+
+def _flips(found: Sequence[MetricFlips], ci: str) -> str:
+    head = (
+        "repeats",
+        "system",
+        f"pairs that flip {ci}",
+        f"samples with a flip {ci}",
+        "SD of a reply",
+        "further than",
+        "n",
+    )
+    rows = [
+        head,
+        *(
+            (
+                f.metric,
+                f.system,
+                _share(f.rate.pairs),
+                _share(f.rate.items),
+                f"{f.rate.spread:.3f}",
+                f"{f.rate.threshold:.3g}",
+                f"{f.rate.n} samples, {f.rate.n_replies} scores",
+            )
+            for f in found
+        ),
+    ]
+    text = table(rows)
+    for f in found:
+        if f.n_unscored or f.n_other_judge:
+            text += f"\n{f.metric}, {f.system}: left out {f.n_unscored} without a score, {f.n_other_judge} of another judge or prompt"
+    return text
+
+
+def _labels(found: Sequence[LabelAgreement], ci: str) -> str:
+    head = (
+        "against people", "system", "n", f"agree exactly {ci}", f"Cohen's kappa {ci}", f"Krippendorff's alpha {ci}",
+        f"Spearman {ci}", f"Kendall {ci}",
+    )  # fmt: skip
+    rows: list[tuple[str, ...]] = [head]
+    rows += (
+        (
+            a.metric,
+            a.system,
+            str(a.n),
+            "continuous" if not a.categories else _share(a.exact) if a.exact else "undefined",
+            "continuous" if not a.categories else _agreement(a.cohen),
+            _agreement(a.krippendorff),
+            shown(a.spearman),
+            shown(a.kendall),
+        )
+        for a in found
+    )
+    text = [table(rows)]
+    if any(a.human_mean for a in found):
+        head = ("mean that people would give", "system", f"prediction-powered {ci}", f"labels alone {ci}", "judge alone",
+                "labels", "judged", "worth")  # fmt: skip
+        rows = [head]
+        for a in found:
+            if (m := a.human_mean) is None:
+                continue
+            worth = "" if m.labels_worth is None else f"{m.labels_worth:.0f} labels"
+            rows.append(
+                (
+                    a.metric,
+                    a.system,
+                    shown(m.estimate),
+                    shown(m.labels_only),
+                    f"{m.judge_mean:.3f}",
+                    str(m.n_labelled),
+                    str(m.n_judged),
+                    worth,
+                )
+            )
+        text += ["", table(rows), "it holds if the labelled samples are a random sample of all"]
+    for a in found:
+        where = f"{a.metric}, {a.system}"
+        scale = f"labels from {a.label_range[0]:g} to {a.label_range[1]:g}"
+        missing = f", left out {a.n_unscored} labelled without a score" if a.n_unscored else ""
+        missing += f", {a.n_unknown} labels of samples that are not there" if a.n_unknown else ""
+        text.append(f"{where}: {scale}{missing}")
+        if a.people is not None:
+            fleiss = "" if a.people_fleiss is None else f", Fleiss' kappa {_agreement(a.people_fleiss)}"
+            text.append(f"{where}: people among themselves: alpha {_agreement(a.people)}{fleiss}, n {a.people.n}")
+        text += [f"{where}: {note}" for note in a.notes]
+    return "\n".join(text)
+
+
+def _agreement(found: Agreement | None) -> str:
+    if found is None or found.coefficient is None:
+        return "undefined"
+    return f"{shown(found.coefficient)} {found.words}"
+
+
+def _findings(report: MetaReport) -> Iterator[str]:
+    crowded: dict[tuple[str, str], list[str]] = {}
+    for d in report.distributions:
+        if d.population is None:
+            continue
+        for where, share in (("ceiling", d.population.at_high), ("floor", d.population.at_low)):
+            if share is not None and share.value >= _CROWDED:
+                crowded.setdefault((d.metric, where), []).append(f"{share.value:.0%} in {d.system}")
+    for (metric, where), cases in crowded.items():
+        yield f"{metric}: many scores are at the {where} ({', '.join(cases)}): it cannot tell those answers apart"
+    for c in report.correlations:
+        if c.kind == "spearman" and c.mean.value is not None and abs(c.mean.value) >= _TWINS:
+            yield f"{c.first} and {c.second} nearly say the same (Spearman {c.mean.value:.2f})"
+    for a in report.labels:
+        k = None if a.cohen is None else a.cohen.coefficient
+        if k is not None and k.low <= 0:
+            yield f"{a.metric}, {a.system}: agreement with people beyond chance cannot be claimed (kappa {shown(k)})"
+        if (m := a.human_mean) is not None and not m.estimate.low <= m.judge_mean <= m.estimate.high:
+            side = "above" if m.judge_mean > m.estimate.value else "below"
+            yield (
+                f"{a.metric}, {a.system}: the judge's mean {m.judge_mean:.3f} is {side} what people would give, "
+                f"{shown(m.estimate)}: correct it, or recalibrate the judge"
+            )
+        if a.people is not None and a.people.coefficient is not None and a.krippendorff.coefficient is not None:
+            between, judge = a.people.coefficient.value, a.krippendorff.coefficient.value
+            if judge >= between:
+                yield (
+                    f"{a.metric}, {a.system}: the judge agrees with people at least as well as they do among themselves "
+                    f"({judge:.2f}, {between:.2f})"
+                )

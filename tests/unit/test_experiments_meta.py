@@ -1,0 +1,378 @@
+"""Metrics evaluated on outcomes: what is counted, what is refused, and what is said in words."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import ragstone
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments import meta_evaluate, topicality
+from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.stats import cohen_kappa, fisher_mean, krippendorff_alpha, population, prediction_powered_mean, spearman
+
+FAST = {"n_resamples": 200, "n_permutations": 300}
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write outcomes to a file: by metric a list of values, None for a failure, "n.a." for what does not apply."""
+
+    def write(name, values, *, prefix="q", judge_hash="h", judge="a judge", more=()):
+        lines = []
+        for metric, row in values.items():
+            for i, value in enumerate(row):
+                same = {
+                    "sample_id": f"{prefix}{i}",
+                    "metric": metric,
+                    "metric_version": "1",
+                    "judge": judge,
+                    "judge_hash": judge_hash,
+                }
+                if value is None:
+                    lines.append(Failure(kind="timeout", reason="slow", **same))
+                elif value == "n.a.":
+                    lines.append(NotApplicable(reason="nothing to score", **same))
+                else:
+                    lines.append(Score(value=value, method="single_reply", **same))
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(o.model_dump_json() + "\n" for o in [*lines, *more]), encoding="utf-8")
+        return path
+
+    return write
+
+
+def noisy(seed, n=60):
+    """Scores of steps of 0.1 that crowd at 1."""
+    rng = np.random.default_rng(seed)
+    return np.clip(np.round(rng.beta(3, 1, n), 1), 0, 1).tolist()
+
+
+def test_distribution_counts_what_was_not_scored(written):
+    """Failures and what does not apply are in no statistic, and in the counts."""
+    report = meta_evaluate(written("a", {"ccrs.qr": [1.0, 1.0, 0.5, None, "n.a.", None]}))
+    (found,) = report.distributions
+    assert population([1.0, 1.0, 0.5], low=0, high=1) == found.population
+    assert (2, 1) == (found.n_failed, found.n_not_applicable)
+    assert 2 / 3 == pytest.approx(found.population.at_high.value)
+    assert "3 / 2 / 1" in str(report)
+    assert "many scores are at the ceiling (67% in a)" in report.findings()[0]
+
+
+def test_metric_without_any_score(written):
+    """Nothing is said of it but that; it has no correlation."""
+    report = meta_evaluate(written("a", {"ccrs.qr": [None, None], "ccrs.ir": [0.1, 0.2]}))
+    assert report.distributions[0].population is None
+    assert report.distributions[0].mean is None
+    assert all(c.mean.value is None and not c.n_pairs for c in report.correlations)
+    assert "no score" in str(report)
+
+
+def test_correlations_are_within_systems(written):
+    """Over the samples that both metrics scored, then Fisher's z over systems; a constant metric is left out and counted."""
+    x, y = noisy(1), noisy(2)
+    a = written("a", {"ccrs.qr": [*x, 0.3, None], "ccrs.ir": [*y, None, 0.4]})
+    b = written("b", {"ccrs.qr": y, "ccrs.ir": [0.5] * 60})
+    c = written("c", {"ccrs.qr": x, "ccrs.ir": x[30:] + y[:30]})
+    found = {m.kind: m for m in meta_evaluate(a, b, c, **FAST).correlations}
+    values = found["spearman"].per_system
+    assert spearman(x, y) == pytest.approx(values["a"])
+    assert values["b"] is None
+    assert {"a": 60, "b": 60, "c": 60} == found["pearson"].n_pairs
+    expected = fisher_mean([values["a"], values["c"]], [60, 60], kind="spearman")
+    actual = found["spearman"].mean
+    assert (expected.value, expected.low, expected.high, 2, 1) == pytest.approx(
+        (actual.value, actual.low, actual.high, actual.n, actual.n_undefined)
+    )
+
+
+def test_power_tells_systems_apart(written):
+    """One metric sees that c is worse, the other is noise; rows are aligned by id, whatever their order."""
+    base = noisy(3)
+    worse = [max(0.0, v - 0.2) for v in base]
+    a = written("a", {"ccrs.qr": base, "ccrs.ir": noisy(4)})
+    b = written("b", {"ccrs.qr": [*base[:-1], None], "ccrs.ir": noisy(5)})
+    c = written("c", {"ccrs.qr": worse, "ccrs.ir": noisy(6)})
+    found = {m.metric: m for m in meta_evaluate(a, b, c, **FAST).powers}
+    assert (2, 3, 60) == (
+        found["ccrs.qr"].power.n_significant,
+        found["ccrs.qr"].power.n_pairs,
+        found["ccrs.qr"].n_samples,
+    )
+    assert found["ccrs.qr"].p_values["a / b"] > 0.5
+    assert found["ccrs.qr"].p_values["b / c"] < 0.05
+    assert sorted(found["ccrs.qr"].power.asl) == list(found["ccrs.qr"].power.asl)
+    assert 0 == found["ccrs.ir"].power.n_significant
+    assert () == meta_evaluate(a, **FAST).powers
+
+
+def test_repeats_from_files_and_within_one(written):
+    """A sample scored three times has three pairs; failures and other judges are left out and counted."""
+    again = Score(
+        sample_id="q0", metric="ccrs.qr", metric_version="1", judge_hash="h", value=0.2, method="single_reply"
+    )
+    a = written("a", {"ccrs.qr": [0.9, 0.5, 0.5, 0.7]}, more=[again])
+    b = written("b", {"ccrs.qr": [0.9, 0.55, None, 0.7], "ccrs.zz": [1.0]})
+    (found,) = meta_evaluate(a, repeats=[b]).flips
+    assert (3, 7, 1, 0) == (found.rate.n, found.rate.n_replies, found.n_unscored, found.n_other_judge)
+    # q0: two of three pairs; q1 is within a tenth of the range, q3 equal; q2 has one score only.
+    assert 2 / 9 == pytest.approx(found.rate.pairs.value)
+    assert 1 == found.rate.n_left_out
+    other = written("o", {"ccrs.qr": [0.9, 0.5, 0.5, 0.7]}, judge_hash="x")
+    (found,) = meta_evaluate(a, repeats=[other]).flips
+    assert (1, 4) == (found.rate.n, found.n_other_judge)
+
+
+def test_flip_threshold_is_a_share_of_the_range(written):
+    """UDCG's range is a third as wide as 1: so is what counts as a flip."""
+    a = written("a", {"udcg": [0.5, 0.5], "ccrs.qr": [0.5, 0.5]})
+    b = written("b", {"udcg": [0.55, 0.51], "ccrs.qr": [0.55, 0.51]})
+    found = {f.metric: f.rate.pairs.value for f in meta_evaluate(a, repeats=[b]).flips}
+    assert {"udcg": 0.5, "ccrs.qr": 0.0} == found
+
+
+def test_repeats_belong_to_a_system(written):
+    """With several systems a repeat is named; one that shares no sample is a mistake."""
+    a, b = written("a", {"ccrs.qr": [0.5]}), written("b", {"ccrs.qr": [0.5]})
+    with pytest.raises(ConfigurationError, match="name it"):
+        meta_evaluate(a, b, repeats=[a])
+    with pytest.raises(ConfigurationError, match="'c'"):
+        meta_evaluate(a, b, repeats={"c": [a]})
+    with pytest.raises(DataError, match="scores the same samples again"):
+        meta_evaluate(a, repeats=[written("c", {"ccrs.qr": [0.5]}, prefix="z")])
+    assert 1 == len(meta_evaluate(a, b, repeats={"b": [a]}, **FAST).flips)
+
+
+def test_yes_no_labels(written):
+    """Scores from the middle of the range on are a yes; kappa, alpha and the prediction-powered mean follow."""
+    scores = [0.9, 0.5, 0.4, 0.1, 0.8, 0.2, 0.7, None, 0.6, 0.3]
+    a = written("a", {"ccrs.qr": scores})
+    labels = [
+        {"id": f"q{i}", "label": word} for i, word in enumerate(("yes", "no", "no", "no", "pass", "", "yes", "no"))
+    ]
+    (found,) = meta_evaluate(a, labels=labels, **FAST).labels
+    people, judge = [1, 0, 0, 0, 1, 1], [1, 1, 0, 0, 1, 1]
+    assert (6, 1, 3, (0.0, 1.0)) == (found.n, found.n_unscored, found.n_unlabelled, found.categories)
+    assert cohen_kappa(people, judge).coefficient.value == found.cohen.coefficient.value
+    assert krippendorff_alpha(list(zip(people, judge, strict=True))).coefficient.value == pytest.approx(
+        found.krippendorff.coefficient.value
+    )
+    assert 5 / 6 == pytest.approx(found.exact.value)
+    expected = prediction_powered_mean([1, 0, 0, 0, 1, 1], [0.9, 0.5, 0.4, 0.1, 0.8, 0.7], [0.2, 0.6, 0.3])
+    assert expected.estimate == found.human_mean.estimate
+    assert any("6 labels are few" in note for note in found.notes)
+    (strict,) = meta_evaluate(a, labels=labels, threshold=0.6, **FAST).labels
+    assert 1.0 == strict.exact.value
+
+
+def test_grades_from_one_to_five(written):
+    """Grades become scores, a grade that nobody gave stays one, and disagreement counts by its distance."""
+    a = written("a", {"ccrs.qr": [0.0, 0.3, 0.6, 0.7, 1.0, 0.9]})
+    labels = [{"id": f"q{i}", "ccrs.qr": grade} for i, grade in enumerate((1, 2, 4, 4, 5, 5))]
+    (found,) = meta_evaluate(a, labels=labels, **FAST).labels
+    assert (0.0, 0.25, 0.5, 0.75, 1.0) == found.categories
+    assert (1.0, 5.0) == found.label_range
+    # 0.6 is nearest to 0.5, a grade too low; 0.9 is nearest to 1.
+    expected = cohen_kappa(
+        [0, 1, 3, 3, 4, 4], [0, 1, 2, 3, 4, 4], weights="quadratic", categories=range(5)
+    ).coefficient.value
+    assert expected == pytest.approx(found.cohen.coefficient.value)
+    (narrow,) = meta_evaluate(
+        a, labels=[{"id": "q0", "label": 1}, {"id": "q1", "label": 1}], label_range=(1, 5), **FAST
+    ).labels
+    assert (0.0, 0.25, 0.5, 0.75, 1.0)[:1] == narrow.categories[:1]
+    assert (1.0, 5.0) == narrow.label_range
+
+
+def test_labels_on_a_continuous_scale_have_no_kappa(written):
+    """Nobody agrees exactly on 0.137: interval alpha and rank correlation remain."""
+    values = noisy(7)
+    a = written("a", {"ccrs.qr": values})
+    labels = [{"id": f"q{i}", "score": min(1.0, v * 0.9 + i / 1000)} for i, v in enumerate(values[:40])]
+    (found,) = meta_evaluate(a, labels=labels, **FAST).labels
+    assert (None, None, ()) == (found.cohen, found.exact, found.categories)
+    assert found.spearman.value > 0.9
+    assert found.kendall.low < found.kendall.value < found.kendall.high
+    assert "continuous" in str(meta_evaluate(a, labels=labels, **FAST))
+
+
+def test_several_raters(written):
+    """People are compared with each other, and the judge with their mean."""
+    a = written("a", {"ccrs.qr": [0.9, 0.2, 0.8, 0.1, 0.4]})
+    votes = [("yes", "yes", "yes"), ("no", "no", "yes"), ("yes", "yes", "no"), ("no", "no", "no")]
+    labels = [
+        {"id": f"q{i}", "label": word, "rater": rater}
+        for i, row in enumerate(votes)
+        for rater, word in zip("abc", row, strict=True)
+    ]
+    (found,) = meta_evaluate(a, labels=labels, **FAST).labels
+    assert 1.0 == found.exact.value
+    assert 4 == found.people.n
+    assert found.people.coefficient.value < 1
+    assert found.people_fleiss is not None
+    (uneven,) = meta_evaluate(a, labels=labels[:-1], **FAST).labels
+    assert uneven.people is not None
+    assert uneven.people_fleiss is None
+
+
+def test_labels_of_a_selected_sample_are_noticed(written):
+    """Labelled are the best answers alone: the report says that this is no random sample."""
+    values = sorted(noisy(8), reverse=True)
+    a = written("a", {"ccrs.qr": values})
+    best = [{"id": f"q{i}", "label": 1 if i % 3 else 0} for i in range(30)]
+    rng = np.random.default_rng(1)
+    fair = [{"id": f"q{i}", "label": int(values[i] > 0.6)} for i in rng.permutation(60)[:30]]
+    assert any("random sample" in note for note in meta_evaluate(a, labels=best).labels[0].notes)
+    assert not any("random sample" in note for note in meta_evaluate(a, labels=fair).labels[0].notes)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([{"label": 1}], {}, "row 1 has no id"),
+        ([{"id": "q0"}], {}, "row 1 has no label"),
+        ([{"id": "q0", "label": "perhaps"}], {}, "'perhaps'"),
+        ([{"id": "q0", "label": math.inf}], {}, "finite"),
+        ([{"id": "q0", "label": ""}], {}, "there are no labels"),
+        ([{"id": "zz", "label": 1}], {}, "zz"),
+        ([{"id": "q0", "label": 1, "system": "other"}], {}, "'other'"),
+        ([{"id": "q0", "verdict": 1}], {"label_column": "verdikt"}, "'verdikt'"),
+        ([{"id": "q0", "label": 7}], {"label_range": (1, 5)}, "got 7"),
+        ([{"id": "q0", "label": 7}], {"label_range": (5, 5)}, "low < high"),
+        (["q0"], {}, "row 1 must be an object"),
+    ],
+)
+def test_labels_that_cannot_be_used(written, rows, options, message):
+    """The message names the row, the value and what it should be."""
+    a = written("a", {"ccrs.qr": [0.5, 0.6]})
+    with pytest.raises((DataError, ConfigurationError), match=message):
+        meta_evaluate(a, labels=rows, **options)
+
+
+def test_labels_of_several_systems_name_theirs(written):
+    """An id alone does not say whose answer was labelled."""
+    a, b = written("a", {"ccrs.qr": noisy(1)}), written("b", {"ccrs.qr": noisy(2)})
+    with pytest.raises(DataError, match="'system'"):
+        meta_evaluate(a, b, labels=[{"id": "q0", "label": 1}], **FAST)
+    labels = [{"id": f"q{i}", "label": i % 2, "system": "b"} for i in range(20)]
+    assert ["b"] == [found.system for found in meta_evaluate(a, b, labels=labels, **FAST).labels]
+
+
+def test_names_of_systems_and_metrics(written):
+    """A mapping names systems, files of one name are told apart, metrics go by name and group."""
+    a = written("a", {"ccrs.qr": [0.5], "ccrs.ir": [0.5], "other": [0.5]})
+    assert ("a", "a (2)", "new") == meta_evaluate(a, a, {"new": a}, **FAST).systems
+    assert ["ccrs.qr", "ccrs.ir"] == [d.metric for d in meta_evaluate(a, metrics=["ccrs"]).distributions]
+    assert ["other"] == [d.metric for d in meta_evaluate(a, metrics=["other"]).distributions]
+    with pytest.raises(DataError, match=r"'vera'; there are ccrs\.qr"):
+        meta_evaluate(a, metrics=["vera"])
+    with pytest.raises(ConfigurationError, match="at least one"):
+        meta_evaluate()
+    with pytest.raises(ConfigurationError, match="called 'x'"):
+        meta_evaluate({"x": a}, {"x": a})
+
+
+def test_a_value_outside_the_metrics_range_is_refused(written):
+    """A rounding error is forgiven, a score in percent is not."""
+    meta_evaluate(written("a", {"ccrs.qr": [1 + 1e-12]}))
+    with pytest.raises(DataError, match="85"):
+        meta_evaluate(written("b", {"ccrs.qr": [85.0]}))
+
+
+def test_metrics_that_nobody_knows_have_no_bounds(written):
+    """No floor and no ceiling, and JSON without infinity."""
+    report = meta_evaluate(written("a", {"mine": [3.0, 3.0, 3.0]}), written("b", {"mine": [3.0, 90.0, 7.0]}), **FAST)
+    assert report.distributions[0].population.at_high is None
+    json.dumps(report.to_dict(), allow_nan=False)
+
+
+def test_different_judges_are_pointed_out(written):
+    """Scores of two judges are no one scale; the baseline is no judge."""
+    a = written("a", {"ccrs.qr": [0.5]}, judge="one")
+    b = written("b", {"ccrs.qr": [0.5, 0.6]}, judge="lexical baseline")
+    notes = " ".join(meta_evaluate(a, b, **FAST).notes)
+    assert "scored by 2 judges (lexical baseline, one)" in notes
+    assert "1 of 2 samples are in all systems" in notes
+    assert "it is not a judge" in notes
+
+
+def test_experiments_can_be_given_as_they_are():
+    """No file in between."""
+    rows = [
+        {"query": "Why?", "contexts": ["Rain."], "response": r, "reference": "Rain."} for r in ("Rain.", "Sun.", "No")
+    ]
+    result = ragstone.evaluate(rows, ["ccrs"], judge="lexical")
+    report = meta_evaluate({"x": result, "y": result}, **FAST)
+    assert 5 == len(report.powers)
+    assert 30 == len(report.correlations)
+
+
+def test_topicality_of_a_repository_that_is_about_the_domain(written):
+    """Retrieval is better inside, faithfulness is not asked."""
+    inside = written("sales", {"p": [0.9, 0.8, 1.0, 0.7] * 10, "vera.faithfulness": [0.9, 1.0] * 20})
+    outside = written("random", {"p": [0.1, 0.0, 0.3, None] * 10, "vera.faithfulness": [0.2, 0.1] * 20})
+    report = topicality(inside, outside)
+    assert ["in", "in"] == [m.advantage for m in report.metrics]
+    assert [True, False] == [m.carries_signal for m in report.metrics]
+    assert (40, 30, 10) == (report.metrics[0].n_in, report.metrics[0].n_out, report.metrics[0].n_failed_out)
+    assert report.verdict().startswith(
+        "the repository serves questions of the domain better than the others, on 1 of 1"
+    )
+    text = str(report)
+    assert "carries no topicality signal" in text
+    assert "40 / 0 / 0" in text
+    assert "30 / 10 / 0" in text
+    json.dumps(report.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "verdict"),
+    [
+        ({"p": noisy(1)}, {"p": noisy(2)}, "no difference can be claimed on any of 1 metric"),
+        ({"p": [0.1, 0.2] * 20}, {"p": [0.8, 0.9] * 20}, "from outside the domain better"),
+        ({"p": [0.1, 0.2] * 20, "r": [0.9, 0.8] * 20}, {"p": [0.8, 0.9] * 20, "r": [0.1, 0.2] * 20}, "mixed"),
+        ({"p": [0.5] * 3}, {"r": [0.5] * 3}, "nothing can be said"),
+        ({"p": [0.5] * 3}, {"p": [None] * 3}, "nothing can be said"),
+        ({"vera.faithfulness": [0.9] * 3}, {"vera.faithfulness": [0.1] * 3}, "nothing can be said"),
+    ],
+)
+def test_verdicts(written, inside, outside, verdict):
+    """In words, for each way it may come out."""
+    assert verdict in topicality(written("in", inside), written("out", outside), n_resamples=500).verdict()
+
+
+def test_lower_is_better_for_some(written):
+    """A metric whose card says so is ahead where it is lower."""
+    lower = next(
+        (m.card for m in ragstone.metrics.all_metrics() if m.card.direction == "lower" and "halluc" not in m.card.name),
+        None,
+    )
+    if lower is None:
+        pytest.skip("every metric of ours is better when higher")
+    report = topicality(written("in", {lower.name: [0.1, 0.2] * 20}), written("out", {lower.name: [0.8, 0.9] * 20}))
+    assert "in" == report.metrics[0].advantage
+
+
+def test_verdict_holds_all_differences_together(written):
+    """With four metrics each interval is wider than alone; the means' intervals are as they were."""
+    values = {m: noisy(i, 40) for i, m in enumerate("pqrs")}
+    a, b = written("in", values), written("out", {m: noisy(i + 9, 40) for i, m in enumerate("pqrs")})
+    alone, together = topicality(a, b, metrics=["p"]).metrics[0].contrast, topicality(a, b).metrics[0].contrast
+    assert alone.first == together.first
+    assert alone.difference.high - alone.difference.low < together.difference.high - together.difference.low
+    assert 1 - 0.05 / 4 == pytest.approx(together.difference.level)
+
+
+def test_topicality_warns(written):
+    """Few queries, scores all alike, and different judges."""
+    a = written("in", {"p": [1.0] * 5}, judge="one")
+    b = written("out", {"p": [0.0] * 5}, judge="two")
+    notes = " ".join(topicality(a, b).notes)
+    assert "5 scored queries" in notes
+    assert "all 5 queries of in" in notes
+    assert "different judges" in notes
+    with pytest.raises(ConfigurationError, match="level"):
+        topicality(a, b, level=1)
