@@ -48,7 +48,9 @@ class LexicalJudge:
     | answer_grade | the same |
 
     And as JSON: `claims` are the sentences of a text; of `entailment`, what shares at least half of its words with the
-    evidence; for `answerability`, five times the share of the question's words in the evidence, rounded.
+    evidence; for `answerability`, five times the share of the question's words in the evidence, rounded. `answer_questions`
+    is the response's first sentence, and `question_equivalence` the share of the query's words in each; of
+    `sentence_relevance`, what has at least half of the query's words.
 
     Example:
         ```python
@@ -235,6 +237,13 @@ def _claims(fields: Fields) -> dict[str, Any]:
     return {"items": sentences_of(text if isinstance(text, str) else "\n".join(text))}
 
 
+def _found_in_each(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str, int]:
+    """A mark for each part of a field, by its number, from the share of the query's words that it has."""
+    query = _words(fields, "query")
+    shares = [_share_found(query, words_of(part)) if query else 0.0 for part in fields[name]]
+    return {str(number): mark(share) for number, share in enumerate(shares, start=1)}
+
+
 def _marks(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str, int]:
     """A mark for each part of a field, by its number, from the share of its words that the evidence has."""
     evidence = _words(fields, "evidence")
@@ -248,5 +257,8 @@ def _marks(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str,
 _VALUES: Final[Mapping[str, Callable[[Fields], dict[str, Any]]]] = {
     "claims": _claims,
     "entailment": lambda fields: _marks(fields, "claims", lambda share: int(share >= 0.5)),
+    "answer_questions": lambda fields: {"items": sentences_of(str(fields["response"]))[:1]},
+    "question_equivalence": lambda fields: _found_in_each(fields, "questions", lambda share: round(100 * share)),
+    "sentence_relevance": lambda fields: _found_in_each(fields, "sentences", lambda share: int(share >= 0.5)),
     "answerability": lambda fields: _marks(fields, "sub_questions", lambda share: round(5 * share)),
 }

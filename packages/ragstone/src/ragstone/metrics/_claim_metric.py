@@ -42,8 +42,8 @@ class ClaimMetric(MetricBase):
         if low < high:
             first, n = check.errors[0], len(check.errors)
             reason = (
-                f"{n} of {n + len(check.methods)} replies of the judge cannot be used, so {self.name} lies between "
-                f"{low:.3f} and {high:.3f}, whatever they would have said; the first: {first}"
+                f"{n} of {n + len(check.methods)} questions to the judge have no usable answer, so {self.name} lies between "
+                f"{low:.3f} and {high:.3f}, whatever it would be; the first: {first}"
             )
             return self._failure(sample, first, reason=reason, details={**found.details, "bounds": [low, high]})
         methods = sorted(set(check.methods))
@@ -54,7 +54,7 @@ class ClaimMetric(MetricBase):
             sample,
             low,
             method=found.method or (methods[0] if len(methods) == 1 else "mixed" if methods else "no_judgement"),
-            n=max(1, len(check.methods)),
+            n=max(1, check.replies),
             details=details,
         )
 

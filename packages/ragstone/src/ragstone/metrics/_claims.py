@@ -67,7 +67,8 @@ class ClaimCheck:
     a metric may have its value without it, or say between what and what it lies.
 
     Attributes:
-        methods: How the replies came about, one each, those of other metrics' questions included.
+        methods: How the answers came about, one each, those to other metrics' questions included.
+        replies: Replies that these rest on.
         errors: Of questions that got no usable answer.
     """
 
@@ -75,6 +76,7 @@ class ClaimCheck:
         self.sample = sample
         self.judge = judge
         self.methods: list[str] = []
+        self.replies = 0
         self.errors: list[JudgeError] = []
         self._query = {"query": sample.query} if sample.query is not None and sample.query.strip() else {}
 
@@ -162,7 +164,7 @@ class ClaimCheck:
             JudgeError: No usable answer.
         """
         reply = await shared(self._key(prompt, most), lambda: ask_texts(self.judge, prompt, most=most))
-        self.methods.append(reply.method)
+        self._note(reply.method)
         return reply
 
     async def asked_marks(self, prompt: Prompt, count: int, *, high: int = 1) -> MarksReply:
@@ -172,8 +174,22 @@ class ClaimCheck:
             JudgeError: No usable answer.
         """
         reply = await shared(self._key(prompt, high), lambda: ask_marks(self.judge, prompt, count, high=high))
-        self.methods.append(reply.method)
+        self._note(reply.method)
         return reply
+
+    async def asked_number(self, prompt: Prompt) -> float:
+        """Ask for a number from 0 to 1, once a sample.
+
+        Raises:
+            JudgeError: No usable answer.
+        """
+        reply = await shared(self._key(prompt, 1), lambda: self.judge.ask_number(prompt, low=0, high=1))
+        self._note(reply.method, reply.n)
+        return reply.value
+
+    def _note(self, method: str, replies: int = 1) -> None:
+        self.methods.append(method)
+        self.replies += replies
 
     def _key(self, prompt: Prompt, form: int) -> tuple[object, ...]:
         return (self.judge.identity.hash, prompt.construct, prompt.task, *prompt.fields.items(), form)

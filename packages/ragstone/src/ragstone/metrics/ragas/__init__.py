@@ -1,11 +1,5 @@
 """The four metrics of RAGAS, on claims that are extracted once."""
 
-from __future__ import annotations
-
-from typing import Final
-
-from ragstone.metrics._card import Metric
+from ragstone.metrics.ragas._metrics import RAGAS
 
 __all__ = ["RAGAS"]
-
-RAGAS: Final[tuple[Metric, ...]] = ()

@@ -1,0 +1,39 @@
+"""How far a question that was written from a response asks the same as the query. The wording is ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from ragstone.judges import Prompt
+from ragstone.metrics._claim_metric import Found
+from ragstone.metrics._claims import ClaimCheck
+from ragstone.metrics._shares import Share
+
+__all__ = ["EQUIVALENCE", "asked_equivalence"]
+
+EQUIVALENCE: Final = (
+    "Your assignment: for each numbered question, decide how far it asks for the same as the query.\n"
+    "100: whoever answers the one has answered the other.\n"
+    "50: they ask for parts of the same thing, or the one asks for much more than the other.\n"
+    "0: an answer to the one is no help with the other, whatever words they share.\n"
+    "Wording, language and politeness do not matter. Decide on each question by itself."
+)
+
+
+async def asked_equivalence(check: ClaimCheck, questions: Sequence[str]) -> Found:
+    """The mean equivalence of questions with the query, between 0 and 1.
+
+    Raises:
+        JudgeError: No usable answer.
+    """
+    fields: dict[str, str | tuple[str, ...]] = {"query": check.sample.query or "", "questions": tuple(questions)}
+    prompt = Prompt(construct="question_equivalence", task=EQUIVALENCE, fields=fields)
+    reply = await check.asked_marks(prompt, len(questions), high=100)
+    mean = math.fsum(reply.marks) / (100 * len(questions))
+    listed = [
+        {"question": question.encode(errors="replace").decode(), "equivalence": mark / 100}
+        for question, mark in zip(questions, reply.marks, strict=True)
+    ]
+    return Found(share=Share(mean, mean), details={"questions": listed})

@@ -1,0 +1,174 @@
+"""VERA's judged metrics: one judgement for the whole answer, the rest by sentence. The wording is ours.
+
+Source: T. Ding et al., "VERA: Validation and Evaluation of Retrieval-Augmented Systems", KDD 2024 workshop on evaluation
+of generative AI, section 3.1.
+
+The source uses two of its names for two definitions each, and here each definition has a name:
+
+| metric | value | in the source |
+|---|---|---|
+| faithfulness | 1 when the passages bear out the whole response, else 0 | faithfulness, one label for each answer |
+| groundedness | sentences of the response that the passages bear out / sentences of the response | "retrieval recall" |
+| retrieval_recall | sentences of the reference that the passages bear out / sentences of the reference | recall, in the composite |
+| retrieval_precision | sentences of the passages that are relevant to the query / sentences of the passages | the same |
+| answer_relevance | equivalence of the query and the one question that the whole response answers | the same |
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+from ragstone._util.words import sentences_of
+from ragstone.judges import Prompt
+from ragstone.metrics._card import Metric
+from ragstone.metrics._claim_metric import ClaimMetric, Found, told
+from ragstone.metrics._claims import IN_PASSAGES, ClaimCheck, together
+from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
+from ragstone.metrics._shares import Share, highest, share
+from ragstone.metrics.vera import _examples as examples
+
+__all__ = ["JUDGED"]
+
+_WRITE_QUESTION: Final = (
+    "Your assignment: write the one question to which the whole response, just as it stands, is the answer. Look for what "
+    "the response is about (who, what, when, where, how many), and ask for all of it, so that nothing of the response "
+    "would be beside the point and nothing would be missing. Put nothing into the question that cannot be known from the "
+    "response.\n"
+    "A response that tells nothing (it evades, or says that it does not know) answers no question: then there is no item."
+)
+_RELEVANT: Final = (
+    "Your assignment: the numbered sentences are a passage, in its order. For each sentence decide whether it helps to "
+    "answer the query.\n"
+    "1: it states the answer, a part of it, or something that has to be known to arrive at it.\n"
+    "0: the answer would be just as good without it; the same topic, names or words are not enough."
+)
+
+
+class _Vera(ClaimMetric):
+    group = "vera"
+    judge_calls = 1
+
+
+class Faithfulness(_Vera):
+    """Whether all of the response comes from the passages."""
+
+    name = "vera.faithfulness"
+    title = "Faithfulness (whole answer)"
+    description = "Do the retrieved passages bear out the response as a whole: yes or no?"
+    source = "VERA, section 3.1, faithfulness (one label per answer)"
+    formula = "1 if the passages bear out the whole response, else 0"
+    needs = ("contexts", "response")
+    tasks = (IN_PASSAGES,)
+    example = examples.FAITHFULNESS
+
+    async def _found(self, check: ClaimCheck) -> Found | str:
+        response = (check.sample.response or "").strip()
+        if not response:
+            return "the response is empty"
+        return Found(share=share(await check.in_contexts((response,))))
+
+
+class Groundedness(_Vera):
+    """How much of the response comes from the passages, by sentence."""
+
+    name = "vera.groundedness"
+    title = "Groundedness (answer sentences)"
+    description = "How many sentences of the response do the retrieved passages bear out?"
+    source = 'VERA, section 3.1, "retrieval recall"'
+    formula = "sentences of the response that the passages bear out / sentences of the response"
+    needs = ("contexts", "response")
+    tasks = (IN_PASSAGES,)
+    example = examples.GROUNDEDNESS
+
+    async def _found(self, check: ClaimCheck) -> Found | str:
+        sentences = sentences_of(check.sample.response or "")
+        if not sentences:
+            return "the response has no sentence"
+        supported = await check.in_contexts(sentences)
+        return Found(share=share(supported), details={"claims": told(sentences, supported=supported)})
+
+
+class RetrievalRecall(_Vera):
+    """How much of the ground truth was retrieved, by sentence."""
+
+    name = "vera.retrieval_recall"
+    title = "Retrieval recall (reference sentences)"
+    description = "How many sentences of the reference do the retrieved passages bear out?"
+    source = "VERA, section 3.2 (context recall in the enriched text)"
+    formula = "sentences of the reference that the passages bear out / sentences of the reference"
+    needs = ("contexts", "reference")
+    tasks = (IN_PASSAGES,)
+    example = examples.RETRIEVAL_RECALL
+
+    async def _found(self, check: ClaimCheck) -> Found | str:
+        references = [sentences for text in dict.fromkeys(check.sample.reference) if (sentences := sentences_of(text))]
+        if not references:
+            return "the reference has no sentence"
+        sentences = tuple(dict.fromkeys(itertools.chain.from_iterable(references)))
+        supported = await check.in_contexts(sentences)
+        by_sentence = dict(zip(sentences, supported, strict=True))
+        best = highest([share([by_sentence[sentence] for sentence in reference]) for reference in references])
+        return Found(share=best, details={"reference_claims": told(sentences, supported=supported)})
+
+
+class RetrievalPrecision(_Vera):
+    """How much of what was retrieved is needed, by sentence."""
+
+    name = "vera.retrieval_precision"
+    title = "Retrieval precision (passage sentences)"
+    description = "How many sentences of the retrieved passages are relevant to the query?"
+    source = "VERA, section 3.1, retrieval precision"
+    formula = "sentences of the passages that are relevant to the query / sentences of the passages"
+    needs = ("query", "contexts")
+    calls_per = "passage"
+    tasks = (_RELEVANT,)
+    example = examples.RETRIEVAL_PRECISION
+
+    async def _found(self, check: ClaimCheck) -> Found | str:
+        passages = [tuple(sentences_of(passage.text)) for passage in check.sample.contexts or ()]
+        if not any(passages):
+            return "no context: retrieval found no sentence"
+        fields = {"query": check.sample.query or ""}
+        distinct = list(dict.fromkeys(passages))
+        columns = await together(
+            *(check.marked("sentence_relevance", _RELEVANT, fields, "sentences", sentences) for sentences in distinct)
+        )
+        by_passage = dict(zip(distinct, columns, strict=True))
+        relevant = tuple(itertools.chain.from_iterable(by_passage[sentences] for sentences in passages))
+        details = {"passages": [told(sentences, relevant=by_passage[sentences]) for sentences in passages]}
+        return Found(share=share(relevant), details=details)
+
+
+class AnswerRelevance(_Vera):
+    """Whether the response answers the question that was asked, all of it and nothing else."""
+
+    name = "vera.answer_relevance"
+    title = "Answer relevance"
+    description = "Is the one question that the whole response answers the same as the query?"
+    source = "VERA, section 3.1, answer relevance; similarity by the judge"
+    formula = "equivalence(query, the question that the whole response answers) / 100"
+    needs = ("query", "response")
+    judge_calls = 2
+    tasks = (_WRITE_QUESTION, EQUIVALENCE)
+    example = examples.ANSWER_RELEVANCE
+
+    async def _found(self, check: ClaimCheck) -> Found | str:
+        response = check.sample.response or ""
+        if not response.strip():
+            return Found(share=Share(0.0, 0.0), method="empty_response")
+        prompt = Prompt(construct="answer_questions", task=_WRITE_QUESTION, fields={"response": response})
+        questions = (await check.asked_texts(prompt, most=1)).texts
+        if not questions:
+            return Found(share=Share(0.0, 0.0), details={"questions": [], "noncommittal": True})
+        return await asked_equivalence(check, questions)
+
+
+JUDGED: Final[tuple[Metric, ...]] = (
+    Faithfulness(),
+    Groundedness(),
+    RetrievalRecall(),
+    RetrievalPrecision(),
+    AnswerRelevance(),
+)
+"""VERA's metrics that ask a judge; its composite asks a cross-encoder."""
