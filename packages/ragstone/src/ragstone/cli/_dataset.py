@@ -1,0 +1,145 @@
+"""`ragstone dataset`: a data set in the manner of CRUX from one's own documents, and what a person's review leaves of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragstone.cli._connection import (
+    EXIT_BUDGET,
+    InFlightOption,
+    MaxCallsOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    OutageOption,
+    PricesOption,
+    RequestsOption,
+    TokensOption,
+    connection_of,
+)
+from ragstone.cli._models import JudgeOption
+from ragstone.cli._options import JsonOption
+from ragstone.cli._output import clean, print_json, progress_bar
+from ragstone.experiments import DatasetBuild, apply_review, build_dataset, plan_dataset
+from ragstone.judges import judge_from
+
+__all__ = ["dataset_app"]
+
+dataset_app = typer.Typer(
+    help="Make a data set from your own documents, and apply your review of it.", no_args_is_help=True
+)
+
+ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Questions to the judge at once.")]
+_SHOWN = 10
+
+
+@dataset_app.command()
+def build(
+    documents: Annotated[
+        list[Path], typer.Argument(help="Files and folders: text, Markdown, or JSONL with id and text.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The folder of the data set; the same one goes on where a run ended.")
+    ] = Path("dataset"),
+    report: Annotated[
+        list[Path] | None,
+        typer.Option("--report", help="Reference reports, likewise; each is an item then. May be given several times."),
+    ] = None,
+    max_items: Annotated[int, typer.Option("--max-items", min=1, help="Items at most.")] = 20,
+    max_passages: Annotated[int, typer.Option("--max-passages", min=1, help="Passages of one item at most.")] = 12,
+    questions: Annotated[
+        int, typer.Option("--questions", min=1, max=30, help="Sub-questions of one item at most.")
+    ] = 10,
+    eta: Annotated[float, typer.Option("--eta", min=0.1, max=5, help="A passage answers from this rating on.")] = 3,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what it would take, and ask nobody.")] = False,
+    judge: JudgeOption = None,
+    in_flight: InFlightOption = None,
+    requests_per_minute: RequestsOption = None,
+    tokens_per_minute: TokensOption = None,
+    max_calls: MaxCallsOption = None,
+    max_tokens: MaxTokensOption = None,
+    max_usd: MaxUsdOption = None,
+    prices: PricesOption = None,
+    outage_s: OutageOption = None,
+    concurrency: ConcurrencyOption = 8,
+    json_output: JsonOption = False,
+) -> None:
+    """Write queries, sub-questions, passages and ratings from documents, and a review for you to edit."""
+    plan = plan_dataset(documents, reports=report or (), max_items=max_items, max_passages=max_passages)
+    if dry_run:
+        _print_left_out(plan.left_out)
+        if json_output:
+            print_json(plan.to_dict())
+        else:
+            typer.echo(str(plan))
+        return
+    typer.echo(str(plan), err=True)
+    connection = connection_of(
+        in_flight=in_flight,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        max_calls=max_calls,
+        max_tokens=max_tokens,
+        max_usd=max_usd,
+        prices=prices,
+        outage_s=outage_s,
+        affinity_header=None,
+    )
+    with progress_bar("items") as progress:
+        built = build_dataset(
+            documents,
+            output,
+            reports=report or (),
+            judge=judge_from(judge, connection=connection),
+            max_items=max_items,
+            max_passages=max_passages,
+            questions=questions,
+            eta=eta,
+            concurrency=concurrency,
+            progress=progress,
+        )
+    _print_left_out(built.left_out)
+    if json_output:
+        print_json(built.to_dict())
+    else:
+        typer.echo(str(built))
+    _print_next(built)
+    if "budget" in built.failures:
+        raise typer.Exit(EXIT_BUDGET)
+    if built.failures and not built.rows:
+        raise typer.Exit(3)
+
+
+@dataset_app.command(name="apply")
+def apply_command(
+    folder: Annotated[Path, typer.Argument(help="The folder that --output of `dataset build` named.")],
+    judge: JudgeOption = None,
+    keep_ratings: Annotated[
+        bool, typer.Option("--keep-ratings", help="Edits changed wording alone: ask nobody to rate them anew.")
+    ] = False,
+    concurrency: ConcurrencyOption = 8,
+    json_output: JsonOption = False,
+) -> None:
+    """Write the data set that your edited review.csv leaves."""
+    found = apply_review(folder, judge=judge, keep_ratings=keep_ratings, concurrency=concurrency)
+    _print_left_out(found.left_out)
+    if json_output:
+        print_json(found.to_dict())
+    else:
+        typer.echo(str(found))
+
+
+def _print_left_out(reasons: tuple[str, ...]) -> None:
+    for reason in reasons[:_SHOWN]:
+        typer.echo(f"left out: {clean(reason, width=400)}", err=True)
+    if len(reasons) > _SHOWN:
+        typer.echo(f"left out: {len(reasons) - _SHOWN} more (--json lists all)", err=True)
+
+
+def _print_next(built: DatasetBuild) -> None:
+    if built.unfinished:
+        typer.echo("unfinished: the same command goes on, and asks nothing twice", err=True)
+    if built.rows:
+        typer.echo(f"next: edit {built.folder / 'review.csv'}, then ragstone dataset apply {built.folder}", err=True)

@@ -1,0 +1,150 @@
+"""What a build found, before and after a person looked at it; and the rows that follow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ragstone.errors import DataError
+from ragstone.metrics.crux import ETA, answerable, required_subset
+
+__all__ = ["Draft", "DraftItem", "DraftPassage", "Rows", "dataset_rows", "only", "read_draft"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftPassage:
+    """A passage that stands by itself, and the place in a document that it is from."""
+
+    id: str
+    """Names the place: "notes/a.md:120-480"."""
+    text: str
+    source: str
+    """The document's own words at that place."""
+    document: str
+    start: int
+    end: int
+    document_digest: str
+    strange_numbers: tuple[str, ...] = ()
+    """Numbers that the document does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftItem:
+    """One row to be: a query, its sub-questions, and ratings of the pool for each."""
+
+    id: str
+    query: str
+    anchor: Mapping[str, Any]
+    """What the query was made from: document, start, end, digest."""
+    questions: Mapping[str, str]
+    """By id: "q1", "q2", ..."""
+    ratings: Mapping[str, Mapping[str, float]]
+    """Question id to passage id to rating; all pairs."""
+    reference: str | None = None
+    """The report, where a report was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """All items, and the passages that they share."""
+
+    passages: Mapping[str, DraftPassage]
+    items: tuple[DraftItem, ...]
+    eta: float = ETA
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "eta": self.eta,
+            "passages": [asdict(passage) for passage in self.passages.values()],
+            "items": [asdict(item) for item in self.items],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """What a draft comes to."""
+
+    rows: tuple[dict[str, Any], ...]
+    left_out: tuple[str, ...] = field(default=())
+    """Items that make no row, and why."""
+    n_unanswerable: int = 0
+    """Sub-questions that no passage answers, and that so are in no row."""
+
+
+def read_draft(path: Path) -> Draft:
+    """Read what `build` wrote.
+
+    Raises:
+        DataError: There is no draft there, or it is damaged.
+    """
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        passages = (DraftPassage(**{**p, "strange_numbers": tuple(p["strange_numbers"])}) for p in held["passages"])
+        return Draft(
+            eta=float(held["eta"]),
+            passages={passage.id: passage for passage in passages},
+            items=tuple(DraftItem(**item) for item in held["items"]),
+        )
+    except FileNotFoundError as error:
+        msg = f"there is no draft {str(path)!r}; make one with `ragstone dataset build`"
+        raise DataError(msg) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        msg = f"the draft {str(path)!r} cannot be read ({error}); make it anew with `ragstone dataset build`: nothing is asked twice"
+        raise DataError(msg) from error
+
+
+def dataset_rows(draft: Draft) -> Rows:
+    """The rows of a data set: unanswerable sub-questions filtered out, the required subset marked."""
+    rows, left_out, n_unanswerable = [], [], 0
+    for item in draft.items:
+        by_text = {text: dict(item.ratings[question]) for question, text in item.questions.items()}
+        kept = answerable(by_text, eta=draft.eta)
+        n_unanswerable += len(by_text) - len(kept)
+        if not kept:
+            left_out.append(f"{item.id}: no passage answers any of its {len(by_text)} sub-questions")
+            continue
+        rows.append(_row(item, {text: by_text[text] for text in kept}, draft))
+    return Rows(rows=tuple(rows), left_out=tuple(left_out), n_unanswerable=n_unanswerable)
+
+
+def _row(item: DraftItem, ratings: dict[str, dict[str, float]], draft: Draft) -> dict[str, Any]:
+    pool = sorted({passage for row in ratings.values() for passage in row})
+    required = required_subset(ratings, eta=draft.eta)
+    sources = {
+        passage: {
+            name: getattr(draft.passages[passage], name) for name in ("document", "start", "end", "document_digest")
+        }
+        for passage in pool
+    }
+    row: dict[str, Any] = {
+        "id": item.id,
+        "query": item.query,
+        "sub_questions": list(ratings),
+        "ratings": ratings,
+        "qrels": {passage: _grade(passage, ratings, draft.eta) for passage in pool},
+        "required": {passage: draft.passages[passage].text for passage in required},
+        "sources": sources,
+        "anchor": dict(item.anchor),
+    }
+    return row if item.reference is None else row | {"reference": item.reference}
+
+
+def _grade(passage: str, ratings: Mapping[str, Mapping[str, float]], eta: float) -> int:
+    """0 for a passage that answers nothing, else 1 for a best rating of eta, 2 for one more, and so on."""
+    best = max(row[passage] for row in ratings.values())
+    return int(best - eta) + 1 if best >= eta else 0
+
+
+def only(item: DraftItem, questions: Collection[str], passages: Collection[str]) -> DraftItem:
+    """The item with these sub-questions and passages alone."""
+    ratings = {
+        question: {passage: rating for passage, rating in row.items() if passage in passages}
+        for question, row in item.ratings.items()
+        if question in questions
+    }
+    texts = {question: text for question, text in item.questions.items() if question in questions}
+    return replace(item, questions=texts, ratings=ratings)

@@ -1,0 +1,129 @@
+"""What a judge is asked when a data set is made: the wording is ours. Documents are untrusted, and stand in fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+from pydantic import Field, StringConstraints, TypeAdapter
+from typing_extensions import TypedDict
+
+from ragstone._util.words import words_of
+from ragstone.judges import Prompt
+
+__all__ = [
+    "distinct_questions",
+    "passage_prompt",
+    "passage_shape",
+    "query_prompt",
+    "query_shape",
+    "questions_prompt",
+    "questions_shape",
+    "strange_numbers",
+]
+
+_QUERY_TASK: Final = (
+    "Your assignment: write the request that somebody would send who wants a report like the one above and has not seen "
+    "it.\n"
+    "Ask openly, in one to three sentences of at most 60 words together: name the subject, and which sides of it the report "
+    "has to treat. Give nothing away of what the report finds; no figures, no answers, no mention of 'the report above' or "
+    "'the text'. Use the language of the report."
+)
+_QUESTIONS_TASK: Final = (
+    "Your assignment: write up to {n} questions that the report answers, and that together ask for everything that "
+    "matters in it.\n"
+    "Each asks for one thing and for another than the rest, can be understood by somebody who has not seen the report "
+    "(names in place of 'he' or 'the company'), and is left open: the answer does not show in it. Use the language of the "
+    "report.\n"
+    "Fewer are better than some that overlap."
+)
+_PASSAGE_TASK: Final = (
+    "Your assignment: rewrite the passage so that it can be understood by itself.\n"
+    "Put names in place of words like 'it', 'she', 'there', 'last year' where the beginning of the document or the text "
+    "before the passage tells what they mean; leave them where it does not. Take over the wording, all facts and all "
+    "numbers as they are; add nothing that is not above, and leave nothing out. Keep the language. A passage that stands by "
+    "itself already is repeated as it is."
+)
+_BEFORE_CHARS: Final = 600
+_BEGINNING_CHARS: Final = 300
+_MAX_QUERY: Final = 2000
+_MAX_QUESTION: Final = 500
+_MAX_PASSAGE: Final = 8000
+_SAME_FROM: Final = 0.9
+"""Share of common words from which two questions are one; a person sees what is kept, and never what was left out."""
+
+
+def query_prompt(report: str) -> Prompt:
+    """Ask for the open query to a report."""
+    return Prompt(construct="report_request", task=_QUERY_TASK, fields={"report": report})
+
+
+def questions_prompt(report: str, n: int) -> Prompt:
+    """Ask for the sub-questions of a report."""
+    return Prompt(construct="report_questions", task=_QUESTIONS_TASK.format(n=n), fields={"report": report})
+
+
+def passage_prompt(document: str, start: int, text: str) -> Prompt:
+    """Ask for a passage that stands by itself, given what comes before it."""
+    fields = {
+        "beginning": document[: min(_BEGINNING_CHARS, start)],
+        "before": document[max(0, start - _BEFORE_CHARS) : start],
+    }
+    given = {name: value for name, value in fields.items() if value.strip()}
+    return Prompt(construct="standalone_passage", task=_PASSAGE_TASK, fields=given | {"passage": text})
+
+
+def _closed(name: str, **fields: Any) -> TypeAdapter[Any]:
+    make: Any = TypedDict
+    shape = make(name, fields)
+    shape.__pydantic_config__ = {"extra": "forbid"}
+    return TypeAdapter(shape)
+
+
+def _text(most: int) -> Any:
+    return Annotated[str, StringConstraints(min_length=1, max_length=most)]
+
+
+def query_shape() -> TypeAdapter[dict[str, str]]:
+    """An object with the query."""
+    return _closed("Request", query=_text(_MAX_QUERY))
+
+
+def passage_shape() -> TypeAdapter[dict[str, str]]:
+    """An object with the passage."""
+    return _closed("Standalone", passage=_text(_MAX_PASSAGE))
+
+
+def questions_shape(n: int) -> TypeAdapter[dict[str, list[str]]]:
+    """An object with the sub-questions."""
+    return _closed("Questions", items=Annotated[list[_text(_MAX_QUESTION)], Field(max_length=n)])
+
+
+def distinct_questions(questions: Sequence[str]) -> tuple[str, ...]:
+    """Leave out questions that nearly repeat one before them.
+
+    Two are the same when nine of ten of all their words are common to both, and their numbers are equal: "in 2019?" and
+    "in 2020?" ask for two things.
+
+    Example:
+        >>> distinct_questions(["Who built the tower?", "Who built the  tower", "Who built the tower in 1884?"])
+        ('Who built the tower?', 'Who built the tower in 1884?')
+    """
+    kept: list[tuple[str, set[str]]] = []
+    for question in (text.strip() for text in questions):
+        words = set(words_of(question))
+        if words and not any(_same(words, other) for _, other in kept):
+            kept.append((question, words))
+    return tuple(question for question, _ in kept)
+
+
+def _same(words: set[str], other: set[str]) -> bool:
+    numbers, others = ({word for word in group if any(c.isdigit() for c in word)} for group in (words, other))
+    return numbers == others and len(words & other) >= _SAME_FROM * len(words | other)
+
+
+def strange_numbers(text: str, document: str) -> tuple[str, ...]:
+    """Numbers in a rewritten passage that its document does not have: what a person should look at first."""
+    known = set(re.findall(r"\d+", document))
+    return tuple(dict.fromkeys(number for number in re.findall(r"\d+", text) if number not in known))

@@ -1,0 +1,129 @@
+"""The review: a table that a person edits in a spreadsheet, and what follows from it.
+
+One line for each query, sub-question and passage. `keep` says yes or no, `text` may be changed; a line that was removed
+counts as no. Cells that begin like a formula are written with an apostrophe in front, which is taken away again: text of
+a document must not run in a spreadsheet.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ragstone.errors import DataError
+from ragstone.experiments._dataset.draft import Draft
+
+__all__ = ["MAX_TEXT", "REVIEW", "Key", "edited", "read_review", "texts_of", "write_review"]
+
+REVIEW: Final = "review.csv"
+_WRITTEN: Final = ".review.sha256"
+"""Holds the digest of the review as it was written: an edited one is never written over."""
+_COLUMNS: Final = ("keep", "kind", "item", "id", "text", "about", "source")
+_NEEDED: Final = ("keep", "kind", "item", "id", "text")
+_YES: Final = frozenset({"yes", "y", "true", "1", "x", "keep"})
+_NO: Final = frozenset({"no", "n", "false", "0", "drop"})
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "'")
+MAX_TEXT: Final = 20_000
+
+Key = tuple[str, str, str]
+"""Kind, item, id."""
+
+
+def write_review(folder: Path, draft: Draft) -> None:
+    """Write the table, and remember what was written."""
+    held = io.StringIO(newline="")
+    table = csv.writer(held)
+    table.writerow(_COLUMNS)
+    for row in _lines(draft):
+        table.writerow([_guarded(cell) for cell in row])
+    # With a byte order mark, spreadsheets take it for UTF-8.
+    data = held.getvalue().encode("utf-8-sig", errors="replace")
+    (folder / REVIEW).write_bytes(data)
+    (folder / _WRITTEN).write_text(hashlib.sha256(data).hexdigest(), encoding="ascii")
+
+
+def edited(folder: Path) -> bool:
+    """Whether there is a review that somebody has edited since it was written."""
+    try:
+        data = (folder / REVIEW).read_bytes()
+        return (folder / _WRITTEN).read_text(encoding="ascii") != hashlib.sha256(data).hexdigest()
+    except FileNotFoundError:
+        return (folder / REVIEW).exists()
+
+
+def _lines(draft: Draft) -> Iterator[tuple[str, ...]]:
+    for item in draft.items:
+        anchor = f"{item.anchor['document']}:{item.anchor['start']}-{item.anchor['end']}"
+        yield "yes", "query", item.id, "query", item.query, "", anchor
+        for question, text in item.questions.items():
+            row = item.ratings[question]
+            n = sum(rating >= draft.eta for rating in row.values())
+            best = f"best rating {max(row.values(), default=0):g}"
+            about = f"{n} passages answer it, {best}" if n else f"no passage answers it, {best}: left out"
+            yield "yes", "sub_question", item.id, question, text, about, anchor
+    for passage in draft.passages.values():
+        strange = ", ".join(passage.strange_numbers)
+        about = f"numbers that the document does not have: {strange}" if strange else ""
+        yield "yes", "passage", "", passage.id, passage.text, about, passage.source
+
+
+def _guarded(cell: str) -> str:
+    return f"'{cell}" if cell.startswith(_FORMULA) else cell
+
+
+def texts_of(draft: Draft) -> dict[Key, str]:
+    """Every text that the review lists."""
+    texts: dict[Key, str] = {}
+    for item in draft.items:
+        texts["query", item.id, "query"] = item.query
+        texts |= {("sub_question", item.id, question): text for question, text in item.questions.items()}
+    return texts | {("passage", "", passage.id): passage.text for passage in draft.passages.values()}
+
+
+def read_review(path: Path) -> dict[Key, tuple[bool, str]]:
+    """Whether each line is kept, and its text."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError as error:
+        msg = f"there is no review {str(path)!r}; `ragstone dataset build` writes one"
+        raise DataError(msg) from error
+    except UnicodeDecodeError as error:
+        msg = f"{str(path)!r} is not UTF-8 (byte {error.start}); save it as CSV in UTF-8"
+        raise DataError(msg) from error
+    head = text.split("\n", 1)[0]
+    # Spreadsheets of some countries separate by semicolons.
+    delimiter = max(",;\t", key=head.count)
+    csv.field_size_limit(64 * 1024 * 1024)
+    try:
+        rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
+    except csv.Error as error:
+        msg = f"{str(path)!r} is no CSV: {error}"
+        raise DataError(msg) from error
+    decisions: dict[Key, tuple[bool, str]] = {}
+    for number, row in enumerate(rows, start=2):
+        if missing := [name for name in _NEEDED if row.get(name) is None]:
+            msg = f"line {number} of {str(path)!r} has no {', '.join(missing)}; the columns are {', '.join(_COLUMNS)}"
+            raise DataError(msg)
+        cells = {name: _plain(row[name]) for name in _NEEDED}
+        key = (cells["kind"], cells["item"], cells["id"])
+        if key in decisions:
+            msg = f"line {number} of {str(path)!r} is a second one for {' '.join(key)!r}"
+            raise DataError(msg)
+        decisions[key] = (_kept(cells["keep"], number, path), cells["text"].strip())
+    return decisions
+
+
+def _plain(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
+
+
+def _kept(cell: str, number: int, path: Path) -> bool:
+    word = cell.strip().casefold()
+    if word not in _YES | _NO:
+        msg = f"line {number} of {str(path)!r}: keep is yes or no, got {cell[:40]!r}"
+        raise DataError(msg)
+    return word in _YES
