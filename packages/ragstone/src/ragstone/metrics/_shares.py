@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Mark", "Share", "any_of", "both", "harmonic", "highest", "negated", "share", "share_among"]
+__all__ = [
+    "Mark",
+    "Share",
+    "any_of",
+    "best_share",
+    "both",
+    "distinct",
+    "harmonic",
+    "highest",
+    "negated",
+    "share",
+    "share_among",
+]
 
 Mark = bool | None
 """Yes, no, or not known."""
@@ -85,6 +97,17 @@ def share_among(marks: Sequence[Mark], among: Sequence[Mark]) -> Share | None:
 def highest(shares: Sequence[Share]) -> Share:
     """The largest of several shares."""
     return Share(max(s.low for s in shares), max(s.high for s in shares))
+
+
+def distinct(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """All texts of several groups, each once."""
+    return tuple(dict.fromkeys(text for group in groups for text in group))
+
+
+def best_share(groups: Iterable[Sequence[str]], texts: Sequence[str], marks: Sequence[Mark]) -> Share:
+    """The share of yes in each group of texts, of the group with the largest: references, of which any one is enough."""
+    by_text = dict(zip(texts, marks, strict=True))
+    return highest([share([by_text[text] for text in group]) for group in groups])
 
 
 def harmonic(one: Share, other: Share) -> Share:

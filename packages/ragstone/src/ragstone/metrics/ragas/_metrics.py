@@ -23,7 +23,7 @@ from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, Found, told
 from ragstone.metrics._claims import EXTRACTION, IN_PASSAGES, ClaimCheck, together
 from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
-from ragstone.metrics._shares import Mark, Share, highest, share
+from ragstone.metrics._shares import Mark, Share, best_share, distinct, share
 from ragstone.metrics.ragas import _examples as examples
 
 __all__ = ["RAGAS", "average_precision_bounds"]
@@ -128,12 +128,14 @@ class ContextPrecision(ClaimMetric):
         texts = [passage.text for passage in sample.contexts or ()]
         if not texts:
             return "no context: there is no order of no passages"
-        by, answer = "query", {}
+        by = "query"
+        fields: dict[str, str | tuple[str, ...]] = {"query": sample.query or ""}
         if references := tuple(reference for reference in sample.reference if reference.strip()):
-            by, answer = "reference", {"reference": references}
+            by = "reference"
+            fields[by] = references
         elif sample.response is not None and sample.response.strip():
-            by, answer = "response", {"response": (sample.response,)}
-        fields = {"query": sample.query or "", **answer}
+            by = "response"
+            fields[by] = sample.response
         distinct = list(dict.fromkeys(texts))
         marks = await together(*(self._useful(check, by, fields, text) for text in distinct))
         by_text = dict(zip(distinct, marks, strict=True))
@@ -194,11 +196,10 @@ class ContextRecall(ClaimMetric):
         references = await check.of_references()
         if not references:
             return "the reference makes no claim"
-        claims = tuple(dict.fromkeys(itertools.chain.from_iterable(references)))
+        claims = distinct(references)
         supported = await check.in_contexts(claims)
-        by_claim = dict(zip(claims, supported, strict=True))
-        best = highest([share([by_claim[claim] for claim in reference]) for reference in references])
-        return Found(share=best, details={"reference_claims": told(claims, supported=supported)})
+        details = {"reference_claims": told(claims, supported=supported)}
+        return Found(share=best_share(references, claims, supported), details=details)
 
 
 RAGAS: Final[tuple[Metric, ...]] = (Faithfulness(), AnswerRelevancy(), ContextPrecision(), ContextRecall())

@@ -27,12 +27,24 @@ one of three ways.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, Found, told
 from ragstone.metrics._claims import EXTRACTION, IN_ANSWER, IN_PASSAGES, ClaimCheck, pair
-from ragstone.metrics._shares import Mark, Share, any_of, both, harmonic, highest, negated, share, share_among
+from ragstone.metrics._shares import (
+    Mark,
+    Share,
+    any_of,
+    best_share,
+    both,
+    distinct,
+    harmonic,
+    highest,
+    negated,
+    share,
+    share_among,
+)
 from ragstone.metrics.ragchecker import _examples as examples
 
 __all__ = ["RAGCHECKER"]
@@ -43,7 +55,7 @@ NO_REFERENCE_CLAIM: Final = "the reference makes no claim"
 
 class _RagChecker(ClaimMetric):
     group = "ragchecker"
-    tasks = (EXTRACTION, IN_PASSAGES, IN_ANSWER)
+    tasks: ClassVar[tuple[str, ...]] = (EXTRACTION, IN_PASSAGES, IN_ANSWER)
 
 
 class Precision(_RagChecker):
@@ -84,10 +96,11 @@ class Recall(_RagChecker):
         references = await check.of_references()
         if not references:
             return NO_REFERENCE_CLAIM
-        claims = _distinct(references)
+        claims = distinct(references)
         covered = await check.in_response(claims)
         return Found(
-            share=_best(references, claims, covered), details={"reference_claims": told(claims, in_response=covered)}
+            share=best_share(references, claims, covered),
+            details={"reference_claims": told(claims, in_response=covered)},
         )
 
 
@@ -119,7 +132,7 @@ class F1(_RagChecker):
 class _OfReference(_RagChecker):
     """A share that rests on which claims of the references each passage bears out."""
 
-    tasks = (EXTRACTION, IN_PASSAGES)
+    tasks: ClassVar[tuple[str, ...]] = (EXTRACTION, IN_PASSAGES)
     judge_calls = 1
     passage_calls = 1
 
@@ -127,7 +140,7 @@ class _OfReference(_RagChecker):
         references = await check.of_references()
         if not references:
             return NO_REFERENCE_CLAIM
-        claims = _distinct(references)
+        claims = distinct(references)
         return await self._from(check, references, claims, await check.in_passages(claims))
 
     async def _from(
@@ -160,7 +173,7 @@ class ClaimRecall(_OfReference):
     ) -> Found | str:
         found = any_of(by_passage, len(claims))
         details = {"reference_claims": told(claims, found=found, passages=_places(claims, by_passage))}
-        return Found(share=_best(references, claims, found), details=details)
+        return Found(share=best_share(references, claims, found), details=details)
 
 
 class ContextPrecision(_OfReference):
@@ -308,7 +321,7 @@ class _NoiseSensitivity(_RagChecker):
         if not references:
             return f"{NO_REFERENCE_CLAIM}, so no passage is relevant or irrelevant to it"
         right, (by_passage, reference_by_passage) = await pair(
-            check.in_references(claims), pair(check.in_passages(claims), check.in_passages(_distinct(references)))
+            check.in_references(claims), pair(check.in_passages(claims), check.in_passages(distinct(references)))
         )
         relevant = _relevant(reference_by_passage)
         n = len(claims)
@@ -348,17 +361,6 @@ class NoiseSensitivityIrrelevant(_NoiseSensitivity):
 
     def _counted(self, wrong: Sequence[Mark], in_relevant: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
         return both(wrong, found, negated(in_relevant))
-
-
-def _distinct(references: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The claims of all references, each once."""
-    return tuple(dict.fromkeys(claim for reference in references for claim in reference))
-
-
-def _best(references: Sequence[Sequence[str]], claims: Sequence[str], marks: Sequence[Mark]) -> Share:
-    """The share of yes among the claims of each reference, of the reference with the largest: any one is enough."""
-    by_claim = dict(zip(claims, marks, strict=True))
-    return highest([share([by_claim[claim] for claim in reference]) for reference in references])
 
 
 def _relevant(by_passage: Sequence[Sequence[Mark]]) -> tuple[Mark, ...]:

@@ -25,7 +25,7 @@ from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, Found, told
 from ragstone.metrics._claims import IN_PASSAGES, ClaimCheck, together
 from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
-from ragstone.metrics._shares import Share, highest, share
+from ragstone.metrics._shares import Share, best_share, distinct, share
 from ragstone.metrics.vera import _examples as examples
 
 __all__ = ["JUDGED"]
@@ -102,14 +102,13 @@ class RetrievalRecall(_Vera):
     example = examples.RETRIEVAL_RECALL
 
     async def _found(self, check: ClaimCheck) -> Found | str:
-        references = [sentences for text in dict.fromkeys(check.sample.reference) if (sentences := sentences_of(text))]
+        references = [part for text in dict.fromkeys(check.sample.reference) if (part := sentences_of(text))]
         if not references:
             return "the reference has no sentence"
-        sentences = tuple(dict.fromkeys(itertools.chain.from_iterable(references)))
+        sentences = distinct(references)
         supported = await check.in_contexts(sentences)
-        by_sentence = dict(zip(sentences, supported, strict=True))
-        best = highest([share([by_sentence[sentence] for sentence in reference]) for reference in references])
-        return Found(share=best, details={"reference_claims": told(sentences, supported=supported)})
+        details = {"reference_claims": told(sentences, supported=supported)}
+        return Found(share=best_share(references, sentences, supported), details=details)
 
 
 class RetrievalPrecision(_Vera):
