@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import itertools
 import math
 
@@ -15,7 +16,20 @@ from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, FakeReader, make_sample
 
 ALL = bind_reader([*all_metrics(), UdcgTheta([0.6, 0.4], [0.3, -0.1])], FakeReader)[0]
-METRICS = pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.card.name)
+CARDS = pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.card.name)
+
+
+def _runs(metric):
+    """The metric, to be run; skipped where it cannot."""
+    extra, reason = metric.card.extra, None
+    if extra is not None and extra.extra == "ragstone[models]":
+        reason = "loads a model: tests/models makes a tiny one and runs these tests with it (nox -s vllm)"
+    elif extra is not None and importlib.util.find_spec(extra.module) is None:
+        reason = f"needs {extra.extra}"
+    return pytest.param(metric, id=metric.card.name, marks=pytest.mark.skip(reason=reason) if reason else ())
+
+
+METRICS = pytest.mark.parametrize("metric", [_runs(metric) for metric in ALL])
 
 EMPTY = {
     "query": None,
@@ -45,7 +59,7 @@ def score(metric, sample, judge=None):
     return asyncio.run(metric.score(sample, judge or FakeJudge()))
 
 
-@METRICS
+@CARDS
 def test_card_is_complete(metric):
     """A card says what tables and docs need, with a range that is one."""
     card = metric.card

@@ -11,6 +11,10 @@ HEAVY = (
     "numpy",
     "scipy",
     "nltk",
+    "sacrebleu",
+    "torch",
+    "transformers",
+    "sentence_transformers",
     "openai",
     "aiohttp",
     "httpx",
@@ -29,7 +33,13 @@ HEAVY = (
 
 
 @pytest.mark.parametrize(
-    "statement", ["import ragstone", "from ragstone.schema import Trace", "from ragstone import Monitor"]
+    "statement",
+    [
+        "import ragstone",
+        "from ragstone.schema import Trace",
+        "from ragstone import Monitor",
+        "from ragstone.metrics import all_metrics; all_metrics()",
+    ],
 )
 def test_import_loads_nothing_heavy(statement):
     """Clients, numeric libraries and frameworks load when they are first used."""

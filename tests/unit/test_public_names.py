@@ -21,12 +21,14 @@ PUBLIC = {
         StoreCorruptError StoreError StoreNotReadyError StoreOwnedError StoreVersionError
     """,
     "ragstone.experiments": """
-        AlignedMetric AlignedScores Claim Comparison Distribution Experiment Hypothesis LabelAgreement MetaReport
-        MetricComparison MetricCorrelation MetricFlips MetricGate MetricPairCorrelation MetricPower MetricSummary
-        OutcomeSource PairDifference RegressionCheck Rejection SampleSource SystemMean SystemOutcomes TopicalityMetric
-        TopicalityReport UdcgCorrelation UdcgFit UdcgRanking aevaluate assert_no_regression best_passages compare
-        correlate_udcg erag_scores evaluate fit_udcg format_table meta_evaluate rank_udcg read_outcomes read_samples
-        summarise topicality
+        AlignedMetric AlignedScores Claim Comparison DatasetBuild DatasetPlan DatasetReview Distribution
+        Experiment Hypothesis LabelAgreement MetaReport MetricComparison MetricCorrelation MetricFlips
+        MetricGate MetricPairCorrelation MetricPower MetricSummary OutcomeSource PairDifference QrelsSource
+        RegressionCheck Rejection SampleSource SystemMean SystemOutcomes TopicalityMetric TopicalityReport
+        UdcgCorrelation UdcgFit UdcgRanking aevaluate apply_review assert_no_regression best_passages
+        build_dataset compare correlate_udcg erag_scores evaluate fit_udcg format_table meta_evaluate
+        plan_dataset rank_udcg read_beir read_outcomes read_qrels read_samples read_trec_run summarise
+        topicality write_beir write_trec_qrels write_trec_run
     """,
     "ragstone.judges": """
         Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest Completion ConnectionOptions ForcedReading
@@ -36,10 +38,10 @@ PUBLIC = {
         judge_from metered parse_number reader_from record_usage
     """,
     "ragstone.metrics": """
-        CCRS CRUX RAGAS RAGCHECKER RANKING TEXT VERA
-        AnswerCorrectness Bleu ChrF ContextualCoherence CorpusScore ExactMatch Extra InformationDensity
-        InformationRecall LabelMode Metric MetricCard PassageUtility QuestionRelevance ReadingMetric RougeL
-        RougeN TextOverlap TokenF1 Udcg UdcgTheta WorkedExample
+        CCRS CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA
+        AnswerCorrectness BertScore Bleu ChrF ContextualCoherence CorpusScore EmbeddingSimilarity ExactMatch
+        Extra InformationDensity InformationRecall LabelMode Metric MetricCard PassageUtility QuestionRelevance
+        ReadingMetric RougeL RougeN TextOverlap TokenF1 Udcg UdcgTheta WorkedExample
         all_metrics bind_reader corpus_bleu corpus_chrf exact_match passage_utilities resolve_metrics rouge_l
         rouge_n shared sharing token_f1
     """,

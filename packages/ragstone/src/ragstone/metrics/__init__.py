@@ -17,6 +17,7 @@ from ragstone.metrics.crux import CRUX
 from ragstone.metrics.ragas import RAGAS
 from ragstone.metrics.ragchecker import RAGCHECKER
 from ragstone.metrics.ranking import RANKING
+from ragstone.metrics.semantic import SEMANTIC, BertScore, EmbeddingSimilarity
 from ragstone.metrics.text import (
     TEXT,
     Bleu,
@@ -43,13 +44,16 @@ __all__ = [
     "RAGAS",
     "RAGCHECKER",
     "RANKING",
+    "SEMANTIC",
     "TEXT",
     "VERA",
     "AnswerCorrectness",
+    "BertScore",
     "Bleu",
     "ChrF",
     "ContextualCoherence",
     "CorpusScore",
+    "EmbeddingSimilarity",
     "ExactMatch",
     "Extra",
     "InformationDensity",

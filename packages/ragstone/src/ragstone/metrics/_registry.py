@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import difflib
 import importlib.metadata
-import importlib.util
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ragstone.errors import ConfigurationError, MissingExtraError
+from ragstone.errors import ConfigurationError
 from ragstone.judges import Reader
-from ragstone.metrics._card import Metric, MetricCard, ReadingMetric
+from ragstone.metrics._card import Metric, ReadingMetric
+from ragstone.metrics._local import check_installed
 from ragstone.metrics.ccrs import CCRS
 from ragstone.metrics.crux import CRUX
 from ragstone.metrics.ragas import RAGAS
 from ragstone.metrics.ragchecker import RAGCHECKER
 from ragstone.metrics.ranking import RANKING, RANKING_AT
-from ragstone.metrics.text import TEXT
+from ragstone.metrics.semantic import SEMANTIC, SEMANTIC_AT
+from ragstone.metrics.text import TEXT, TEXT_AT
 from ragstone.metrics.udcg import Udcg, UdcgTheta
 from ragstone.metrics.vera import VERA
 
@@ -26,10 +27,12 @@ __all__ = ["ENTRY_POINT_GROUP", "all_metrics", "bind_reader", "resolve_metrics"]
 ENTRY_POINT_GROUP: Final = "ragstone.metrics"
 """An entry point of this group names a `Metric`, a sequence of them, or a function without arguments that makes either."""
 
-_OURS: Final[tuple[Metric, ...]] = (*RANKING, *TEXT, *CCRS, Udcg(), *CRUX, *VERA, *RAGAS, *RAGCHECKER)
+_OURS: Final[tuple[Metric, ...]] = (*RANKING, *TEXT, *SEMANTIC, *CCRS, Udcg(), *CRUX, *VERA, *RAGAS, *RAGCHECKER)
 _WITH_ARGUMENT: Final[Mapping[str, tuple[str, Callable[[str], Metric]]]] = {
     "udcg": ("FILE", UdcgTheta.load),
     **{name: ("K", made) for name, made in RANKING_AT.items()},
+    **TEXT_AT,
+    **{name: ("MODEL", made) for name, made in SEMANTIC_AT.items()},
 }
 """What `name@ARGUMENT` makes: the argument in words, and the maker (which raises `ConfigurationError` or `DataError`)."""
 
@@ -114,14 +117,10 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
         msg = "no metric was asked for; name at least one, for example metrics=['ccrs']"
         raise ConfigurationError(msg)
     for metric in resolved.values():
-        _check_installed(metric.card)
+        # Before anything is spent.
+        if metric.card.extra is not None:
+            check_installed(metric.card.extra, f"The metric {metric.card.name!r}")
     return tuple(resolved.values())
-
-
-def _check_installed(card: MetricCard) -> None:
-    """Refuse a metric before anything is spent whose package is missing."""
-    if (needed := card.extra) is not None and importlib.util.find_spec(needed.module) is None:
-        raise MissingExtraError(feature=f"The metric {card.name!r}", package=needed.package, extra=needed.extra)
 
 
 def _named(spec: str, known: Sequence[Metric]) -> list[Metric]:

@@ -28,7 +28,7 @@ _RANGE_TOLERANCE = 1e-9
 
 @runtime_checkable
 class _Preparable(Protocol):
-    """A judge that has to find something out before its identity is final."""
+    """A judge that has to find something out before its identity is final, or a metric that has something to load."""
 
     async def prepare(self) -> None: ...
 
@@ -108,10 +108,12 @@ class Scorer:
     async def prepare(self) -> None:
         """Let the judge find out what it needs, so that a wrong address shows before the first sample.
 
+        Metrics with a model of their own load it.
+
         A spend cap that is reached meanwhile is no reason to stop: each outcome then says so.
 
         Raises:
-            ConfigurationError: The judge cannot work as configured.
+            ConfigurationError: The judge cannot work as configured, or a metric's model cannot be loaded.
             JudgeError: The judge cannot be reached.
         """
         with metered() as meter:
@@ -120,6 +122,9 @@ class Scorer:
             finally:
                 # Measuring an endpoint is paid for as well.
                 self._spent.total += meter.total
+        for metric in self.metrics:
+            if isinstance(metric, _Preparable):
+                await metric.prepare()
 
     async def _prepare(self) -> None:
         models: list[object] = [self.judge]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from ragstone.metrics._card import Metric
 from ragstone.metrics.text._answer import ExactMatch, Normalisation, TokenF1, exact_match, token_f1
@@ -13,6 +14,7 @@ from ragstone.metrics.text._sacrebleu import Bleu, ChrF, Smoothing, Tokeniser
 
 __all__ = [
     "TEXT",
+    "TEXT_AT",
     "Bleu",
     "ChrF",
     "CorpusScore",
@@ -34,3 +36,12 @@ __all__ = [
 
 TEXT: Final[tuple[Metric, ...]] = (ExactMatch(), TokenF1(), Bleu(), ChrF(), RougeN(1), RougeN(2), RougeL())
 """The metrics of the group, as papers report them."""
+
+# The makers look at their argument, which may be any text.
+_bleu: Any = Bleu
+_exact_match: Any = ExactMatch
+TEXT_AT: Final[Mapping[str, tuple[str, Callable[[str], Metric]]]] = {
+    "bleu": ("TOKENISER", lambda argument: _bleu(tokenise=argument)),
+    "exact_match": ("NORMALISATION", lambda argument: _exact_match(normalise=argument)),
+}
+"""What `NAME@ARGUMENT` makes."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragstone.errors import MissingExtraError
+from ragstone.metrics._local import check_installed
 from ragstone.metrics.text._sacrebleu import SACREBLEU, Bleu, ChrF, Smoothing, Tokeniser
 
 __all__ = ["CorpusScore", "corpus_bleu", "corpus_chrf"]
@@ -70,7 +70,7 @@ def corpus_bleu(
         corpus_bleu(["The cat sat."], [["The cat sat.", "A cat was sitting."]])
         ```
     """
-    _check_installed("corpus_bleu")
+    check_installed(SACREBLEU, "corpus_bleu")
     from sacrebleu.metrics import BLEU
 
     Bleu(tokenise=tokenise, smoothing=smoothing, max_order=max_order)  # looks at the options
@@ -99,18 +99,11 @@ def corpus_chrf(
         corpus_chrf(["The cat sat."], [["The cat sat."]]).value
         ```
     """
-    _check_installed("corpus_chrf")
+    check_installed(SACREBLEU, "corpus_chrf")
     from sacrebleu.metrics import CHRF
 
     ChrF(word_order=word_order)  # type: ignore[arg-type]  # looks at the options
     return _corpus(CHRF(word_order=word_order), responses, references, resamples=resamples, level=level, seed=seed)
-
-
-def _check_installed(feature: str) -> None:
-    import importlib.util
-
-    if importlib.util.find_spec(SACREBLEU.module) is None:
-        raise MissingExtraError(feature=feature, package=SACREBLEU.package, extra=SACREBLEU.extra)
 
 
 def _corpus(

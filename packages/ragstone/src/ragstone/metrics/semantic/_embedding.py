@@ -1,0 +1,64 @@
+"""How close response and reference are as wholes: the cosine of their embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ragstone.metrics._card import WorkedExample
+from ragstone.metrics.semantic._base import SemanticMetric
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+__all__ = ["EmbeddingSimilarity"]
+
+_MODEL: Final = "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"
+"""Small (470 MB), trained to tell paraphrases in fifty languages, symmetric; it reads 128 tokens."""
+
+
+class EmbeddingSimilarity(SemanticMetric["SentenceTransformer"]):
+    """Cosine similarity of the embeddings of response and reference.
+
+    A cosine has no unit and no zero of its own: which value means "the same" depends on the model, and values of two models
+    are not comparable. `details` says whether the model read less than the whole text (`truncated`).
+
+    Args:
+        model: A sentence-transformers model: a name on the hub, or a folder. The name of the metric tells others than the
+            default apart (`embedding_similarity@MODEL`).
+        device: Where it runs ("cpu", "cuda"); None: where sentence-transformers thinks best.
+    """
+
+    name = "embedding_similarity"
+    title = "Embedding similarity"
+    description = "Do response and reference mean about the same, to an embedding model?"
+    formula = "cosine of the embeddings of response and reference; best reference"
+    example = WorkedExample(
+        row={"response": "It is 31 metres tall.", "reference": ["Ferries leave at noon.", "It is 31 metres tall."]},
+        value=1.0,
+        steps="The second reference is the response itself, and has the same embedding by any model: the cosine is 1.",
+    )
+    source = "Reimers and Gurevych 2019 (Sentence-BERT), section 3"
+
+    def __init__(self, model: str = _MODEL, *, device: str | None = None) -> None:
+        super().__init__(model, device=device, argument="" if model == _MODEL else model)
+        self.version = f"1({model})"
+
+    def _load(self) -> SentenceTransformer:
+        from sentence_transformers import SentenceTransformer
+
+        return SentenceTransformer(self.model, device=self.device)
+
+    def _compared(
+        self, model: SentenceTransformer, response: str, references: Sequence[str]
+    ) -> tuple[float, int, Mapping[str, Any]]:
+        texts = [response, *references]
+        vectors = model.encode(texts, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False)
+        cosines = [float(vectors[0] @ vector) for vector in vectors[1:]]
+        best = max(range(len(cosines)), key=cosines.__getitem__)
+        return cosines[best], best, {"truncated": any(_is_cut(model, text) for text in (response, references[best]))}
+
+
+def _is_cut(model: SentenceTransformer, text: str) -> bool:
+    limit = model.max_seq_length
+    return limit is not None and len(model.tokenizer(text, verbose=False)["input_ids"]) > limit
