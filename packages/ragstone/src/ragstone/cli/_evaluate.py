@@ -28,10 +28,13 @@ __all__ = ["evaluate_command"]
 
 @takes_models
 def evaluate_command(
-    file: Annotated[Path, typer.Argument(help="Samples: JSONL, JSON, CSV or Parquet, any library's field names.")],
+    file: Annotated[Path, typer.Argument(help="Samples: JSONL, JSON, CSV or Parquet, any library's field names; or a TREC run (.run, .trec).")],
     metrics: MetricsOption = "ccrs",
     reference: Annotated[
         Path | None, typer.Option("--reference", help="A file of correct answers, joined to the samples by id.")
+    ] = None,
+    qrels: Annotated[
+        Path | None, typer.Option("--qrels", help="Relevance by sample id and passage id: qrels of TREC or BEIR.")
     ] = None,
     field: Annotated[
         list[str] | None, typer.Option("--field", help="OURS=THEIRS, where the known names do not fit (query=Frage).")
@@ -64,6 +67,7 @@ def evaluate_command(
             sinks=sink or (),
             fields=_fields(field or []),
             references=_references(reference),
+            qrels=qrels,
             on_bad_row="skip" if skip_bad_rows else "raise",
             concurrency=concurrency,
             sample_deadline_s=deadline_s,

@@ -5,26 +5,36 @@ from ragstone.experiments._compare.compare import Comparison, compare
 from ragstone.experiments._compare.hypotheses import Claim, Hypothesis
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference, SystemMean
 from ragstone.experiments._compare.regression import MetricGate, RegressionCheck, assert_no_regression
+from ragstone.experiments._dataset.apply import DatasetReview, apply_review
+from ragstone.experiments._dataset.build import DatasetBuild, build_dataset
+from ragstone.experiments._dataset.plan import DatasetPlan, plan_dataset
 from ragstone.experiments._evaluate import Experiment, aevaluate, evaluate
-from ragstone.experiments._outcomes import OutcomeSource, SystemOutcomes, read_outcomes
-from ragstone.experiments._read import Rejection, SampleSource, read_samples
-from ragstone.experiments._summary import MetricSummary, format_table, summarise
-from ragstone.experiments._udcg.ask import erag_scores
-from ragstone.experiments._udcg.correlate import MetricCorrelation, UdcgCorrelation, correlate_udcg
-from ragstone.experiments._udcg.fit import UdcgFit, fit_udcg
-from ragstone.experiments._udcg.rank import UdcgRanking, best_passages, rank_udcg
 from ragstone.experiments._meta.describe import Distribution, MetricPairCorrelation, MetricPower
 from ragstone.experiments._meta.evaluate import meta_evaluate
 from ragstone.experiments._meta.labels import LabelAgreement
 from ragstone.experiments._meta.repeats import MetricFlips
 from ragstone.experiments._meta.report import MetaReport
+from ragstone.experiments._outcomes import OutcomeSource, SystemOutcomes, read_outcomes
+from ragstone.experiments._read import Rejection, SampleSource, read_samples
+from ragstone.experiments._summary import MetricSummary, format_table, summarise
 from ragstone.experiments._topicality import TopicalityMetric, TopicalityReport, topicality
+from ragstone.experiments._trec.beir import read_beir, write_beir
+from ragstone.experiments._trec.qrels import read_qrels, write_trec_qrels
+from ragstone.experiments._trec.run import read_trec_run, write_trec_run
+from ragstone.experiments._trec.samples import QrelsSource
+from ragstone.experiments._udcg.ask import erag_scores
+from ragstone.experiments._udcg.correlate import MetricCorrelation, UdcgCorrelation, correlate_udcg
+from ragstone.experiments._udcg.fit import UdcgFit, fit_udcg
+from ragstone.experiments._udcg.rank import UdcgRanking, best_passages, rank_udcg
 
 __all__ = [
     "AlignedMetric",
     "AlignedScores",
     "Claim",
     "Comparison",
+    "DatasetBuild",
+    "DatasetPlan",
+    "DatasetReview",
     "Distribution",
     "Experiment",
     "Hypothesis",
@@ -39,6 +49,7 @@ __all__ = [
     "MetricSummary",
     "OutcomeSource",
     "PairDifference",
+    "QrelsSource",
     "RegressionCheck",
     "Rejection",
     "SampleSource",
@@ -50,8 +61,10 @@ __all__ = [
     "UdcgFit",
     "UdcgRanking",
     "aevaluate",
+    "apply_review",
     "assert_no_regression",
     "best_passages",
+    "build_dataset",
     "compare",
     "correlate_udcg",
     "erag_scores",
@@ -59,9 +72,16 @@ __all__ = [
     "fit_udcg",
     "format_table",
     "meta_evaluate",
+    "plan_dataset",
     "rank_udcg",
+    "read_beir",
     "read_outcomes",
+    "read_qrels",
     "read_samples",
+    "read_trec_run",
     "summarise",
     "topicality",
+    "write_beir",
+    "write_trec_qrels",
+    "write_trec_run",
 ]

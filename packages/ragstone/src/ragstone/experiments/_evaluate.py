@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ragstone.errors import DataError, MissingExtraError, SinkError
 from ragstone.experiments._read import Rejection, SampleSource, read_samples
 from ragstone.experiments._summary import MetricSummary, format_table, summarise
+from ragstone.experiments._trec.samples import QrelsSource
 from ragstone.judges import Judge, JudgeIdentity, Reader, judge_from, reader_from
 from ragstone.metrics import Metric, MetricCard, bind_reader, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
@@ -51,7 +52,8 @@ class Experiment:
         return summarise(self.outcomes, self.cards)
 
     def __str__(self) -> str:
-        table = format_table(self.summary(), baseline=self.judge.is_baseline)
+        asked = any(card.judge_calls or card.reader_calls for card in self.cards)
+        table = format_table(self.summary(), baseline=self.judge.is_baseline and asked)
         for error in self.sink_errors:
             table += f"\nnot delivered to {error}"
         if self.rejected:
@@ -137,6 +139,7 @@ async def aevaluate(
     sinks: Sequence[str | Sink] = (),
     fields: Mapping[str, str] | None = None,
     references: Mapping[str, Sequence[str]] | None = None,
+    qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
     concurrency: int = 16,
     sample_deadline_s: float = 120.0,
@@ -145,7 +148,7 @@ async def aevaluate(
     """Score a data set: every sample and metric ends in exactly one outcome.
 
     Args:
-        data: A path (JSONL, JSON, CSV, Parquet), rows with any library's field names, samples, or a data frame.
+        data: A path (JSONL, JSON, CSV, Parquet, a TREC run), rows with any library's field names, samples, or a data frame.
         metrics: Names, groups or metric objects.
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`, else "lexical".
         reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`
@@ -153,6 +156,7 @@ async def aevaluate(
         sinks: Where outcomes also go.
         fields: Our field name to the data's, where the known aliases do not fit.
         references: Sample id to correct answers, for samples that have none.
+        qrels: Relevance by sample id, for ranking metrics: a path of TREC or BEIR qrels, or a mapping.
         on_bad_row: "raise" before anything is spent, or "skip" and count.
         concurrency: Samples worked on at once.
         sample_deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
@@ -171,7 +175,7 @@ async def aevaluate(
         >>> ragstone.evaluate(rows, ["ccrs.qr"], judge="lexical").summary()[0].n_scored
         1
     """
-    samples, rejected = read_samples(data, fields=fields, references=references, on_bad_row=on_bad_row)
+    samples, rejected = read_samples(data, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row)
     if not samples:
         msg = f"there is nothing to evaluate: 0 samples could be read ({len(rejected)} rows rejected)"
         raise DataError(msg)
@@ -228,6 +232,7 @@ def evaluate(
     sinks: Sequence[str | Sink] = (),
     fields: Mapping[str, str] | None = None,
     references: Mapping[str, Sequence[str]] | None = None,
+    qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
     concurrency: int = 16,
     sample_deadline_s: float = 120.0,
@@ -248,6 +253,7 @@ def evaluate(
                 sinks=sinks,
                 fields=fields,
                 references=references,
+                qrels=qrels,
                 on_bad_row=on_bad_row,
                 concurrency=concurrency,
                 sample_deadline_s=sample_deadline_s,

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
+from ragstone.experiments._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, run_rows, with_qrels
 from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
 
 __all__ = ["Rejection", "SampleSource", "iterate_rows", "read_samples", "unreadable"]
 
 SampleSource = str | os.PathLike[str] | Iterable[Sample | Mapping[str, Any]]
-"""A path of a JSONL, JSON, CSV or Parquet file, or samples or rows, or a pandas data frame."""
+"""A path of a JSONL, JSON, CSV or Parquet file or of a TREC run, or samples or rows, or a pandas data frame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,20 +34,24 @@ def read_samples(
     *,
     fields: Mapping[str, str] | None = None,
     references: Mapping[str, Sequence[str]] | None = None,
+    qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
 ) -> tuple[list[Sample], list[Rejection]]:
     """Read every sample of a data set before anything is spent on judging.
 
     Args:
-        data: A path (`.jsonl`, `.ndjson`, `.json`, `.csv`, `.parquet`), rows, samples or a data frame.
+        data: A path (`.jsonl`, `.ndjson`, `.json`, `.csv`, `.parquet`; `.run` or `.trec` for a TREC run), rows, samples or
+            a data frame.
         fields: Our field name to the data's, where the known aliases do not fit.
         references: Sample id to correct answers, added to samples that have none.
+        qrels: Relevance by sample id: a path of TREC or BEIR qrels, or a mapping; added to samples that have none. With a
+            TREC run each query of the qrels becomes a sample: one that the run lacks has no passages.
         on_bad_row: "raise" names the first bad rows; "skip" returns them beside the samples.
 
     Raises:
         ConfigurationError: `on_bad_row` is neither, or the file does not exist or has a suffix that is not known; `fields` names no field of ours.
         DataError: A row cannot be read (and `on_bad_row` is "raise"), an id occurs twice, or no sample has the id of
-            any of `references`.
+            any of `references` or `qrels`.
         MissingExtraError: Parquet without pyarrow.
     """
     for ours in fields or ():
@@ -56,6 +61,7 @@ def read_samples(
     if on_bad_row not in ("raise", "skip"):
         msg = f"on_bad_row must be 'raise' or 'skip', got {on_bad_row!r}"
         raise ConfigurationError(msg)
+    judged = None if qrels is None else qrels_from(qrels)
     samples: list[Sample] = []
     rejections: list[Rejection] = []
     seen: dict[str, int] = {}
@@ -78,6 +84,9 @@ def read_samples(
             f"{next(iter(references))!r}, ...; both need ids that match"
         )
         raise DataError(msg)
+    if judged is not None:
+        whole_run = isinstance(data, str | os.PathLike) and Path(data).suffix.lower() in RUN_SUFFIXES
+        samples = with_qrels(samples, judged, whole_run=whole_run)
     return samples, rejections
 
 
@@ -123,8 +132,13 @@ def _file_rows(path: Path) -> Iterator[Any]:
         yield from _csv_rows(path)
     elif suffix == ".parquet":
         yield from _parquet_rows(path)
+    elif suffix in RUN_SUFFIXES:
+        yield from run_rows(path)
     else:
-        msg = f"cannot tell the format of {str(path)!r}: the suffix must be .jsonl, .ndjson, .json, .csv or .parquet"
+        msg = (
+            f"cannot tell the format of {str(path)!r}: the suffix must be .jsonl, .ndjson, .json, .csv or .parquet, or "
+            ".run or .trec for a TREC run"
+        )
         raise ConfigurationError(msg)
 
 

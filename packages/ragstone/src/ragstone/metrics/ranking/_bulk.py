@@ -178,7 +178,8 @@ class _Table:
             raise ValueError(msg)
         rows = grade > 0 if k is None else (grade > 0) & (rank <= k)
         gains = 2.0 ** grade[rows] - 1 if gain == "exp" else grade[rows]
-        return np.bincount(query[rows], weights=gains / np.log2(rank[rows] + 1.0), minlength=self.n)
+        found = np.bincount(query[rows], weights=gains / np.log2(rank[rows] + 1.0), minlength=self.n)
+        return found.astype(float, copy=False)
 
     def _over(
         self, above: NDArray[Any], below: NDArray[Any], defined: NDArray[np.bool_]
@@ -203,7 +204,7 @@ def _flat(
 def _grades(docs: Mapping[str, float] | Sequence[str], grades: Mapping[str, float]) -> Iterator[float] | list[float]:
     """The grade of each passage, in the order given; 0 where there is none, and for one that comes again."""
     if isinstance(docs, Mapping) or len(set(docs)) == len(docs):
-        return map(grades.get, docs, repeat(0.0))  # type: ignore[arg-type]  # `get` has overloads
+        return map(grades.get, docs, repeat(0.0))
     left = dict(grades)
     return [left.pop(doc, 0.0) for doc in docs]
 

@@ -1,0 +1,145 @@
+"""BEIR data sets: `queries.jsonl`, `corpus.jsonl` and `qrels/SPLIT.tsv` in one folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ragstone.errors import DataError
+from ragstone.experiments._trec.lines import numbered
+from ragstone.experiments._trec.qrels import beir_lines, read_qrels
+from ragstone.metrics.ranking import Run
+from ragstone.schema import Passage, Sample
+
+__all__ = ["read_beir", "write_beir"]
+
+
+def read_beir(folder: str | os.PathLike[str], *, split: str = "test", run: Run | None = None) -> list[Sample]:
+    """Read a BEIR data set: a sample for each query of the split, with its text and its qrels.
+
+    Args:
+        folder: With `queries.jsonl`, `qrels/SPLIT.tsv` and, where a run is given, `corpus.jsonl`.
+        split: Which qrels: "train", "dev" or "test".
+        run: What was retrieved (`read_trec_run`); its passages become the contexts, with their texts from the corpus. A
+            query that the run lacks has none retrieved. Without a run contexts are unknown.
+
+    Raises:
+        ConfigurationError: A file is missing.
+        DataError: A line that cannot be read, an id twice, or a passage of the run that the corpus lacks.
+
+    Example:
+        ```python
+        samples = read_beir("scifact", run=read_trec_run("bm25.run"))
+        ragstone.evaluate(samples, ["ranking", "judged_ranking"], judge="http://localhost:8000/v1")
+        ```
+    """
+    folder = Path(folder)
+    qrels = read_qrels(folder / "qrels" / f"{split}.tsv")
+    queries = {name: _text(line, row, "text") for name, line, row in _rows(folder / "queries.jsonl") if name in qrels}
+    if lacking := [name for name in qrels if name not in queries]:
+        msg = f"{str(folder / 'queries.jsonl')!r} lacks {len(lacking)} of {len(qrels)} queries of the qrels, first {lacking[0]!r}"
+        raise DataError(msg)
+    texts = {} if run is None else _texts(folder / "corpus.jsonl", {doc for name in qrels for doc in run.get(name, ())})
+    return [
+        Sample(
+            id=name,
+            query=queries[name],
+            qrels=dict(grades),
+            contexts=None if run is None else tuple(_passages(run.get(name, ()), texts)),
+        )
+        for name, grades in qrels.items()
+    ]
+
+
+def _passages(docs: Any, texts: dict[str, str]) -> Iterator[Passage]:
+    scores = docs if hasattr(docs, "keys") else {}
+    ordered = sorted(docs, key=lambda doc: -scores[doc]) if scores else docs
+    for rank, doc in enumerate(ordered):
+        yield Passage(text=texts[doc], id=doc, score=scores.get(doc), rank=rank)
+
+
+def _texts(path: Path, wanted: set[str]) -> dict[str, str]:
+    """Title and text of the passages that are wanted: a corpus may be large."""
+    texts = {}
+    for name, line, row in _rows(path):
+        if name in wanted:
+            title, text = row.get("title"), _text(line, row, "text")
+            texts[name] = f"{title}\n{text}" if isinstance(title, str) and title.strip() else text
+    if lacking := sorted(wanted - texts.keys()):
+        msg = f"{str(path)!r} lacks {len(lacking)} of {len(wanted)} passages of the run, first {lacking[0]!r}"
+        raise DataError(msg)
+    return texts
+
+
+def _rows(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    seen: set[str] = set()
+    for number, line in numbered(path, "a BEIR data set"):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            msg = f"line {number} of {str(path)!r} is no JSON: {error}"
+            raise DataError(msg) from error
+        if not isinstance(row, dict) or not isinstance(row.get("_id"), str | int):
+            msg = f"line {number} of {str(path)!r} must be an object with an '_id'"
+            raise DataError(msg)
+        name = str(row["_id"])
+        if name in seen:
+            msg = f"line {number} of {str(path)!r} has the id {name!r} again; ids must be unique"
+            raise DataError(msg)
+        seen.add(name)
+        yield name, number, row
+
+
+def _text(number: int, row: dict[str, Any], field: str) -> str:
+    text = row.get(field)
+    if not isinstance(text, str):
+        msg = f"line {number}: {field!r} must be text, got {type(text).__name__}"
+        raise DataError(msg)
+    return text
+
+
+def write_beir(folder: str | os.PathLike[str], samples: Iterable[Sample], *, split: str = "test") -> None:
+    """Write samples as a BEIR data set: their queries, their passages as the corpus, their qrels.
+
+    The corpus holds what the samples retrieved; passages that only the qrels name have no text here, and are not in it.
+
+    Args:
+        folder: Made if it is not there; files in it that have these names are written anew.
+        samples: With queries, and with ids on their passages.
+        split: The name of the qrels.
+
+    Raises:
+        DataError: A sample without a query, a passage without an id, one id with two texts, or a grade that is no whole
+            number. Nothing is written then.
+    """
+    listed = list(samples)
+    queries: list[dict[str, str]] = []
+    corpus: dict[str, str] = {}
+    for sample in listed:
+        if sample.query is None:
+            msg = f"sample {sample.id!r} has no query, and a BEIR data set is made of queries"
+            raise DataError(msg)
+        queries.append({"_id": sample.id, "text": sample.query})
+        for place, passage in enumerate(sample.contexts or (), start=1):
+            if passage.id is None:
+                msg = f"passage {place} of sample {sample.id!r} has no id, and a corpus names passages by their ids"
+                raise DataError(msg)
+            if corpus.setdefault(passage.id, passage.text) != passage.text:
+                msg = (
+                    f"passage {place} of sample {sample.id!r} has the id {passage.id!r}, which another text has already"
+                )
+                raise DataError(msg)
+    graded = list(beir_lines(listed))
+    folder = Path(folder)
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    _write(folder / "queries.jsonl", queries)
+    _write(folder / "corpus.jsonl", ({"_id": name, "title": "", "text": text} for name, text in corpus.items()))
+    (folder / "qrels" / f"{split}.tsv").write_text("".join(graded), encoding="utf-8")
+
+
+def _write(path: Path, rows: Iterable[dict[str, str]]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
