@@ -39,15 +39,22 @@ class MarksReply:
     method: str
 
 
-async def ask_texts(judge: Judge, prompt: Prompt, *, most: int) -> TextsReply:
+async def ask_texts(judge: Judge, prompt: Prompt, *, most: int, max_tokens: int | None = None) -> TextsReply:
     """Ask for a list of at most `most` short texts: claims, sub-questions. The list may be empty.
 
     The task says what an item is; what form the reply has, the judge adds.
 
+    Args:
+        judge: Who is asked.
+        prompt: The question.
+        most: Longest list. A server that holds replies to their shape ends one there, complete or not.
+        max_tokens: Length limit of the reply; by default room for `most` texts of a sentence each.
+
     Raises:
         JudgeError: No usable answer; a list that is too long is none.
     """
-    reply = await judge.ask_json(prompt, _texts_shape(most), max_tokens=_TOKENS_AROUND + _TOKENS_A_TEXT * most)
+    room = _TOKENS_AROUND + _TOKENS_A_TEXT * most if max_tokens is None else max_tokens
+    reply = await judge.ask_json(prompt, _texts_shape(most), max_tokens=room)
     texts = dict.fromkeys(text for item in reply.value["items"] if (text := item.strip()))
     return TextsReply(texts=tuple(texts), raw=reply.raw, method=reply.method)
 

@@ -65,8 +65,7 @@ class ClaimMetric(MetricBase):
 
 def told(claims: Sequence[str], **columns: Sequence[Mark] | Sequence[Sequence[int]]) -> list[dict[str, Any]]:
     """What was claimed and what was found about it, as plain values for the details of an outcome."""
-    # A text may hold anything, and no file takes lone surrogates.
     return [
-        {"claim": claim.encode(errors="replace").decode(), **dict(zip(columns, row, strict=True))}
+        {"claim": claim, **dict(zip(columns, row, strict=True))}
         for claim, *row in zip(claims, *columns.values(), strict=True)
     ]

@@ -53,11 +53,14 @@ IN_ANSWER: Final = (
 
 _CHUNK: Final = 20
 """Parts that one question asks about: longer lists make judges lose count."""
-_PIECE: Final = 2000
-"""Characters of a text that one question takes apart: about a page, whose claims fit a reply."""
-_CHARS_A_CLAIM: Final = 50
-"""Fewer no claim has on average, in any text that we know of."""
+_PIECE: Final = 1500
+"""Characters of a text that one question takes apart, so that question and reply fit a context of 4,096 tokens."""
+_CHARS_A_CLAIM: Final = 6
+"""A text has no more claims than this: a list of names has one each."""
 _CLAIMS_BESIDES: Final = 8
+_TOKENS_A_CHAR: Final = 1.5
+"""Claims repeat what they are about, and are longer than the text; a character may be a token."""
+_TOKENS_BESIDES: Final = 256
 
 
 class ClaimCheck:
@@ -125,7 +128,11 @@ class ClaimCheck:
     async def _extracted(self, before: str, piece: str) -> tuple[str, ...]:
         most = _CLAIMS_BESIDES + len(piece) // _CHARS_A_CLAIM
         fields = {**self._query, **({"before": before} if before else {}), "text": piece}
-        reply = await self.asked_texts(Prompt(construct="claims", task=EXTRACTION, fields=fields), most=most)
+        reply = await self.asked_texts(
+            Prompt(construct="claims", task=EXTRACTION, fields=fields),
+            most=most,
+            max_tokens=_TOKENS_BESIDES + round(_TOKENS_A_CHAR * len(piece)),
+        )
         if len(reply.texts) >= most:
             # A list held to a length ends there, whether the text did or not.
             msg = f"the judge took {len(piece)} characters apart into {most} claims or more, and not all can be there"
@@ -157,13 +164,15 @@ class ClaimCheck:
         marks = await together(*map(about, some_at_a_time))
         return tuple(itertools.chain.from_iterable(marks))
 
-    async def asked_texts(self, prompt: Prompt, *, most: int) -> TextsReply:
+    async def asked_texts(self, prompt: Prompt, *, most: int, max_tokens: int | None = None) -> TextsReply:
         """Ask for texts, once a sample.
 
         Raises:
             JudgeError: No usable answer.
         """
-        reply = await shared(self._key(prompt, most), lambda: ask_texts(self.judge, prompt, most=most))
+        reply = await shared(
+            self._key(prompt, most), lambda: ask_texts(self.judge, prompt, most=most, max_tokens=max_tokens)
+        )
         self._note(reply.method)
         return reply
 

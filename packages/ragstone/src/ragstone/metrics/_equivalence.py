@@ -33,7 +33,7 @@ async def asked_equivalence(check: ClaimCheck, questions: Sequence[str]) -> Foun
     reply = await check.asked_marks(prompt, len(questions), high=100)
     mean = math.fsum(reply.marks) / (100 * len(questions))
     listed = [
-        {"question": question.encode(errors="replace").decode(), "equivalence": mark / 100}
+        {"question": question, "equivalence": mark / 100}
         for question, mark in zip(questions, reply.marks, strict=True)
     ]
     return Found(share=Share(mean, mean), details={"questions": listed})
