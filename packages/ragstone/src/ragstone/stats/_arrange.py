@@ -61,6 +61,8 @@ def group_rows(x: NDArray[np.float64], rng: np.random.Generator) -> list[Group]:
         rows = x[np.ix_(members, columns)] if len(patterns) > 1 else x[:, columns]
         rows = rows[rows.min(axis=1) < rows.max(axis=1)]
         if len(rows):
+            # Samples arrive in any order, and the result is a function of the rows alone.
+            rows = rows[np.lexsort(rows.T)]
             groups.append(Group(columns=tuple(columns.tolist()), rows=rows - rows.mean(axis=1, keepdims=True)))
     total = sum(len(group.rows) for group in groups)
     if total <= _MAX_UNITS:

@@ -150,10 +150,12 @@ def randomised_tukey(
     # The data count as one more permutation, unless all were looked at: then they were among them.
     extra = 0 if exact else 1
     p = (total - np.searchsorted(drawn, reached - tolerance) + extra) / (total + extra)
-    # This many permutations may reach a difference that is rejected; with none, nothing can be.
+    # This many permutations may reach a difference that is rejected.
     allowed = math.floor((1 - level) * (total + extra) + _SAME) - extra
-    rejects = allowed >= (1 if exact else 0)
-    half = (float(drawn[-1 - allowed]) + tolerance) / weight if rejects else None
+    critical = float(drawn[-1 - allowed]) + tolerance if allowed >= 0 else math.inf
+    # The data are among all permutations: no difference exceeds the largest of these, however it came about.
+    rejects = critical < (drawn[-1] if exact else math.inf)
+    half = critical / weight if rejects else None
     return TukeyResult(
         pairs=tuple(
             _pair(

@@ -1,0 +1,140 @@
+"""Intervals by choice: what they do where there is no spread, at the ends, in clusters, and with bad input."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from ragstone.stats import bootstrap_interval, jeffreys_interval, normal_interval, t_interval
+
+SPREAD = [0.2, 0.4, 0.9, 0.5, 0.7, 0.4]
+
+
+@pytest.mark.parametrize("interval", [normal_interval, t_interval, bootstrap_interval])
+@pytest.mark.parametrize("values", [[0.7], [0.7] * 40])
+def test_no_spread_means_no_interval_but_the_range(interval, values):
+    """Zero width would be a lie: nothing is known but what values are possible."""
+    found = interval(values, low=0.0, high=1.0)
+    assert (pytest.approx(0.7), 0.0, 1.0, "range", len(values)) == (
+        found.value, found.low, found.high, found.method, found.n
+    )  # fmt: skip
+    assert (-math.inf, math.inf) == (interval(values).low, interval(values).high)
+
+
+@pytest.mark.parametrize("interval", [normal_interval, t_interval, bootstrap_interval])
+def test_intervals_are_cut_at_the_range(interval):
+    """A share above 1 is not possible, and says so."""
+    found = interval([0.2, 1.0, 1.0, 1.0], low=0.0, high=1.0)
+    assert found.high <= 1.0 < normal_interval([0.2, 1.0, 1.0, 1.0]).high
+    assert ("student_t", "normal", "percentile")[
+        (t_interval, normal_interval, bootstrap_interval).index(interval)
+    ] == found.method
+
+
+def test_student_is_wider_than_normal():
+    """Because the spread is estimated too; with a hundred thousand values it hardly matters."""
+    wide, narrow = t_interval(SPREAD), normal_interval(SPREAD)
+    assert wide.low < narrow.low < narrow.value == wide.value
+    many = np.random.default_rng(0).random(100_000)
+    assert normal_interval(many).low == pytest.approx(t_interval(many).low, abs=1e-7)
+
+
+def test_jeffreys_reaches_the_ends_only_where_the_data_do():
+    """0 of 10 may be 0; 1 of 10 is not."""
+    assert (0.0, 1.0) == (jeffreys_interval(0, 10).low, jeffreys_interval(10, 10).high)
+    assert jeffreys_interval(1, 10).low > 0
+    assert jeffreys_interval(9, 10).high < 1
+    assert jeffreys_interval(0, 10).high == pytest.approx(1 - jeffreys_interval(10, 10).low)
+
+
+def test_bca_falls_back_and_says_so():
+    """A median that leaving one out does not move has no acceleration; a count of different values is above all resamples."""
+    flat = bootstrap_interval(
+        [0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0], lambda x: float(np.median(x)), method="bca", n_resamples=500
+    )
+    assert "percentile" == flat.method
+    distinct = bootstrap_interval(range(30), lambda x: float(np.unique(x).size), method="bca", n_resamples=500)
+    assert ("percentile", 30, 30) == (distinct.method, distinct.value, distinct.high)
+    assert "range" == bootstrap_interval([0.5] * 9, method="bca").method
+    assert "range" == bootstrap_interval([0.5] * 9, lambda x: float(x.std()), method="bca").method
+
+
+def test_undefined_resamples_are_left_out():
+    """A ratio whose denominator may be 0 in a resample: its interval is over the others, and never NaN."""
+
+    def ratio(rows):
+        top, bottom = rows.sum(axis=0)
+        return top / bottom if bottom else math.nan
+
+    rows = [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
+    found = bootstrap_interval(rows, ratio, n_resamples=400)
+    assert (0.5, 0.0, 1.0) == (found.value, found.low, found.high)
+    with pytest.raises(ValueError, match="undefined for these observations"):
+        bootstrap_interval(rows[1:3], ratio)
+
+
+def test_clusters_are_drawn_as_wholes():
+    """Ten copies of each of eight values are eight observations, not eighty."""
+    values = np.random.default_rng(1).random(8)
+    plain = bootstrap_interval(values, seed=3)
+    copied = bootstrap_interval(np.repeat(values, 10), clusters=list(np.repeat(list("abcdefgh"), 10)), seed=3)
+    naive = bootstrap_interval(np.repeat(values, 10), seed=3)
+    assert (pytest.approx(plain.low), pytest.approx(plain.high), 80) == (copied.low, copied.high, copied.n)
+    assert naive.high - naive.low < 0.5 * (copied.high - copied.low)
+
+
+def test_clusters_of_unequal_size_against_brute_force():
+    """Each resample has as many clusters as the data, and as many observations as these happen to have."""
+    values = np.array([0.1, 0.2, 0.3, 0.9, 0.5, 0.6])
+    labels = ["a", "a", "a", "b", "c", "c"]
+    parts = [values[:3], values[3:4], values[4:]]
+    rng = np.random.default_rng(7)
+    means = [np.concatenate([parts[i] for i in rng.integers(0, 3, 3)]).mean() for _ in range(800)]
+    found = bootstrap_interval(values, clusters=labels, n_resamples=800, seed=7)
+    assert np.quantile(means, [0.025, 0.975]).tolist() == pytest.approx([found.low, found.high], abs=1e-12)
+
+
+def test_clusters_of_one_are_no_clusters():
+    """Labels that are all different change nothing."""
+    assert bootstrap_interval(SPREAD) == bootstrap_interval(SPREAD, clusters=range(6))
+    assert bootstrap_interval(SPREAD, method="bca") == bootstrap_interval(SPREAD, clusters=list("abcdef"), method="bca")
+    assert "range" == bootstrap_interval(SPREAD, clusters=[1] * 6).method
+
+
+def test_the_mean_is_a_statistic_like_any_other(monkeypatch):
+    """The short way for the mean draws what the long way draws, in chunks or not."""
+    from ragstone.stats import _bootstrap
+
+    for method in ("percentile", "bca"):
+        short = bootstrap_interval(SPREAD, method=method, seed=2)
+        long = bootstrap_interval(SPREAD, lambda x: float(x.mean()), method=method, seed=2)
+        assert (short.low, short.high) == pytest.approx((long.low, long.high), abs=1e-12)
+    monkeypatch.setattr(_bootstrap, "_CELLS", 10)
+    assert short == bootstrap_interval(SPREAD, method="bca", seed=2)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: normal_interval([]), "at least one value"),
+        (lambda: t_interval([0.5, math.nan]), "got nan"),
+        (lambda: t_interval([0.5, 1.5], high=1.0), "got 1.5"),
+        (lambda: t_interval([[0.5]]), r"shape \(1, 1\)"),
+        (lambda: normal_interval([0.5], level=0.0), "level"),
+        (lambda: jeffreys_interval(3, 2), "successes=3"),
+        (lambda: jeffreys_interval(0, 0), "n=0"),
+        (lambda: jeffreys_interval(0, 1, level=2), "level"),
+        (lambda: bootstrap_interval([]), "at least one observation"),
+        (lambda: bootstrap_interval([0.5, math.inf]), "got inf"),
+        (lambda: bootstrap_interval([0.5, 0.6], clusters=[1]), "2 observations and 1 labels"),
+        (lambda: bootstrap_interval([0.5, 0.6], method="basic"), "got 'basic'"),
+        (lambda: bootstrap_interval([0.5, 0.6], n_resamples=0), "n_resamples=0"),
+        (lambda: bootstrap_interval([0.5, 0.6], level=1.0), "level=1.0"),
+    ],
+)
+def test_bad_input_is_named(call, match):
+    """The message has the value."""
+    with pytest.raises(ValueError, match=match):
+        call()

@@ -1,0 +1,76 @@
+"""Holm, e-BH and discriminative power, worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ragstone.stats import discriminative_power, e_bh, holm
+
+
+def test_holm_worked_out_by_hand():
+    """Four hypotheses: 4 p, 3 p, 2 p and p from the smallest up, never below one before."""
+    found = holm([0.02, 0.01, 0.03, 0.005])
+    assert (0.04, 0.03, 0.04, 0.02) == pytest.approx(found.adjusted)
+    assert (True, True, True, True) == found.rejected
+    assert (False, False, False, True) == holm([0.02, 0.01, 0.03, 0.005], level=0.98).rejected
+
+
+def test_what_could_not_be_tested_stays_in_the_family():
+    """It counts as 1, it is never rejected, and it makes no other easier to reject."""
+    for missing in (None, math.nan):
+        found = holm([0.02, missing, 0.03])
+        assert (pytest.approx(0.06), 1.0, pytest.approx(0.06)) == found.adjusted
+        assert (False, False, False) == found.rejected
+        assert 1 == found.n_untestable
+
+
+def test_what_equals_the_limit_is_rejected():
+    """Although 1 - 0.95 is no 0.05 in binary."""
+    assert (True,) == holm([0.05]).rejected
+    assert (False,) == holm([0.0500001]).rejected
+    assert (True, True) == holm([0.025, 0.05]).rejected
+
+
+def test_an_empty_family_has_nothing_to_reject():
+    """No hypotheses, no result, no error: a loop over metrics may have none left."""
+    assert ((), ()) == (holm([]).adjusted, holm([]).rejected)
+    assert ((), None) == (e_bh([]).rejected, e_bh([]).threshold)
+
+
+def test_e_bh_worked_out_by_hand():
+    """Four at 95 %: thresholds are 80, 40, 26.7 and 20 for one to four rejections."""
+    assert (True, True, False, False) == e_bh([45, 40, 20, 1]).rejected
+    # 30 is not enough for the first nor 29 for the second, but three of at least 26.7 are for all three.
+    assert (True, True, True, False) == e_bh([30, 29, 27, 1]).rejected
+    assert 27 == e_bh([30, 29, 27, 1]).threshold
+    assert (False, False) == e_bh([19, 39]).rejected
+    assert (True, True) == e_bh([math.inf, 20]).rejected
+
+
+def test_discriminative_power_counts_all_pairs():
+    """Strictly below alpha; what could not be tested is in the denominator, at the end of the curve, and reported."""
+    found = discriminative_power([0.05, 0.049, None, 0.2, math.nan])
+    assert (0.2, 1, 5, 2) == (found.value, found.n_significant, found.n_pairs, found.n_untestable)
+    assert (0.049, 0.05, 0.2, 1.0, 1.0) == found.asl
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: holm([0.1, 1.2]), "1.2"),
+        (lambda: holm([-0.1]), "-0.1"),
+        (lambda: holm([0.1], level=1), "level"),
+        (lambda: e_bh([1.0, -1.0]), "at least 0, got -1.0"),
+        (lambda: e_bh([math.nan]), "got nan"),
+        (lambda: e_bh([1.0], level=0), "level"),
+        (lambda: discriminative_power([]), "at least one pair"),
+        (lambda: discriminative_power([2.0]), "2.0"),
+        (lambda: discriminative_power([0.2], alpha=0), "alpha"),
+    ],
+)
+def test_bad_input_is_named(call, match):
+    """The message has the value."""
+    with pytest.raises(ValueError, match=match):
+        call()
