@@ -72,7 +72,7 @@ def alpha_ndcg(
 def _ideal(topics: Mapping[str, Sequence[str]], k: int, alpha: float) -> float:
     left = dict(topics)
     seen: dict[str, int] = {}
-    gains = []
+    gains: list[float] = []
     while left and len(gains) < k:
         best = max(left, key=lambda passage: (_gain(left[passage], seen, alpha), passage))
         gains.append(_taken(left.pop(best), seen, alpha))

@@ -35,8 +35,8 @@ def average_precision(
         ValueError: `k` is below 1.
 
     Example:
-        >>> average_precision(["a", "x", "b"], {"a": 1, "b": 1, "c": 1})
-        0.5555555555555556
+        >>> average_precision(["a", "x", "x2", "b"], {"a": 1, "b": 1, "c": 1})
+        0.5
     """
     check_k(k)
     relevant = relevant_ids(qrels, threshold)
