@@ -41,7 +41,7 @@ PUBLIC = {
         CCRS CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA
         AnswerCorrectness BertScore Bleu ChrF ContextualCoherence CorpusScore EmbeddingSimilarity ExactMatch
         Extra InformationDensity InformationRecall LabelMode Metric MetricCard PassageUtility QuestionRelevance
-        ReadingMetric RougeL RougeN TextOverlap TokenF1 Udcg UdcgTheta WorkedExample
+        ReadingMetric RougeL RougeN TextOverlap TokenF1 Udcg UdcgTheta VeraComposite WorkedExample
         all_metrics bind_reader corpus_bleu corpus_chrf exact_match passage_utilities resolve_metrics rouge_l
         rouge_n shared sharing token_f1
     """,

@@ -36,7 +36,7 @@ from ragstone.metrics.text import (
     token_f1,
 )
 from ragstone.metrics.udcg import Udcg, UdcgTheta
-from ragstone.metrics.vera import VERA
+from ragstone.metrics.vera import VERA, VeraComposite
 
 __all__ = [
     "CCRS",
@@ -70,6 +70,7 @@ __all__ = [
     "TokenF1",
     "Udcg",
     "UdcgTheta",
+    "VeraComposite",
     "WorkedExample",
     "all_metrics",
     "bind_reader",

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import threading
+from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Final, Generic, TypeVar
 
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, MissingExtraError
+from ragstone.metrics._base import MetricBase
 from ragstone.metrics._card import Extra
 
-__all__ = ["MODELS", "LocalModel", "check_installed"]
+__all__ = ["MODELS", "LocalModel", "LocalModelMetric", "check_installed"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -98,3 +101,37 @@ class LocalModel(Generic[T]):
                     "right? Without a network give the folder of a model that was downloaded before"
                 )
         raise ConfigurationError(self._refusal)
+
+
+class LocalModelMetric(MetricBase, Generic[T]):
+    """A metric with a model of its own, which it loads when it is first used or prepared.
+
+    Args:
+        model: A name on the hub, or a folder.
+        device: Where it runs ("cpu", "cuda"); None: where its library thinks best.
+        argument: What tells the metric's name from that with the default model; "" for the default.
+    """
+
+    extra = MODELS
+
+    def __init__(self, model: str, *, device: str | None, argument: str) -> None:
+        self.model = model
+        self.device = device
+        if argument:
+            self.name = f"{self.name}@{argument}"
+
+    async def prepare(self) -> None:
+        """Load the model before the first sample.
+
+        Raises:
+            ConfigurationError: It cannot be loaded, or its package is not installed.
+        """
+        await self._local.prepare()
+
+    @cached_property
+    def _local(self) -> LocalModel[T]:
+        return LocalModel(self._load, name=self.model, feature=f"The metric {self.name!r}")
+
+    @abstractmethod
+    def _load(self) -> T:
+        """The model; runs in its thread."""

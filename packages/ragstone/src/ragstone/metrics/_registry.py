@@ -20,7 +20,7 @@ from ragstone.metrics.ranking import RANKING, RANKING_AT
 from ragstone.metrics.semantic import SEMANTIC, SEMANTIC_AT
 from ragstone.metrics.text import TEXT, TEXT_AT
 from ragstone.metrics.udcg import Udcg, UdcgTheta
-from ragstone.metrics.vera import VERA
+from ragstone.metrics.vera import VERA, VERA_AT
 
 __all__ = ["ENTRY_POINT_GROUP", "all_metrics", "bind_reader", "resolve_metrics"]
 
@@ -32,7 +32,7 @@ _WITH_ARGUMENT: Final[Mapping[str, tuple[str, Callable[[str], Metric]]]] = {
     "udcg": ("FILE", UdcgTheta.load),
     **{name: ("K", made) for name, made in RANKING_AT.items()},
     **TEXT_AT,
-    **{name: ("MODEL", made) for name, made in SEMANTIC_AT.items()},
+    **{name: ("MODEL", made) for name, made in {**SEMANTIC_AT, **VERA_AT}.items()},
 }
 """What `name@ARGUMENT` makes: the argument in words, and the maker (which raises `ConfigurationError` or `DataError`)."""
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from ragstone.judges import Judge
-from ragstone.metrics._base import MetricBase
-from ragstone.metrics._local import MODELS, LocalModel
+from ragstone.metrics._local import LocalModelMetric
 from ragstone.schema import NotApplicable, Sample, Score
 
 __all__ = ["SemanticMetric"]
@@ -17,7 +15,7 @@ __all__ = ["SemanticMetric"]
 T = TypeVar("T")
 
 
-class SemanticMetric(MetricBase, Generic[T]):
+class SemanticMetric(LocalModelMetric[T]):
     """Compares the response with references by a model in this process; the best reference counts.
 
     An empty response (or white space) has no direction, so that its cosines are undefined; it scores 0, unrelated, as it
@@ -27,21 +25,6 @@ class SemanticMetric(MetricBase, Generic[T]):
     group = "semantic"
     needs = ("response", "reference")
     low = -1.0
-    extra = MODELS
-
-    def __init__(self, model: str, *, device: str | None, argument: str) -> None:
-        self.model = model
-        self.device = device
-        if argument:
-            self.name = f"{self.name}@{argument}"
-
-    async def prepare(self) -> None:
-        """Load the model before the first sample.
-
-        Raises:
-            ConfigurationError: It cannot be loaded, or its package is not installed.
-        """
-        await self._local.prepare()
 
     async def _scored(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  nobody is asked
         response = sample.response or ""
@@ -59,14 +42,6 @@ class SemanticMetric(MetricBase, Generic[T]):
         value = min(1.0, max(-1.0, value))
         details = {"model": self.model, **details, "reference": places[best]}
         return self._score(sample, value, method="exact", details=details)
-
-    @cached_property
-    def _local(self) -> LocalModel[T]:
-        return LocalModel(self._load, name=self.model, feature=f"The metric {self.name!r}")
-
-    @abstractmethod
-    def _load(self) -> T:
-        """The model; runs in its thread."""
 
     @abstractmethod
     def _compared(
