@@ -10,6 +10,7 @@ import typer
 
 from ragstone.cli._cache import run_cache
 from ragstone.cli._compare import compare_command
+from ragstone.cli._dataset import dataset_app
 from ragstone.cli._demo import run_demo
 from ragstone.cli._doctor import run_doctor
 from ragstone.cli._evaluate import evaluate_command
@@ -39,6 +40,7 @@ app.command(name="meta")(meta_command)
 app.command(name="metrics")(metrics_command)
 app.command(name="topicality")(topicality_command)
 app.command(name="worker")(worker_command)
+app.add_typer(dataset_app, name="dataset")
 app.add_typer(udcg_app, name="udcg")
 
 

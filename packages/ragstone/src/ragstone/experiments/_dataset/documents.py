@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -63,8 +63,8 @@ def read_documents(paths: Sequence[str | Path], *, max_bytes: int = MAX_BYTES) -
     left_out: list[str] = []
     for path, named in _files(paths):
         try:
-            for document in _documents(path, max_bytes):
-                _add(found, document)
+            # A file is read whole or not at all.
+            found |= _named(_documents(path, max_bytes), found)
         except DataError as error:
             if named:
                 raise
@@ -76,10 +76,15 @@ def read_documents(paths: Sequence[str | Path], *, max_bytes: int = MAX_BYTES) -
     return Library(documents=tuple(found.values()), left_out=tuple(left_out))
 
 
-def _add(found: dict[str, Document], document: Document) -> None:
-    if found.setdefault(document.name, document) != document:
-        msg = f"two documents are called {document.name!r}; ids in a JSONL file must be unique"
-        raise DataError(msg)
+def _named(documents: Iterable[Document], known: Mapping[str, Document]) -> dict[str, Document]:
+    """Documents by name; the same one a second time is no second one."""
+    named: dict[str, Document] = {}
+    for document in documents:
+        if named.get(document.name, known.get(document.name, document)) != document or document.name in named:
+            msg = f"two documents are called {document.name!r}; ids in a JSONL file must be unique"
+            raise DataError(msg)
+        named[document.name] = document
+    return named
 
 
 def _kinds() -> str:

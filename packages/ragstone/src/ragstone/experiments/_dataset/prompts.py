@@ -47,9 +47,9 @@ _PASSAGE_TASK: Final = (
 )
 _BEFORE_CHARS: Final = 600
 _BEGINNING_CHARS: Final = 300
-_MAX_QUERY: Final = 2000
-_MAX_QUESTION: Final = 500
-_MAX_PASSAGE: Final = 8000
+_Query = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
+_Question = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+_Passage = Annotated[str, StringConstraints(min_length=1, max_length=8000)]
 _SAME_FROM: Final = 0.9
 """Share of common words from which two questions are one; a person sees what is kept, and never what was left out."""
 
@@ -81,23 +81,19 @@ def _closed(name: str, **fields: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-def _text(most: int) -> Any:
-    return Annotated[str, StringConstraints(min_length=1, max_length=most)]
-
-
 def query_shape() -> TypeAdapter[dict[str, str]]:
     """An object with the query."""
-    return _closed("Request", query=_text(_MAX_QUERY))
+    return _closed("Request", query=_Query)
 
 
 def passage_shape() -> TypeAdapter[dict[str, str]]:
     """An object with the passage."""
-    return _closed("Standalone", passage=_text(_MAX_PASSAGE))
+    return _closed("Standalone", passage=_Passage)
 
 
 def questions_shape(n: int) -> TypeAdapter[dict[str, list[str]]]:
     """An object with the sub-questions."""
-    return _closed("Questions", items=Annotated[list[_text(_MAX_QUESTION)], Field(max_length=n)])
+    return _closed("Questions", items=Annotated[list[_Question], Field(max_length=n)])
 
 
 def distinct_questions(questions: Sequence[str]) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ async def rate_answerability(judge: Judge, evidence: str, questions: Sequence[st
     if not evidence.strip():
         return MarksReply(marks=(0,) * len(questions), raw="", method="")
     # The sub-questions first: they are the same for all passages, and a server computes what prompts begin with once.
-    fields = {"sub_questions": tuple(questions), "evidence": evidence}
+    fields: dict[str, str | tuple[str, ...]] = {"sub_questions": tuple(questions), "evidence": evidence}
     prompt = Prompt(construct="answerability", task=RATING_TASK, fields=fields)
     key = ("answerability", judge.identity.hash, evidence, *questions)
     return await shared(key, lambda: ask_marks(judge, prompt, len(questions), high=RATING_MAX))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, Literal
 
 from ragstone.errors import ConfigurationError
 from ragstone.metrics.crux import _examples
@@ -40,7 +40,7 @@ class Coverage(_Share, ContextsMetric):
     formula = "answerable sub-questions that a retrieved passage answers (rating >= 3) / answerable sub-questions"
     needs = ("contexts", "sub_questions")
     judge_calls = 1
-    calls_per = "passage"
+    calls_per: Literal["sample", "passage"] = "passage"
     example = _examples.COVERAGE
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from ragstone.metrics.crux import _examples
 from ragstone.metrics.crux._base import ContextsMetric
@@ -18,7 +18,7 @@ _NOTHING_RETRIEVED = "no context: retrieval found nothing that could repeat itse
 class _PerPassage(ContextsMetric):
     needs = ("contexts", "sub_questions")
     judge_calls = 1
-    calls_per = "passage"
+    calls_per: Literal["sample", "passage"] = "passage"
 
     def _of_nothing(self, sample: Sample) -> Score | NotApplicable:
         return self._not_applicable(sample, _NOTHING_RETRIEVED)

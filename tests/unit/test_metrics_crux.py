@@ -1,0 +1,386 @@
+"""CRUX: each formula by hand, the pool, who is asked, and the edges."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import pytest
+
+from ragstone.errors import ConfigurationError
+from ragstone.metrics import sharing
+from ragstone.metrics.crux import (
+    CRUX,
+    Coverage,
+    Density,
+    FreeCoverage,
+    Novelty,
+    RankedCoverage,
+    Redundancy,
+    ResponseCoverage,
+    ResponseDensity,
+    answerable,
+    relative_density,
+    required_subset,
+)
+from ragstone.schema import NotApplicable, Passage, Sample, Score
+from ragstone.testing import FakeJudge
+
+ROWS = {
+    "p1": [0, 0, 5, 5, 0, 0, 0, 0, 5, 0],
+    "p2": [5, 0, 0, 0, 5, 0, 5, 0, 0, 0],
+    "p3": [0, 0, 0, 0, 5, 5, 0, 0, 0, 5],
+}
+QUESTIONS = tuple(f"question {number}?" for number in range(1, 11))
+RATINGS = {question: {p: float(row[i]) for p, row in ROWS.items()} for i, question in enumerate(QUESTIONS)}
+"""Table 5 of the paper."""
+
+
+def score(metric, judge=None, **fields):
+    sample = Sample(id="s", **fields)
+    return asyncio.run(metric.score(sample, judge or FakeJudge()))
+
+
+def retrieved(*ids, text="some words"):
+    return tuple(Passage(id=name, text=f"{text} {name}") for name in ids)
+
+
+def rated(**fields):
+    return {"sub_questions": QUESTIONS, "ratings": RATINGS} | fields
+
+
+def marking(marks):
+    """A judge whose ratings depend on the evidence; `marks` gives the answered sub-questions of a text."""
+
+    def reply(prompt):
+        if prompt.construct == "sub_questions":
+            return {"items": ["one?", "two?", "three?"]}
+        questions = prompt.fields["sub_questions"]
+        found = marks.get(prompt.fields["evidence"], ())
+        return {str(n): 5 if question in found else 1 for n, question in enumerate(questions, start=1)}
+
+    return FakeJudge(json=reply)
+
+
+def test_table_5_has_three_answers_in_the_third_passage_and_eight_answerable_questions():
+    """The paper prints 2/10 for a row with three ratings of 5; ten sub-questions less two make eight."""
+    assert [3, 3, 3] == [sum(rating >= 3 for rating in row) for row in ROWS.values()]
+    assert 8 == len(answerable(RATINGS))
+    assert {"p1", "p2", "p3"} == set(required_subset(RATINGS))
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [(("p1",), 3 / 8), (("p1", "p3"), 6 / 8), (("p2", "p3"), 5 / 8), (("p1", "p2", "p3"), 1.0), ((), 0.0)],
+)
+def test_coverage_divides_by_what_is_answerable(ids, expected):
+    """Equation 3 with the denominator of the text and of table 5; nothing retrieved covers nothing; nobody is asked."""
+    judge = FakeJudge()
+    outcome = score(Coverage(), judge, contexts=retrieved(*ids), **rated())
+    assert expected == outcome.value
+    assert [] == judge.prompts
+    assert "exact" == outcome.method
+    assert "rated" == outcome.details["pool"]
+    assert [QUESTIONS[1], QUESTIONS[7]] == outcome.details["unanswerable"]
+
+
+def test_details_say_which_sub_questions_are_missing():
+    """In the order of the sub-questions, and without those that are out of reach."""
+    outcome = score(Coverage(), contexts=retrieved("p1"), **rated())
+    assert [QUESTIONS[i] for i in (0, 4, 5, 6, 9)] == outcome.details["missing"]
+    assert [QUESTIONS[i] for i in (2, 3, 8)] == outcome.details["answered"]
+    assert "3 of 8 sub-questions answered" in outcome.explanation
+
+
+@pytest.mark.parametrize(("rating", "expected"), [(2.9, 0.0), (3.0, 1.0)])
+def test_a_rating_of_three_answers(rating, expected):
+    """The threshold itself counts; another passage keeps the sub-question answerable."""
+    ratings = {"q?": {"a": rating, "other": 5.0}}
+    outcome = score(Coverage(), contexts=retrieved("a"), sub_questions=("q?",), ratings=ratings)
+    assert expected == outcome.value
+
+
+def test_passages_that_nobody_rated_are_rated_by_the_judge_on_answerable_questions_alone():
+    """A retrieved passage outside the pool may answer what the pool can answer; it does not move the denominator."""
+    judge = marking({"new words": ("question 1?", "question 2?")})
+    outcome = score(Coverage(), judge, contexts=(Passage(text="new words"),), **rated())
+    assert 1 / 8 == outcome.value
+    (prompt,) = judge.prompts
+    assert tuple(q for q in QUESTIONS if q not in (QUESTIONS[1], QUESTIONS[7])) == prompt.fields["sub_questions"]
+    assert 1 == outcome.details["n_judged"]
+
+
+def test_only_the_pairs_without_a_rating_are_asked_for():
+    """A passage that is rated for one sub-question and not for another is asked about the other."""
+    judge = marking({"some words a": ("two?",)})
+    ratings = {"one?": {"a": 4.0}, "two?": {"b": 5.0}}
+    outcome = score(Coverage(), judge, contexts=retrieved("a"), sub_questions=("one?", "two?"), ratings=ratings)
+    assert [("two?",)] == [prompt.fields["sub_questions"] for prompt in judge.prompts]
+    assert 1.0 == outcome.value
+
+
+def test_a_sub_question_that_nobody_rated_counts():
+    """It is not known to be unanswerable."""
+    ratings = {"one?": {"a": 5.0}}
+    outcome = score(Coverage(), marking({}), contexts=retrieved("a"), sub_questions=("one?", "two?"), ratings=ratings)
+    assert 0.5 == outcome.value
+    assert [] == outcome.details["unanswerable"]
+
+
+def test_without_ratings_all_given_sub_questions_count():
+    """Nobody knows the pool, and the details say so."""
+    judge = marking({"first": ("one?",), "second": ("one?", "two?")})
+    contexts = (Passage(text="first"), Passage(text="second"), Passage(text="second"), Passage(text=" "))
+    outcome = score(Coverage(), judge, contexts=contexts, sub_questions=("one?", "two?", "three?"))
+    assert pytest.approx(2 / 3) == outcome.value
+    assert ("assumed", "given") == (outcome.details["pool"], outcome.details["sub_questions_from"])
+    assert 2 == len(judge.prompts)  # the same text once, a blank one never
+    assert 2 == outcome.n
+
+
+def test_sub_questions_are_written_from_the_first_reference():
+    """Any one reference is a complete answer; the details say where the sub-questions come from."""
+    judge = marking({"text": ("one?", "three?")})
+    outcome = score(Coverage(), judge, contexts=(Passage(text="text"),), reference=(" ", "first", "second"))
+    assert pytest.approx(2 / 3) == outcome.value
+    assert "reference" == outcome.details["sub_questions_from"]
+    assert {"reference": "first"} == dict(judge.prompts[0].fields)
+
+
+def test_no_sub_questions_and_no_reference():
+    """The reason names both ways out."""
+    outcome = score(Coverage(), contexts=retrieved("a"))
+    assert isinstance(outcome, NotApplicable)
+    assert ("sub_questions",) == outcome.missing
+    assert "reference" in outcome.reason
+
+
+def test_a_reference_without_a_sub_question_has_no_coverage():
+    """A share of nothing is undefined, and no zero."""
+    judge = FakeJudge(json={"sub_questions": {"items": []}})
+    outcome = score(Coverage(), judge, contexts=retrieved("a"), reference=("ref",))
+    assert isinstance(outcome, NotApplicable)
+    assert "no sub-question in the reference" in outcome.reason
+
+
+def test_nothing_answerable_is_not_applicable():
+    """0/0, whatever was retrieved."""
+    ratings = {"q?": {"a": 2.0, "b": 0.0}}
+    for contexts in ((), retrieved("a")):
+        outcome = score(Coverage(), contexts=contexts, sub_questions=("q?",), ratings=ratings)
+        assert isinstance(outcome, NotApplicable)
+        assert "no rated passage answers any of the 1 sub-questions" in outcome.reason
+
+
+@pytest.mark.parametrize("rating", [-1.0, 6.0, 100.0])
+def test_ratings_off_the_scale_are_refused(rating):
+    """Another scale would make everything, or nothing, an answer."""
+    outcome = score(Coverage(), contexts=retrieved("a"), sub_questions=("q?",), ratings={"q?": {"a": rating}})
+    assert isinstance(outcome, NotApplicable)
+    assert f"{rating:g}" in outcome.reason
+
+
+@pytest.mark.parametrize("response", ["", " \n"])
+def test_an_empty_response_answers_nothing_and_nobody_is_asked(response):
+    """Neither for ratings, nor for sub-questions."""
+    for fields in ({"sub_questions": ("q?",)}, {"reference": ("ref",)}):
+        judge = FakeJudge()
+        assert 0.0 == score(ResponseCoverage(), judge, response=response, **fields).value
+        assert [] == judge.prompts
+
+
+def test_the_response_is_measured_by_the_same_answerable_sub_questions():
+    """Table 5's row of the oracle result: 5 0 0 0 5 5 0 5, 4 of 8."""
+    kept = [q for q in QUESTIONS if q in answerable(RATINGS)]
+    judge = marking({"the report": [kept[i] for i in (0, 4, 5, 7)]})
+    outcome = score(ResponseCoverage(), judge, response="the report", **rated())
+    assert 0.5 == outcome.value
+    assert tuple(kept) == judge.prompts[0].fields["sub_questions"]
+
+
+def test_ranked_coverage_by_hand():
+    """Equations 4 and 5 for p2, p3, with the ideal p3, p1, p2 (ties by the larger id)."""
+    outcome = score(RankedCoverage(), contexts=retrieved("p2", "p3"), **rated())
+    found = 3 + 2.5 / math.log2(3)
+    ideal = 3 + 3 / math.log2(3) + 2.5 / 2
+    assert pytest.approx(found / ideal) == outcome.value
+    assert (3, 3, 3) == tuple(outcome.details[name] for name in ("k", "n_pool", "n_required"))
+
+
+def test_ranked_coverage_looks_at_the_order():
+    """What answers nothing does harm at the top."""
+    ratings = {"q?": {"good": 5.0, "bad": 0.0}}
+    values = [
+        score(RankedCoverage(), contexts=retrieved(*ids), sub_questions=("q?",), ratings=ratings).value
+        for ids in (("good", "bad"), ("bad", "good"))
+    ]
+    assert [1.0, pytest.approx(1 / math.log2(3))] == values
+
+
+def test_ranked_coverage_does_not_pay_for_a_short_list():
+    """One passage of three that are required is no ideal list."""
+    outcome = score(RankedCoverage(), contexts=retrieved("p1"), **rated())
+    assert pytest.approx(3 / (3 + 3 / math.log2(3) + 2.5 / 2)) == outcome.value
+
+
+def test_ranked_coverage_needs_a_pool():
+    """Without ratings of more than was retrieved the best order is unknown."""
+    outcome = score(RankedCoverage(), contexts=retrieved("a"), sub_questions=("q?",))
+    assert ("ratings",) == outcome.missing
+
+
+@pytest.mark.parametrize("options", [{"alpha": 1.1}, {"alpha": -0.1}, {"k": 0}])
+def test_ranked_coverage_refuses_what_cannot_work(options):
+    """The message names the value."""
+    with pytest.raises(ConfigurationError, match=str(next(iter(options.values())))):
+        RankedCoverage(**options)
+
+
+def test_density_by_hand_and_above_one():
+    """Equation 6; half of the tokens for all answers is a density of the square root of two, and stays so."""
+    ratings = {"q?": {"long": 5.0, "short": 5.0}}
+    required = {"long": "one two three four"}
+    outcome = score(
+        Density(),
+        contexts=(Passage(id="short", text="one two"),),
+        sub_questions=("q?",),
+        ratings=ratings,
+        metadata={"required": required},
+    )
+    assert pytest.approx(math.sqrt(2)) == outcome.value
+    assert (2, 4) == (outcome.details["tokens"], outcome.details["required_tokens"])
+    assert math.inf == Density().card.high
+
+
+def test_density_counts_what_the_required_passages_really_cover():
+    """A required subset that somebody cut down is not taken to cover all."""
+    ratings = {"one?": {"a": 5.0, "b": 0.0}, "two?": {"a": 0.0, "b": 5.0}}
+    outcome = score(
+        Density(weight=1),
+        contexts=(Passage(id="a", text="x y"), Passage(id="b", text="z w")),
+        sub_questions=("one?", "two?"),
+        ratings=ratings,
+        metadata={"required": {"a": "x y"}},
+    )
+    # Coverage 1 in 4 tokens against 1/2 in 2.
+    assert pytest.approx(1.0) == outcome.value
+    assert 0.5 == outcome.details["required_coverage"]
+
+
+@pytest.mark.parametrize(
+    ("contexts", "required", "why"),
+    [
+        ((), {"p1": "some"}, "no token"),
+        ((Passage(id="p1", text="..."),), {"p1": "some"}, "no token"),
+        (retrieved("p1"), {"p1": "..."}, "the required passages have no token"),
+        (retrieved("p1"), {"unknown": "some words"}, "answer no sub-question"),
+        (retrieved("p1"), {}, "no required passages"),
+        (retrieved("p1"), ["p1"], "no required passages"),
+    ],
+)
+def test_density_is_undefined_without_tokens_or_required_passages(contexts, required, why):
+    """Never 0, never 1: the reason says what is missing."""
+    outcome = score(Density(), contexts=contexts, metadata={"required": required}, **rated())
+    assert isinstance(outcome, NotApplicable)
+    assert why in outcome.reason
+
+
+def test_density_of_a_response():
+    """The same for the response's own tokens; an empty one has no density."""
+    fields = rated(metadata={"required": {"p1": "a b", "p2": "c d", "p3": "e f"}})
+    kept = answerable(RATINGS)
+    outcome = score(ResponseDensity(), marking({"x y z": kept[:4]}), response="x y z", **fields)
+    assert pytest.approx(((4 / 8 / 3) / (1 / 6)) ** 0.5) == outcome.value
+    assert isinstance(score(ResponseDensity(), response=" ", **fields), NotApplicable)
+
+
+@pytest.mark.parametrize("weight", [0, -1, math.inf])
+def test_density_refuses_an_exponent_that_is_none(weight):
+    """The exponent is above 0, and finite."""
+    with pytest.raises(ConfigurationError, match="weight"):
+        Density(weight=weight)
+
+
+def test_relative_density_is_undefined_at_zero_over_zero():
+    """No token on either side, or nothing covered by the required passages."""
+    fine = {"coverage": 0.5, "tokens": 10, "required_coverage": 1.0, "required_tokens": 5}
+    assert 0.5 == relative_density(**fine)
+    assert 0.0 == relative_density(**fine | {"coverage": 0.0})
+    for broken in ({"tokens": 0}, {"required_tokens": 0}, {"required_coverage": 0.0}):
+        assert relative_density(**fine | broken) is None
+
+
+def test_redundancy_lists_each_passage():
+    """p3 repeats one of p2's answers: 1 of 9; p2 a second time is redundant, and a fourth answers nothing."""
+    judge = marking({})
+    contexts = (*retrieved("p1", "p2", "p3", "p2"), Passage(text="rain"))
+    outcome = score(Redundancy(), judge, contexts=contexts, **rated())
+    assert pytest.approx(4 / 12) == outcome.value
+    verdicts = [passage["verdict"] for passage in outcome.details["passages"]]
+    assert ["new", "new", "partly redundant", "redundant", "nothing"] == verdicts
+    assert [QUESTIONS[4]] == outcome.details["passages"][2]["repeated"]
+    assert [1, 2, 3, 4, 5] == [passage["position"] for passage in outcome.details["passages"]]
+    assert "lower" == Redundancy().card.direction
+
+
+def test_redundancy_without_an_answer_is_undefined():
+    """Nothing is repeated where nothing is said, and that is no merit."""
+    outcome = score(Redundancy(), marking({}), contexts=(Passage(text="rain"),), **rated())
+    assert isinstance(outcome, NotApplicable)
+
+
+def test_novelty_is_the_share_of_passages_that_add_something():
+    """p1 and p3 do; p1 again and a passage that answers nothing do not."""
+    contexts = (*retrieved("p1", "p1", "p3"), Passage(text="rain"))
+    assert 0.5 == score(Novelty(), marking({}), contexts=contexts, **rated()).value
+
+
+@pytest.mark.parametrize("metric", [Redundancy(), Novelty()], ids=repr)
+@pytest.mark.parametrize("fields", [{"sub_questions": QUESTIONS}, {"reference": ("ref",)}], ids=["given", "reference"])
+def test_nothing_retrieved_is_neither_redundant_nor_new(metric, fields):
+    """Not applicable, and nobody is asked."""
+    judge = FakeJudge()
+    assert isinstance(score(metric, judge, contexts=(), **fields), NotApplicable)
+    assert [] == judge.prompts
+
+
+def test_the_free_metrics_look_at_the_query_alone():
+    """Given sub-questions, ratings and references play no part, so that the values of all samples mean the same."""
+    judge = marking({"some words p1": ("one?",)})
+    outcome = score(FreeCoverage(), judge, query="what?", contexts=retrieved("p1"), reference=("ref",), **rated())
+    assert pytest.approx(1 / 3) == outcome.value
+    assert {"query": "what?"} == dict(judge.prompts[0].fields)
+    assert ("query", "assumed") == (outcome.details["sub_questions_from"], outcome.details["pool"])
+
+
+def test_all_metrics_of_a_sample_share_what_is_asked():
+    """One question for the sub-questions of each source, one for each text."""
+    judge = marking({"first": ("one?",)})
+    contexts = (Passage(text="first"), Passage(text="second"))
+    sample = Sample(id="s", query="q", contexts=contexts, response="r", reference=("ref",))
+
+    async def all_of_them():
+        async with sharing():
+            return await asyncio.gather(*(metric.score(sample, judge) for metric in CRUX))
+
+    outcomes = asyncio.run(all_of_them())
+    # From reference and from query the same three are written here, so three texts are rated once.
+    assert 2 + 3 == len(judge.prompts)
+    assert {"ratings"} == {name for o in outcomes if isinstance(o, NotApplicable) for name in o.missing}
+    assert 8 == sum(isinstance(outcome, Score) for outcome in outcomes)
+
+
+def test_the_required_subset_has_nothing_to_spare():
+    """What greedy choice takes first may be covered by what it takes later; it is struck out."""
+    # "big" answers most, and is not needed beside "left" and "right".
+    ratings = {
+        "1?": {"left": 5.0},
+        "2?": {"left": 5.0, "big": 5.0},
+        "3?": {"left": 5.0, "big": 5.0},
+        "4?": {"right": 5.0, "big": 5.0},
+        "5?": {"right": 5.0, "big": 5.0},
+        "6?": {"right": 5.0},
+    }
+    assert ("left", "right") == tuple(sorted(required_subset(ratings)))
+    assert () == required_subset({"1?": {"a": 2.0}})
+    assert () == required_subset({})
