@@ -301,11 +301,12 @@ def _overlap(systems: Sequence[_System], ids: Sequence[str], notes: list[str]) -
             has[: len(column.states), i] |= np.frombuffer(column.states, dtype=np.int8) != ABSENT
     shared = has.sum(axis=1)
     for i, system in enumerate(systems):
-        if system.columns and not (has[:, i] & (shared > 1)).any():
-            theirs = _examples(ids, has[:, i])
-            others = _examples(ids, has[:, [j for j in range(len(systems)) if j != i]].any(axis=1))
+        others = has[:, [j for j in range(len(systems)) if j != i]].any(axis=1)
+        # A system may have none of the metrics that were asked for; then it is not the ids that differ.
+        if has[:, i].any() and others.any() and not (has[:, i] & others).any():
             msg = (
-                f"{system.name!r} has no sample in common with the others: its ids are {theirs}, theirs {others}. Samples "
+                f"{system.name!r} has no sample in common with the others: its ids are {_examples(ids, has[:, i])}, theirs "
+                f"{_examples(ids, others)}. Samples "
                 "are compared by their ids: evaluate the same rows with every system, with an id that stays the same"
             )
             raise DataError(msg)

@@ -132,7 +132,8 @@ def _size(metric: MetricComparison, pair: PairDifference, *, sign: bool = False)
 def _digits(values: Sequence[float]) -> int:
     """As many digits as it takes to tell from 0 what is not 0: an interval that excludes it must be seen to."""
     digits = 1
-    while digits < _MOST_DIGITS and any(value and not float(f"{_POINTS * value:.{digits}f}") for value in values):
+    seen = [value for value in values if float(f"{_POINTS * value:.{_MOST_DIGITS}f}")]
+    while any(not float(f"{_POINTS * value:.{digits}f}") for value in seen):
         digits += 1
     return digits
 

@@ -1,0 +1,353 @@
+"""`compare`: what is claimed, what is not, and in which words."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+import ragstone
+from ragstone.errors import ConfigurationError
+from ragstone.experiments import Experiment
+from ragstone.judges import JudgeIdentity
+from ragstone.metrics import MetricCard, resolve_metrics
+from ragstone.schema import Failure, NotApplicable, Score, Usage
+from ragstone.stats import holm, sample_size
+
+Value = float | str | None
+"""A score, "n.a.", or None for a failure."""
+
+
+def card(name: str, **options: object) -> MetricCard:
+    """A metric of the caller's own."""
+    shape: dict[str, object] = {"title": "T", "description": "D", "low": 0.0, "high": 1.0, "needs": (), "version": "1"}
+    return MetricCard(**{"name": name, "source": "here", "group": "own", "judge_calls": 0, **shape, **options})
+
+
+QR, CC, BAD, OPEN = "ccrs.qr", "ccrs.cc", "own.harm", "own.density"
+CARDS = {m.card.name: m.card for m in resolve_metrics([QR, CC])} | {
+    BAD: card(BAD, direction="lower"),
+    OPEN: card(OPEN, high=math.inf),
+}
+
+
+def system(values: Mapping[str, Sequence[Value]], *, first: int = 0) -> Experiment:
+    """A system with these values for samples `first`, `first` + 1, ..."""
+    outcomes = []
+    for metric, of in values.items():
+        for at, value in enumerate(of, start=first):
+            common = {
+                "sample_id": f"q{at}",
+                "metric": metric,
+                "metric_version": "1",
+                "judge": "j",
+                "judge_hash": "h",
+            }
+            if value is None:
+                outcomes.append(Failure(kind="timeout", reason="late", **common))
+            elif isinstance(value, str):
+                outcomes.append(NotApplicable(reason="no", **common))
+            else:
+                outcomes.append(Score(value=value, method="x", **common))
+    return Experiment(
+        samples=(),
+        outcomes=tuple(outcomes),
+        cards=tuple(CARDS[metric] for metric in values),
+        judge=JudgeIdentity(name="j", hash="h"),
+        usage=Usage(),
+        wall_s=0.0,
+    )
+
+
+def noisy(shift: float, *, n: int = 80, spread: float = 0.1, seed: int = 0) -> list[float]:
+    """Scores around those of the samples, which all systems share."""
+    base = np.random.default_rng(99).uniform(0.3, 0.6, n)
+    return np.clip(base + shift + np.random.default_rng(seed).normal(0, spread, n), 0, 1).tolist()
+
+
+def test_a_difference_is_claimed_with_its_size_and_interval() -> None:
+    """The verdict is one sentence that needs no statistics, and its numbers are those of the pair."""
+    result = ragstone.compare({"A": system({QR: noisy(0)}), "B": system({QR: noisy(0.1, seed=1)})})
+    (pair,) = result.metrics[0].pairs
+
+    assert ("B", "A", "B", 80) == (pair.system, pair.other, pair.better, pair.n)
+    assert 0.0001 >= pair.p_value
+    numbers = [f"{100 * x:.1f}" for x in (pair.difference, pair.low, pair.high)]
+    assert (f"B beats A on ccrs.qr by {numbers[0]} points [{numbers[1]}, {numbers[2]}]",) == result.verdict
+    assert np.mean(noisy(0.1, seed=1)) - np.mean(noisy(0)) == pytest.approx(pair.difference)
+
+
+def test_no_difference_says_what_more_samples_would_show() -> None:
+    """Neither a difference nor its absence is claimed; the number of samples is that of a paired t-test, nearly."""
+    result = ragstone.compare({"A": system({QR: noisy(0)}), "B": system({QR: noisy(0, seed=1)})}, detect=0.02)
+    (pair,) = result.metrics[0].pairs
+    sd = np.std(np.subtract(noisy(0), noisy(0, seed=1)), ddof=1)
+
+    assert pair.better is None
+    assert sample_size(0.02, sd) == pytest.approx(80 + pair.n_more, rel=0.05)
+    # At as many samples as there are, the detectable difference takes no more.
+    again = ragstone.compare({"A": system({QR: noisy(0)}), "B": system({QR: noisy(0, seed=1)})}, detect=pair.detectable)
+    assert 0 == again.metrics[0].pairs[0].n_more
+    (sentence,) = result.verdict
+    assert sentence.startswith("no difference can be claimed on ccrs.qr between B and A: ")
+    assert sentence.endswith(" more samples would detect 2 points")
+
+
+def test_less_is_better_where_the_metric_says_so() -> None:
+    """The system with the lower mean wins, and the sentence says how to read it."""
+    result = ragstone.compare({"A": system({BAD: noisy(0.1)}), "B": system({BAD: noisy(0, seed=1)})})
+    (pair,) = result.metrics[0].pairs
+
+    assert ("B", True) == (pair.better, pair.difference < 0 and pair.high < 0)
+    assert result.verdict[0].startswith("B beats A on own.harm (lower is better) by 1")
+
+
+def test_metrics_without_a_bound_are_told_in_their_own_units() -> None:
+    """No points, and no number of samples where nobody said which difference matters."""
+    slow, fast = ([x * 40 for x in noisy(shift, seed=seed)] for shift, seed in ((0, 0), (0.02, 1)))
+    one = ragstone.compare({"A": system({OPEN: slow}), "B": system({OPEN: fast})})
+    two = ragstone.compare({"A": system({OPEN: slow}), "B": system({OPEN: fast})}, detect=0.5)
+
+    assert (None, None) == (one.metrics[0].detect, one.metrics[0].pairs[0].n_more)
+    assert "point" not in one.verdict[0]
+    assert "more samples would detect 0.5" in two.verdict[0]
+    json.dumps(one.to_dict(), allow_nan=False)
+
+
+def test_a_difference_that_matters_can_be_ruled_out() -> None:
+    """An interval inside plus and minus the difference that matters is a claim of its own."""
+    close = ragstone.compare(
+        {"A": system({QR: noisy(0, spread=0.002)}), "B": system({QR: noisy(0, spread=0.002, seed=1)})}
+    )
+    assert close.verdict[0].startswith("B and A are within 1 point of each other on ccrs.qr: ")
+
+
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_identical_systems_score_alike(n: int) -> None:
+    """Nothing is claimed, and it is said that not one sample differs."""
+    result = ragstone.compare({"A": system({QR: noisy(0, n=n)}), "B": system({QR: noisy(0, n=n)})})
+
+    assert (None, 0.0, 1.0) == tuple(
+        getattr(result.metrics[0].pairs[0], name) for name in ("better", "difference", "p_value")
+    )
+    alike = "the one sample they share" if n == 1 else f"all {n} samples"
+    assert (f"B and A score alike on ccrs.qr, on {alike}",) == result.verdict
+    assert str(result).startswith(result.verdict[0])
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_too_few_samples_claim_nothing(n: int) -> None:
+    """Four samples that all differ one way could have come by luck once in eight: no interval, and no claim."""
+    result = ragstone.compare({"A": system({QR: [0.1] * n}), "B": system({QR: [0.9] * n})})
+    (pair,) = result.metrics[0].pairs
+
+    assert (None, None, None, None) == (pair.better, pair.low, pair.detectable, pair.n_more)
+    assert result.verdict[0].endswith(f"80 points; too few samples differ to claim anything ({n} of {n})")
+
+
+@pytest.mark.parametrize(("n", "better"), [(5, None), (6, "B")])
+def test_the_fewest_samples_that_can_show_a_difference_are_six(n: int, better: str | None) -> None:
+    """Five that all differ one way are luck once in sixteen, six once in 32."""
+    result = ragstone.compare({"A": system({QR: [0.1] * n}), "B": system({QR: [0.9] * n})})
+    assert better == result.metrics[0].pairs[0].better
+
+
+def test_several_pairs_are_told_by_who_wins() -> None:
+    """One sentence for each winner, one for all pairs that are open."""
+    shifts = {"bm25": 0, "e5": 0.1, "hybrid": 0.101}
+    result = ragstone.compare({name: system({QR: noisy(s, seed=i)}) for i, (name, s) in enumerate(shifts.items())})
+    told = result.verdict
+
+    assert ["e5 beats bm25 on", "hybrid beats bm2", "no difference ca"] == [sentence[:16] for sentence in told]
+    assert "between hybrid and e5: " in told[2]
+    power = result.metrics[0].discriminative_power
+    assert (2, 3, 2 / 3) == (power.n_significant, power.n_pairs, power.value)
+    assert "tells 2 of 3 pairs of systems apart (discriminative power 0.667)" in str(result)
+
+
+def test_a_winner_of_several_names_all() -> None:
+    """Metric once, then each loser with its difference."""
+    shifts = {"A": 0, "B": 0.01, "C": 0.2}
+    result = ragstone.compare({name: system({QR: noisy(s, seed=i)}) for i, (name, s) in enumerate(shifts.items())})
+    assert 1 == result.verdict[0].count("ccrs.qr")
+    assert result.verdict[0].startswith("C beats A on ccrs.qr by ")
+    assert "], and B by " in result.verdict[0]
+
+
+def test_a_baseline_leaves_fewer_pairs_and_more_power() -> None:
+    """The others are compared with it alone, and its pairs need less proof than among all."""
+    sources = {name: system({QR: noisy(0.04 * i, seed=i)}) for i, name in enumerate("ABCDE")}
+    every, few = ragstone.compare(sources), ragstone.compare(sources, baseline="A")
+
+    assert [("B", "A"), ("C", "A"), ("D", "A"), ("E", "A")] == [(p.system, p.other) for p in few.metrics[0].pairs]
+    assert few.metrics[0].discriminative_power is None
+    wide = next(p for p in every.metrics[0].pairs if (p.system, p.other) == ("B", "A"))
+    assert few.metrics[0].pairs[0].p_value < wide.p_value
+    assert few.metrics[0].pairs[0].high < wide.high
+    with pytest.raises(ConfigurationError, match="no system 'F' to be the baseline; there are 'A', 'B'"):
+        ragstone.compare(sources, baseline="F")
+
+
+def test_holm_across_metrics_is_holm_for_two_systems() -> None:
+    """Where each metric has one pair, its p-values are corrected as any hypotheses are."""
+    shifts = {QR: 0.03, CC: 0.0, BAD: 0.06}
+    sources = {
+        "A": system({m: noisy(0, seed=5 * i) for i, m in enumerate(shifts)}),
+        "B": system({m: noisy(s, seed=5 * i + 1) for i, (m, s) in enumerate(shifts.items())}),
+    }
+    plain, across = ragstone.compare(sources), ragstone.compare(sources, across_metrics=True)
+    expected = holm([m.pairs[0].p_value for m in plain.metrics])
+
+    assert expected.adjusted == pytest.approx([m.pairs[0].p_value for m in across.metrics])
+    assert list(expected.rejected) == [m.pairs[0].better is not None for m in across.metrics]
+    assert [0.95] * 3 == [m.level for m in plain.metrics]
+    assert [1 - 0.05 / 3] * 3 == pytest.approx([m.level for m in across.metrics])
+
+
+def test_across_metrics_a_metric_passes_its_share_on_only_if_all_its_pairs_are_claimed() -> None:
+    """One clear pair of a metric does not make it easier to claim something about the next."""
+    clear = {"A": noisy(0), "B": noisy(0.001, seed=1), "C": noisy(0.3, seed=2)}
+    weak = {"A": noisy(0, seed=3), "B": noisy(0, seed=4), "C": noisy(0.03, seed=5)}
+    sources = {name: system({QR: clear[name], CC: weak[name]}) for name in clear}
+    plain, across = ragstone.compare(sources), ragstone.compare(sources, across_metrics=True)
+
+    for before, after in zip(plain.metrics, across.metrics, strict=True):
+        for pair, adjusted in zip(before.pairs, after.pairs, strict=True):
+            assert min(1.0, 2 * pair.p_value) == pytest.approx(adjusted.p_value)
+    # All three pairs of one metric claimed: the other is then alone.
+    apart = {"A": noisy(0), "B": noisy(0.2, seed=1), "C": noisy(0.4, seed=2)}
+    sources = {name: system({QR: apart[name], CC: weak[name]}) for name in clear}
+    plain, across = ragstone.compare(sources), ragstone.compare(sources, across_metrics=True)
+    assert [p.p_value for p in plain.metrics[1].pairs] == pytest.approx([p.p_value for p in across.metrics[1].pairs])
+
+
+def test_hypotheses_hold_if_all_their_claims_do() -> None:
+    """The largest p-value counts, a claim in the wrong direction is none, and Holm corrects for their number."""
+    sources = {
+        "bm25": system({QR: noisy(0), BAD: noisy(0.2)}),
+        "e5 > all": system({QR: noisy(0.1, seed=1), BAD: noisy(0, seed=1)}),
+    }
+    found = ragstone.compare(
+        sources,
+        hypotheses={
+            "better": "e5 > all > bm25",
+            "worse": ["bm25 > e5 > all on ccrs.qr"],
+            "mixed": ["e5 > all > bm25 on ccrs.qr", "bm25 > e5 > all on own.harm"],
+            "other": "bm25 != e5 > all on ccrs.qr,own.harm",
+        },
+    ).hypotheses
+
+    assert [True, False, False, True] == [h.supported for h in found]
+    assert [("e5 > all", "bm25", "ccrs.qr"), ("e5 > all", "bm25", "own.harm")] == [
+        (c.system, c.other, c.metric) for c in found[0].claims
+    ]
+    assert [max(c.p_value for c in h.claims) for h in found] == [h.p_value for h in found]
+    assert list(holm([h.p_value for h in found]).adjusted) == [h.adjusted for h in found]
+    assert 0.99 < found[1].p_value
+
+
+def test_an_untestable_claim_counts_as_refuted() -> None:
+    """A metric without a common score has no p-value, and that must not make an AND easier."""
+    sources = {"A": system({QR: noisy(0), CC: [0.5]}), "B": system({QR: noisy(0.2, seed=1), CC: [None]})}
+    (found,) = ragstone.compare(sources, hypotheses=["B > A"]).hypotheses
+    assert ([None], 1.0, False) == (
+        [c.p_value for c in found.claims if c.metric == "ccrs.cc"], found.p_value, found.supported
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("claims", "message"),
+    [
+        (["A > C"], r"'A > C' is no claim about these systems \('A', 'B'\); write 'B > A'"),
+        (["A < B"], "is no claim"),
+        (["A > A"], "is no claim"),
+        (["B > A on nope"], "names the metric 'nope'; compared are ccrs.qr"),
+        ({"H": []}, "the hypothesis 'H' claims nothing"),
+    ],
+)
+def test_a_claim_that_cannot_be_read_is_refused(claims: object, message: str) -> None:
+    """What is meant must not be guessed."""
+    sources = {"A": system({QR: [0.1] * 9}), "B": system({QR: [0.2] * 9})}
+    with pytest.raises(ConfigurationError, match=message):
+        ragstone.compare(sources, hypotheses=claims)
+
+
+def test_what_failed_is_counted_bounded_and_named_in_the_verdict() -> None:
+    """Pairs are complete, and a claim that failed samples could undo says so."""
+    few = {"A": system({QR: [0.2] * 30}), "B": system({QR: [0.6] * 29 + [None]})}
+    many = {"A": system({QR: [0.2] * 30}), "B": system({QR: [0.6] * 10 + [None] * 19 + ["n.a."]})}
+    one, two = ragstone.compare(few), ragstone.compare(many)
+    (pair,) = two.metrics[0].pairs
+
+    assert (10, 19) == (pair.n, pair.n_failed)
+    # 10 samples gain 0.4; 19 gain between -0.2 and 0.8.
+    assert ((4 - 3.8) / 29, (4 + 15.2) / 29) == pytest.approx(pair.bounds)
+    assert "failed" not in one.verdict[0]
+    assert "failed" not in two.verdict[0]
+    worse = {"A": system({QR: [0.4] * 30}), "B": system({QR: [0.6] * 10 + [None] * 20})}
+    assert (
+        ragstone.compare(worse)
+        .verdict[0]
+        .endswith("(but 20 samples failed: whatever those had scored, it lies in [-20, 46.7])")
+    )
+    turned = {"A": worse["B"], "B": worse["A"]}
+    assert ragstone.compare(turned).verdict[0].endswith("it lies in [-20, 46.7])")
+
+
+def test_a_failure_s_own_bounds_narrow_the_worst_case() -> None:
+    """A context of which some passages are known cannot be anything."""
+    half = system({QR: [0.5] * 8})
+    named = [
+        Failure(
+            sample_id=f"q{i}",
+            metric=QR,
+            metric_version="1",
+            judge="j",
+            judge_hash="h",
+            kind="timeout",
+            reason="late",
+            details={"bounds": [0.4, 0.7]},
+        )
+        for i in range(8)
+    ]
+    other = Experiment(
+        samples=(), outcomes=tuple(named), cards=(CARDS[QR],), judge=half.judge, usage=Usage(), wall_s=0.0
+    )  # fmt: skip
+    (pair,) = ragstone.compare({"A": half, "B": other}).metrics[0].pairs
+    assert (-0.1, 0.2) == pytest.approx(pair.bounds)
+
+
+def test_the_result_is_the_same_whatever_the_order_of_the_rows_and_again() -> None:
+    """Samples are matched by id; a seed gives one result."""
+    values = {"A": noisy(0), "B": noisy(0.02, seed=1)}
+    sources = {name: system({QR: of}) for name, of in values.items()}
+    turned = system({QR: values["B"]})
+    shuffled = Experiment(
+        samples=(), outcomes=turned.outcomes[::-1], cards=(CARDS[QR],), judge=turned.judge, usage=Usage(), wall_s=0.0
+    )
+    first = ragstone.compare(sources, n_resamples=500)
+
+    assert first == ragstone.compare(sources, n_resamples=500)
+    assert first.metrics == ragstone.compare(sources | {"B": shuffled}, n_resamples=500).metrics
+    assert first != ragstone.compare(sources, n_resamples=500, seed=1)
+
+
+@pytest.mark.parametrize("options", [{"level": 1.0}, {"level": 0.0}, {"detect": 0.0}, {"detect": math.nan}])
+def test_options_out_of_range_are_refused(options: dict[str, float]) -> None:
+    """Before anything is computed."""
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        ragstone.compare({"A": system({QR: [0.1]}), "B": system({QR: [0.2]})}, **options)
+
+
+def test_the_table_holds_means_with_intervals_and_denominators() -> None:
+    """A bare mean never appears, and the method stands below."""
+    result = ragstone.compare({"ältere": system({QR: [0.5, None, "n.a."]}), "新": system({QR: [0.25, 0.5, 0.5]})})
+    lines = str(result).splitlines()
+
+    assert any(line.startswith("ccrs.qr  ältere") and line.endswith("1 / 1 / 1") for line in lines)
+    assert any("新 - ältere" in line and "-25 points" in line for line in lines)
+    assert "seed 0" in str(result)
+    assert "ältere" in json.dumps(result.to_dict(), allow_nan=False, ensure_ascii=False)

@@ -1,0 +1,232 @@
+"""What `compare` takes: experiments, files, stores; matched by id, on one scale."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+import ragstone
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.schema import Captured, Outcome, Score, Trace
+from ragstone.sinks import Delivery, JsonlSink
+from ragstone.store import PlannedMetric, SqliteStore
+
+
+def outcomes(
+    values: list[float],
+    *,
+    metric: str = "ccrs.qr",
+    prefix: str = "q",
+    judge: str = "j",
+    judge_hash: str = "h",
+    **rest: str,
+) -> list[Outcome]:
+    """Scores of samples q0, q1, ..."""
+    common = {"metric": metric, "metric_version": "1", "judge": judge, "judge_hash": judge_hash, "method": "x"} | rest
+    return [Score(sample_id=f"{prefix}{i}", value=value, **common) for i, value in enumerate(values)]
+
+
+def write(path: Path, found: list[Outcome]) -> Path:
+    """Write outcomes as `evaluate --output` does."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(outcome.model_dump_json() + "\n" for outcome in found), encoding="utf-8")
+    return path
+
+
+def test_files_are_named_by_what_tells_them_apart(tmp_path: Path) -> None:
+    """The stem, or as many folders before it as it takes; the same file twice by its place."""
+    paths = [tmp_path / p for p in ("one/scores.jsonl", "two/scores.jsonl", "two/größe.jsonl")]
+    for path in paths:
+        write(path, outcomes([0.5] * 6))
+
+    assert ("one/scores", "two/scores", "größe") == ragstone.compare(paths).systems
+    assert (f"{paths[0]} (1)", f"{paths[0]} (2)") == ragstone.compare([paths[0], paths[0]]).systems
+    assert ("B", "A") == ragstone.compare({"B": paths[0], "A": paths[1]}).systems
+
+
+def test_experiments_are_named_by_letters(tmp_path: Path) -> None:
+    """A letter that a file already has is passed over."""
+    rows = [{"id": f"q{i}", "query": "Why?", "contexts": ["Rain."], "response": "Rain."} for i in range(6)]
+    result = ragstone.evaluate(rows, ["ccrs.qr"], judge="lexical")
+    file = tmp_path / "A.jsonl"
+    result.to_jsonl(file)
+    assert ("B", "A", "C") == ragstone.compare([result, file, result]).systems
+
+
+def test_a_file_of_the_jsonl_sink_is_read(tmp_path: Path) -> None:
+    """Its lines have all keys, and call the sample a trace."""
+    found = outcomes([0.1, 0.2, 0.3])
+
+    async def deliver() -> None:
+        sink = JsonlSink(tmp_path / "sink.jsonl")
+        await sink.write([Delivery(outcome=o, trace_id=o.sample_id) for o in found])
+
+    asyncio.run(deliver())
+    plain = write(tmp_path / "plain.jsonl", found)
+    result = ragstone.compare([tmp_path / "sink.jsonl", plain])
+    assert (3, 3, 0.0) == (result.n_common, result.metrics[0].pairs[0].n_equal, result.metrics[0].pairs[0].difference)
+
+
+def test_a_store_is_read_and_its_samples_are_its_traces(tmp_path: Path) -> None:
+    """Traces have ids of their own: two stores have nothing in common, and the message says what to do."""
+    for name, shared in (("one", "one"), ("two", "two"), ("again", "one")):
+        with SqliteStore.open(tmp_path / f"{name}.db", mode="own") as store:
+            store.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="h")], [])
+            ids = [f"{shared}{i}" for i in range(3)]
+            store.ingest("a", 3, [Captured(trace=Trace(trace_id=id_, started_at=0.0)) for id_ in ids])
+            for outcome in outcomes([0.5] * 3, prefix=shared):
+                store.complete(outcome.sample_id, [outcome])
+    assert 3 == ragstone.compare([tmp_path / "one.db", tmp_path / "again.db"]).metrics[0].pairs[0].n_equal
+    with pytest.raises(DataError, match="'one' has no sample in common with the others: its ids are 'one0', 'one1'"):
+        ragstone.compare([tmp_path / "one.db", tmp_path / "two.db"])
+
+
+def test_overlaps_are_reported(tmp_path: Path) -> None:
+    """Each pair is over what it shares, and what only one system has is counted, with examples."""
+    a = write(tmp_path / "a.jsonl", outcomes([0.2] * 20))
+    b = write(tmp_path / "b.jsonl", outcomes([0.4] * 15) + outcomes([0.9] * 4, prefix="z"))
+    result = ragstone.compare([a, b])
+
+    assert ({"a": 20, "b": 19}, 15, 15) == (dict(result.n_samples), result.n_common, result.metrics[0].pairs[0].n)
+    assert result.notes[0].startswith(
+        "15 of 24 samples are in every system; 5 only in a ('q15', 'q16', 'q17', ...), 4 only in b ('z0', 'z1', 'z2', ...)"
+    )
+    assert result.metrics[0].pairs[0].difference == pytest.approx(0.2)
+
+
+def test_systems_without_a_common_sample_are_refused(tmp_path: Path) -> None:
+    """Also where two of three share theirs: the message shows ids of both sides."""
+    a, b = (write(tmp_path / f"{name}.jsonl", outcomes([0.2] * 5)) for name in "ab")
+    c = write(tmp_path / "c.jsonl", outcomes([0.2] * 2, prefix="other-"))
+    with pytest.raises(
+        DataError, match=r"'c' has no sample.*its ids are 'other-0', 'other-1', theirs 'q0', 'q1', 'q2', \.\.\."
+    ):
+        ragstone.compare([a, b, c])
+
+
+def test_the_same_ids_for_different_questions_are_refused() -> None:
+    """Rows without ids are counted, and counting aligns by position: with other questions that compares nothing."""
+    rows = [{"query": f"What is {i}?", "contexts": ["It."], "response": "It."} for i in range(6)]
+    first, other = (ragstone.evaluate(r, ["ccrs.qr"], judge="lexical") for r in (rows, rows[::-1]))
+    with pytest.raises(
+        DataError, match=r"6 of 6 ids mean different questions: '1' is 'What is 0\?' in A and 'What is 5\?'"
+    ):
+        ragstone.compare([first, other])
+    reworded = ragstone.evaluate(
+        [rows[0] | {"query": "What?"}, *(r | {"query": r["query"].upper()} for r in rows[1:])],
+        ["ccrs.qr"],
+        judge="lexical",
+    )
+    assert any("1 of 6 ids mean different questions" in note for note in ragstone.compare([first, reworded]).notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"judge": "other"}, r"different judges are not one scale \(a: 'j'; b: 'other'\)"),
+        ({"judge_hash": "g"}, r"a judge with different settings are not one scale \(a: 'h'; b: 'g'\)"),
+        ({"metric_version": "2"}, r"different versions of a metric are not one scale \(a: '1'; b: '2'\)"),
+    ],
+)
+def test_scores_that_are_not_one_scale_are_refused(tmp_path: Path, change: dict[str, str], message: str) -> None:
+    """Unless the caller insists; then the warning stands under the table."""
+    a = write(tmp_path / "a.jsonl", outcomes([0.2] * 6))
+    b = write(tmp_path / "b.jsonl", outcomes([0.4] * 6, **change))
+    with pytest.raises(ConfigurationError, match=message):
+        ragstone.compare([a, b])
+    allowed = ragstone.compare([a, b], allow_different_judges=True)
+    assert any(note.startswith("WARNING ccrs.qr: scores of") for note in allowed.notes)
+    assert "B" not in allowed.verdict[0][:1]
+
+
+def test_one_system_of_two_judges_is_no_scale_either(tmp_path: Path) -> None:
+    """A file that was appended to by another judge is not compared, even with itself."""
+    mixed = write(tmp_path / "m.jsonl", outcomes([0.2] * 3) + outcomes([0.4] * 3, prefix="z", judge="other"))
+    with pytest.raises(ConfigurationError, match="m1: 'j', 'other'"):
+        ragstone.compare({"m1": mixed, "m2": mixed})
+
+
+def test_plain_metrics_need_no_judge(tmp_path: Path) -> None:
+    """Scores of a metric without a judge are one scale whatever judge stood by."""
+    plain = {"judge_hash": "", "metric": "exact_match"}
+    found = [o.model_copy(update={"judge": None}) for o in outcomes([0.0, 1.0] * 4, **plain)]
+    a, b = (write(tmp_path / f"{name}.jsonl", found) for name in "ab")
+    assert 8 == ragstone.compare([a, b]).metrics[0].pairs[0].n_equal
+
+
+def test_what_came_twice_counts_once_and_is_noted(tmp_path: Path) -> None:
+    """The last outcome of a sample and metric is its outcome."""
+    a = write(tmp_path / "a.jsonl", outcomes([0.9] * 8) + outcomes([0.2] * 6))
+    b = write(tmp_path / "b.jsonl", outcomes([0.2] * 6))
+    result = ragstone.compare([a, b])
+    assert (6, 0.0) == (result.metrics[0].pairs[0].n, result.metrics[0].pairs[0].difference)
+    assert any(
+        note.startswith("a: 6 outcomes came for a sample and metric that had one already") for note in result.notes
+    )
+
+
+def test_metrics_are_chosen_by_name_and_group(tmp_path: Path) -> None:
+    """A group means its metrics; what no system has is an error that says what there is."""
+    paths = [
+        write(
+            tmp_path / f"{name}.jsonl",
+            [*outcomes([0.5] * 6), *outcomes([0.5] * 6, metric="ccrs.cc"), *outcomes([0.5] * 6, metric="own")],
+        )
+        for name in "ab"
+    ]
+
+    def compared(metrics: list[str] | str) -> list[str]:
+        return [m.metric for m in ragstone.compare(paths, metrics=metrics).metrics]
+
+    assert (["ccrs.qr", "ccrs.cc"], ["own"], ["ccrs.cc", "own"]) == (
+        compared("ccrs"), compared(["own"]), compared(["own", "ccrs.cc"])
+    )  # fmt: skip
+    with pytest.raises(
+        ConfigurationError, match=r"no system has outcomes of 'bleu'; there are ccrs\.cc, ccrs\.qr, own"
+    ):
+        ragstone.compare(paths, metrics=["ccrs", "bleu"])
+
+
+def test_a_metric_of_one_system_is_not_compared(tmp_path: Path) -> None:
+    """It stands in the tables, and the verdict says that there is nothing to compare."""
+    a = write(tmp_path / "a.jsonl", [*outcomes([0.5] * 6), *outcomes([0.5] * 6, metric="ccrs.cc")])
+    b = write(tmp_path / "b.jsonl", outcomes([0.5] * 6))
+    assert "b and a cannot be compared on ccrs.cc: no sample has a score of both" == ragstone.compare([a, b]).verdict[1]
+
+
+def test_an_unknown_metric_is_taken_without_bounds_and_noted(tmp_path: Path) -> None:
+    """Its range and direction are not known here, and that is said."""
+    a = write(tmp_path / "a.jsonl", outcomes([5.0] * 8, metric="own"))
+    b = write(tmp_path / "b.jsonl", outcomes([9.0] * 8, metric="own"))
+    result = ragstone.compare([a, b])
+    assert result.verdict[0].startswith("b beats a on own by 4 [")
+    assert any("does not know the metric" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_fewer_than_two_systems_are_refused(tmp_path: Path, n: int) -> None:
+    """In a row, by name, or alone."""
+    path = write(tmp_path / "a.jsonl", outcomes([0.5]))
+    for sources in ([path] * n, dict([("a", path)] * n), *([str(path)] if n else [])):
+        with pytest.raises(ConfigurationError, match=f"at least two systems, got {n}"):
+            ragstone.compare(sources)
+
+
+def test_files_that_hold_no_outcome_are_refused(tmp_path: Path) -> None:
+    """By name, with the line that is wrong."""
+    good = write(tmp_path / "a.jsonl", outcomes([0.5]))
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"query": "Why?"}) + "\n")
+    with pytest.raises(DataError, match="'empty' holds no outcome"):
+        ragstone.compare([good, tmp_path / "empty.jsonl"])
+    with pytest.raises(DataError, match=r"line 1 of .*rows\.jsonl' is no outcome"):
+        ragstone.compare([good, tmp_path / "rows.jsonl"])
+
+
+def test_the_baseline_judge_is_noted(tmp_path: Path) -> None:
+    """Word overlap is no judge, and the table says so."""
+    a, b = (write(tmp_path / f"{name}.jsonl", outcomes([0.5] * 6, judge="lexical baseline")) for name in "ab")
+    assert "it is not a judge" in str(ragstone.compare([a, b]))

@@ -1,0 +1,218 @@
+"""The gate: what lets a candidate through, and what does not."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ragstone
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.schema import Failure, Outcome, Score
+from ragstone.stats import holm, sign_flip_test
+
+METRICS = ("ccrs.qr", "ccrs.cc", "ccrs.ac")
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    """Write values by metric as a file of outcomes; None is a failure."""
+
+    def file(name: str, **by_metric: list[float | None]) -> Path:
+        found: list[Outcome] = []
+        for metric, values in by_metric.items():
+            for i, value in enumerate(values):
+                common = {"sample_id": f"q{i}", "metric": f"ccrs.{metric}", "metric_version": "1", "judge_hash": "h"}
+                found.append(
+                    Failure(kind="timeout", reason="late", **common)
+                    if value is None
+                    else Score(value=value, method="x", **common)
+                )
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(o.model_dump_json() + "\n" for o in found), encoding="utf-8")
+        return path
+
+    return file
+
+
+def noisy(shift: float, seed: int, *, n: int = 100) -> list[float]:
+    """Scores around those of the samples, which all systems share."""
+    base = np.random.default_rng(99).uniform(0.3, 0.6, n)
+    return np.clip(base + shift + np.random.default_rng(seed).normal(0, 0.05, n), 0, 1).tolist()
+
+
+def test_a_significant_loss_fails_and_the_message_is_a_table(write) -> None:
+    """It names the metric, how large the loss is, and how sure that is."""
+    old, new = write("old", qr=noisy(0, 0), cc=noisy(0, 1)), write("new", qr=noisy(-0.05, 2), cc=noisy(0, 3))
+
+    with pytest.raises(AssertionError) as failure:
+        ragstone.assert_no_regression(old, new)
+    lines = str(failure.value).splitlines()
+    assert lines[0] == "baseline baseline: FAILED"
+    assert any(line.startswith("ccrs.qr") and "WORSE (p = " in line for line in lines)
+    assert any(line.startswith("ccrs.cc") and "not shown to be worse" in line for line in lines)
+    ragstone.assert_no_regression(old, new, ["ccrs.cc"])
+    ragstone.assert_no_regression(new, old)
+
+
+def test_less_is_better_where_the_metric_says_so(write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of what should be little is a loss."""
+    from dataclasses import replace
+
+    from ragstone.experiments._compare import align
+
+    known = align.card_of
+    monkeypatch.setattr(align, "card_of", lambda name: replace(known(name), direction="lower"))
+    old, new = write("old", qr=noisy(0, 0)), write("new", qr=noisy(0.05, 2))
+    ragstone.assert_no_regression(new, old, margin=0.03)
+    with pytest.raises(AssertionError, match=r"-[45]\.\d points"):
+        ragstone.assert_no_regression(old, new)
+
+
+def test_p_values_are_those_of_the_one_sided_test_with_holm(write) -> None:
+    """For all metrics of the gate together, so that more metrics do not mean more false alarms."""
+    shifts = dict(zip(("qr", "cc", "ac"), (0.0, -0.012, -0.02), strict=True))
+    values = {m: (noisy(0, i), noisy(s, i + 30)) for i, (m, s) in enumerate(shifts.items())}
+    old = write("old", **{m: v[0] for m, v in values.items()})
+    new = write("new", **{m: v[1] for m, v in values.items()})
+    check = ragstone.compare([old, new]).check_regression()
+    alone = [sign_flip_test(v[1], v[0], alternative="less").p_value for v in values.values()]
+
+    assert holm(alone).adjusted == pytest.approx([gate.p_value for gate in check.gates])
+    assert list(holm(alone).rejected) == [not gate.ok for gate in check.gates]
+    assert [False, True] == [check.ok, ragstone.compare([old, new]).check_regression("ccrs.qr").ok]
+
+
+def test_a_margin_asks_for_proof(write) -> None:
+    """The same difference passes with many samples and fails with few; the bound is the interval's."""
+    few = write("few", qr=noisy(0, 0, n=20)), write("few_new", qr=noisy(0, 1, n=20))
+    many = write("many", qr=noisy(0, 0, n=400)), write("many_new", qr=noisy(0, 1, n=400))
+
+    ragstone.assert_no_regression(*many, margin=0.01)
+    ragstone.assert_no_regression(*few)
+    with pytest.raises(AssertionError, match="NOT SHOWN to lose less than 1 point"):
+        ragstone.assert_no_regression(*few, margin=0.01)
+    (gate,) = ragstone.compare(many).check_regression(margin=0.01).gates
+    difference = np.subtract(noisy(0, 1, n=400), noisy(0, 0, n=400))
+    assert difference.mean() - 1.6487 * difference.std(ddof=1) / 20 == pytest.approx(gate.low, abs=1e-5)
+
+
+def test_a_margin_may_be_one_for_each_metric(write) -> None:
+    """By name, for all of the gate."""
+    old, new = write("old", qr=noisy(0, 0), cc=noisy(0, 1)), write("new", qr=noisy(-0.05, 2), cc=noisy(0, 3))
+    ragstone.assert_no_regression(old, new, margin={"ccrs.qr": 0.1, "ccrs.cc": 0.03})
+    with pytest.raises(AssertionError):
+        ragstone.assert_no_regression(old, new, margin={"ccrs.qr": 0.03, "ccrs.cc": 0.1})
+    with pytest.raises(ConfigurationError, match=r"no margin for ccrs\.cc"):
+        ragstone.assert_no_regression(old, new, margin={"ccrs.qr": 0.1})
+
+
+def test_samples_that_score_alike_bound_what_others_may_lose(write) -> None:
+    """No change in n samples leaves room for the share that shows none in n with a chance of 5 %."""
+    same = [0.5, 0.75] * 50
+    a, b = write("a", qr=same), write("b", qr=same)
+    (gate,) = ragstone.compare([a, b]).check_regression(margin=0.03).gates
+
+    assert -(1 - 0.05 ** (1 / 100)) == pytest.approx(gate.low)
+    assert [True, False] == [
+        ragstone.compare([a, b]).check_regression(margin=margin).ok for margin in (-gate.low + 1e-6, -gate.low - 1e-6)
+    ]
+
+
+def test_rare_losses_are_not_taken_for_none(write) -> None:
+    """Three samples of 100 that lose everything: too few for a permutation test, and still no proof of a loss below 5."""
+    a, b = write("a", qr=[1.0] * 100), write("b", qr=[1.0] * 97 + [0.0] * 3)
+    ragstone.assert_no_regression(a, b)
+    with pytest.raises(AssertionError, match="NOT SHOWN"):
+        ragstone.assert_no_regression(a, b, margin=0.05)
+
+
+@pytest.mark.parametrize("margin", [None, 0.5])
+def test_what_cannot_be_tested_fails(write, margin: float | None) -> None:
+    """A judge that failed on everything, or a metric that was lost, must not open the gate."""
+    good, failed, lost = (
+        write("good", qr=noisy(0, 0), cc=noisy(0, 0)),
+        write("failed", qr=[None] * 100, cc=noisy(0, 1)),
+        write("lost", cc=noisy(0, 1)),
+    )
+    for candidate in (failed, lost):
+        with pytest.raises(AssertionError, match="UNTESTABLE"):
+            ragstone.assert_no_regression(good, candidate, margin=margin)
+    with pytest.raises(AssertionError, match="UNTESTABLE"):
+        ragstone.assert_no_regression(failed, good, margin=margin)
+
+
+def test_a_new_metric_is_no_regression(write) -> None:
+    """What the baseline never had cannot become worse; it is noted. Asked for by name, it is missing."""
+    old, new = write("old", qr=noisy(0, 0)), write("new", qr=noisy(0, 0), cc=noisy(0, 1))
+    check = ragstone.compare([old, new]).check_regression()
+    assert (True, ["ccrs.qr"]) == (check.ok, [g.metric for g in check.gates])
+    assert "not in the gate, as the baseline has no score of it: ccrs.cc" in str(check)
+    assert not ragstone.compare([old, new]).check_regression("ccrs.cc").ok
+
+
+def test_a_baseline_without_scores_holds_nothing(write) -> None:
+    """An empty gate is not an open one."""
+    old, new = write("old", qr=["n.a."] and [None] * 3), write("new", qr=[0.5] * 3, cc=[0.5] * 3)
+    with pytest.raises(AssertionError, match="UNTESTABLE"):
+        ragstone.assert_no_regression(old, new)
+    both = ragstone.compare([old, new], metrics="ccrs.cc")
+    with pytest.raises(DataError, match="the baseline 'old' has no score of any metric"):
+        both.check_regression()
+
+
+def test_failed_samples_are_told_with_their_worst_case(write) -> None:
+    """The gain is over what both scored; what the others could change stands below."""
+    old, new = write("old", qr=[0.5] * 40), write("new", qr=[0.6] * 30 + [None] * 10)
+    check = ragstone.compare([old, new]).check_regression()
+    # 30 samples gain 0.1, 10 lose 0.5.
+    assert (10, (3 - 5) / 40) == (check.gates[0].n_failed, pytest.approx(check.gates[0].worst))
+    assert (
+        "10 samples failed and are not in the gain of new; had they gone as badly as can be, it would be -5 points"
+        in str(check)
+    )
+
+
+def test_every_candidate_faces_the_baseline(write) -> None:
+    """Each against the one that is named, or the first."""
+    files = [write(name, qr=noisy(shift, i)) for i, (name, shift) in enumerate((("a", 0), ("b", -0.05), ("c", 0.05)))]
+    first = ragstone.compare(files).check_regression()
+    named = ragstone.compare(files, baseline="c").check_regression()
+    given = ragstone.compare(files).check_regression(baseline="b")
+
+    assert [("b", False), ("c", True)] == [(g.candidate, g.ok) for g in first.gates]
+    assert [("a", False), ("b", False)] == [(g.candidate, g.ok) for g in named.gates]
+    assert [("a", True), ("c", True)] == [(g.candidate, g.ok) for g in given.gates]
+    json.dumps(first.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"margin": 0.0}, "a margin is a loss that can be borne, above 0"),
+        ({"margin": math.nan}, "a margin is a loss"),
+        ({"level": 0.5}, r"level in \(0\.5, 1\)"),
+        ({"metrics": "bleu"}, "no system has outcomes of 'bleu'"),
+    ],
+)
+def test_options_out_of_range_are_refused(write, options: dict[str, object], message: str) -> None:
+    """A gate that cannot be what was meant is no gate."""
+    old, new = write("old", qr=noisy(0, 0)), write("new", qr=noisy(0, 1))
+    with pytest.raises(ConfigurationError, match=message):
+        ragstone.assert_no_regression(old, new, **options)
+    with pytest.raises(ConfigurationError, match=r"no metric 'ccrs\.cc' to gate; compared are ccrs\.qr"):
+        ragstone.compare([old, new]).check_regression("ccrs.cc")
+    with pytest.raises(ConfigurationError, match="no system 'x' to be the baseline"):
+        ragstone.compare([old, new]).check_regression(baseline="x")
+
+
+def test_nothing_of_a_test_framework_is_needed() -> None:
+    """It raises what `assert` does, and works in any test runner."""
+    import subprocess
+    import sys
+
+    code = "import sys, ragstone; ragstone.assert_no_regression; sys.exit('pytest' in sys.modules)"
+    assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode
