@@ -144,10 +144,14 @@ class Scorer:
         Returns:
             One outcome for each metric, in the order of `metrics`.
         """
-        with suppress_capture():
+        with suppress_capture(), metered() as meter:
             deadline = asyncio.get_running_loop().time() + self._trace_deadline_s
-            async with sharing(), asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
+            try:
+                async with sharing(), asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
+            finally:
+                # Also when cancelled: what was sent is paid for, and shared work may end after the metrics that asked.
+                self._spent.total += meter.total
             return tuple(task.result() for task in tasks)
 
     async def score_many(
@@ -203,11 +207,7 @@ class Scorer:
     async def _outcome(self, metric: Metric, sample: Sample, deadline: float) -> AnyOutcome:
         started = time.perf_counter()
         with metered() as meter:
-            try:
-                outcome = await self._guarded(metric, sample, deadline, meter)
-            finally:
-                # Also when cancelled: what was sent is paid for.
-                self._spent.total += meter.total
+            outcome = await self._guarded(metric, sample, deadline, meter)
         # A judge that does not report to the meter may still put its bill on the outcome.
         usage = meter.total
         if not (usage.calls or usage.cached) and outcome.usage is not None:

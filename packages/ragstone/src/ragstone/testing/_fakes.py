@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from json import dumps
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -93,11 +94,13 @@ class FakeJudge:
             value = self._json[prompt.construct]
         else:
             value = schema_value(shape.json_schema(), lambda path: _share(prompt, path))
+        raw = dumps(value)
         try:
-            return JsonReply(value=shape.validate_python(value), raw=repr(value), method="json_reply", usage=usage)
+            # As strict as replies are read: true is no number here either.
+            return JsonReply(value=shape.validate_json(raw, strict=True), raw=raw, method="json_reply", usage=usage)
         except ValidationError as error:
             msg = f"the reply has another shape than was asked for: {error}"
-            raise JudgeReplyError(msg, raw=repr(value)) from None
+            raise JudgeReplyError(msg, raw=raw) from None
 
     async def _asked(self, prompt: Prompt) -> Usage:
         self.prompts.append(prompt)
