@@ -171,4 +171,6 @@ def test_the_worked_example_holds(metric):
     assert example.steps
     outcome = worked(metric)
     assert isinstance(outcome, Score), outcome
+    if example.value is None:
+        pytest.skip("the value is a model's opinion; what the model is told is checked in tests/models")
     assert example.value == pytest.approx(outcome.value, abs=5e-4)

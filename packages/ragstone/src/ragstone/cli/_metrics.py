@@ -97,7 +97,8 @@ def _worked(example: WorkedExample) -> list[str]:
         lines.append(
             f"  the reader abstains from each passage with p = {', '.join(f'{p:g}' for p in example.abstentions)}"
         )
-    return [*lines, f"  {clean(example.steps, width=2000)}", f"  value         {example.value:.4g}"]
+    value = "up to the model" if example.value is None else f"{example.value:.4g}"
+    return [*lines, f"  {clean(example.steps, width=2000)}", f"  value         {value}"]
 
 
 def _plain(value: Any) -> str:

@@ -30,8 +30,8 @@ class WorkedExample:
 
     row: Mapping[str, Any]
     """The sample, under the field names of a data set."""
-    value: float
-    """The metric's value."""
+    value: float | None
+    """The metric's value; None where it is the opinion of a model that cannot be asked here."""
     steps: str
     """How the value follows, in words and numbers."""
     replies: Mapping[str, Any] = field(default_factory=dict)

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge
-from ragstone.metrics._card import Metric, MetricCard
+from ragstone.metrics._card import Metric, MetricCard, WorkedExample
 from ragstone.metrics._claims import together
 from ragstone.metrics._local import LocalModelMetric
 from ragstone.metrics.vera._judged import JUDGED
@@ -70,6 +70,22 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
     formula = "logit of the cross-encoder for (query, response + each metric's meaning and value + passages)"
     source = "VERA, section 3.2"
     group = "vera_composite"
+    example = WorkedExample(
+        row={
+            "query": "How tall is the lighthouse of Northport?",
+            "contexts": ["The lighthouse of Northport was built in 1884. It is 31 metres tall."],
+            "response": "It is 31 metres tall.",
+        },
+        replies={
+            "entailment": {"1": 1},
+            "sentence_relevance": {"1": 0, "2": 1},
+            "answer_questions": {"items": ["How tall is the lighthouse?"]},
+            "question_equivalence": {"1": 90},
+        },
+        value=None,
+        steps="The response is followed by four sentences that state faithfulness 1.00, groundedness 1.00, retrieval "
+        "precision 0.50 and answer relevance 0.90, and by the passage. The logit of question and text is up to the model.",
+    )
     low = -math.inf
     high = math.inf
 
