@@ -1,0 +1,169 @@
+"""`ragstone compare` as a user meets it: verdict, gate, exit codes, `--json`."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ragstone.cli import main
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """Run `ragstone` in this process: its exit code, stdout and stderr."""
+    for name in [name for name in os.environ if name.startswith(("RAGSTONE_", "OPENAI_"))]:
+        monkeypatch.delenv(name)
+
+    def call(*arguments: object) -> Done:
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        return Done(left.value.code or 0, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Outcomes of four systems on the same 60 samples, written as the JSONL of `evaluate --output`."""
+    folder = tmp_path_factory.mktemp("systems")
+    base = [random.Random(i).uniform(0.4, 0.6) for i in range(60)]
+    found = {}
+    for number, (name, shift) in enumerate({"old": 0.0, "same": 0.0, "better": 0.08, "worse": -0.08}.items()):
+        noise = random.Random(f"{number}")
+        lines = [
+            {
+                "sample_id": f"q{i}",
+                "metric": metric,
+                "metric_version": "1",
+                "judge": "j",
+                "judge_hash": "h",
+                "outcome": "score",
+                "method": "x",
+                "value": base[i] + noise.gauss(0, 0.05) + (shift if metric == "ccrs.qr" else 0),
+            }
+            for metric in ("ccrs.qr", "ccrs.cc")
+            for i in range(60)
+        ]
+        found[name] = folder / f"{name}.jsonl"
+        found[name].write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return found
+
+
+def test_the_verdict_comes_first_and_the_tables_below(run: Callable[..., Done], files: dict[str, Path]) -> None:
+    """On stdout, and the exit code is 0: a difference is no failure."""
+    done = run("compare", files["old"], files["worse"])
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert done.stdout.startswith("old beats worse on ccrs.qr by ")
+    assert "no difference can be claimed on ccrs.cc between worse and old" in done.stdout
+    assert "mean [95% CI]" in done.stdout
+    assert "paired randomised Tukey test" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("candidate", "options", "code"),
+    [
+        ("better", ["--fail-if-worse"], 0),
+        ("same", ["--fail-if-worse"], 0),
+        ("worse", ["--fail-if-worse"], 1),
+        ("worse", ["--fail-if-worse", "--gate", "ccrs.cc"], 0),
+        ("same", ["--margin", "0.05"], 0),
+        ("same", ["--margin", "0.001"], 1),
+        ("worse", ["--margin", "0.2"], 0),
+    ],
+)
+def test_the_gate_decides_the_exit_code(
+    run: Callable[..., Done], files: dict[str, Path], candidate: str, options: list[str], code: int
+) -> None:
+    """0 lets through, 1 does not; the table of the gate stands at the end."""
+    done = run("compare", files["old"], files[candidate], *options, "--resamples", 1000)
+    assert (code, "") == (done.returncode, done.stderr)
+    assert ("FAILED" if code else "no regression found") in done.stdout.rsplit("\nbaseline old: ", 1)[1]
+
+
+def test_json_holds_everything(run: Callable[..., Done], files: dict[str, Path]) -> None:
+    """Names, families, claims and the gate, for programs."""
+    done = run(
+        "compare", files["old"], files["better"], files["worse"], "--name", "älter", "--name", "b", "--name", "c",
+        "--baseline", "b", "--across-metrics", "--claim", "b > c on ccrs.qr", "--margin", "0.3", "--detect", "0.02",
+        "--level", "0.9", "--seed", "3", "--json",
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+
+    assert 0 == done.returncode, done.stderr
+    assert (["älter", "b", "c"], "b", 0.9, 3, True) == tuple(
+        found[key] for key in ("systems", "baseline", "level", "seed", "across_metrics")
+    )
+    assert [[("älter", "b"), ("c", "b")]] * 2 == [
+        [(p["system"], p["other"]) for p in m["pairs"]] for m in found["metrics"]
+    ]
+    assert [0.02, 0.02] == [m["detect"] for m in found["metrics"]]
+    assert [("b > c on ccrs.qr", True)] == [(h["name"], h["supported"]) for h in found["hypotheses"]]
+    assert (True, 4) == (found["gate"]["ok"], len(found["gate"]["gates"]))
+    assert json.loads(run("compare", files["old"], files["better"], "--json").stdout)["gate"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["old"], "at least two systems, got 1"),
+        (["old", "missing"], "is no file of outcomes and no store"),
+        (["old", "same", "--gate", "ccrs"], "add --fail-if-worse, or --margin"),
+        (["old", "same", "--name", "a"], "--name is given once for each file"),
+        (["old", "same", "--name", "a", "--name", "a"], "--name is given once for each file"),
+        (["old", "same", "--metrics", "bleu"], "no system has outcomes of 'bleu'; there are ccrs.cc, ccrs.qr"),
+        (["old", "same", "--baseline", "x"], "no system 'x' to be the baseline"),
+        (["old", "same", "--claim", "old >> same"], "is no claim about these systems"),
+        (["old", "same", "--level", "2"], "level must lie in (0, 1)"),
+        (["old", "same", "--margin", "-1"], "a margin is a loss that can be borne"),
+    ],
+)
+def test_what_cannot_work_is_said(
+    run: Callable[..., Done], files: dict[str, Path], arguments: list[str], message: str
+) -> None:
+    """Exit code 2, one line that says what to change, and nothing on stdout."""
+    done = run("compare", *(files.get(a, a) for a in arguments))
+    assert (2, "", 1) == (done.returncode, done.stdout, done.stderr.count("\n"))
+    assert message in done.stderr
+
+
+def test_evaluate_writes_what_compare_reads(run: Callable[..., Done], tmp_path: Path) -> None:
+    """The whole way: two files of answers, scored, compared."""
+    for name, answer in (("old", "No idea."), ("new", "At the river.")):
+        rows = [
+            {"id": f"q{i}", "query": "Where is it?", "contexts": ["It is at the river."], "response": answer}
+            for i in range(8)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        done = run(
+            "evaluate", tmp_path / f"{name}.jsonl", "--metrics", "ccrs.cc", "-o", tmp_path / f"{name}-scores.jsonl"
+        )
+        assert 0 == done.returncode, done.stderr
+    done = run("compare", tmp_path / "old-scores.jsonl", tmp_path / "new-scores.jsonl", "--fail-if-worse")
+    assert 0 == done.returncode, done.stderr
+    assert done.stdout.startswith("new-scores beats old-scores on ccrs.cc by ")
+    assert "it is not a judge" in done.stdout
+
+
+def test_the_exit_code_reaches_the_shell(files: dict[str, Path]) -> None:
+    """In a process of its own, as CI sees it."""
+    command = [sys.executable, "-c", "from ragstone.cli import main; main()", "compare", files["old"], files["worse"]]
+    done = subprocess.run([*command, "--fail-if-worse"], capture_output=True, text=True, timeout=120, check=False)
+    assert (1, "") == (done.returncode, done.stderr)
