@@ -23,6 +23,8 @@ _MALFORMED: Final = (
 
 _SCHEMA: Final = re.compile(r"JSON Schema:\n(\{.*)")
 """Where a question says which shape the reply must have."""
+_SCALE: Final = re.compile(r"one number from (-?\d+) to (-?\d+) and nothing else")
+"""Where it says on which scale."""
 
 
 class FakeJudgeServer(LoopbackServer):
@@ -98,7 +100,8 @@ class FakeJudgeServer(LoopbackServer):
             elif schema := _SCHEMA.search(question):
                 text = self._value(json.loads(schema[1]), question)
             else:
-                text = str(self._verdict(question, 0, 100))
+                scale = _SCALE.search(question)
+                text = str(self._verdict(question, *((int(scale[1]), int(scale[2])) if scale else (0, 100))))
             if fault == "truncated":
                 kind, finish, text = "truncated", "length", text[: len(text) // 2]
             return kind, Reply(200, self._completed(body, text, finish))

@@ -14,6 +14,8 @@ __all__ = ["ConstrainedReplies"]
 
 _MAX_VALUES: Final = 1001
 """A regular expression that lists more numbers than this is refused by some servers."""
+_REFUSALS: Final = 3
+"""A single refusal may be about the material, as content filters are; a server that refused so many takes no schemas."""
 
 Ask = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Sends the request with these fields added to its body."""
@@ -24,7 +26,8 @@ class ConstrainedReplies:
 
     def __init__(self) -> None:
         self._constraints: tuple[Constraint, ...] = CONSTRAINTS
-        self._takes_schemas = True
+        self._schemas_refused = 0
+        self._took_a_schema = False
 
     async def number(self, ask: Ask, low: int, high: int) -> Completion | None:
         """A whole number in [low, high]; None where no constraint that the endpoint obeys is left.
@@ -42,18 +45,21 @@ class ConstrainedReplies:
         return None
 
     async def json(self, ask: Ask, schema: Mapping[str, Any]) -> Completion | None:
-        """JSON of a schema; None where the endpoint refuses schemas. Whether it obeyed, the reader of the reply sees.
+        """JSON of a schema; None where the endpoint refuses it. Whether it obeyed, the reader of the reply sees.
+
+        An endpoint that took a schema once is offered one with each question; one that never did, a few times.
 
         Raises:
             JudgeError: No reply.
         """
-        if not self._takes_schemas:
+        if self._schemas_refused >= _REFUSALS and not self._took_a_schema:
             return None
         form = {"name": "reply", "strict": True, "schema": schema}
         reply = await _unless_refused(ask, {"response_format": {"type": "json_schema", "json_schema": form}})
         if reply is None:
-            self._takes_schemas = False
+            self._schemas_refused += 1
             return None
+        self._took_a_schema = True
         (completion, *_) = completions(reply)
         return completion
 
