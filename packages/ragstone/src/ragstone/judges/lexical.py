@@ -48,7 +48,7 @@ class LexicalJudge:
     | answer_grade | the same |
 
     And as JSON: `claims` are the sentences of a text; of `entailment`, what shares at least half of its words with the
-    evidence; for `answerability`, five times the share of the question's words in the evidence, rounded. `answer_questions`
+    evidence; `sub_questions` are the first sentences of the reference or query; for `answerability`, five times the share of the question's words in the evidence, rounded. `answer_questions`
     is the response's first sentence, and `question_equivalence` the share of the query's words in each; of
     `sentence_relevance`, what has at least half of the query's words.
 
@@ -260,5 +260,7 @@ _VALUES: Final[Mapping[str, Callable[[Fields], dict[str, Any]]]] = {
     "answer_questions": lambda fields: {"items": sentences_of(str(fields["response"]))[:1]},
     "question_equivalence": lambda fields: _found_in_each(fields, "questions", lambda share: round(100 * share)),
     "sentence_relevance": lambda fields: _found_in_each(fields, "sentences", lambda share: int(share >= 0.5)),
+    # As many as are asked for at most: the first ten.
+    "sub_questions": lambda fields: {"items": sentences_of(str(fields.get("reference") or fields["query"]))[:10]},
     "answerability": lambda fields: _marks(fields, "sub_questions", lambda share: round(5 * share)),
 }
