@@ -46,6 +46,11 @@ class LocalModel(Generic[T]):
         feature: What needs it, in messages.
     """
 
+    _executor: ThreadPoolExecutor | None
+    _model: tuple[T] | None
+    _refusal: str | None
+    """Why the model could not be loaded."""
+
     def __init__(self, load: Callable[[], T], *, name: str, feature: str) -> None:
         self._load = load
         self._name = name
@@ -72,9 +77,7 @@ class LocalModel(Generic[T]):
 
     def _start(self) -> None:
         self._lock = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
-        self._model: tuple[T] | None = None
-        self._refusal: str | None = None
+        self._executor = self._model = self._refusal = None
 
     def _thread(self) -> ThreadPoolExecutor:
         with self._lock:

@@ -71,7 +71,7 @@ def corpus_bleu(
         ```
     """
     check_installed(SACREBLEU, "corpus_bleu")
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     Bleu(tokenise=tokenise, smoothing=smoothing, max_order=max_order)  # looks at the options
     metric = BLEU(tokenize=tokenise, smooth_method=smoothing, max_ngram_order=max_order)
@@ -100,7 +100,7 @@ def corpus_chrf(
         ```
     """
     check_installed(SACREBLEU, "corpus_chrf")
-    from sacrebleu.metrics import CHRF
+    from sacrebleu.metrics.chrf import CHRF
 
     ChrF(word_order=word_order)  # type: ignore[arg-type]  # looks at the options
     return _corpus(CHRF(word_order=word_order), responses, references, resamples=resamples, level=level, seed=seed)

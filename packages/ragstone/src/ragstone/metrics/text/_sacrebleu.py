@@ -90,7 +90,7 @@ class Bleu(TextMetric):
 
     @cached_property
     def _sacrebleu(self) -> Any:
-        from sacrebleu.metrics import BLEU
+        from sacrebleu.metrics.bleu import BLEU
 
         return BLEU(
             tokenize=self.tokenise, smooth_method=self.smoothing, max_ngram_order=self.max_order, effective_order=True
@@ -126,7 +126,7 @@ class ChrF(TextMetric):
 
     @cached_property
     def _sacrebleu(self) -> Any:
-        from sacrebleu.metrics import CHRF
+        from sacrebleu.metrics.chrf import CHRF
 
         return CHRF(word_order=self.word_order)
 
