@@ -173,10 +173,8 @@ class _Summer:
             return
         table = _orders(k)
         self._n_orders = len(table)
-        # Cell c of a row in order s belongs to the column j that has table[s, j] == c.
-        self._place = np.zeros((self._n_orders, k, k))
-        self._place[np.arange(self._n_orders)[:, None], table, np.arange(k)] = 1.0
-        self._place = self._place.reshape(-1, k)
+        # Column j is the sum over all orders s of cell table[s, j].
+        self._place = (np.arange(self._n_orders) * k + table.T).astype(np.intp)
         self._ones = np.ones(0)
 
     def random(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -201,5 +199,6 @@ class _Summer:
         starts = np.arange(0, orders.size + 1, count, dtype=np.int32)
         which = csc_array((self._ones[: orders.size], orders.reshape(-1), starts), shape=(count * self._n_orders, n))
         by_order = which @ self._rows
-        placed: NDArray[np.float64] = by_order.reshape(count, -1) @ self._place
+        # Gathered, not multiplied: a product would wake threads for nothing.
+        placed: NDArray[np.float64] = by_order.reshape(count, -1).take(self._place, axis=1).sum(axis=2)
         return placed

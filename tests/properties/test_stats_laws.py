@@ -1,0 +1,279 @@
+"""Laws of the offline statistics: order, shift and scale, monotonicity, bounds, and claims that follow from each other."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragstone.stats import (
+    bootstrap_interval,
+    detectable_difference,
+    discriminative_power,
+    e_bh,
+    holm,
+    jeffreys_interval,
+    mean_interval,
+    normal_interval,
+    paired_bootstrap,
+    paired_effect,
+    paired_power,
+    proportion_sample_size,
+    randomised_tukey,
+    sample_size,
+    sign_flip_test,
+    t_interval,
+    tukey_preview,
+)
+
+cells = st.one_of(st.integers(0, 4).map(float), st.just(math.nan))
+tables = st.integers(2, 4).flatmap(
+    lambda m: st.lists(st.lists(cells, min_size=m, max_size=m), min_size=1, max_size=7).map(np.array)
+)
+p_values = st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=12)
+scores = st.lists(st.floats(0, 1), min_size=1, max_size=25)
+pairs_of_scores = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=30).map(
+    lambda rows: np.array(rows, dtype=float).T
+)
+
+
+def tukey(x, **options):
+    return randomised_tukey(x, n_resamples=200, **options)
+
+
+def facts(result):
+    return [(p.first, p.second, p.n, p.p_value) for p in result.pairs]
+
+
+def differences(result):
+    return [math.nan if p.difference is None else p.difference for p in result.pairs]
+
+
+@given(tables)
+def test_a_p_value_is_never_0_and_an_interval_holds_its_difference(x):
+    """P-values lie in (0, 1], of which 1 / B is the least; untestable is None on all counts."""
+    result = tukey(x)
+    for pair in result.pairs:
+        if pair.n == 0:
+            assert pair.difference is pair.p_value is pair.low is pair.high is None
+            continue
+        assert 1 / (result.n_resamples + 1) <= pair.p_value <= 1
+        if pair.low is not None:
+            assert pair.low <= pair.difference <= pair.high
+            rejected = pair.p_value <= 1 - result.level + 1e-12
+            assert rejected == (not pair.low <= 0 <= pair.high)
+        else:
+            assert pair.high is None
+            assert pair.p_value > 1 - result.level
+
+
+@given(tables, st.randoms(use_true_random=False))
+def test_the_order_of_the_samples_does_not_matter(x, random):
+    """Drawn or enumerated, the p-values are the same to the last digit."""
+    shuffled = x[random.sample(range(len(x)), len(x))]
+    assert facts(tukey(x)) == facts(tukey(shuffled))
+
+
+@given(tables, st.sampled_from([0.125, 1.0, 3.0, 1e-9, 1e9]), st.integers(-3, 3), st.data())
+def test_shift_of_a_sample_and_scale_of_all_do_not_matter(x, scale, shift, data):
+    """A hard sample is hard for all systems; and points are not p-values."""
+    hard = np.array(data.draw(st.lists(st.integers(0, 9), min_size=len(x), max_size=len(x))), dtype=float)
+    one, other = tukey(x), tukey((x + hard[:, None] + shift) * scale)
+    assert facts(one) == facts(other)
+    assert differences(one) == pytest.approx([d / scale for d in differences(other)], abs=1e-9, nan_ok=True)
+
+
+@given(tables)
+def test_a_sample_with_one_score_says_nothing(x):
+    """Nor does one with none, or with equal scores where all pairs are complete."""
+    silent = np.full((2, x.shape[1]), math.nan)
+    silent[0, 0] = 3.0
+    assert facts(tukey(x)) == facts(tukey(np.vstack([x, silent])))
+
+
+@given(tables)
+def test_systems_may_change_their_columns_where_all_is_enumerated(x):
+    """Names are arbitrary: reversed columns give reversed pairs, with the sign of the difference turned."""
+    x = x[:3, :3]
+    one, other = randomised_tukey(x), randomised_tukey(x[:, ::-1])
+    assert one.exact
+    last = x.shape[1] - 1
+    mirrored = {(last - p.second, last - p.first): p for p in other.pairs}
+    for pair in one.pairs:
+        twin = mirrored[pair.first, pair.second]
+        assert (pair.n, pair.p_value) == (twin.n, twin.p_value)
+        if pair.n:
+            assert pair.difference == pytest.approx(-twin.difference, abs=1e-12)
+
+
+@settings(max_examples=30)
+@given(tables.filter(lambda x: not np.isnan(x).any()))
+def test_a_larger_difference_has_no_larger_p_value(x):
+    """Where all pairs have as many rows; in the test and in its preview."""
+    for result in (tukey(x), tukey_preview(x)):
+        ordered = sorted(result.pairs, key=lambda p: -round(abs(p.difference), 9))
+        found = [p.p_value for p in ordered]
+        assert all(a <= b + 1e-9 for a, b in itertools.pairwise(found))
+
+
+@given(tables)
+def test_a_smaller_family_has_no_larger_p_value(x):
+    """The same permutations, a maximum over less; a directed claim is at most as hard as both directions."""
+    whole = tukey(x)
+    first = whole.pairs[0]
+    if first.n == 0:
+        return
+    (alone,) = tukey(x, pairs=[(first.first, first.second)]).pairs
+    assert alone.p_value <= first.p_value
+    directed = [
+        tukey(x, pairs=[(first.first, first.second)], alternative=side).pairs[0].p_value for side in ("greater", "less")
+    ]
+    assert min(directed) <= alone.p_value
+
+
+@given(p_values, st.floats(0.5, 0.999))
+def test_holm_only_raises_p_values_and_keeps_their_order(p, level):
+    """Between the raw p-value and Bonferroni's, in the same order; what is rejected is what is small enough."""
+    found = holm(p, level=level)
+    known = [1.0 if q is None else q for q in p]
+    for raw, adjusted, rejected in zip(known, found.adjusted, found.rejected, strict=True):
+        assert raw <= adjusted <= min(1.0, raw * len(p)) + 1e-15
+        assert rejected == (adjusted <= (1 - level) * (1 + 1e-12))
+    order = sorted(range(len(p)), key=lambda i: known[i])
+    ordered = [found.adjusted[i] for i in order]
+    assert ordered == sorted(ordered)
+    assert found.adjusted == tuple(holm(p[::-1], level=level).adjusted[::-1])
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=12), st.floats(0.5, 0.99), st.floats(1, 100))
+def test_e_bh_is_the_largest_set_that_supports_itself(e, level, factor):
+    """Each rejected e-value is at least n / (k alpha), no larger set's are; and more evidence rejects no less."""
+    found = e_bh(e, level=level)
+    k = sum(found.rejected)
+    ordered = sorted(e, reverse=True)
+    need = [len(e) / ((i + 1) * (1 - level)) for i in range(len(e))]
+    if k:
+        assert ordered[k - 1] >= need[k - 1] * (1 - 1e-9)
+    for i in range(k, len(e)):
+        assert ordered[i] < need[i] * (1 + 1e-9)
+    more = e_bh([value * factor for value in e], level=level)
+    assert all(b for a, b in zip(found.rejected, more.rejected, strict=True) if a)
+
+
+@given(p_values, st.floats(0.01, 0.5))
+def test_discriminative_power_is_where_the_curve_crosses_alpha(p, alpha):
+    """The curve ascends, and holds every pair."""
+    found = discriminative_power(p, alpha=alpha)
+    assert list(found.asl) == sorted(found.asl)
+    assert len(p) == found.n_pairs == len(found.asl)
+    assert found.value == sum(q < alpha for q in found.asl) / len(p)
+    assert 0 <= found.value <= discriminative_power(p, alpha=min(0.99, alpha * 1.5)).value <= 1
+
+
+@settings(max_examples=40)
+@given(scores, st.sampled_from(["normal", "t", "percentile", "bca"]), st.floats(0.6, 0.9))
+def test_intervals_hold_their_estimate_and_grow_with_the_level(x, name, level):
+    """In range; a higher level never narrows."""
+
+    def interval(at):
+        if name in ("percentile", "bca"):
+            return bootstrap_interval(x, method=name, low=0.0, high=1.0, level=at, n_resamples=200)
+        return {"normal": normal_interval, "t": t_interval}[name](x, low=0.0, high=1.0, level=at)
+
+    narrow, wide = interval(level), interval(0.95)
+    assert 0 <= narrow.low <= narrow.value <= narrow.high <= 1 + 1e-12
+    if narrow.method == wide.method:
+        assert wide.low <= narrow.low + 1e-12
+        assert narrow.high <= wide.high + 1e-12
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 100), min_size=2, max_size=25), st.floats(0.5, 20), st.integers(-50, 50))
+def test_intervals_move_with_the_data(x, scale, shift):
+    """Scaled and shifted scores have the scaled and shifted interval."""
+    moved = [scale * v + shift for v in x]
+    for interval in (
+        normal_interval,
+        t_interval,
+        lambda v: bootstrap_interval(v, n_resamples=200),
+        lambda v: mean_interval(v, low=-math.inf, high=math.inf),
+    ):
+        one, other = interval(x), interval(moved)
+        assert one.method == other.method
+        if one.method != "range":
+            assert (scale * one.low + shift, scale * one.high + shift) == pytest.approx(
+                (other.low, other.high), abs=1e-6
+            )
+
+
+@given(st.integers(1, 200), st.data())
+def test_jeffreys_rises_with_the_successes_and_is_symmetric(n, data):
+    """More successes, higher ends; failures are the successes of the opposite."""
+    k = data.draw(st.integers(0, n))
+    found, mirrored = jeffreys_interval(k, n), jeffreys_interval(n - k, n)
+    assert 0 <= found.low <= k / n <= found.high <= 1
+    assert (found.low, found.high) == pytest.approx((1 - mirrored.high, 1 - mirrored.low), abs=1e-9)
+    if k < n:
+        more = jeffreys_interval(k + 1, n)
+        assert more.low >= found.low
+        assert more.high >= found.high
+
+
+@given(pairs_of_scores)
+def test_swapping_two_systems_turns_everything_round(x):
+    """The two-sided p-value stays, the one-sided ones change places, differences and effects change sign."""
+    a, b = x
+    for test in (sign_flip_test, paired_bootstrap):
+        one, other = test(a, b, n_resamples=300), test(b, a, n_resamples=300)
+        assert one.difference == -other.difference
+        up, down = test(a, b, alternative="greater", n_resamples=300), test(b, a, alternative="less", n_resamples=300)
+        if one.exact or test is paired_bootstrap:
+            assert (one.p_value, up.p_value) == (other.p_value, down.p_value)
+        if one.low is not None:
+            assert one.low <= one.difference <= one.high
+    effect, reverse = paired_effect(a, b), paired_effect(b, a)
+    assert 1 == pytest.approx(effect.superiority + reverse.superiority)
+    assert (effect.n_better, effect.n_worse) == (reverse.n_worse, reverse.n_better)
+    if effect.d_z is not None:
+        assert effect.d_z == pytest.approx(-reverse.d_z)
+        assert effect.g_z is None or abs(effect.g_z) <= abs(effect.d_z)
+
+
+@settings(max_examples=40)
+@given(st.floats(0.05, 2), st.integers(3, 300), st.floats(0.6, 0.95), st.booleans())
+def test_power_grows_with_all_that_should_make_it_grow(d, n, level, two_sided):
+    """Difference, samples, and laxer levels; one-sided beats two-sided."""
+    power = paired_power(d, 1.0, n, level=level, two_sided=two_sided)
+    for more in (
+        paired_power(d * 1.2, 1.0, n, level=level, two_sided=two_sided),
+        paired_power(d, 0.8, n, level=level, two_sided=two_sided),
+        paired_power(d, 1.0, n + 5, level=level, two_sided=two_sided),
+        paired_power(d, 1.0, n, level=level - 0.1, two_sided=two_sided),
+        paired_power(d, 1.0, n, level=level, two_sided=False),
+    ):
+        assert more >= power - 1e-12
+
+
+@settings(max_examples=25)
+@given(st.floats(0.1, 3), st.floats(0.3, 0.95), st.booleans())
+def test_sample_size_and_detectable_difference_invert_power(d, power, two_sided):
+    """The size is the first that suffices, and at that size the detectable difference is no larger than what was asked."""
+    n = sample_size(d, 1.0, power=power, two_sided=two_sided)
+    assert paired_power(d, 1.0, n, two_sided=two_sided) >= power
+    assert n == 2 or paired_power(d, 1.0, n - 1, two_sided=two_sided) < power
+    least = detectable_difference(n, 1.0, power=power, two_sided=two_sided)
+    assert least <= d + 1e-9
+    assert power == pytest.approx(paired_power(least, 1.0, n, two_sided=two_sided), abs=1e-9)
+
+
+@given(st.floats(0, 1), st.floats(0.01, 0.3), st.floats(0.6, 0.99))
+def test_a_narrower_proportion_needs_more_samples(p, half, level):
+    """And the opposite proportion as many."""
+    n = proportion_sample_size(p, half, level=level)
+    assert n >= 1
+    assert n <= proportion_sample_size(p, half * 0.8, level=level)
+    assert abs(n - proportion_sample_size(1 - p, half, level=level)) <= 1
