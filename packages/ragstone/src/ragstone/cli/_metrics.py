@@ -63,8 +63,9 @@ def _cost(card: MetricCard) -> str:
     calls = [f"{n} to the {who}" for n, who in ((card.judge_calls, "judge"), (card.reader_calls, "reader")) if n]
     if card.extra is not None:
         calls.append(f"needs {card.extra.extra}")
+    besides = f" and {card.passage_calls} per passage" if card.passage_calls else ""
     return (
-        f"{', '.join(calls)} per {card.calls_per}"
+        f"{', '.join(calls)} per {card.calls_per}{besides}"
         if card.judge_calls or card.reader_calls
         else ", ".join(calls) or "none"
     )
