@@ -47,10 +47,11 @@ class LexicalJudge:
     | information_recall | share of the reference's words that occur in the response, best reference |
     | answer_grade | the same |
 
-    And as JSON: `claims` are the sentences of a text; of `entailment`, what shares at least half of its words with the
-    evidence; `sub_questions` are the first sentences of the reference or query; for `answerability`, five times the share of the question's words in the evidence, rounded. `answer_questions`
-    is the response's first sentence, and `question_equivalence` the share of the query's words in each; of
-    `sentence_relevance`, what has at least half of the query's words.
+    And as JSON: `claims` are the sentences of a text; of `entailment`, what shares at least half of its words with
+    the evidence; `sub_questions` are the first sentences of the reference or query; for `answerability`, five times
+    the share of the question's words in the evidence, rounded. `answer_questions` is the response's first sentence,
+    and `question_equivalence` the share of the query's words in each; of `sentence_relevance`, what has at least half
+    of the query's words.
 
     Example:
         ```python
