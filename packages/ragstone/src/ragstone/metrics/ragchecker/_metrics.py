@@ -1,7 +1,7 @@
 """RAGChecker: claims of response and reference, held against each other and against each passage. The wording is ours.
 
 Source: D. Ru et al., "RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation", NeurIPS 2024
-(Datasets and Benchmarks), section 3.3.
+(Datasets and Benchmarks): overall, retriever and generator metrics.
 
 A claim of the response is *right* when a reference bears it out, and *found* when a passage does, by itself. A passage is
 *relevant* when it bears out any claim of a reference.
@@ -64,7 +64,7 @@ class Precision(_RagChecker):
     name = "ragchecker.precision"
     title = "Claim precision"
     description = "How many of the response's claims does the reference bear out?"
-    source = "RAGChecker, section 3.3.1"
+    source = "RAGChecker (Ru et al. 2024), overall metrics"
     formula = "claims of the response that a reference bears out / claims of the response"
     needs = ("response", "reference")
     judge_calls = 2
@@ -85,7 +85,7 @@ class Recall(_RagChecker):
     name = "ragchecker.recall"
     title = "Claim recall of the response"
     description = "How many of the reference's claims does the response bear out?"
-    source = "RAGChecker, section 3.3.1"
+    source = "RAGChecker (Ru et al. 2024), overall metrics"
     formula = "claims of the reference that the response bears out / claims of the reference"
     needs = ("response", "reference")
     judge_calls = 2
@@ -110,7 +110,7 @@ class F1(_RagChecker):
     name = "ragchecker.f1"
     title = "Claim F1"
     description = "Do the claims of response and reference agree, in both directions?"
-    source = "RAGChecker, section 3.3.1"
+    source = "RAGChecker (Ru et al. 2024), overall metrics"
     formula = "2 · precision · recall / (precision + recall); 0 when neither bears out anything of the other"
     needs = ("response", "reference")
     judge_calls = 4
@@ -159,7 +159,7 @@ class ClaimRecall(_OfReference):
     name = "ragchecker.claim_recall"
     title = "Claim recall of retrieval"
     description = "How many of the reference's claims does a retrieved passage bear out?"
-    source = "RAGChecker, section 3.3.2"
+    source = "RAGChecker (Ru et al. 2024), retriever metrics"
     formula = "claims of the reference that a passage bears out / claims of the reference"
     needs = ("contexts", "reference")
     example = examples.CLAIM_RECALL
@@ -182,7 +182,7 @@ class ContextPrecision(_OfReference):
     name = "ragchecker.context_precision"
     title = "Context precision (claims)"
     description = "How many of the retrieved passages bear out any claim of the reference?"
-    source = "RAGChecker, section 3.3.2"
+    source = "RAGChecker (Ru et al. 2024), retriever metrics"
     formula = "passages that bear out a claim of the reference / passages"
     needs = ("contexts", "reference")
     example = examples.CONTEXT_PRECISION
@@ -207,7 +207,7 @@ class ContextUtilization(_OfReference):
     name = "ragchecker.context_utilization"
     title = "Context utilization"
     description = "Of the reference's claims that were retrieved, how many does the response use?"
-    source = "RAGChecker, section 3.3.3"
+    source = "RAGChecker (Ru et al. 2024), generator metrics"
     formula = "claims of the reference that a passage and the response bear out / those that a passage bears out"
     needs = ("contexts", "response", "reference")
     judge_calls = 2
@@ -235,7 +235,7 @@ class ContextUtilization(_OfReference):
 class _OfResponse(_RagChecker):
     """A share of the response's claims, by whether they are right and found."""
 
-    source = "RAGChecker, section 3.3.3"
+    source = "RAGChecker (Ru et al. 2024), generator metrics"
     needs = ("contexts", "response", "reference")
     direction = "lower"
     judge_calls = 2
@@ -286,7 +286,7 @@ class Faithfulness(_RagChecker):
     name = "ragchecker.faithfulness"
     title = "Faithfulness (claims by passage)"
     description = "How many of the response's claims does a single passage bear out?"
-    source = "RAGChecker, section 3.3.3"
+    source = "RAGChecker (Ru et al. 2024), generator metrics"
     formula = "claims of the response that a passage bears out / claims of the response"
     needs = ("contexts", "response")
     judge_calls = 1
@@ -308,7 +308,7 @@ class Faithfulness(_RagChecker):
 class _NoiseSensitivity(_RagChecker):
     """How much of the response is wrong because a passage says so; one class of passages each."""
 
-    source = "RAGChecker, section 3.3.3"
+    source = "RAGChecker (Ru et al. 2024), generator metrics"
     needs = ("contexts", "response", "reference")
     direction = "lower"
     judge_calls = 3
