@@ -109,6 +109,23 @@ def test_power_tells_systems_apart(written):
     assert () == meta_evaluate(a, **FAST).powers
 
 
+def test_p_values_that_another_seed_may_move(written):
+    """Few permutations leave a p-value near 0.05 undecided; the report counts it, and says what decides."""
+    base = noisy(3)
+    a = written("a", {"ccrs.qr": base})
+    for shift in range(1, 12):
+        other = [max(0.0, v - 0.1) if i < shift else v for i, v in enumerate(base)]
+        report = meta_evaluate(a, written("b", {"ccrs.qr": other}), n_permutations=100)
+        (power,) = report.powers
+        (p,) = power.p_values.values()
+        near = abs(p - 0.05) <= 2 * math.sqrt(p * (1 - p) / 101)
+        if power.n_permutations == 100 and near:
+            assert 1 == power.n_uncertain
+            assert "more permutations decide" in str(report)
+            return
+    pytest.fail("no shift gave a p-value near the limit")
+
+
 def test_repeats_from_files_and_within_one(written):
     """A sample scored three times has three pairs; failures and other judges are left out and counted."""
     again = Score(

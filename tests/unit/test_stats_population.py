@@ -92,6 +92,21 @@ def test_too_few_pairs_have_no_interval(kind, n):
     assert fisher_interval(0.5, n + 1, kind=kind) is not None
 
 
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("pearson", 1 / math.sqrt(22)),
+        ("spearman", math.sqrt((1 + 0.6**2 / 2) / 22)),
+        ("kendall", math.sqrt(0.437 / 21)),
+    ],
+)
+def test_standard_errors_of_z(kind, error):
+    """By Fisher, by Bonett and Wright, and by Fieller and others; 25 pairs with a correlation of 0.6."""
+    low, high = fisher_interval(0.6, 25, kind=kind)
+    assert 1.959964 * error == pytest.approx(math.atanh(0.6) - math.atanh(low), abs=1e-6)
+    assert 1.959964 * error == pytest.approx(math.atanh(high) - math.atanh(0.6), abs=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["pearson", "spearman", "kendall"])
 def test_fisher_intervals_cover(kind):
     """Normal pairs with correlation 0.5, n = 40: about 95 in 100 intervals hold the truth of that kind."""

@@ -89,9 +89,9 @@ class TopicalityReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        plain: dict[str, Any] = asdict(self)
-        plain["metrics"] = [asdict(m) | {"advantage": m.advantage} for m in self.metrics]
-        return finite(plain | {"verdict": self.verdict()})
+        metrics = [asdict(m) | {"advantage": m.advantage} for m in self.metrics]
+        plain: dict[str, Any] = finite(asdict(self) | {"metrics": metrics, "verdict": self.verdict()})
+        return plain
 
     def __str__(self) -> str:
         head = ("metric", "query set", "mean [CI]", "SE of the mean", "SD of scores", "n scored / failed / n.a.")
@@ -243,10 +243,10 @@ def _notes(
         if 0 < fewest < _FEW:
             notes.append(f"{name} has metrics with {fewest} scored queries: below {_FEW} the intervals are too short")
         for m in metrics:
-            values = scores_of(side, m).values()
-            if len(values) > 1 and len(set(values)) == 1:
+            scores = scores_of(side, m)
+            if len(scores) > 1 and len(alike := set(scores.values())) == 1:
                 notes.append(
-                    f"{m} is {next(iter(values)):.3f} for all {len(values)} queries of {name}: resampling them shows no "
+                    f"{m} is {alike.pop():.3f} for all {len(scores)} queries of {name}: resampling them shows no "
                     "error, and there is one"
                 )
     for metric in metrics:

@@ -47,7 +47,8 @@ class MetaReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return finite(asdict(self) | {"findings": list(self.findings())})
+        plain: dict[str, Any] = finite(asdict(self) | {"findings": list(self.findings())})
+        return plain
 
     def __str__(self) -> str:
         ci = f"[{self.level:.0%} CI]"
