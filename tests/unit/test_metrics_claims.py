@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 
 import pytest
 
@@ -72,18 +73,23 @@ def test_all_metrics_share_claims_and_verdicts():
     assert len(asked) == len(set(asked))
 
 
-def test_what_sharing_saves():
-    """20 metrics of a sample with two passages: 20 questions instead of 58."""
-    metrics = resolve_metrics(list(CLAIM_GROUPS))
-    metrics = [metric for metric in metrics if metric.card.judge_calls]
-    alone = 0
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_what_sharing_saves(k):
+    """The figures of the reference page: of 20 metrics, alone and together, for k passages."""
+    metrics = [metric for metric in resolve_metrics(list(CLAIM_GROUPS)) if metric.card.extra is None]
+    sample = make_sample(response="It is tall. It is red.", contexts=[f"Passage {n}. It is tall." for n in range(k)])
+    alone: Counter[str] = Counter()
     for metric in metrics:
         judge = FakeJudge()
-        asyncio.run(metric.score(make_sample(), judge))
-        alone += len(judge.prompts)
-    joint = FakeJudge()
-    asyncio.run(Scorer(metrics, joint).score(make_sample()))
-    assert (20, 58, 20) == (len(metrics), alone, len(joint.prompts))
+        asyncio.run(metric.score(sample, judge))
+        alone[metric.card.group] += len(judge.prompts)
+    together: Counter[str] = Counter()
+    for group in (*alone, ""):
+        judge = FakeJudge()
+        asyncio.run(Scorer([m for m in metrics if group in ("", m.card.group)], judge).score(sample))
+        together[group or "all"] = len(judge.prompts)
+    assert {"ragas": 6 + k, "ragchecker": 23 + 10 * k, "vera": 5 + k} == alone
+    assert {"ragas": 6 + k, "ragchecker": 4 + 2 * k, "vera": 5 + k, "all": 13 + 4 * k} == together
 
 
 def test_verdict_prompts_begin_alike():
