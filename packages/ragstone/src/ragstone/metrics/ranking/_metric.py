@@ -55,6 +55,10 @@ class RankingMetric(MetricBase):
         self.name = self.measure.name
         self.title = kind.title if self.measure.k is None else f"{kind.title} at {self.measure.k}"
         self.description = kind.description
+        if kind.labels != "collection":
+            self.description += (
+                " Labels on the passages do in place of qrels, and then tell nothing of what was missed."
+            )
         self.source = kind.source
         self.formula = kind.formula
         self.version = f"1({threshold:g})"

@@ -55,7 +55,7 @@ def ndcg(
     """
     check_k(k)
     check_gain(gain)
-    gains = {passage: worth for passage, grade in qrels.items() if grade > 0 and (worth := _gain(grade, gain)) > 0}
+    gains = {passage: worth for passage, grade in qrels.items() if (worth := _gain(grade, gain)) > 0}
     if not gains:
         return None
     places = first_places(ranking, k)
