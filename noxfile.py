@@ -59,7 +59,8 @@ def tests(session: nox.Session) -> None:
 def golden(session: nox.Session) -> None:
     """Metrics and statistics against other libraries, and against figures that can be recomputed."""
     session.install(*CORE, *group("golden"))
-    session.run("pytest", junit(session), "tests/golden", *session.posargs)
+    # Some of them compile themselves when first used, which takes minutes on a busy machine.
+    session.run("pytest", junit(session), "--timeout=600", "tests/golden", *session.posargs)
 
 
 @nox.session
