@@ -66,6 +66,8 @@ def serve(model, log, name="tiny-judge"):
         str(Path(sys.executable).with_name("vllm")),
         *("serve", str(model), "--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)),
         *("--max-model-len", "2048", "--dtype", "float32", "--enforce-eager", "--enable-prompt-tokens-details"),
+        # As our documentation advises: models that know no JSON fill it with white space otherwise.
+        *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
     ]
     with log.open("wb") as output:
         process = subprocess.Popen(

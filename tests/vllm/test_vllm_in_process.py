@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import subprocess
 import sys
 import time
+from typing import Annotated
 
 import pytest
+from pydantic import Field, TypeAdapter
+from typing_extensions import TypedDict
 
 from ragstone.errors import ConfigurationError, JudgeRejectedError
-from ragstone.judges import ChatReader, ChatRequest, ModelJudge, OpenAICompatibleModel, VllmModel, judge_from, metered
+from ragstone.judges import (
+    ChatReader,
+    ChatRequest,
+    ModelJudge,
+    OpenAICompatibleModel,
+    Prompt,
+    VllmModel,
+    judge_from,
+    metered,
+)
 from ragstone.judges import reader_from as make_reader
 from ragstone.judges._vllm_thread import EngineThread
 from ragstone.testing import JudgeContract
@@ -78,6 +91,17 @@ def test_what_it_can_do(engine):
     assert ("regex",) == can.structured
     assert can.prefix_cache > 0.5
     assert not can.reasons
+
+
+def test_json_is_held_to_its_schema(engine):
+    """A model that knows no JSON replies with it all the same, and compactly: nothing is left to white space."""
+    marks = TypedDict("marks", {"1": Annotated[int, Field(ge=0, le=1)], "2": Annotated[int, Field(ge=0, le=1)]})
+    fields = {"evidence": "The ship is blue.", "claims": ("It is blue.", "It is red.")}
+    prompt = Prompt(construct="entailment", task="Your assignment: hold each claim against the evidence.", fields=fields)
+    reply = asyncio.run(ModelJudge(engine).ask_json(prompt, TypeAdapter(marks)))
+    assert "constrained_reply" == reply.method
+    assert {"1", "2"} == reply.value.keys()
+    assert json.dumps(reply.value, separators=(",", ":")) == reply.raw
 
 
 def test_probabilities_are_the_servers(engine, reader_url, ships, cases, record_property):

@@ -13,6 +13,7 @@ from ragstone.experiments import evaluate
 from ragstone.judges import OpenAICompatibleJudge, Prompt
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, Score
+from ragstone.testing import make_sample
 
 # Starting a server takes most of a minute on two quiet cores.
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
@@ -88,6 +89,16 @@ def test_a_useless_reply_is_asked_again_under_constraint(judge_url, trainer, sam
     reply = asyncio.run(ask(prompt))
     assert reply.method == "constrained_reply"
     assert reply.value in {200, 201, 202, 203}
+
+
+def test_verdicts_are_held_to_their_shape(judge_url):
+    """The model knows no JSON; the server's grammar makes it give one mark for each sentence, and nothing besides."""
+    (outcome,) = evaluate(
+        [make_sample(response="It is tall. It is red.")], ["vera.groundedness"], judge=judge_url
+    ).outcomes
+    assert isinstance(outcome, Score), outcome
+    assert "constrained_reply" == outcome.method
+    assert 2 == len(outcome.details["claims"])
 
 
 @pytest.fixture(scope="module")

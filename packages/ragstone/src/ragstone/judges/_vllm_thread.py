@@ -244,7 +244,10 @@ def _load(model: str, engine_args: Mapping[str, Any]) -> Any:
     from vllm import LLM
     from vllm.platforms import current_platform
 
-    defaults: dict[str, Any] = {"enable_prefix_caching": True}
+    # Where white space between the parts of a JSON value is allowed, weak models write nothing else up to the limit. vLLM
+    # takes this setting for a named backend alone, and this is the one it would try first.
+    compact = {"backend": "xgrammar", "disable_any_whitespace": True}
+    defaults: dict[str, Any] = {"enable_prefix_caching": True, "structured_outputs_config": compact}
     if current_platform.is_cpu():
         # A seeded request whose prompt is read in pieces kills vLLM 0.32 on CPUs.
         defaults["enable_chunked_prefill"] = False
