@@ -235,6 +235,25 @@ def test_several_raters(written):
     assert uneven.people_fleiss is None
 
 
+def test_what_stands_out_is_said_in_words(written):
+    """Two metrics that say the same, a judge that agrees by chance alone, or as well as people do, and one that is mild."""
+    values = noisy(9)
+    a = written("a", {"ccrs.qr": values, "ccrs.ir": [v * 0.9 for v in values], "ccrs.ac": noisy(10)})
+    assert ["ccrs.qr and ccrs.ir nearly say the same (Spearman 1.00)"] == [
+        found for found in meta_evaluate(a).findings() if "nearly" in found
+    ]
+    b = written("b", {"ccrs.qr": [0.9, 0.1] * 30})
+    by_chance = [{"id": f"q{i}", "label": i // 2 % 2} for i in range(40)]
+    assert "beyond chance cannot be claimed" in " ".join(meta_evaluate(b, labels=by_chance, **FAST).findings())
+    exactly = [{"id": f"q{i}", "label": 1 - i % 2, "rater": rater} for i in range(40) for rater in "ab"]
+    quarrel = [*exactly[:-4], *({**row, "label": 1 - row["label"]} for row in exactly[-4::2]), *exactly[-3::2]]
+    words = " ".join(meta_evaluate(b, labels=quarrel, **FAST).findings())
+    assert "cannot be claimed" not in words
+    assert "at least as well as they do among themselves" in words
+    mild = written("c", {"ccrs.qr": [0.9, 0.7] * 30})
+    assert "is above what people would give" in " ".join(meta_evaluate(mild, labels=exactly, **FAST).findings())
+
+
 def test_labels_of_a_selected_sample_are_noticed(written):
     """Labelled are the best answers alone: the report says that this is no random sample."""
     values = sorted(noisy(8), reverse=True)
