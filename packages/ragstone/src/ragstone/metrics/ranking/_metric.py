@@ -107,7 +107,7 @@ class RankingMetric(MetricBase):
                 break
         grades = {key: label for key, label in labels.items() if label is not None}
         value, reason = self._value(ranking, grades)
-        if value is None and reason is None and kind.labels != "all":
+        if value is None and kind.labels != "all":
             # Whatever else the collection holds, these places hold nothing relevant.
             value = 0.0
         if value is None:
