@@ -212,6 +212,16 @@ def test_details_name_claims_and_passages():
     ]
 
 
+def test_explanations_name_the_claims():
+    """The first three that took the value where it is."""
+    found = outcomes("a v w x y", "a b", ("a x",))
+    assert "these: v; w; y" == found["hallucination"].explanation
+    assert "these: x" == found["noise_sensitivity_relevant"].explanation
+    assert found["self_knowledge"].explanation is None
+    assert "not in the reference: v; w; x, and 1 more" == found["precision"].explanation
+    assert "not in the passages: b" == found["claim_recall"].explanation
+
+
 def test_relevance_that_is_not_known_bounds_the_noise():
     """Whether the passage with the wrong claim is relevant is open: it is noise of the one kind or of the other."""
 

@@ -56,7 +56,7 @@ def test_retrieval_precision_counts_sentences():
     contexts = ("Tall. It is tall. No.", "It is tall.", "It is tall.", " ")
     outcome = score(PRECISION, judge, contexts=contexts)
     assert (3 / 5, 2) == (outcome.value, len(judge.prompts))
-    assert [3, 1, 1, 0] == [len(rows) for rows in outcome.details["passages"]]
+    assert [3, 1, 1, 0] == [len(rows) for rows in outcome.details["sentences"]]
 
 
 def test_a_long_passage_is_asked_about_in_parts():

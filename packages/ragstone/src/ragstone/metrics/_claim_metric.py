@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ragstone.judges import Judge
 from ragstone.metrics._base import MetricBase
@@ -13,7 +13,9 @@ from ragstone.metrics._claims import ClaimCheck
 from ragstone.metrics._shares import Mark, Share
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["ClaimMetric", "Found", "told"]
+__all__ = ["ClaimMetric", "Found", "quoted", "told"]
+
+_QUOTED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,8 @@ class Found:
 
     share: Share
     details: Mapping[str, Any] = field(default_factory=dict)
+    explanation: str | None = None
+    """Which claims took the value where it is."""
     method: str | None = None
     """How, where no judge was asked; else the judge's replies say it."""
 
@@ -56,6 +60,7 @@ class ClaimMetric(MetricBase):
             method=found.method or (methods[0] if len(methods) == 1 else "mixed" if methods else "no_judgement"),
             n=max(1, check.replies),
             details=details,
+            explanation=found.explanation,
         )
 
     @abstractmethod
@@ -69,3 +74,12 @@ def told(claims: Sequence[str], **columns: Sequence[Mark] | Sequence[Sequence[in
         {"claim": claim, **dict(zip(columns, row, strict=True))}
         for claim, *row in zip(claims, *columns.values(), strict=True)
     ]
+
+
+def quoted(what: str, claims: Sequence[str], marks: Sequence[Mark]) -> str | None:
+    """The first claims with a yes, in words; None when there is none."""
+    named = [claim for claim, mark in zip(claims, marks, strict=True) if mark]
+    if not named:
+        return None
+    more = f", and {len(named) - _QUOTED} more" if len(named) > _QUOTED else ""
+    return f"{what}: {'; '.join(named[:_QUOTED])}{more}"

@@ -20,10 +20,10 @@ from typing import Final
 from ragstone.errors import JudgeError
 from ragstone.judges import Prompt
 from ragstone.metrics._card import Metric
-from ragstone.metrics._claim_metric import ClaimMetric, Found, told
+from ragstone.metrics._claim_metric import ClaimMetric, Found, quoted, told
 from ragstone.metrics._claims import EXTRACTION, IN_PASSAGES, ClaimCheck, together
 from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
-from ragstone.metrics._shares import Mark, Share, best_share, distinct, share
+from ragstone.metrics._shares import Mark, Share, best_share, distinct, negated, share
 from ragstone.metrics.ragas import _examples as examples
 
 __all__ = ["RAGAS", "average_precision_bounds"]
@@ -80,7 +80,11 @@ class Faithfulness(ClaimMetric):
         if not claims:
             return "the response makes no claim"
         supported = await check.in_contexts(claims)
-        return Found(share=share(supported), details={"claims": told(claims, supported=supported)})
+        return Found(
+            share=share(supported),
+            details={"claims": told(claims, supported=supported)},
+            explanation=quoted("not in the passages", claims, negated(supported)),
+        )
 
 
 class AnswerRelevancy(ClaimMetric):
@@ -198,8 +202,11 @@ class ContextRecall(ClaimMetric):
             return "the reference makes no claim"
         claims = distinct(references)
         supported = await check.in_contexts(claims)
-        details = {"reference_claims": told(claims, supported=supported)}
-        return Found(share=best_share(references, claims, supported), details=details)
+        return Found(
+            share=best_share(references, claims, supported),
+            details={"reference_claims": told(claims, supported=supported)},
+            explanation=quoted("not in the passages", claims, negated(supported)),
+        )
 
 
 RAGAS: Final[tuple[Metric, ...]] = (Faithfulness(), AnswerRelevancy(), ContextPrecision(), ContextRecall())

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from ragstone.metrics._card import Metric
-from ragstone.metrics._claim_metric import ClaimMetric, Found, told
+from ragstone.metrics._claim_metric import ClaimMetric, Found, quoted, told
 from ragstone.metrics._claims import EXTRACTION, IN_ANSWER, IN_PASSAGES, ClaimCheck, pair
 from ragstone.metrics._shares import (
     Mark,
@@ -76,7 +76,11 @@ class Precision(_RagChecker):
         if not claims:
             return NO_RESPONSE_CLAIM
         right = await check.in_references(claims)
-        return Found(share=share(right), details={"claims": told(claims, right=right)})
+        return Found(
+            share=share(right),
+            details={"claims": told(claims, right=right)},
+            explanation=quoted("not in the reference", claims, negated(right)),
+        )
 
 
 class Recall(_RagChecker):
@@ -101,6 +105,7 @@ class Recall(_RagChecker):
         return Found(
             share=best_share(references, claims, covered),
             details={"reference_claims": told(claims, in_response=covered)},
+            explanation=quoted("not in the response", claims, negated(covered)),
         )
 
 
@@ -173,7 +178,8 @@ class ClaimRecall(_OfReference):
     ) -> Found | str:
         found = any_of(by_passage, len(claims))
         details = {"reference_claims": told(claims, found=found, passages=_places(claims, by_passage))}
-        return Found(share=best_share(references, claims, found), details=details)
+        missed = quoted("not in the passages", claims, negated(found))
+        return Found(share=best_share(references, claims, found), details=details, explanation=missed)
 
 
 class ContextPrecision(_OfReference):
@@ -248,7 +254,7 @@ class _OfResponse(_RagChecker):
         right, by_passage = await pair(check.in_references(claims), check.in_passages(claims))
         counted = self._counted(right, any_of(by_passage, len(claims)))
         details = {"claims": told(claims, right=right, passages=_places(claims, by_passage))}
-        return Found(share=share(counted), details=details)
+        return Found(share=share(counted), details=details, explanation=quoted("these", claims, counted))
 
     def _counted(self, right: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
         raise NotImplementedError
@@ -301,7 +307,9 @@ class Faithfulness(_RagChecker):
         by_passage = await check.in_passages(claims)
         found = any_of(by_passage, len(claims))
         return Found(
-            share=share(found), details={"claims": told(claims, found=found, passages=_places(claims, by_passage))}
+            share=share(found),
+            details={"claims": told(claims, found=found, passages=_places(claims, by_passage))},
+            explanation=quoted("not in a passage", claims, negated(found)),
         )
 
 
@@ -331,7 +339,7 @@ class _NoiseSensitivity(_RagChecker):
             "claims": told(claims, right=right, passages=_places(claims, by_passage)),
             "relevant": list(relevant),
         }
-        return Found(share=share(counted), details=details)
+        return Found(share=share(counted), details=details, explanation=quoted("these", claims, counted))
 
     def _counted(self, wrong: Sequence[Mark], in_relevant: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
         raise NotImplementedError

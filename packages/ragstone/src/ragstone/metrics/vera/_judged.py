@@ -22,10 +22,10 @@ from typing import Final
 from ragstone._util.words import sentences_of
 from ragstone.judges import Prompt
 from ragstone.metrics._card import Metric
-from ragstone.metrics._claim_metric import ClaimMetric, Found, told
+from ragstone.metrics._claim_metric import ClaimMetric, Found, quoted, told
 from ragstone.metrics._claims import IN_PASSAGES, ClaimCheck, together
 from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
-from ragstone.metrics._shares import Share, best_share, distinct, share
+from ragstone.metrics._shares import Share, best_share, distinct, negated, share
 from ragstone.metrics.vera import _examples as examples
 
 __all__ = ["JUDGED"]
@@ -86,7 +86,11 @@ class Groundedness(_Vera):
         if not sentences:
             return "the response has no sentence"
         supported = await check.in_contexts(sentences)
-        return Found(share=share(supported), details={"claims": told(sentences, supported=supported)})
+        return Found(
+            share=share(supported),
+            details={"claims": told(sentences, supported=supported)},
+            explanation=quoted("not in the passages", sentences, negated(supported)),
+        )
 
 
 class RetrievalRecall(_Vera):
@@ -107,8 +111,11 @@ class RetrievalRecall(_Vera):
             return "the reference has no sentence"
         sentences = distinct(references)
         supported = await check.in_contexts(sentences)
-        details = {"reference_claims": told(sentences, supported=supported)}
-        return Found(share=best_share(references, sentences, supported), details=details)
+        return Found(
+            share=best_share(references, sentences, supported),
+            details={"reference_claims": told(sentences, supported=supported)},
+            explanation=quoted("not in the passages", sentences, negated(supported)),
+        )
 
 
 class RetrievalPrecision(_Vera):
@@ -135,7 +142,7 @@ class RetrievalPrecision(_Vera):
         )
         by_passage = dict(zip(distinct, columns, strict=True))
         relevant = tuple(itertools.chain.from_iterable(by_passage[sentences] for sentences in passages))
-        details = {"passages": [told(sentences, relevant=by_passage[sentences]) for sentences in passages]}
+        details = {"sentences": [told(sentences, relevant=by_passage[sentences]) for sentences in passages]}
         return Found(share=share(relevant), details=details)
 
 
