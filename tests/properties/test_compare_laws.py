@@ -116,21 +116,28 @@ def test_two_systems_in_the_other_order_differ_as_much(table):
         assert -other.difference == pytest.approx(one.difference)
 
 
-families = st.lists(
-    st.lists(st.one_of(st.none(), st.floats(0.0001, 1.0)), min_size=1, max_size=3), min_size=1, max_size=4
-).filter(lambda found: len({len(ps) for ps in found}) == 1)
+# Around the thresholds of the steps: 0.05 and 0.2, in two, three and four parts.
+p_values_of_a_pair = st.one_of(
+    st.none(),
+    st.sampled_from([0.001, 0.0125, 0.015, 0.0166, 0.02, 0.025, 0.04, 0.05, 0.06, 0.066, 0.1, 0.15, 0.2, 0.3]),
+)
+families = st.integers(1, 3).flatmap(
+    lambda pairs_: st.lists(st.lists(p_values_of_a_pair, min_size=pairs_, max_size=pairs_), min_size=1, max_size=4)
+)
+
+
+TEMPLATE = ragstone.compare({"a": experiment({"m": [0.1] * 6}), "b": experiment({"m": [0.2] * 6})}).metrics[0]
 
 
 def _metrics(p_values: Sequence[Sequence[float | None]]) -> list[MetricComparison]:
-    (metric,) = ragstone.compare({"a": experiment({"m": [0.1] * 6}), "b": experiment({"m": [0.2] * 6})}).metrics
-    (pair,) = metric.pairs
+    (pair,) = TEMPLATE.pairs
     return [
-        replace(metric, metric=f"m{i}", pairs=tuple(replace(pair, p_value=p) for p in ps))
+        replace(TEMPLATE, metric=f"m{i}", pairs=tuple(replace(pair, p_value=p) for p in ps))
         for i, ps in enumerate(p_values)
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(families, st.sampled_from([0.8, 0.95]))
 def test_adjusting_across_metrics_is_the_step_down_it_says(p_values, level):
     """Claims are those of the plain procedure: test each metric at its share, pass the share of a wholly claimed one on."""

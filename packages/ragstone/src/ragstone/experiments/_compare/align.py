@@ -301,7 +301,7 @@ def _overlap(systems: Sequence[_System], ids: Sequence[str], notes: list[str]) -
             has[: len(column.states), i] |= np.frombuffer(column.states, dtype=np.int8) != ABSENT
     shared = has.sum(axis=1)
     for i, system in enumerate(systems):
-        others = has[:, [j for j in range(len(systems)) if j != i]].any(axis=1)
+        others: NDArray[np.bool_] = np.delete(has, i, axis=1).sum(axis=1) > 0
         # A system may have none of the metrics that were asked for; then it is not the ids that differ.
         if has[:, i].any() and others.any() and not (has[:, i] & others).any():
             msg = (

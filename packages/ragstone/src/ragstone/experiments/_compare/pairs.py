@@ -217,19 +217,18 @@ def worst_case(metric: AlignedMetric, first: int, second: int) -> tuple[int, tup
     """
     import numpy as np
 
-    columns = [first, second]
+    columns = (first, second)
     states = metric.states[:, columns]
     rows = np.flatnonzero(np.isin(states, (SCORED, FAILED)).all(axis=1))
     if not rows.size:
         return 0, None
-    low, high = metric.values[np.ix_(rows, columns)], metric.values[np.ix_(rows, columns)]
-    failed = states[rows] == FAILED
+    states = states[rows]
+    low, high = metric.values[rows][:, columns], metric.values[rows][:, columns]
+    failed = states == FAILED
     low[failed], high[failed] = metric.low, metric.high
-    if metric.ends:
-        for at, row in enumerate(rows):
-            for side, column in enumerate(columns):
-                if failed[at, side] and (row, column) in metric.ends:
-                    low[at, side], high[at, side] = metric.ends[row, column]
+    for at, side in np.argwhere(failed).tolist() if metric.ends else ():
+        if (ends := metric.ends.get((int(rows[at]), columns[side]))) is not None:
+            low[at, side], high[at, side] = ends
     bounds = float((low[:, 0] - high[:, 1]).mean()), float((high[:, 0] - low[:, 1]).mean())
     return int(failed.any(axis=1).sum()), bounds
 

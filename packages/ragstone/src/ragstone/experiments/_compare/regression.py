@@ -301,7 +301,7 @@ def _at_least(difference: NDArray[np.float64], *, width: float, level: float) ->
     if not n:
         return None
     if math.isfinite(width) and not difference.any():
-        return -width * (1 - (1 - level) ** (1 / n))
+        return -width * (1 - math.pow(1 - level, 1 / n))
     low = mean_interval(difference.tolist(), low=-width, high=width, level=2 * level - 1).low
     return low if math.isfinite(low) else None
 

@@ -196,7 +196,7 @@ def _wanted(metric: MetricComparison, undecided: Sequence[PairDifference]) -> st
 
 def _about(n: int) -> int:
     """Round up to two digits."""
-    unit = 10 ** max(0, len(str(n)) - 2)
+    unit = int(10 ** max(0, len(str(n)) - 2))
     return -(-n // unit) * unit
 
 
