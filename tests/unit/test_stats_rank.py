@@ -165,3 +165,14 @@ def test_combined_wilson_intervals_cover():
         _, low, high = weighted_sum_interval(terms)
         covered.append(low <= truth <= high)
     assert 0.93 <= np.mean(covered) <= 0.985
+
+
+def test_bootstrap_of_means_is_worked_out_in_parts(monkeypatch):
+    """A few resamples at a time, so that many rows need no table of all resamples; the result is the same."""
+    from ragstone.stats import _rank
+
+    values = np.random.default_rng(2).random((40, 2))
+    (whole, _) = bootstrap_mean(values, n_resamples=300)
+    monkeypatch.setattr(_rank, "_CELLS", 100)
+    (parts, _) = bootstrap_mean(values, n_resamples=300)
+    assert (whole.low, whole.high) == pytest.approx((parts.low, parts.high), abs=1e-12)

@@ -116,9 +116,13 @@ def bootstrap_mean(
     if n == 0:
         return [None] * x.shape[1]
     rng = np.random.default_rng(seed)
-    # How often each row was drawn: one matrix product then makes the means of all resamples.
-    drawn = rng.multinomial(n, np.full(n, 1 / n), size=n_resamples).astype(float)
-    sums, counts = drawn @ filled, drawn @ defined.astype(float)
+    # How often each row was drawn: one matrix product then makes the means of many resamples.
+    sums, counts = np.empty((n_resamples, x.shape[1])), np.empty((n_resamples, x.shape[1]))
+    present, step = defined.astype(float), max(1, _CELLS // n)
+    for start in range(0, n_resamples, step):
+        some = slice(start, min(start + step, n_resamples))
+        drawn = rng.multinomial(n, np.full(n, 1 / n), size=some.stop - start).astype(float)
+        sums[some], counts[some] = drawn @ filled, drawn @ present
     for column in range(x.shape[1]):
         known = int(defined[:, column].sum())
         if not known:
