@@ -12,6 +12,7 @@ import ragstone
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import apply_review, build_dataset, plan_dataset
 from ragstone.experiments._dataset.documents import Document, read_documents
+from ragstone.experiments._dataset.journal import Journal
 from ragstone.experiments._dataset.prompts import distinct_questions, strange_numbers
 from ragstone.experiments._dataset.review import _guarded, _plain
 from ragstone.experiments._dataset.spans import nearest, spans_of
@@ -334,6 +335,29 @@ def test_numbers_that_came_from_nowhere_are_shown(folder):
     assert any("1777" in row["about"] for row in review_of(folder) if row["kind"] == "passage")
 
 
+def test_a_blank_rewriting_is_none(folder):
+    """The document's own words stand in its place."""
+    judge = writing()
+    inner = judge._json
+    judge._json = lambda prompt: {"passage": " "} if prompt.construct == "standalone_passage" else inner(prompt)
+    build_dataset("docs", "set", judge=judge)
+    assert all(p["text"] == p["source"] for p in rows_of(folder / "set" / "passages.jsonl"))
+
+
+def test_a_journal_knows_what_it_was_told(tmp_path):
+    """At once, and after it was opened again; a plan is kept where it differs."""
+    with Journal(tmp_path / "j.jsonl") as journal:
+        journal.keep("a", [1])
+        journal.set_out({"judge": "x"})
+        journal.set_out({"judge": "x"})
+        assert "a" in journal
+        assert [1] == journal.answer("a")
+    assert 2 == len((tmp_path / "j.jsonl").read_text().splitlines())
+    with Journal(tmp_path / "j.jsonl") as journal:
+        assert ([1], {"judge": "x"}) == (journal.answer("a"), journal.plan)
+        assert "b" not in journal
+
+
 def test_an_untouched_review_changes_nothing(folder):
     """And asks nobody."""
     build_dataset("docs", "set", judge=writing())
@@ -448,8 +472,6 @@ def test_cells_that_begin_like_a_formula_are_guarded_and_come_back(cell):
 
 def test_two_builds_at_once_in_one_folder(folder):
     """The second is told who is there."""
-    from ragstone.experiments._dataset.journal import Journal
-
     (folder / "set").mkdir()
     with (
         Journal(folder / "set" / "journal.jsonl"),

@@ -223,6 +223,22 @@ def test_ranked_coverage_does_not_pay_for_a_short_list():
     assert pytest.approx(3 / (3 + 3 / math.log2(3) + 2.5 / 2)) == outcome.value
 
 
+def test_alpha_says_how_much_a_repetition_is_worth():
+    """With alpha 1 the second answer to the same sub-question gains nothing, with 0 as much as the first."""
+    fields = {"contexts": retrieved("p2", "p3"), **rated()}
+    whole = 3 + 3 / math.log2(3) + 3 / 2
+    once = 3 + 3 / math.log2(3) + 2 / 2
+    assert pytest.approx((3 + 3 / math.log2(3)) / whole) == score(RankedCoverage(alpha=0), **fields).value
+    assert pytest.approx((3 + 2 / math.log2(3)) / once) == score(RankedCoverage(alpha=1), **fields).value
+    assert RankedCoverage(alpha=1).card.version != RankedCoverage().card.version
+
+
+def test_ranked_coverage_at_a_depth():
+    """Places beyond k count neither in the list nor in the ideal."""
+    outcome = score(RankedCoverage(k=1), contexts=retrieved("p2", "p3"), **rated())
+    assert (1.0, 1) == (outcome.value, outcome.details["k"])
+
+
 def test_ranked_coverage_needs_a_pool():
     """Without ratings of more than was retrieved the best order is unknown."""
     outcome = score(RankedCoverage(), contexts=retrieved("a"), sub_questions=("q?",))
@@ -294,6 +310,14 @@ def test_density_of_a_response():
     assert isinstance(score(ResponseDensity(), response=" ", **fields), NotApplicable)
 
 
+def test_the_exponent_of_density():
+    """With w = 2 twice as dense is four times the value, and another version of the metric."""
+    fields = {"sub_questions": ("q?",), "ratings": {"q?": {"a": 5.0}}, "metadata": {"required": {"a": "x y z w"}}}
+    outcome = score(Density(weight=2), contexts=(Passage(id="a", text="x y"),), **fields)
+    assert pytest.approx(4.0) == outcome.value
+    assert Density(weight=2).card.version != Density().card.version
+
+
 @pytest.mark.parametrize("weight", [0, -1, math.inf])
 def test_density_refuses_an_exponent_that_is_none(weight):
     """The exponent is above 0, and finite."""
@@ -351,6 +375,21 @@ def test_the_free_metrics_look_at_the_query_alone():
     assert pytest.approx(1 / 3) == outcome.value
     assert {"query": "what?"} == dict(judge.prompts[0].fields)
     assert ("query", "assumed") == (outcome.details["sub_questions_from"], outcome.details["pool"])
+
+
+def test_the_free_metrics_take_no_rating_of_the_sample():
+    """Not even of a sub-question that reads the same: its pool would decide what counts."""
+    ratings = {"one?": {"p1": 5.0}, "two?": {"p1": 0.0}}
+    outcome = score(FreeCoverage(), marking({}), query="what?", contexts=retrieved("p1"), ratings=ratings)
+    assert 0.0 == outcome.value
+    assert 3 == len(outcome.details["answerable"])
+
+
+def test_the_free_metrics_ask_nobody_where_nothing_was_retrieved():
+    """Whatever sub-questions the sample has."""
+    judge = FakeJudge()
+    assert 0.0 == score(FreeCoverage(), judge, query="what?", contexts=(), **rated()).value
+    assert [] == judge.prompts
 
 
 def test_all_metrics_of_a_sample_share_what_is_asked():
