@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from ragstone.errors import JudgeError
 from ragstone.judges import LexicalJudge, Prompt
@@ -52,6 +54,26 @@ def test_refuses_what_it_cannot_compare(construct, fields):
     with pytest.raises(JudgeError) as caught:
         ask(construct, **fields)
     assert "unsupported" == caught.value.kind
+
+
+@pytest.mark.parametrize(
+    ("construct", "fields", "expected"),
+    [
+        ("claims", {"text": "It is tall. It is red!"}, {"items": ["It is tall.", "It is red!"]}),
+        ("claims", {"text": "x" * 1500}, {"items": ["x" * 1000]}),
+        ("entailment", {"evidence": "A tall tower", "claims": ("tall tower", "red tower roof")}, {"1": 1, "2": 0}),
+        ("answer_questions", {"response": "It is tall. It is red."}, {"items": ["It is tall."]}),
+        ("question_equivalence", {"query": "tall tower?", "questions": ("a tall tower", "tall", "??")}, [100, 50, 0]),
+        ("sentence_relevance", {"query": "tall tower?", "sentences": ("A tower.", "Red.")}, {"1": 1, "2": 0}),
+        ("sentence_relevance", {"query": "??", "sentences": ("A tower.",)}, {"1": 0}),
+    ],
+)
+def test_values(construct, fields, expected):
+    """Sentences, and shares of words, by construct."""
+    if isinstance(expected, list):
+        expected = {str(n): value for n, value in enumerate(expected, start=1)}
+    prompt = Prompt(construct=construct, task="", fields=fields)
+    assert expected == asyncio.run(LexicalJudge().ask_json(prompt, TypeAdapter(dict[str, Any]))).value
 
 
 def test_writes_no_text():

@@ -11,6 +11,7 @@ import pytest
 from ragstone.errors import JudgeError, JudgeReplyError
 from ragstone.metrics import resolve_metrics, sharing
 from ragstone.metrics._claims import ClaimCheck, pair, together
+from ragstone.metrics._shares import Share, highest
 from ragstone.schema import Failure, NotApplicable, Passage, Score
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, make_sample
@@ -260,6 +261,11 @@ def test_a_missing_verdict_that_cannot_matter_leaves_the_value():
     assert (0.0, 1) == (hallucination.value, hallucination.details["n_missing"])
     assert 1.0 == outcomes["ragchecker.faithfulness"].value
     assert isinstance(outcomes["ragchecker.claim_recall"], Failure)
+
+
+def test_the_best_of_several_references_has_the_best_bounds():
+    """At either end it may be another one."""
+    assert Share(0.5, 1.0) == highest([Share(0.5, 0.6), Share(0.1, 1.0)])
 
 
 def test_claims_that_cannot_be_had_are_the_judges_error():

@@ -29,6 +29,8 @@ _STOPWORDS: Final = frozenset(_FUNCTION_WORDS.split())
 # Below this many content words an answer is scored as too thin, above that many words as too long.
 _THIN_WORDS: Final = 5
 _LONG_WORDS: Final = 120
+_LONG_SENTENCE: Final = 1000
+"""Characters; no claim is longer."""
 
 
 class LexicalJudge:
@@ -235,7 +237,7 @@ _MEASURES: Final[Mapping[str, Callable[[Fields], float]]] = {
 
 def _claims(fields: Fields) -> dict[str, Any]:
     text = fields["text"]
-    return {"items": sentences_of(text if isinstance(text, str) else "\n".join(text))}
+    return {"items": [s[:_LONG_SENTENCE] for s in sentences_of(text if isinstance(text, str) else "\n".join(text))]}
 
 
 def _found_in_each(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str, int]:
