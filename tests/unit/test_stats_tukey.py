@@ -264,3 +264,12 @@ def test_chunks_of_an_enumeration_do_not_show(monkeypatch):
     whole = randomised_tukey(x)
     monkeypatch.setattr(_arrange, "_CELLS", 1)
     assert whole == randomised_tukey(x)
+
+
+def test_rounding_breaks_no_ties():
+    """Tenths have no exact binary form, and their sums depend on the order: they are the ties that whole numbers are."""
+    rng = np.random.default_rng(6)
+    for _ in range(30):
+        x = rng.integers(0, 4, (9, 2)).astype(float)
+        whole, tenths = randomised_tukey(x), randomised_tukey(x / 10 + 0.3)
+        assert [p.p_value for p in whole.pairs] == [p.p_value for p in tenths.pairs]

@@ -198,7 +198,7 @@ class _Summer:
             self._ones = np.ones(orders.size)
         starts = np.arange(0, orders.size + 1, count, dtype=np.int32)
         which = csc_array((self._ones[: orders.size], orders.reshape(-1), starts), shape=(count * self._n_orders, n))
-        by_order = which @ self._rows
+        by_order = np.asarray(which @ self._rows)
         # Gathered, not multiplied: a product would wake threads for nothing.
         placed: NDArray[np.float64] = by_order.reshape(count, -1).take(self._place, axis=1).sum(axis=2)
         return placed

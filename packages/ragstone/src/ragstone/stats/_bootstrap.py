@@ -85,15 +85,15 @@ def bootstrap_interval(
         drawn = np.sort(found[np.isfinite(found)])
 
     if drawn.size == 0 or drawn[0] == drawn[-1]:
-        ends, used = (-math.inf, math.inf), "range"
+        ends, used = [-math.inf, math.inf], "range"
     else:
         tails = _bca_tails(x, statistic, members, point, drawn, level) if method == "bca" else None
         used = "percentile" if tails is None else "bca"
-        ends = np.quantile(drawn, tails or ((1 - level) / 2, (1 + level) / 2))
+        ends = np.quantile(drawn, tails or ((1 - level) / 2, (1 + level) / 2)).tolist()
     return Estimate(
         value=point,
-        low=min(point, max(low, float(ends[0]))),
-        high=max(point, min(high, float(ends[1]))),
+        low=min(point, max(low, ends[0])),
+        high=max(point, min(high, ends[1])),
         level=level,
         method=used,
         n=len(x),
@@ -138,8 +138,7 @@ def _check(
 def _apply(statistic: Statistic | None, x: NDArray[np.float64]) -> float:
     if statistic is None:
         return float(x.mean())
-    value = statistic(x)
-    return math.nan if value is None else float(value)
+    return float(statistic(x))
 
 
 def _members(clusters: Sequence[Hashable] | None, n: int) -> list[NDArray[np.intp]] | None:

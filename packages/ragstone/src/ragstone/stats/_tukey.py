@@ -133,11 +133,11 @@ def randomised_tukey(
     largest = []
     for count, totals in chunks:
         permuted = np.zeros((count, len(family)))
-        for group, total in zip(groups, totals, strict=True):
+        for group, sums_of_group in zip(groups, totals, strict=True):
             place = np.full(x.shape[1], -1)
             place[list(group.columns)] = range(len(group.columns))
             both = (place[first] >= 0) & (place[second] >= 0)
-            permuted[:, both] += total[:, place[first[both]]] - total[:, place[second[both]]]
+            permuted[:, both] += sums_of_group[:, place[first[both]]] - sums_of_group[:, place[second[both]]]
         permuted *= sign / weight
         reached = abs(permuted) if alternative == "two-sided" else permuted
         largest.append(reached.max(axis=1, where=n > 0, initial=-math.inf))
@@ -295,15 +295,17 @@ def _pair(
     mc_error: float,
 ) -> TukeyPair:
     """Put one comparison together; `half` is the half-width of its interval."""
-    difference = total / n if n else None
-    bounded = difference is not None and half is not None
+    low = high = None
+    if n and half is not None:
+        low = total / n - half if alternative != "less" else None
+        high = total / n + half if alternative != "greater" else None
     return TukeyPair(
         first=pair[0],
         second=pair[1],
         n=n,
-        difference=difference,
+        difference=total / n if n else None,
         p_value=p if n else None,
         mc_error=mc_error if n else None,
-        low=difference - half if bounded and alternative != "less" else None,
-        high=difference + half if bounded and alternative != "greater" else None,
+        low=low,
+        high=high,
     )
