@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections import Counter
 
 import pytest
 
 import ragstone
-from ragstone.errors import ConfigurationError, DataError, JudgeError
+from ragstone.errors import ConfigurationError, DataError, JudgeError, StoreError
 from ragstone.experiments import apply_review, build_dataset, plan_dataset
 from ragstone.experiments._dataset.documents import Document, read_documents
 from ragstone.experiments._dataset.journal import Journal
 from ragstone.experiments._dataset.prompts import distinct_questions, strange_numbers
 from ragstone.experiments._dataset.review import _guarded, _plain
-from ragstone.experiments._dataset.spans import nearest, spans_of
+from ragstone.experiments._dataset.spans import nearest, sections_of, spans_of
 from ragstone.testing import FakeJudge
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."
@@ -216,8 +217,10 @@ def test_reports_are_the_references(folder):
     """Each report is an item; the documents its row names come first."""
     report = {"id": "r1", "text": "A report about the market.", "documents": ["market.txt"]}
     (folder / "reports.jsonl").write_text(json.dumps(report) + "\n")
+    (folder / "docs" / "market.txt").write_text(MARKET * 40)
     plan = plan_dataset("docs", reports="reports.jsonl", max_passages=1)
     assert ["docs/market.txt"] == [span.document for span in plan.items[0].pool]
+    assert any("left out of its pool" in reason for reason in plan.left_out)
     built = build_dataset("docs", "set", reports="reports.jsonl", judge=writing())
     assert ["A report about the market."] == [row["reference"] for row in built.rows]
     assert "reports.jsonl#r1" == built.rows[0]["id"]
@@ -290,6 +293,13 @@ def test_spans_end_with_sentences_and_are_cut_where_there_is_none():
     assert all(150 <= len(span.text.split()) <= 200 for span in spans)
     wall = spans_of(Document(name="d", text="x" * 5000), words=1)
     assert [2000, 2000, 1000] == [len(span.text) for span in wall]
+
+
+def test_a_text_without_spaces_makes_no_prompt_without_end():
+    """It is measured by its characters: sections stay as short as those of other texts."""
+    spans = spans_of(Document(name="d", text="x" * 200_000))
+    assert max(len(span.text) for span in spans) <= 4000
+    assert all(sum(len(span.text) for span in section) <= 16_000 for section in sections_of(spans))
 
 
 def test_a_quotation_mark_stays_with_its_sentence():
@@ -498,6 +508,27 @@ def test_a_cap_on_items_takes_from_all_documents_in_turn(folder):
     plan = plan_dataset("docs", max_items=2)
     assert Counter({"docs/harbour.md": 1, "docs/market.txt": 1}) == Counter(i.anchor["document"] for i in plan.items)
     assert plan.n_beyond > 0
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
+    """What could not be written whole is taken back, so that the journal stays readable."""
+    write = os.write
+    with Journal(tmp_path / "j.jsonl") as journal:
+        journal.keep("a", 1)
+        monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:5]))
+        with pytest.raises(StoreError, match="5 of"):
+            journal.keep("b", 2)
+        monkeypatch.undo()
+        journal.keep("c", 3)
+    with Journal(tmp_path / "j.jsonl") as journal:
+        assert ["a", "c"] == [key for key in "abc" if key in journal]
+
+
+def test_a_folder_that_cannot_be_written_is_infrastructure(folder, monkeypatch):
+    """A `StoreError`, and no traceback of the operating system."""
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(StoreError, match="No space left"):
+        build_dataset("docs", "set", judge=writing())
 
 
 def test_no_draft_no_review(tmp_path):

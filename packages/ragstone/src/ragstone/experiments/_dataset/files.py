@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ragstone.errors import ConfigurationError
+from ragstone.errors import ConfigurationError, StoreError
 from ragstone.experiments._dataset.draft import Draft, Rows, dataset_rows
 
 __all__ = ["DATASET", "DRAFT", "JOURNAL", "PASSAGES", "folder_of", "write_json", "write_rows"]
@@ -66,6 +66,10 @@ def _write_jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _written(path: Path, text: str) -> None:
     beside = path.with_name(path.name + ".new")
-    # Lone surrogates, which JSON can spell and UTF-8 cannot, must not end the work.
-    beside.write_text(text, encoding="utf-8", errors="replace", newline="")
-    os.replace(beside, path)  # noqa: PTH105  the same, and says what it does
+    try:
+        # Lone surrogates, which JSON can spell and UTF-8 cannot, must not end the work.
+        beside.write_text(text, encoding="utf-8", errors="replace", newline="")
+        os.replace(beside, path)  # noqa: PTH105  the same, and says what it does
+    except OSError as error:
+        msg = f"{str(path)!r} cannot be written: {error.strerror or error}"
+        raise StoreError(msg) from error

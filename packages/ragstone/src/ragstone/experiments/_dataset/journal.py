@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from ragstone._util.filelock import FileLock
-from ragstone.errors import ConfigurationError, DataError
+from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.judges import Prompt
 
 __all__ = ["Journal", "key_of"]
@@ -106,14 +106,17 @@ class Journal:
     def _append(self, record: dict[str, Any]) -> None:
         assert self._fd is not None  # noqa: S101  used in a `with` block
         line = (json.dumps(record) + "\n").encode()
+        size = os.fstat(self._fd).st_size
         try:
             written = os.write(self._fd, line)
         except OSError as error:
             msg = f"the journal {str(self._path)!r} cannot be written: {error.strerror or error}"
-            raise ConfigurationError(msg) from error
+            raise StoreError(msg) from error
         if written < len(line):
+            # The next line must not be glued to a half one.
+            os.ftruncate(self._fd, size)
             msg = f"the journal {str(self._path)!r} took {written} of {len(line)} bytes; is the disk full?"
-            raise ConfigurationError(msg)
+            raise StoreError(msg)
 
     def _load(self, data: bytes) -> int:
         """Take in all whole lines; returns where the last one ends."""

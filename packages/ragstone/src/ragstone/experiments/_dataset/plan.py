@@ -109,7 +109,7 @@ def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, 
     if _paths(reports):
         read = read_documents(_paths(reports))
         left_out += read.left_out
-        anchors = list(_from_reports(read.documents, spans, left_out))
+        anchors = list(_from_reports(read.documents, spans, max_passages, left_out))
     else:
         anchors = list(_from_sections(library.documents, spans))
     items = tuple(
@@ -152,7 +152,7 @@ def _from_sections(documents: Sequence[Document], spans: Mapping[str, Sequence[S
 
 
 def _from_reports(
-    reports: Sequence[Document], spans: Mapping[str, Sequence[Span]], left_out: list[str]
+    reports: Sequence[Document], spans: Mapping[str, Sequence[Span]], max_passages: int, left_out: list[str]
 ) -> list[PlannedItem]:
     items = []
     for report in reports:
@@ -163,6 +163,11 @@ def _from_reports(
             )
             continue
         own = tuple(span for name in report.about for span in spans[_document(name, report, spans)])
+        if len(own) > max_passages:
+            left_out.append(
+                f"the documents that {report.name!r} names have {len(own)} passages: {len(own) - max_passages} are left out "
+                "of its pool; raise --max-passages for all"
+            )
         anchor = _anchor(report, 0, len(report.text))
         items.append(PlannedItem(id=report.name, text=report.text, anchor=anchor, pool=own, reference=report.text))
     return items

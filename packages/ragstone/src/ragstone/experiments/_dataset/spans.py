@@ -47,7 +47,7 @@ def spans_of(document: Document, *, words: int = SPAN_WORDS) -> tuple[Span, ...]
     start, n_words = 0, 0
     end = 0
     for piece_start, piece_end in _pieces(document.text):
-        n = len(words_of(document.text[piece_start:piece_end]))
+        n = _size(document.text[piece_start:piece_end])
         # A paragraph that ends is a better place to cut than the sentence that would fill the span.
         broken = "\n" in document.text[end:piece_start] and n_words * 2 >= words
         if n_words and (n_words + n > words or broken):
@@ -58,6 +58,11 @@ def spans_of(document: Document, *, words: int = SPAN_WORDS) -> tuple[Span, ...]
     if n_words:
         spans += _trimmed(document, start, end)
     return tuple(spans)
+
+
+def _size(text: str) -> int:
+    """Words; of text that goes on and on without a space, a word for each twelve characters."""
+    return max(len(words_of(text)), len(text) // 12)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int]]:
@@ -83,7 +88,7 @@ def sections_of(spans: Sequence[Span], *, words: int = SECTION_WORDS) -> tuple[t
     sections: list[list[Span]] = []
     n_words = 0
     for span in spans:
-        n = len(words_of(span.text))
+        n = _size(span.text)
         if not sections or n_words + n > words:
             sections.append([])
             n_words = 0
