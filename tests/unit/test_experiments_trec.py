@@ -67,8 +67,9 @@ def test_scores_decide_then_ranks_then_lines(tmp_path):
         "q Q0 x 2 1.0 t",
         "q Q0 last 0 0.5 t",
         "q Q0 top 9 2 t",
+        f"q Q0 far {10**30} 1.0 t",
     ]
-    assert ["top", "b", "y", "x", "z", "last"] == list(read_trec_run(written(tmp_path, "\n".join(lines)))["q"])
+    assert ["top", "b", "y", "x", "z", "far", "last"] == list(read_trec_run(written(tmp_path, "\n".join(lines)))["q"])
 
 
 def test_tabs_blank_lines_a_byte_order_mark_and_no_tag(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -141,15 +140,8 @@ def _falling(query: str, docs: Mapping[str, float] | Sequence[str]) -> list[tupl
             msg = f"{doc!r} has the score {score!r} for query {query!r}; a score is a finite number"
             raise DataError(msg)
     ordered = sorted(docs.items(), key=lambda item: -item[1])
-    single = [_single(score) for _, score in ordered]
+    # As a tool in C holds them; infinite where they are too large for that.
+    single = array("f", [score for _, score in ordered])
     if all(above > below for above, below in pairwise(single)):
         return [(doc, float(score)) for doc, score in ordered]
     return [(doc, len(ordered) - place) for place, (doc, _) in enumerate(ordered)]
-
-
-def _single(score: float) -> float:
-    """A score as a tool in C holds it; infinite where it is too large for that."""
-    try:
-        return float(struct.unpack("f", struct.pack("f", score))[0])
-    except OverflowError:
-        return float("inf") if score > 0 else float("-inf")
