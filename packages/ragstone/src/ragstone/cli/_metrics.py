@@ -61,14 +61,11 @@ def _range(card: MetricCard) -> str:
 def _cost(card: MetricCard) -> str:
     """Calls to models, in words."""
     calls = [f"{n} to the {who}" for n, who in ((card.judge_calls, "judge"), (card.reader_calls, "reader")) if n]
-    if card.extra is not None:
-        calls.append(f"needs {card.extra.extra}")
     besides = f" and {card.passage_calls} per passage" if card.passage_calls else ""
-    return (
-        f"{', '.join(calls)} per {card.calls_per}{besides}"
-        if card.judge_calls or card.reader_calls
-        else ", ".join(calls) or "none"
-    )
+    cost = [f"{', '.join(calls)} per {card.calls_per}{besides}"] if calls else []
+    if card.extra is not None:
+        cost.append(f"needs {card.extra.extra}")
+    return ", ".join(cost) or "none"
 
 
 def _explained(card: MetricCard) -> list[str]:

@@ -131,7 +131,7 @@ class ContextPrecision(ClaimMetric):
         sample = check.sample
         texts = [passage.text for passage in sample.contexts or ()]
         if not texts:
-            return "no context: there is no order of no passages"
+            return "no context: retrieval found nothing to put in order"
         by = "query"
         fields: dict[str, str | tuple[str, ...]] = {"query": sample.query or ""}
         if references := tuple(reference for reference in sample.reference if reference.strip()):

@@ -201,7 +201,7 @@ class ContextPrecision(_OfReference):
         by_passage: Sequence[Sequence[Mark]],
     ) -> Found | str:
         if not by_passage:
-            return "no context: of no passages none can be relevant"
+            return "no context: retrieval found no passage that could be relevant"
         relevant = _relevant(by_passage)
         details = {"reference_claims": told(claims, passages=_places(claims, by_passage)), "relevant": list(relevant)}
         return Found(share=share(relevant), details=details)
