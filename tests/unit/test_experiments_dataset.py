@@ -351,7 +351,18 @@ def test_a_blank_rewriting_is_none(folder):
     inner = judge._json
     judge._json = lambda prompt: {"passage": " "} if prompt.construct == "standalone_passage" else inner(prompt)
     build_dataset("docs", "set", judge=judge)
-    assert all(p["text"] == p["source"] for p in rows_of(folder / "set" / "passages.jsonl"))
+    passages = rows_of(folder / "set" / "passages.jsonl")
+    assert passages
+    assert all(passage["text"] == passage["source"] for passage in passages)
+
+
+def test_questions_left_out_as_repetitions_are_counted(folder):
+    """One in each of two items."""
+    built = build_dataset(
+        "docs", "set", judge=writing(questions=("Who built it?", "When was it built?", "who built it"))
+    )
+    assert 2 == built.n_repeated
+    assert "2 that repeat others" in str(built)
 
 
 def test_a_journal_knows_what_it_was_told(tmp_path):
