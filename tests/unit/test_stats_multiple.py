@@ -27,7 +27,9 @@ def test_what_could_not_be_tested_stays_in_the_family():
 
 
 def test_what_equals_the_limit_is_rejected():
-    """Although 1 - 0.95 is no 0.05 in binary."""
+    """Although 1 - 0.95 is a bit more than 0.05 in binary, and 1 - 0.9 a bit less than 0.1."""
+    assert (True,) == holm([0.1], level=0.9).rejected
+    assert (True,) == e_bh([10.0], level=0.9).rejected
     assert (True,) == holm([0.05]).rejected
     assert (False,) == holm([0.0500001]).rejected
     assert (True, True) == holm([0.025, 0.05]).rejected
