@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from ragstone.errors import ConfigurationError, MissingExtraError
-from ragstone.metrics import SEMANTIC, BertScore, EmbeddingSimilarity, VeraComposite, resolve_metrics
+from ragstone.metrics import SEMANTIC, AnswerCorrectness, BertScore, EmbeddingSimilarity, VeraComposite, resolve_metrics
 from ragstone.metrics._local import LocalModel
 from ragstone.metrics.semantic._bertscore import f1_of
 from ragstone.metrics.vera.composite import enriched
@@ -192,7 +192,8 @@ def test_the_composite_needs_what_its_parts_need():
     assert ("query", "response", "contexts", "reference") == composite.card.needs
     assert 2 == composite.card.judge_calls
     versions = {VeraComposite(resolve_metrics(name)).card.version for name in ("ccrs.cc", "ccrs.ac")}
-    assert 3 == len(versions | {composite.card.version})
+    versions.add(VeraComposite([AnswerCorrectness(em_weight=0)]).card.version)
+    assert 4 == len(versions | {composite.card.version})
     assert (-math.inf, math.inf) == (composite.card.low, composite.card.high)
     with pytest.raises(ConfigurationError, match="at least one metric"):
         VeraComposite([])

@@ -37,6 +37,7 @@ def score(metric, response, *references):
         ("The Eiffel Tower.", "eiffel tower", "squad", 1),
         ("Eiffel-Tower", "eiffel tower", "squad", 0),
         ("$5", "5", "squad", 1),
+        ("«31 metres»", "31 metres", "squad", 1),
         ("A", "The", "squad", 0),
         ("A", "a", "squad", 1),
         ("+", "-", "squad", 0),
@@ -58,6 +59,22 @@ def test_token_f1():
     """Two shared tokens of three and of four, the repeated one counted once as the reference has it once."""
     overlap = token_f1("tall tall tower", ["no", "the tower is a tall one"])
     assert (2 / 3, 2 / 4, 4 / 7, 1) == pytest.approx((overlap.precision, overlap.recall, overlap.f1, overlap.reference))
+
+
+def test_the_first_of_equal_references():
+    """Two that fit equally well: the place is that of the first."""
+    assert 1 == token_f1("tall", ["high", "tall", "Tall"]).reference
+    assert 1 == rouge_l("tall", ["high", "tall", "Tall"]).reference
+
+
+def test_a_blank_text_equals_nothing():
+    """Not even a blank reference beside another."""
+    assert 0 == exact_match(" ", ["", "tall"]) == exact_match("", [" ", "tall"], normalise="strict")
+
+
+def test_a_perfect_score_is_one():
+    """What sacrebleu rounds to 100.00000000000004 is not above the range."""
+    assert 1 == score(Bleu(), "a b c d e", "a b c d e").value == corpus_bleu(["a b c d e"], [["a b c d e"]]).value
 
 
 def test_rouge():
@@ -183,6 +200,9 @@ def test_a_corpus_is_not_the_mean_of_its_samples(corpus):
     assert pytest.approx(3, rel=0.3) == (some.high - some.low) / (more.high - more.low)
     narrower = corpus(RESPONSES, REFERENCES, resamples=300, level=0.5)
     assert found.low < narrower.low < narrower.high < found.high
+    half = corpus(RESPONSES * 90, REFERENCES * 90, resamples=300, level=0.5)
+    assert pytest.approx(half.high - more.value, rel=0.5) == more.value - half.low
+    assert more.value - half.low > 0.2 * (more.value - more.low)
 
 
 @pytest.mark.parametrize("corpus", [corpus_bleu, corpus_chrf])
