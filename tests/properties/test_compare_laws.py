@@ -102,7 +102,7 @@ def test_less_of_the_opposite_is_better(table):
         assert (pair.p_value is None) == (other.p_value is None)
         if pair.p_value is not None:
             # Where permutations are drawn, other ones are drawn for other numbers.
-            assert pair.p_value == pytest.approx(other.p_value, abs=0.2)
+            assert pair.p_value == pytest.approx(other.p_value, abs=0.3)
             assert None in {pair.better, other.better} or pair.better == other.better
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import ragstone
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.schema import Captured, Outcome, Score, Trace
+from ragstone.schema import Captured, Failure, Outcome, Score, Trace
 from ragstone.sinks import Delivery, JsonlSink
 from ragstone.store import PlannedMetric, SqliteStore
 
@@ -230,3 +230,27 @@ def test_the_baseline_judge_is_noted(tmp_path: Path) -> None:
     """Word overlap is no judge, and the table says so."""
     a, b = (write(tmp_path / f"{name}.jsonl", outcomes([0.5] * 6, judge="lexical baseline")) for name in "ab")
     assert "it is not a judge" in str(ragstone.compare([a, b]))
+
+
+def test_values_and_bounds_stay_in_the_range_of_their_metric(tmp_path: Path) -> None:
+    """A rounding error beyond it is none of the system's, and no difference is larger than the range."""
+    low = write(tmp_path / "low.jsonl", outcomes([-1e-12] * 6))
+    high = write(tmp_path / "high.jsonl", outcomes([1 + 1e-12] * 6))
+    (pair,) = ragstone.compare([low, high]).metrics[0].pairs
+    assert (1.0, 1.0) == (pair.difference, pair.high)
+
+
+def test_the_bounds_that_count_are_those_of_the_last_failure(tmp_path: Path) -> None:
+    """What an earlier one said of the sample is gone; bounds beyond the range are those of the range."""
+    (score,) = outcomes([0.5])
+    common = score.model_dump(include={"sample_id", "metric", "metric_version", "judge", "judge_hash"})
+    failed = Failure(kind="timeout", reason="late", **common)
+    narrow, wide = (failed.model_copy(update={"details": {"bounds": ends}}) for ends in ([0.4, 0.6], [-3.0, 0.75]))
+    good = write(tmp_path / "good.jsonl", [score])
+    bounds = {
+        name: ragstone.compare([good, write(tmp_path / f"{name}.jsonl", found)]).metrics[0].pairs[0].bounds
+        for name, found in {"last": [failed, narrow], "gone": [narrow, failed], "wide": [wide]}.items()
+    }
+    assert {"last": (-0.1, 0.1), "gone": (-0.5, 0.5), "wide": (-0.5, 0.25)} == {
+        name: pytest.approx(ends) for name, ends in bounds.items()
+    }
