@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ragstone.stats import bootstrap_interval, jeffreys_interval, normal_interval, t_interval
 
@@ -59,6 +60,16 @@ def test_bca_falls_back_and_says_so():
     assert ("percentile", 30, 30) == (distinct.method, distinct.value, distinct.high)
     assert "range" == bootstrap_interval([0.5] * 9, method="bca").method
     assert "range" == bootstrap_interval([0.5] * 9, lambda x: float(x.std()), method="bca").method
+
+
+def test_bca_of_skewed_values_is_scipy_s():
+    """Bias and acceleration move both ends up where the long tail is above; to the last digits."""
+    values = np.random.default_rng(4).gamma(0.7, size=15)
+    expected = stats.bootstrap((values,), np.mean, n_resamples=2000, rng=np.random.default_rng(1)).confidence_interval
+    found, plain = bootstrap_interval(values, method="bca", seed=1), bootstrap_interval(values, seed=1)
+    assert tuple(expected) == pytest.approx((found.low, found.high), abs=1e-12)
+    assert found.low > plain.low
+    assert found.high > plain.high
 
 
 def test_undefined_resamples_are_left_out():
