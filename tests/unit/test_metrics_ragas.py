@@ -147,6 +147,8 @@ def test_blank_and_repeated_passages():
         ((0, None), (0, 0.5)),
         ((1, None, 0, 1), (0.75, (1 + 1 + 3 / 4) / 3)),
         ((None,) * 9, (0, 1)),
+        # More than can be tried: anything.
+        ((1, *(None,) * 9), (0, 1)),
     ],
 )
 def test_missing_judgements_are_bounded(useful, expected):
