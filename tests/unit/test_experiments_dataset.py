@@ -16,7 +16,7 @@ from ragstone.experiments._dataset.documents import Document, read_documents
 from ragstone.experiments._dataset.journal import Journal
 from ragstone.experiments._dataset.prompts import distinct_questions, strange_numbers
 from ragstone.experiments._dataset.review import _guarded, _plain
-from ragstone.experiments._dataset.spans import nearest, sections_of, spans_of
+from ragstone.experiments._dataset.spans import nearest, sections_of, spans_of, verify
 from ragstone.testing import FakeJudge
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."
@@ -314,6 +314,32 @@ def test_the_nearest_passages_share_rare_words():
     spans = [spans_of(Document(name=f"d{i}", text=text))[0] for i, text in enumerate(texts)]
     found = nearest("the common lighthouse words", spans, own=[spans[3]], most=3)
     assert ["d3", "d1", "d0"] == [span.document for span in found]
+    assert not nearest("quite other", spans, own=[], most=9)
+
+
+def test_a_span_that_is_not_at_its_place_is_an_error():
+    """Traceability is checked, and not taken for granted."""
+    document = Document(name="d", text="One two. Three four.")
+    (span,) = spans_of(document)
+    verify([span], [document])
+    for other in (Document(name="d", text="Another two. Three"), Document(name="e", text=document.text)):
+        with pytest.raises(DataError, match="d:0-20"):
+            verify([span], [other])
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    """Offsets begin behind it."""
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfWords.")
+    assert "Words." == read_documents([tmp_path]).documents[0].text
+
+
+def test_a_report_too_long_for_a_judge_is_left_out(folder):
+    """And named with its length."""
+    (folder / "long.txt").write_text("word " * 8001)
+    (folder / "short.txt").write_text("The market.")
+    plan = plan_dataset("docs", reports=["long.txt", "short.txt"])
+    assert ["short.txt"] == [item.id for item in plan.items]
+    assert any("'long.txt' has 40005 characters" in reason for reason in plan.left_out)
 
 
 @pytest.mark.parametrize(
@@ -322,6 +348,7 @@ def test_the_nearest_passages_share_rare_words():
         (["Who came?", "who  came", " WHO came? "], 1),
         (["What happened in 2019?", "What happened in 2020?"], 2),
         (["What was the revenue of the northern branch in winter?", "What was the revenue of the southern branch in winter?"], 2),
+        ([f"How many ships came to the harbour of Northport in the long winter of the year {y} ?" for y in (1, 2)], 2),
         (["?", " "], 0),
     ],
 )  # fmt: skip
@@ -420,6 +447,38 @@ def test_an_edited_text_is_rated_anew(folder):
     row = next(row for row in found.rows if row["id"] == edited["item"])
     assert {4.0} == set(row["ratings"]["What is the name of the town?"].values())
     assert 0 == apply_review("set", judge=judge).n_asked
+
+
+def test_an_edited_query_asks_nobody(folder):
+    """No rating depends on it."""
+    build_dataset("docs", "set", judge=writing())
+    rows = review_of(folder)
+    rows[0]["text"] = "What is there to see?"
+    rewrite(folder, rows)
+    found = apply_review("set")
+    assert (1, 0) == (found.n_edited, found.n_asked)
+    assert "What is there to see?" == found.rows[0]["query"]
+
+
+def test_line_ends_of_a_spreadsheet_are_no_edit(folder):
+    """A passage of two paragraphs comes back with other line ends."""
+    build_dataset("docs", "set", judge=writing())
+    rows = review_of(folder)
+    assert any("\n" in row["text"] for row in rows)
+    for row in rows:
+        row["text"] = row["text"].replace("\n", "\r\n")
+    rewrite(folder, rows)
+    assert 0 == apply_review("set").n_edited
+
+
+def test_the_judge_of_the_environment_rates_what_was_edited(folder, monkeypatch):
+    """As everywhere; the baseline can rate, though it cannot write."""
+    build_dataset("docs", "set", judge=writing())
+    rows = review_of(folder)
+    next(row for row in rows if row["id"] == "q1")["text"] = "The lighthouse of Northport?"
+    rewrite(folder, rows)
+    monkeypatch.setenv("RAGSTONE_JUDGE", "lexical")
+    assert apply_review("set").n_asked > 0
 
 
 def test_wording_alone_may_keep_its_ratings(folder):

@@ -42,13 +42,11 @@ def write_rows(folder: Path, draft: Draft) -> Rows:
     """Write the data set and its passages."""
     found = dataset_rows(draft)
     _write_jsonl(folder / DATASET, found.rows)
-    used = {passage for row in found.rows for passage in row["qrels"]}
     _write_jsonl(
         folder / PASSAGES,
         [
             {"id": p.id, "text": p.text, "document": p.document, "start": p.start, "end": p.end, "source": p.source}
             for p in draft.passages.values()
-            if p.id in used
         ],
     )
     return found
