@@ -112,3 +112,11 @@ def test_bad_options_are_named(test, option):
     """Name and value."""
     with pytest.raises(ValueError, match=next(iter(option))):
         test(A, B, **option)
+
+
+def test_a_resample_without_a_difference_is_for_neither_side():
+    """One better, one worse by as much: half the resamples are equal, so three quarters are not ahead, either way."""
+    a, b = [0.4, 0.1], [0.1, 0.4]
+    for side in ("greater", "less"):
+        assert 0.75 == pytest.approx(paired_bootstrap(a, b, alternative=side).p_value, abs=0.02)
+    assert 1.0 == paired_bootstrap(a, b).p_value
