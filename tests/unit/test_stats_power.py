@@ -60,3 +60,8 @@ def test_bad_input_is_named(call, match):
     """The message has the value."""
     with pytest.raises(ValueError, match=match):
         call()
+
+
+def test_few_samples_cost_degrees_of_freedom():
+    """Five pairs one standard deviation apart: power 0.401, as statsmodels has it."""
+    assert 0.40139 == pytest.approx(paired_power(1.0, 1.0, 5), abs=1e-6)
