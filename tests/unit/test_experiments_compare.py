@@ -249,6 +249,13 @@ def test_hypotheses_hold_if_all_their_claims_do() -> None:
     assert 0.99 < found[1].p_value
 
 
+def test_a_claim_is_read_by_the_names_there_are() -> None:
+    """A system may be called by a word of the language of claims."""
+    sources = {"bm25": system({QR: noisy(0), CC: noisy(0)}), "e5 on on": system({QR: noisy(0.1), CC: noisy(0.1)})}
+    found = ragstone.compare(sources, hypotheses=["bm25 > e5 on on", "bm25 > e5 on on on ccrs.cc"]).hypotheses
+    assert [["ccrs.qr", "ccrs.cc"], ["ccrs.cc"]] == [[c.metric for c in h.claims] for h in found]
+
+
 def test_an_untestable_claim_counts_as_refuted() -> None:
     """A metric without a common score has no p-value, and that must not make an AND easier."""
     sources = {"A": system({QR: noisy(0), CC: [0.5]}), "B": system({QR: noisy(0.2, seed=1), CC: [None]})}

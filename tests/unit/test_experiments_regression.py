@@ -68,6 +68,8 @@ def test_less_is_better_where_the_metric_says_so(write, monkeypatch: pytest.Monk
     monkeypatch.setattr(align, "card_of", lambda name: replace(known(name), direction="lower"))
     old, new = write("old", qr=noisy(0, 0)), write("new", qr=noisy(0.05, 2))
     ragstone.assert_no_regression(new, old, margin=0.03)
+    (gate,) = ragstone.compare([write("a", qr=[0.5] * 4), write("b", qr=[0.5] * 3 + [None])]).check_regression().gates
+    assert -0.5 / 4 == gate.worst
     with pytest.raises(AssertionError, match=r"-[45]\.\d points"):
         ragstone.assert_no_regression(old, new)
 
@@ -120,6 +122,14 @@ def test_samples_that_score_alike_bound_what_others_may_lose(write) -> None:
     assert [True, False] == [
         ragstone.compare([a, b]).check_regression(margin=margin).ok for margin in (-gate.low + 1e-6, -gate.low - 1e-6)
     ]
+
+
+def test_changes_that_cancel_are_not_taken_for_none(write) -> None:
+    """A mean difference of 0 is bounded by how much samples differ, not by that none does."""
+    a, b = write("a", qr=[0.3, 0.7] * 50), write("b", qr=[0.7, 0.3] * 50)
+    (gate,) = ragstone.compare([a, b]).check_regression(margin=0.05).gates
+    assert (0.0, False) == (pytest.approx(gate.gain), gate.ok)
+    assert -1.6604 * 0.4 * (100 / 99) ** 0.5 / 10 == pytest.approx(gate.low, abs=1e-4)
 
 
 def test_rare_losses_are_not_taken_for_none(write) -> None:

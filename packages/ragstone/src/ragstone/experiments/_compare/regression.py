@@ -160,9 +160,7 @@ def check_regression(
     if margin is None:
         corrected = holm([gate.p_value for gate in gates], level=level)
         gates = [
-            gate
-            if gate.p_value is None
-            else replace(gate, p_value=p, state="worse" if worse and (gate.gain or 0) < 0 else "ok")
+            gate if gate.p_value is None else replace(gate, p_value=p, state="worse" if worse else "ok")
             for gate, p, worse in zip(gates, corrected.adjusted, corrected.rejected, strict=True)
         ]
     return RegressionCheck(baseline=baseline, gates=tuple(gates), level=level, notes=(*notes, *scores.notes))
