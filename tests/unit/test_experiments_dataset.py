@@ -348,7 +348,7 @@ def test_a_report_too_long_for_a_judge_is_left_out(folder):
         (["Who came?", "who  came", " WHO came? "], 1),
         (["What happened in 2019?", "What happened in 2020?"], 2),
         (["What was the revenue of the northern branch in winter?", "What was the revenue of the southern branch in winter?"], 2),
-        ([f"How many ships came to the harbour of Northport in the long winter of the year {y} ?" for y in (1, 2)], 2),
+        ([f"{' '.join(f'word{chr(c)}' for c in range(97, 120))} in {year}?" for year in (2019, 2020)], 2),
         (["?", " "], 0),
     ],
 )  # fmt: skip
