@@ -123,6 +123,11 @@ def test_a_difference_that_matters_can_be_ruled_out() -> None:
         {"A": system({QR: noisy(0, spread=0.002)}), "B": system({QR: noisy(0, spread=0.002, seed=1)})}
     )
     assert close.verdict[0].startswith("B and A are within 1 point of each other on ccrs.qr: ")
+    # Of a difference of which only one side is ruled out, nothing is said but what would decide.
+    open_ = ragstone.compare({"A": system({QR: noisy(0)}), "B": system({QR: noisy(0.02, seed=1)})}, detect=0.029)
+    (pair,) = open_.metrics[0].pairs
+    assert -0.029 < pair.low < 0 < 0.029 < pair.high
+    assert open_.verdict[0].startswith("no difference can be claimed")
 
 
 @pytest.mark.parametrize("n", [1, 2, 30])
