@@ -205,6 +205,13 @@ def test_a_corpus_is_not_the_mean_of_its_samples(corpus):
     assert more.value - half.low > 0.2 * (more.value - more.low)
 
 
+def test_an_interval_holds_its_value_however_few_corpora_are_drawn():
+    """One drawn corpus lies on one side."""
+    for seed in range(10):
+        found = corpus_bleu(RESPONSES, REFERENCES, resamples=1, seed=seed)
+        assert found.low <= found.value <= found.high
+
+
 @pytest.mark.parametrize("corpus", [corpus_bleu, corpus_chrf])
 def test_one_sample_shows_no_spread(corpus):
     """Its interval is the whole range."""
