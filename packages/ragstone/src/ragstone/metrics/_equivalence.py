@@ -33,7 +33,6 @@ async def asked_equivalence(check: ClaimCheck, questions: Sequence[str]) -> Foun
     reply = await check.asked_marks(prompt, len(questions), high=100)
     mean = math.fsum(reply.marks) / (100 * len(questions))
     listed = [
-        {"question": question, "equivalence": mark / 100}
-        for question, mark in zip(questions, reply.marks, strict=True)
+        {"question": question, "equivalence": mark / 100} for question, mark in zip(questions, reply.marks, strict=True)
     ]
     return Found(share=Share(mean, mean), details={"questions": listed})
