@@ -132,6 +132,17 @@ def test_rouge(tokeniser):
         assert (one.precision, one.recall) == pytest.approx((ours.precision, ours.recall))
 
 
+def test_rouge_stemmed():
+    """As rouge-score with its stemmer, which has Porter's rules from where we have them."""
+    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
+    text, reference = "The ferries were leaving early, cancelled twice", "A ferry leaves earlier and is cancelling two"
+    theirs = scorer.score(reference, text)
+    assert 0 < theirs["rouge1"].fmeasure == pytest.approx(rouge_n(text, [reference], stem=True).f1)
+    assert theirs["rouge2"].fmeasure == pytest.approx(rouge_n(text, [reference], n=2, stem=True).f1)
+    assert theirs["rougeL"].fmeasure == pytest.approx(rouge_l(text, [reference], stem=True).f1)
+    assert rouge_n(text, [reference]).f1 < rouge_n(text, [reference], stem=True).f1
+
+
 def test_rouge_of_other_scripts():
     """Where rouge-score's own tokeniser sees nothing, or half a word."""
     theirs = RougeScorer(["rouge1"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ragstone.errors import ConfigurationError
 from ragstone.metrics._card import Metric
 from ragstone.metrics.text._answer import ExactMatch, Normalisation, TokenF1, exact_match, token_f1
 from ragstone.metrics.text._corpus import CorpusScore, corpus_bleu, corpus_chrf
@@ -37,11 +38,22 @@ __all__ = [
 TEXT: Final[tuple[Metric, ...]] = (ExactMatch(), TokenF1(), Bleu(), ChrF(), RougeN(1), RougeN(2), RougeL())
 """The metrics of the group, as papers report them."""
 
+
+def _is_stem(argument: str) -> bool:
+    if argument.casefold() != "stem":
+        msg = f"what follows the @ of a ROUGE metric is 'stem' (rouge_l@stem), got {argument!r}"
+        raise ConfigurationError(msg)
+    return True
+
+
 # The makers look at their argument, which may be any text.
 _bleu: Any = Bleu
 _exact_match: Any = ExactMatch
 TEXT_AT: Final[Mapping[str, tuple[str, Callable[[str], Metric]]]] = {
     "bleu": ("TOKENISER", lambda argument: _bleu(tokenise=argument)),
     "exact_match": ("NORMALISATION", lambda argument: _exact_match(normalise=argument)),
+    "rouge_1": ("stem", lambda argument: RougeN(1, stem=_is_stem(argument))),
+    "rouge_2": ("stem", lambda argument: RougeN(2, stem=_is_stem(argument))),
+    "rouge_l": ("stem", lambda argument: RougeL(stem=_is_stem(argument))),
 }
 """What `NAME@ARGUMENT` makes."""

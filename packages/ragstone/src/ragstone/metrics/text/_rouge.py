@@ -11,8 +11,10 @@ Source: C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", 200
 ROUGE is defined as a recall; what papers and libraries print today is F1. All three are kept, F1 is the value. What the
 source leaves open is decided so:
 
-- Words are compared without case and punctuation and are not stemmed; characters of scripts without spaces count as words.
-  (The usual implementation keeps only a-z and 0-9: it cuts "über" to "ber" and gives Japanese 0.)
+- Words are compared without case and punctuation; characters of scripts without spaces count as words. (The usual
+  implementation keeps only a-z and 0-9: it cuts "über" to "ber" and gives Japanese 0.)
+- Words are not stemmed, unless `stem` asks for it: then English words of more than three letters lose their endings by
+  Porter's rules, as in most published figures on English summaries.
 - Several references: the one with the highest F1.
 - An empty response scores 0. A reference too short to have a part is passed over; without any other, not applicable.
 - The whole text is one sequence: line ends do not separate sentences ("rougeLsum" does).
@@ -20,8 +22,9 @@ source leaves open is decided so:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, Literal
 
 from ragstone._util.words import words_of
 from ragstone.metrics._card import WorkedExample
@@ -30,14 +33,19 @@ from ragstone.metrics.text._overlap import Parts, TextOverlap, best_overlap
 
 __all__ = ["RougeL", "RougeN", "rouge_l", "rouge_n"]
 
+_STEMMED: Final = "@stem"
+_SHORT: Final = 3
+"""Words of no more letters are left as they are."""
 
-def rouge_n(text: str, references: Sequence[str], *, n: int = 1) -> TextOverlap:
+
+def rouge_n(text: str, references: Sequence[str], *, n: int = 1, stem: bool = False) -> TextOverlap:
     """Precision, recall and F1 of the runs of `n` words, against the reference of the highest F1.
 
     Args:
         text: What is scored; one without a run of `n` words shares nothing.
         references: Correct texts.
         n: Words in a run.
+        stem: Whether English words are compared without their endings.
 
     Raises:
         ValueError: No reference has `n` words, or `n` is below 1.
@@ -52,15 +60,16 @@ def rouge_n(text: str, references: Sequence[str], *, n: int = 1) -> TextOverlap:
     if n < 1:
         msg = f"a run has at least one word, got n={n!r}"
         raise ValueError(msg)
-    return _found(_rouge_n(text, references, n), references, n)
+    return _found(_rouge_n(text, references, n, stem=stem), references, n)
 
 
-def rouge_l(text: str, references: Sequence[str]) -> TextOverlap:
+def rouge_l(text: str, references: Sequence[str], *, stem: bool = False) -> TextOverlap:
     """Precision, recall and F1 of the longest common subsequence of words, against the reference of the highest F1.
 
     Args:
         text: What is scored; one without a word shares nothing.
         references: Correct texts.
+        stem: Whether English words are compared without their endings.
 
     Raises:
         ValueError: No reference has a word.
@@ -72,7 +81,7 @@ def rouge_l(text: str, references: Sequence[str]) -> TextOverlap:
         >>> rouge_l("the tower is tall", ["a tall tower", "The tower is high."]).f1
         0.75
     """
-    return _found(_rouge_l(text, references), references, 1)
+    return _found(_rouge_l(text, references, stem=stem), references, 1)
 
 
 class RougeN(TextMetric):
@@ -80,13 +89,15 @@ class RougeN(TextMetric):
 
     Args:
         n: 1 or 2.
+        stem: Whether English words are compared without their endings.
     """
 
     source = "Lin 2004, section 2"
 
-    def __init__(self, n: Literal[1, 2]) -> None:
+    def __init__(self, n: Literal[1, 2], *, stem: bool = False) -> None:
         self.n = n
-        self.name = f"rouge_{n}"
+        self.stem = stem
+        self.name = f"rouge_{n}{_STEMMED if stem else ''}"
         self.title = f"ROUGE-{n}"
         runs = "words" if n == 1 else "pairs of neighbouring words"
         self.description = f"How many {runs} do response and reference share?"
@@ -103,7 +114,7 @@ class RougeN(TextMetric):
         )
 
     def _compared(self, response: str, references: Sequence[str]) -> tuple[float, Mapping[str, Any]] | None:
-        overlap = _rouge_n(response, references, self.n)
+        overlap = _rouge_n(response, references, self.n, stem=self.stem)
         return None if overlap is None else (overlap.f1, overlap_details(overlap))
 
     def _unit(self) -> str:
@@ -111,9 +122,12 @@ class RougeN(TextMetric):
 
 
 class RougeL(TextMetric):
-    """ROUGE-L: words shared in the same order."""
+    """ROUGE-L: words shared in the same order.
 
-    name = "rouge_l"
+    Args:
+        stem: Whether English words are compared without their endings.
+    """
+
     title = "ROUGE-L"
     description = "How many words do response and reference share in the same order?"
     formula = "F1 of the longest common subsequence: 2 * LCS / (words of the response + words of the reference)"
@@ -124,17 +138,36 @@ class RougeL(TextMetric):
         steps='All words are shared, but only "the tower" in this order: P = R = F1 = 2/4.',
     )
 
+    def __init__(self, *, stem: bool = False) -> None:
+        self.stem = stem
+        self.name = f"rouge_l{_STEMMED if stem else ''}"
+
     def _compared(self, response: str, references: Sequence[str]) -> tuple[float, Mapping[str, Any]] | None:
-        overlap = _rouge_l(response, references)
+        overlap = _rouge_l(response, references, stem=self.stem)
         return None if overlap is None else (overlap.f1, overlap_details(overlap))
 
 
-def _rouge_n(text: str, references: Sequence[str], n: int) -> TextOverlap | None:
-    return best_overlap(_runs(text, n), [_runs(reference, n) for reference in references])
+def _rouge_n(text: str, references: Sequence[str], n: int, *, stem: bool) -> TextOverlap | None:
+    parts, *others = (_runs(_words(each, stem=stem), n) for each in (text, *references))
+    return best_overlap(parts, others)
 
 
-def _rouge_l(text: str, references: Sequence[str]) -> TextOverlap | None:
-    return best_overlap(words_of(text), [words_of(reference) for reference in references], _longest_common)
+def _rouge_l(text: str, references: Sequence[str], *, stem: bool) -> TextOverlap | None:
+    words, *others = (_words(each, stem=stem) for each in (text, *references))
+    return best_overlap(words, others, _longest_common)
+
+
+def _words(text: str, *, stem: bool) -> list[str]:
+    words = words_of(text)
+    return [_stemmer()(word) if len(word) > _SHORT else word for word in words] if stem else words
+
+
+@cache
+def _stemmer() -> Callable[[str], str]:
+    from nltk.stem.porter import PorterStemmer
+
+    stem: Callable[[str], str] = PorterStemmer().stem
+    return stem
 
 
 def _found(overlap: TextOverlap | None, references: Sequence[str], n: int) -> TextOverlap:
@@ -144,8 +177,7 @@ def _found(overlap: TextOverlap | None, references: Sequence[str], n: int) -> Te
     return overlap
 
 
-def _runs(text: str, n: int) -> list[tuple[str, ...]]:
-    words = words_of(text)
+def _runs(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
     return list(zip(*(words[start:] for start in range(n)), strict=False))
 
 
