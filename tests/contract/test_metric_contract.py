@@ -132,18 +132,18 @@ def test_fields_beyond_the_needs_may_be_missing(metric):
 
 @METRICS
 def test_models_are_asked_as_often_as_the_card_says(metric):
-    """`judge_calls`, `passage_calls` and `reader_calls` are what cost estimates rest on."""
+    """The calls on the card, per sample and per passage, are what cost estimates rest on."""
     judge, reader, sample = FakeJudge(), FakeReader(), asking(metric)
     score(metric.bound(reader) if isinstance(metric, ReadingMetric) else metric, sample, judge)
-    times = len(sample.contexts) if metric.card.calls_per == "passage" else 1
-    assert metric.card.judge_calls_with(len(sample.contexts)) == len(judge.prompts)
-    assert times * metric.card.reader_calls == len(reader.asked)
+    card, k = metric.card, len(sample.contexts)
+    assert card.judge_calls + k * card.judge_calls_per_passage == len(judge.prompts)
+    assert k * card.reader_calls_per_passage == len(reader.asked)
 
 
 @METRICS
 def test_a_judge_s_error_is_no_score(metric):
     """A metric makes no value of its own when the judge fails: it raises, or says what it found and what is missing."""
-    if not metric.card.judge_calls:
+    if not metric.card.asks_judge:
         pytest.skip("a plain metric asks nobody")
     judge = FakeJudge(fail=lambda prompt: JudgeError("down", kind="refused"))
     (outcome,) = asyncio.run(Scorer([metric], judge).score(asking(metric)))

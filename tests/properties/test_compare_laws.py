@@ -107,9 +107,9 @@ def test_less_of_the_opposite_is_better(table):
 
 
 @settings(max_examples=30, deadline=None)
-@given(tables.filter(lambda table: len(table[0]) == 2))
+@given(st.lists(st.lists(values, min_size=2, max_size=2), min_size=1, max_size=7))
 def test_two_systems_in_the_other_order_differ_as_much(table):
-    """Claims and p-values stay, the sign turns."""
+    """Claims and p-values stay, the sign turns; seven rows have few enough permutations to look at all of them."""
     ((one,), (other,)) = (list(pairs(t).values()) for t in (table, [row[::-1] for row in table]))
     assert (one.p_value, one.n, one.n_higher) == (other.p_value, other.n, other.n_lower)
     if one.difference is not None:

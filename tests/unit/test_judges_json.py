@@ -193,7 +193,7 @@ def test_metrics_on_claims_over_http(structured):
 
     async def session(url):
         judge = OpenAICompatibleJudge(url, backoff_s=0.01)
-        metrics = [m for m in resolve_metrics(["ragas", "ragchecker", "vera"]) if m.card.judge_calls]
+        metrics = [m for m in resolve_metrics(["ragas", "ragchecker", "vera"]) if m.card.asks_judge]
         try:
             return await Scorer(metrics, judge).score(make_sample(reference="It is 31 metres tall."))
         finally:

@@ -241,7 +241,7 @@ def test_labels_of_the_data_alone_ask_nobody():
     assert isinstance(outcome, Failure)
     assert "unsupported" == outcome.kind
     assert [] == judge.prompts
-    assert 0 == metric.card.judge_calls
+    assert not metric.card.asks_judge
 
 
 def test_a_bug_in_a_reader_is_not_hidden():

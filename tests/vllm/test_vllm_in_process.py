@@ -97,7 +97,9 @@ def test_json_is_held_to_its_schema(engine):
     """A model that knows no JSON replies with it all the same, and compactly: nothing is left to white space."""
     marks = TypedDict("marks", {"1": Annotated[int, Field(ge=0, le=1)], "2": Annotated[int, Field(ge=0, le=1)]})
     fields = {"evidence": "The ship is blue.", "claims": ("It is blue.", "It is red.")}
-    prompt = Prompt(construct="entailment", task="Your assignment: hold each claim against the evidence.", fields=fields)
+    prompt = Prompt(
+        construct="entailment", task="Your assignment: hold each claim against the evidence.", fields=fields
+    )
     reply = asyncio.run(ModelJudge(engine).ask_json(prompt, TypeAdapter(marks)))
     assert "constrained_reply" == reply.method
     assert {"1", "2"} == reply.value.keys()

@@ -28,7 +28,12 @@ __all__ = ["evaluate_command"]
 
 @takes_models
 def evaluate_command(
-    file: Annotated[Path, typer.Argument(help="Samples: JSONL, JSON, CSV or Parquet, any library's field names; or a TREC run (.run, .trec).")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Samples: JSONL, JSON, CSV or Parquet, any library's field names; or a TREC run (.run, .trec)."
+        ),
+    ],
     metrics: MetricsOption = "ccrs",
     reference: Annotated[
         Path | None, typer.Option("--reference", help="A file of correct answers, joined to the samples by id.")

@@ -47,22 +47,26 @@ def _named(name: str) -> list[MetricCard]:
 
 
 def _table(cards: list[MetricCard]) -> list[str]:
-    rows = [("metric", "range", "better", "needs", "cost", "source")]
+    rows = [("metric", "range", "better", "needs", "calls", "source")]
     rows += [(c.name, _range(c), c.direction, ", ".join(c.needs), _cost(c), c.source) for c in cards]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _range(card: MetricCard) -> str:
-    high = "no bound" if math.isinf(card.high) else f"{card.high:.3g}"
-    return f"{card.low:.3g} to {high}"
+    if math.isinf(card.low):
+        return "no bounds"
+    return f"{card.low:.3g} to {'no bound' if math.isinf(card.high) else f'{card.high:.3g}'}"
 
 
 def _cost(card: MetricCard) -> str:
     """Calls to models, in words."""
-    calls = [f"{n} to the {who}" for n, who in ((card.judge_calls, "judge"), (card.reader_calls, "reader")) if n]
-    besides = f" and {card.passage_calls} per passage" if card.passage_calls else ""
-    cost = [f"{', '.join(calls)} per {card.calls_per}{besides}"] if calls else []
+    judge = [
+        f"{n} a {per}" for n, per in ((card.judge_calls, "sample"), (card.judge_calls_per_passage, "passage")) if n
+    ]
+    cost = [f"judge {' + '.join(judge)}"] if judge else []
+    if card.reader_calls_per_passage:
+        cost.append(f"reader {card.reader_calls_per_passage} a passage")
     if card.extra is not None:
         cost.append(f"needs {card.extra.extra}")
     return ", ".join(cost) or "none"
@@ -76,7 +80,7 @@ def _explained(card: MetricCard) -> list[str]:
         f"definition  {card.formula or 'see the source'}",
         f"range       {_range(card)}, {card.direction} is better",
         f"needs       {', '.join(card.needs)}",
-        f"cost        {_cost(card)}",
+        f"calls       {_cost(card)}",
         f"source      {card.source}",
         f"version     {card.version}",
         f"group       {card.group}",

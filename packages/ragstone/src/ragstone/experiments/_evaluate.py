@@ -52,7 +52,7 @@ class Experiment:
         return summarise(self.outcomes, self.cards)
 
     def __str__(self) -> str:
-        asked = any(card.judge_calls or card.reader_calls for card in self.cards)
+        asked = any(card.asks_judge or card.reader_calls_per_passage for card in self.cards)
         table = format_table(self.summary(), baseline=self.judge.is_baseline and asked)
         for error in self.sink_errors:
             table += f"\nnot delivered to {error}"

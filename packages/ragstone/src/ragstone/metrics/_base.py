@@ -56,8 +56,7 @@ class MetricBase(ABC):
     version: str = "1"
     """Of the definition; the hash of the prompts is added."""
     judge_calls: int = 0
-    calls_per: Literal["sample", "passage"] = "sample"
-    passage_calls: int = 0
+    judge_calls_per_passage: int = 0
     example: WorkedExample | None = None
     extra: Extra | None = None
     tasks: ClassVar[tuple[str, ...]] = ()
@@ -85,8 +84,7 @@ class MetricBase(ABC):
             source=self.source,
             group=self.group,
             judge_calls=self.judge_calls,
-            calls_per=self.calls_per,
-            passage_calls=self.passage_calls,
+            judge_calls_per_passage=self.judge_calls_per_passage,
             formula=self.formula,
             example=self.example,
             extra=self.extra,

@@ -62,22 +62,21 @@ class MetricCard:
     group: str
     """The name that selects all metrics of a family ("ccrs")."""
     judge_calls: int = 0
-    """Judge calls per sample (or passage, see `calls_per`) in the normal case."""
-    reader_calls: int = 0
-    """Questions to the reader, likewise; by estimator each is one request or several."""
-    calls_per: Literal["sample", "passage"] = "sample"
-    """What the calls are counted per."""
-    passage_calls: int = 0
-    """Judge calls for each passage, on top of `judge_calls`."""
+    """Judge calls for each sample, in the normal case and when the metric is scored alone."""
+    judge_calls_per_passage: int = 0
+    """Judge calls for each passage, besides."""
+    reader_calls_per_passage: int = 0
+    """Questions to the reader for each passage; by estimator each is one request or several."""
     formula: str = ""
     """The definition in one line."""
     example: WorkedExample | None = None
     extra: Extra | None = None
     """A package without which the metric cannot run."""
 
-    def judge_calls_with(self, passages: int) -> int:
-        """Judge calls for a sample with this many passages, in the normal case and when the metric is scored alone."""
-        return self.judge_calls * (passages if self.calls_per == "passage" else 1) + self.passage_calls * passages
+    @property
+    def asks_judge(self) -> bool:
+        """Whether the metric's outcomes rest on a judge."""
+        return bool(self.judge_calls or self.judge_calls_per_passage)
 
 
 @runtime_checkable

@@ -67,11 +67,10 @@ class UdcgBase:
             version=f"{_VERSION}({self._definition()},{self.labels},{self.threshold:g})+{self.prompt_hash}",
             source=_SOURCE + self.equation,
             group="udcg",
-            judge_calls=0 if self.labels == "data" else 1,
-            reader_calls=1,
+            judge_calls_per_passage=0 if self.labels == "data" else 1,
+            reader_calls_per_passage=1,
             formula=self.formula,
             example=self._example(),
-            calls_per="passage",
         )
 
     async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:

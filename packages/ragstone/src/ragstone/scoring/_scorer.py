@@ -90,8 +90,8 @@ class Scorer:
         """Which models a metric's outcomes rest on, as one identity; None for a plain metric. Final after `prepare`."""
         reader = metric.reader if isinstance(metric, ReadingMetric) else None
         if reader is None:
-            return self.judge.identity if metric.card.judge_calls else None
-        if not metric.card.judge_calls:
+            return self.judge.identity if metric.card.asks_judge else None
+        if not metric.card.asks_judge:
             return reader.identity
         judge, read = self.judge.identity, reader.identity
         return JudgeIdentity(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final, Literal
+from typing import Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.metrics.crux import _examples
@@ -39,8 +39,7 @@ class Coverage(_Share, ContextsMetric):
     source = "CRUX, section 3.3, equation 3"
     formula = "answerable sub-questions that a retrieved passage answers (rating >= 3) / answerable sub-questions"
     needs = ("contexts", "sub_questions")
-    judge_calls = 1
-    calls_per: Literal["sample", "passage"] = "passage"
+    judge_calls_per_passage = 1
     example = _examples.COVERAGE
 
 
@@ -78,8 +77,7 @@ class RankedCoverage(ContextsMetric):
     formula = "sum of gain(r) / log2(r + 1) over that of the greedy ideal; gain: 0.5**(times answered above), summed"
     needs = ("contexts", "sub_questions", "ratings")
     high = _RANKED_MAX
-    judge_calls = 1
-    calls_per = "passage"
+    judge_calls_per_passage = 1
     example = _examples.RANKED_COVERAGE
 
     def __init__(self, *, alpha: float = _ALPHA, k: int | None = None) -> None:

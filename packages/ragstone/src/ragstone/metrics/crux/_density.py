@@ -94,8 +94,7 @@ class Density(_PerToken, ContextsMetric):
     source = "CRUX, section 3.3, equation 6"
     formula = "((coverage / tokens) / (coverage / tokens of the required passages)) ** 0.5"
     needs = ("contexts", "sub_questions", "ratings")
-    judge_calls = 1
-    calls_per = "passage"
+    judge_calls_per_passage = 1
     example = _examples.DENSITY
 
     def _text(self, sample: Sample) -> str:

@@ -50,8 +50,7 @@ class FreeCoverage(_Free, Coverage):
     description = "How much of what the query calls for is in the retrieved passages, counted in sub-questions?"
     formula = "sub-questions of the query that a retrieved passage answers (rating >= 3) / sub-questions of the query"
     needs = ("query", "contexts")
-    calls_per = "sample"
-    passage_calls = 1
+    judge_calls = 1
     example = _examples.FREE_COVERAGE
 
 
@@ -73,8 +72,7 @@ class FreeRedundancy(_Free, Redundancy):
     name = "crux_free.redundancy"
     title = "Redundancy without a reference"
     needs = ("query", "contexts")
-    calls_per = "sample"
-    passage_calls = 1
+    judge_calls = 1
     example = _examples.FREE_REDUNDANCY
 
 
@@ -84,6 +82,5 @@ class FreeNovelty(_Free, Novelty):
     name = "crux_free.novelty"
     title = "Novelty without a reference"
     needs = ("query", "contexts")
-    calls_per = "sample"
-    passage_calls = 1
+    judge_calls = 1
     example = _examples.FREE_NOVELTY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from ragstone.metrics.crux import _examples
 from ragstone.metrics.crux._base import ContextsMetric
@@ -17,8 +17,7 @@ _NOTHING_RETRIEVED = "no context: retrieval found nothing that could repeat itse
 
 class _PerPassage(ContextsMetric):
     needs = ("contexts", "sub_questions")
-    judge_calls = 1
-    calls_per: Literal["sample", "passage"] = "passage"
+    judge_calls_per_passage = 1
 
     def _of_nothing(self, sample: Sample) -> Score | NotApplicable:
         return self._not_applicable(sample, _NOTHING_RETRIEVED)

@@ -122,8 +122,7 @@ class ContextPrecision(ClaimMetric):
     source = "RAGAS library, context precision (mean of precision@k over useful passages)"
     formula = "sum over useful passages of (useful among the first k / k) / useful passages; 0 when none is useful"
     needs = ("query", "contexts")
-    judge_calls = 1
-    calls_per = "passage"
+    judge_calls_per_passage = 1
     tasks = tuple(_USEFUL_FOR.values())
     example = examples.CONTEXT_PRECISION
 

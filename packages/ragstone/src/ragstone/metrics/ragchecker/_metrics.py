@@ -139,7 +139,7 @@ class _OfReference(_RagChecker):
 
     tasks: ClassVar[tuple[str, ...]] = (EXTRACTION, IN_PASSAGES)
     judge_calls = 1
-    passage_calls = 1
+    judge_calls_per_passage = 1
 
     async def _found(self, check: ClaimCheck) -> Found | str:
         references = await check.of_references()
@@ -245,7 +245,7 @@ class _OfResponse(_RagChecker):
     needs = ("contexts", "response", "reference")
     direction = "lower"
     judge_calls = 2
-    passage_calls = 1
+    judge_calls_per_passage = 1
 
     async def _found(self, check: ClaimCheck) -> Found | str:
         claims = await check.of_response()
@@ -296,7 +296,7 @@ class Faithfulness(_RagChecker):
     formula = "claims of the response that a passage bears out / claims of the response"
     needs = ("contexts", "response")
     judge_calls = 1
-    passage_calls = 1
+    judge_calls_per_passage = 1
     tasks = (EXTRACTION, IN_PASSAGES)
     example = examples.FAITHFULNESS
 
@@ -320,7 +320,7 @@ class _NoiseSensitivity(_RagChecker):
     needs = ("contexts", "response", "reference")
     direction = "lower"
     judge_calls = 3
-    passage_calls = 2
+    judge_calls_per_passage = 2
 
     async def _found(self, check: ClaimCheck) -> Found | str:
         claims, references = await pair(check.of_response(), check.of_references())

@@ -43,8 +43,7 @@ class JudgedRankingMetric(MetricBase):
 
     group = "judged_ranking"
     needs = ("query", "contexts")
-    judge_calls = 1
-    calls_per = "passage"
+    judge_calls_per_passage = 1
 
     def __init__(self, measure: str) -> None:
         self.measure = measure_from(measure)

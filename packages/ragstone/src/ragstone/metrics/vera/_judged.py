@@ -127,7 +127,8 @@ class RetrievalPrecision(_Vera):
     source = "VERA, section 3.1, retrieval precision"
     formula = "sentences of the passages that are relevant to the query / sentences of the passages"
     needs = ("query", "contexts")
-    calls_per = "passage"
+    judge_calls = 0
+    judge_calls_per_passage = 1
     tasks = (_RELEVANT,)
     example = examples.RETRIEVAL_PRECISION
 

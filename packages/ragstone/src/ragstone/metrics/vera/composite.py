@@ -99,8 +99,8 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
             raise ConfigurationError(msg)
         cards = [part.card for part in self.parts]
         self.needs = tuple(dict.fromkeys(["query", "response", *(need for card in cards for need in card.needs)]))
-        self.judge_calls = sum(card.judge_calls_with(0) for card in cards)
-        self.passage_calls = sum(card.judge_calls_with(1) for card in cards) - self.judge_calls
+        self.judge_calls = sum(card.judge_calls for card in cards)
+        self.judge_calls_per_passage = sum(card.judge_calls_per_passage for card in cards)
         stated = "\n".join(f"{card.version}\n{_statement(card, 0.5)}" for card in cards)
         self.version = f"1({model},{hashlib.sha256(stated.encode()).hexdigest()[:12]})"
 
