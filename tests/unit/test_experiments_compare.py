@@ -309,6 +309,25 @@ def test_what_failed_is_counted_bounded_and_named_in_the_verdict() -> None:
     assert ragstone.compare(turned).verdict[0].endswith("it lies in [-20, 46.7])")
 
 
+def test_failed_samples_put_likeness_in_doubt_too() -> None:
+    """That systems score alike, or nearly so, is a claim as well, and what failed could undo it."""
+    half = {"A": system({QR: [0.5] * 20}), "B": system({QR: [0.5] * 10 + [None] * 10})}
+    (sentence,) = ragstone.compare(half).verdict
+    assert sentence.startswith("B and A score alike on ccrs.qr, on all 10 samples (but 10 samples failed: ")
+    assert sentence.endswith("whatever those had scored, the difference lies in [-25, 25])")
+    base = noisy(0, spread=0.002)
+    near = [*noisy(0, spread=0.002, seed=1)[:-9], *[None] * 9]
+    (sentence,) = ragstone.compare({"A": system({QR: base}), "B": system({QR: near})}).verdict
+    assert sentence.startswith("B and A are within 1 point of each other on ccrs.qr: ")
+    assert "(but 9 samples failed: whatever those had scored, it lies in [" in sentence
+    one = {"A": system({QR: [0.5] * 20}), "B": system({QR: [0.5] * 19 + [None]})}
+    assert (
+        ragstone.compare(one)
+        .verdict[0]
+        .endswith("(but 1 sample failed: whatever that had scored, the difference lies in [-2.5, 2.5])")
+    )
+
+
 def test_a_failure_s_own_bounds_narrow_the_worst_case() -> None:
     """A context of which some passages are known cannot be anything."""
     half = system({QR: [0.5] * 8})

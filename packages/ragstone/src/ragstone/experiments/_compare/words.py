@@ -61,9 +61,12 @@ def verdicts(metric: MetricComparison) -> tuple[str, ...]:
         if not pair.n:
             told.append(f"{both} cannot be compared on {name}: no sample has a score of both")
         elif pair.n_equal == pair.n:
-            told.append(f"{both} score alike on {name}, on {_all(pair.n)}")
+            doubt = _doubt(metric, pair, 0.0, 0.0, what="the difference")
+            told.append(f"{both} score alike on {name}, on {_all(pair.n)}{doubt}")
         elif _within(metric, pair):
-            told.append(f"{both} are within {_step(metric)} of each other on {name}: {_size(metric, pair)}")
+            edge = metric.detect or 0.0
+            doubt = _doubt(metric, pair, -edge, edge)
+            told.append(f"{both} are within {_step(metric)} of each other on {name}: {_size(metric, pair)}{doubt}")
         else:
             undecided.append(pair)
     if undecided:
@@ -156,12 +159,15 @@ def _turned(pair: PairDifference, winner: str) -> PairDifference:
     )
 
 
-def _doubt(metric: MetricComparison, pair: PairDifference) -> str:
-    """Say so where the samples that failed could undo a claim (told from the winner's side)."""
-    if not pair.n_failed or pair.bounds is None or pair.bounds[0] > 0:
+def _doubt(
+    metric: MetricComparison, pair: PairDifference, low: float = 0.0, high: float = math.inf, *, what: str = "it"
+) -> str:
+    """Say so where the samples that failed could take the difference out of what is claimed (from the winner's side)."""
+    if not pair.n_failed or pair.bounds is None or low < pair.bounds[0] <= pair.bounds[1] < high:
         return ""
+    failed = f"{pair.n_failed} {'sample' if pair.n_failed == 1 else 'samples'} failed"
     return (
-        f" (but {pair.n_failed} samples failed: whatever those had scored, it lies in "
+        f" (but {failed}: whatever {'that' if pair.n_failed == 1 else 'those'} had scored, {what} lies in "
         f"{interval_text(*pair.bounds, points=metric.in_points)})"
     )
 
