@@ -153,6 +153,25 @@ def test_a_good_judge_is_worth_labels():
     assert not found.estimate.low <= found.judge_mean <= found.estimate.high
 
 
+@pytest.mark.parametrize("weight", [None, 0, 1])
+@pytest.mark.parametrize(
+    ("human", "judge", "judged"),
+    [
+        ([1.0, 1.0], [0.9, 0.9], [0.9] * 8),
+        ([1.0, 1.0, 1.0], [0.2, 0.9, 0.5], [0.4, 0.6, 0.9]),
+        ([1.0, 0.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0], [1.0, 0.0] * 40),
+    ],
+)
+def test_labels_that_show_no_error_do_not_rule_it_out(human, judge, judged, weight):
+    """Few labels that are all alike, or all as the judge said, leave an interval and no point."""
+    found = prediction_powered_mean(human, judge, judged, weight=weight)
+    assert found.estimate.low <= found.estimate.value <= found.estimate.high
+    assert found.estimate.high - found.estimate.low > 0.3
+    if weight == 0 and len(set(human)) == 1:
+        assert (found.labels_only.low, found.labels_only.high) == (found.estimate.low, found.estimate.high)
+        assert found.labels_worth is None
+
+
 def test_prediction_powered_intervals_cover():
     """Over 400 draws with a biased judge, about 95 in 100 intervals hold the mean label, with both weights."""
     rng = np.random.default_rng(4)

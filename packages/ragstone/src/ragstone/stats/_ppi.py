@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ragstone.stats._mean import Estimate, mean_interval
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["PredictionPoweredMean", "prediction_powered_mean"]
+
+_ROUNDING: Final = 1e-12
+"""Corrections this near each other are equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +36,7 @@ class PredictionPoweredMean:
     """Items with a judge score and no label."""
 
     labels_worth: float | None
-    """How many labels alone would have the same standard error; None where there is no error left to compare."""
+    """How many labels alone would have the same standard error; None where the labels show none."""
 
 
 def prediction_powered_mean(
@@ -52,7 +55,9 @@ def prediction_powered_mean(
     failures, or of the first week make the correction, and so the result, wrong by an unknown amount; no interval shows it.
 
     The interval is asymptotic, with Student's t for the number of labels; below 30 labels read it as a guide. With the
-    tuned weight it is, for many labels, never wider than that of the labels alone; for few it may be.
+    tuned weight it is, for many labels, never wider than that of the labels alone; for few it may be. Where the judge
+    is off by the same on every label, and where labels and weight leave nothing that varies, the data show no error of the
+    correction, and its interval is that of `mean_interval`, as wide as so few labels permit.
 
     Args:
         human: Labels, in [low, high].
@@ -97,14 +102,25 @@ def prediction_powered_mean(
     n, rest = y.size, g.size
     lam = _tuned(y, f, g) if weight is None else weight
     value = float(y.mean() + lam * (g.mean() - f.mean()))
-    variance = float((y - lam * f).var(ddof=1) / n + lam**2 * g.var(ddof=1) / rest)
-    half = float(stdtrit(n - 1, (1 + level) / 2)) * math.sqrt(variance)
+    t = float(stdtrit(n - 1, (1 + level) / 2))
+    corrected = y - lam * f
+    of_judge = lam**2 * float(g.var(ddof=1)) / rest
+    variance = float(corrected.var(ddof=1)) / n + of_judge
+    below = above = t * math.sqrt(variance)
+    steady = float(np.ptp(corrected)) <= _ROUNDING * max(1.0, float(np.abs(corrected).max()))
+    if steady:
+        # Labels that are all alike, or a judge that hit all of them, show no error; that does not mean there is none.
+        scores = np.concatenate([f, g])
+        ends = low - lam * float(scores.max()), high - lam * float(scores.min())
+        of_labels = mean_interval(np.clip(corrected, *ends).tolist(), low=ends[0], high=ends[1], level=level)
+        below = math.hypot(of_labels.value - of_labels.low, t * math.sqrt(of_judge))
+        above = math.hypot(of_labels.high - of_labels.value, t * math.sqrt(of_judge))
     value = min(max(value, low), high)
     return PredictionPoweredMean(
         estimate=Estimate(
             value=value,
-            low=max(low, value - half),
-            high=min(high, value + half),
+            low=max(low, value - below),
+            high=min(high, value + above),
             level=level,
             method="ppi_tuned" if weight is None else "ppi",
             n=n,
@@ -114,7 +130,7 @@ def prediction_powered_mean(
         weight=float(lam),
         n_labelled=n,
         n_judged=rest,
-        labels_worth=float(y.var(ddof=1)) / variance if variance > 0 else None,
+        labels_worth=None if steady else float(y.var(ddof=1)) / variance,
     )
 
 
