@@ -87,6 +87,22 @@ def test_replies_from_the_cache_do_not_end_the_wait():
     assert ["waits"] == told
 
 
+@pytest.mark.parametrize("nothing_asked", [Usage(), None])
+def test_scores_that_nobody_was_asked_for_do_not_end_the_wait(nothing_asked: Usage | None) -> None:
+    """Where retrieval found nothing, some judged metrics are 0 without a question: no sign that the judge is up."""
+    empty = [o.model_copy(update={"raw": None, "value": 0.0, "usage": nothing_asked}) for o in answered()]
+    down = [o.model_copy(update={"usage": Usage(calls=3)}) for o in unanswered()]
+    replies = [[*empty, *down], [*empty, *answered()]]
+
+    async def main() -> Sequence[object]:
+        async def score() -> Sequence[Score | Failure]:
+            return replies.pop(0)
+
+        return await Outage(patience_s=60).sit_out(score, hold=lambda: None)
+
+    assert [True, True] == [isinstance(o, Score) for o in asyncio.run(main())]
+
+
 def test_who_is_slow_is_not_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that runs out of time while it is answered fails the second time, and is not paid for all hour long."""
     monkeypatch.setattr("ragstone.monitor._outage._PAUSE_PAID_S", 0.0)

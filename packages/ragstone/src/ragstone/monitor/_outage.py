@@ -130,12 +130,19 @@ def _in_part(outcome: AnyOutcome) -> bool:
     return isinstance(outcome, Failure) and outcome.usage is not None and outcome.usage.output_tokens > 0
 
 
+def _called(outcome: AnyOutcome) -> bool:
+    return outcome.usage is not None and outcome.usage.calls > 0
+
+
 def _from_cache(outcome: AnyOutcome) -> bool:
     """Whether nothing was sent for it: that says nothing about the judge."""
     return outcome.usage is not None and outcome.usage.cached > 0 and outcome.usage.calls == 0
 
 
 def _unanswered(outcomes: Sequence[AnyOutcome]) -> bool:
-    # A plain metric has a score whatever the judge does.
+    # A plain metric has a score whatever the judge does, and so has a judged one that finds nothing to ask about.
     asked = [o for o in outcomes if o.judge_hash and not isinstance(o, NotApplicable) and not _from_cache(o)]
+    if any(_called(o) for o in asked):
+        # This judge counts its calls: a score without one says nothing about it. (Work that metrics share is on one bill.)
+        asked = [o for o in asked if _called(o) or isinstance(o, Failure)]
     return bool(asked) and all(isinstance(o, Failure) and o.kind in _UNANSWERED for o in asked)
