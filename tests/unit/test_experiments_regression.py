@@ -186,6 +186,23 @@ def test_failed_samples_are_told_with_their_worst_case(write) -> None:
     )
 
 
+def test_a_margin_is_not_shown_by_samples_that_failed(write) -> None:
+    """A candidate that fails on what it is bad at must not pass as one that loses nothing, on either side of a metric."""
+    old, new = write("old", qr=[0.5, 0.6] * 200), write("new", qr=[0.6, 0.7] * 100 + [None] * 200)
+    ragstone.assert_no_regression(old, new)
+    with pytest.raises(AssertionError, match="NOT SHOWN to lose less than 5 points"):
+        ragstone.assert_no_regression(old, new, margin=0.05)
+    # One of 400 costs at most its score and its gain: that can be borne.
+    one = write("one", qr=[0.6, 0.7] * 199 + [0.6, None])
+    ragstone.assert_no_regression(old, one, margin=0.05)
+    (full,), (lacking,) = (
+        ragstone.compare([old, path]).check_regression(margin=0.05).gates
+        for path in (write("full", qr=[0.6, 0.7] * 200), one)
+    )
+    assert full.gain - (0.1 + 0.6) / 400 == pytest.approx(lacking.worst)
+    assert lacking.low < full.low
+
+
 def test_every_candidate_faces_the_baseline(write) -> None:
     """Each against the one that is named, or the first."""
     files = [write(name, qr=noisy(shift, i)) for i, (name, shift) in enumerate((("a", 0), ("b", -0.05), ("c", 0.05)))]

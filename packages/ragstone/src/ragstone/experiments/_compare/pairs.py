@@ -30,6 +30,7 @@ __all__ = [
     "SystemMean",
     "compare_metric",
     "judged_across",
+    "possible_differences",
     "untested",
     "worst_case",
 ]
@@ -211,6 +212,19 @@ def worst_case(metric: AlignedMetric, first: int, second: int) -> tuple[int, tup
 
     Returns:
         On how many samples one or both failed, and the bounds; None where they have no such sample in common.
+    """
+    n_failed, lowest, highest = possible_differences(metric, first, second)
+    return n_failed, (float(lowest.mean()), float(highest.mean())) if lowest.size else None
+
+
+def possible_differences(
+    metric: AlignedMetric, first: int, second: int
+) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
+    """Between what and what each sample's difference lies that two systems have both scored or failed on.
+
+    Returns:
+        On how many samples one or both failed, and the lowest and the highest differences; both are the same where
+        none failed.
 
     Source:
         Manski 1989 (worst-case bounds under missing data).
@@ -220,8 +234,6 @@ def worst_case(metric: AlignedMetric, first: int, second: int) -> tuple[int, tup
     columns = (first, second)
     states = metric.states[:, columns]
     rows = np.flatnonzero(np.isin(states, (SCORED, FAILED)).all(axis=1))
-    if not rows.size:
-        return 0, None
     states = states[rows]
     low, high = metric.values[rows][:, columns], metric.values[rows][:, columns]
     failed = states == FAILED
@@ -229,8 +241,7 @@ def worst_case(metric: AlignedMetric, first: int, second: int) -> tuple[int, tup
     for at, side in np.argwhere(failed).tolist() if metric.ends else ():
         if (ends := metric.ends.get((int(rows[at]), columns[side]))) is not None:
             low[at, side], high[at, side] = ends
-    bounds = float((low[:, 0] - high[:, 1]).mean()), float((high[:, 0] - low[:, 1]).mean())
-    return int(failed.any(axis=1).sum()), bounds
+    return int(failed.any(axis=1).sum()), low[:, 0] - high[:, 1], high[:, 0] - low[:, 1]
 
 
 def _mean(metric: AlignedMetric, column: int, system: str) -> SystemMean:

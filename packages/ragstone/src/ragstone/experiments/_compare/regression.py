@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._compare.align import FAILED, SCORED, AlignedMetric, AlignedScores, Sources, align
-from ragstone.experiments._compare.pairs import worst_case
-from ragstone.experiments._compare.words import amount, probability, table
+from ragstone.experiments._compare.pairs import possible_differences
+from ragstone.experiments._compare.words import amount, equals, table
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.stats import holm, mean_interval, randomised_tukey
 
@@ -38,7 +38,8 @@ class MetricGate:
     gain: float | None
     """Mean of candidate - baseline in the direction that is better: below 0 the candidate is worse."""
     low: float | None
-    """One-sided bound: the gain is at least this, also on samples not seen. None where nothing can be said."""
+    """One-sided bound: the gain is at least this, also on samples not seen, and whatever failed samples had scored. None
+    where nothing can be said."""
     p_value: float | None
     """Of the randomisation test that the candidate is worse; without a margin adjusted for all metrics and candidates."""
     margin: float | None
@@ -125,7 +126,7 @@ def check_regression(
 
     Without a margin a metric fails where the candidate is significantly worse; the chance that any of them fails although
     nothing became worse is at most 1 - `level` (Holm). With a margin it passes only where a loss of the margin or more is
-    ruled out; since all have to pass, the chance of letting through a loss that large on any of them is at most
+    ruled out, whatever failed samples had scored; since all have to pass, the chance of letting through a loss that large on any of them is at most
     1 - `level` without a correction (an intersection-union test).
 
     Raises:
@@ -185,7 +186,8 @@ def assert_no_regression(
         metrics: Names or groups that must not become worse; None takes all.
         margin: Without one it fails where the candidate is significantly worse: few samples show little, and let much
             through. With one, in the metric's own units (0.01 is one point of a metric from 0 to 1) or by metric, it
-            fails unless a loss of the margin or more is ruled out: the stricter gate, which needs enough samples.
+            fails unless a loss of the margin or more is ruled out: the stricter gate, which needs enough samples, and
+            few that failed, as each counts as badly as it can.
         level: One less the chance of an error: of a failure though nothing became worse; with a margin, of passing though
             something lost that much.
         n_resamples: Permutations drawn.
@@ -254,8 +256,6 @@ def _gate(
     n_resamples: int,
     seed: int,
 ) -> MetricGate:
-    import numpy as np
-
     if margin is not None and not (math.isfinite(margin) and margin > 0):
         msg = f"a margin is a loss that can be borne, above 0 and in the metric's own units, got {margin!r}"
         raise ConfigurationError(msg)
@@ -264,9 +264,10 @@ def _gate(
     (found,) = randomised_tukey(
         better, pairs=[(0, 1)], alternative="less", n_resamples=n_resamples, level=level, seed=seed
     ).pairs
-    difference = better[:, 0] - better[:, 1]
-    low = _at_least(difference[~np.isnan(difference)], width=metric.high - metric.low, level=level)
-    n_failed, bounds = worst_case(metric, *pair)
+    # What a failed sample would have scored is not known, so what is to be ruled out must be ruled out for the worst.
+    n_failed, lowest, highest = possible_differences(metric, *pair)
+    worst = lowest if metric.higher_is_better else -highest
+    low = _at_least(worst, width=metric.high - metric.low, level=level)
     state: Literal["ok", "not shown", "untestable"] = "ok"
     if not found.n:
         state = "untestable"
@@ -282,7 +283,7 @@ def _gate(
         p_value=found.p_value,
         margin=margin,
         n_failed=n_failed,
-        worst=None if bounds is None else bounds[0] if metric.higher_is_better else -bounds[1],
+        worst=float(worst.mean()) if worst.size else None,
         in_points=(metric.low, metric.high) == (0.0, 1.0),
     )
 
@@ -296,7 +297,7 @@ def _at_least(difference: NDArray[np.float64], *, width: float, level: float) ->
     and none of them costs more than the range.
     """
     n = difference.size
-    if not n:
+    if not n or math.isinf(difference.min()):
         return None
     if math.isfinite(width) and not difference.any():
         return -width * (1 - math.pow(1 - level, 1 / n))
@@ -307,11 +308,11 @@ def _at_least(difference: NDArray[np.float64], *, width: float, level: float) ->
 def _verdict(gate: MetricGate) -> str:
     match gate.state:
         case "worse":
-            return f"WORSE (p = {probability(gate.p_value)})"
+            return f"WORSE (p {equals(gate.p_value)})"
         case "not shown":
             return f"NOT SHOWN to lose less than {amount(gate.margin or 0.0, points=gate.in_points)}"
         case "untestable":
             return "UNTESTABLE: no sample has a score of both"
     if gate.margin is not None:
         return f"loses less than {amount(gate.margin, points=gate.in_points)}"
-    return f"not shown to be worse (p = {probability(gate.p_value)})"
+    return f"not shown to be worse (p {equals(gate.p_value)})"
