@@ -114,6 +114,18 @@ def test_density_of_a_response():
     assert isinstance(score(ResponseDensity(), response=" ", **fields), NotApplicable)
 
 
+@pytest.mark.parametrize("metric", [Density(), ResponseDensity()], ids=lambda metric: metric.card.name)
+def test_nothing_has_no_density_whoever_writes_the_sub_questions(metric):
+    """Without a token it is 0/0, also where the sub-questions would come from the reference; nobody is asked for them."""
+    judge = FakeJudge()
+    fields = {"contexts": (), "response": " ", "ratings": RATINGS, "metadata": {"required": {"p1": "some"}}}
+    for questions in ({"sub_questions": QUESTIONS}, {"reference": ("It is blue.",)}):
+        outcome = score(metric, judge, **fields, **questions)
+        assert isinstance(outcome, NotApplicable)
+        assert "no token" in outcome.reason
+    assert [] == judge.prompts
+
+
 def test_the_exponent_of_density():
     """With w = 2 twice as dense is four times the value, and another version of the metric."""
     fields = {"sub_questions": ("q?",), "ratings": {"q?": {"a": 5.0}}, "metadata": {"required": {"a": "x y z w"}}}

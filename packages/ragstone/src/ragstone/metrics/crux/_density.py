@@ -18,6 +18,7 @@ __all__ = ["Density", "ResponseDensity"]
 
 _REQUIRED: Final = "required"
 """Where a row of `ragstone dataset` keeps the required passages: id to text."""
+_NO_TOKEN: Final = "there is no token: coverage per token is undefined"
 
 
 class _PerToken(CruxMetric):
@@ -55,6 +56,9 @@ class _PerToken(CruxMetric):
             )
             return self._not_applicable(sample, reason, (_REQUIRED,))
         return await super().score(sample, judge)
+
+    def _of_nothing(self, sample: Sample) -> Score | NotApplicable:
+        return self._not_applicable(sample, _NO_TOKEN)
 
     def _text(self, sample: Sample) -> str:
         raise NotImplementedError
@@ -126,7 +130,7 @@ def _required(sample: Sample) -> dict[str, str]:
 
 def _undefined(tokens: int, required_tokens: int) -> str:
     if not tokens:
-        return "there is no token: coverage per token is undefined"
+        return _NO_TOKEN
     return (
         "the required passages have no token" if not required_tokens else "the required passages answer no sub-question"
     )
