@@ -126,8 +126,8 @@ def check_regression(
 
     Without a margin a metric fails where the candidate is significantly worse; the chance that any of them fails although
     nothing became worse is at most 1 - `level` (Holm). With a margin it passes only where a loss of the margin or more is
-    ruled out, whatever failed samples had scored; since all have to pass, the chance of letting through a loss that large on any of them is at most
-    1 - `level` without a correction (an intersection-union test).
+    ruled out, whatever failed samples had scored; since all have to pass, the chance of letting through a loss that
+    large on any of them is at most 1 - `level` without a correction (an intersection-union test).
 
     Raises:
         ConfigurationError: A system, metric or margin that cannot be.
