@@ -18,7 +18,7 @@ __all__ = ["Density", "ResponseDensity"]
 
 _REQUIRED: Final = "required"
 """Where a row of `ragstone dataset` keeps the required passages: id to text."""
-_NO_TOKEN: Final = "there is no token: coverage per token is undefined"
+_EMPTY: Final = "there is no token: coverage per token is undefined"
 
 
 class _PerToken(CruxMetric):
@@ -58,7 +58,7 @@ class _PerToken(CruxMetric):
         return await super().score(sample, judge)
 
     def _of_nothing(self, sample: Sample) -> Score | NotApplicable:
-        return self._not_applicable(sample, _NO_TOKEN)
+        return self._not_applicable(sample, _EMPTY)
 
     def _text(self, sample: Sample) -> str:
         raise NotImplementedError
@@ -130,7 +130,7 @@ def _required(sample: Sample) -> dict[str, str]:
 
 def _undefined(tokens: int, required_tokens: int) -> str:
     if not tokens:
-        return _NO_TOKEN
+        return _EMPTY
     return (
         "the required passages have no token" if not required_tokens else "the required passages answer no sub-question"
     )
