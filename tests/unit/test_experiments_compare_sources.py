@@ -10,6 +10,7 @@ import pytest
 
 import ragstone
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._compare.align import align
 from ragstone.schema import Captured, Failure, Outcome, Score, Trace
 from ragstone.sinks import Delivery, JsonlSink
 from ragstone.store import PlannedMetric, SqliteStore
@@ -54,6 +55,49 @@ def test_experiments_are_named_by_letters(tmp_path: Path) -> None:
     file = tmp_path / "A.jsonl"
     result.to_jsonl(file)
     assert ("B", "A", "C") == ragstone.compare([result, file, result]).systems
+
+
+def test_a_file_that_an_editor_marked_as_utf_8_is_read(tmp_path: Path) -> None:
+    """Some editors put a byte order mark in front."""
+    plain = write(tmp_path / "plain.jsonl", outcomes([0.5, 0.6]))
+    (tmp_path / "marked.jsonl").write_text(plain.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert 2 == ragstone.compare([plain, tmp_path / "marked.jsonl"]).n_common
+
+
+def test_lines_nested_too_deep_are_no_outcomes(tmp_path: Path) -> None:
+    """Python's own reader gives up on them in a way of its own."""
+    plain = write(tmp_path / "plain.jsonl", outcomes([0.5, 0.6]))
+    deep = tmp_path / "deep.jsonl"
+    deep.write_text("[" * 100_000 + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"line 1 of .*deep\.jsonl' is no outcome"):
+        ragstone.compare([plain, deep])
+
+
+@pytest.mark.parametrize("value", [5.0, -1e308])
+def test_values_that_a_metric_cannot_have_are_refused(tmp_path: Path, value: float) -> None:
+    """They are of another metric, or of another scale: taken to the end of the range they would be made up."""
+    plain = write(tmp_path / "plain.jsonl", outcomes([0.5, 0.6]))
+    odd = write(tmp_path / "odd.jsonl", outcomes([0.5, value]))
+    with pytest.raises(DataError, match=r"'odd' has .* of 'ccrs\.qr' for 'q1', which lies from 0 to 1"):
+        ragstone.compare([plain, odd])
+
+
+def test_values_beyond_the_range_by_rounding_are_taken_to_its_end(tmp_path: Path) -> None:
+    """Scorers let them pass."""
+    plain = write(tmp_path / "plain.jsonl", outcomes([1.0, 0.0]))
+    rounded = write(tmp_path / "rounded.jsonl", outcomes([1 + 1e-12, -1e-12]))
+    assert (1.0, 0.0) == tuple(align([plain, rounded]).metrics[0].values[:, 1])
+
+
+@pytest.mark.parametrize("bounds", [[5, 7], [-2, -1], [0.9, 0.1], [float("-inf"), float("inf")], ["0", "1"], 3])
+def test_bounds_that_cannot_be_are_none(tmp_path: Path, bounds: object) -> None:
+    """What a failed sample may have had lies in the metric's range, whatever the file says."""
+    plain = write(tmp_path / "plain.jsonl", outcomes([0.5, 0.6]))
+    line = {"outcome": "failure", "sample_id": "q1", "metric": "ccrs.qr", "metric_version": "1", "kind": "timeout"}
+    odd = write(tmp_path / "odd.jsonl", outcomes([0.5]))
+    with odd.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line | {"reason": "late", "details": {"bounds": bounds}}) + "\n")
+    assert {(0.0, 1.0)} >= set(align([plain, odd]).metrics[0].ends.values())
 
 
 def test_a_file_of_the_jsonl_sink_is_read(tmp_path: Path) -> None:

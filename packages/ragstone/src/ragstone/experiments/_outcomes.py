@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,7 +165,7 @@ def _lines(path: Path) -> Iterable[AnyOutcome]:
             if not line.strip():
                 continue
             try:
-                yield _outcome(line)
+                yield _outcome(line.removeprefix(BOM_UTF8))
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
                 place = ".".join(map(str, first["loc"]))
@@ -182,7 +183,7 @@ def _outcome(line: bytes) -> AnyOutcome:
     except ValidationError:
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict) or "sample_id" in row or "trace_id" not in row:
             raise

@@ -35,6 +35,8 @@ NOT_APPLICABLE: Final = 3
 
 _SHOWN: Final = 3
 """Examples of ids in messages."""
+_RANGE_TOLERANCE: Final = 1e-9
+"""By so much scorers let rounding take a value out of its range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,8 +115,9 @@ def align(
         ),
         *query_notes({o.name: o.queries for o in opened}),
     ]
-    found = tuple(_metric(name, systems, len(rows)) for name in names)
-    n_samples, n_common = _overlap(systems, tuple(rows), notes)
+    ids = tuple(rows)
+    found = tuple(_metric(name, systems, ids) for name in names)
+    n_samples, n_common = _overlap(systems, ids, notes)
     notes += [
         f"{s.name}: {s.repeated} outcomes came for a sample and metric that had one already; the last counts"
         for s in systems
@@ -130,7 +133,7 @@ def align(
         notes.append("scored by the lexical baseline (word overlap): it tries out the plumbing, it is not a judge")
     return AlignedScores(
         systems=tuple(s.name for s in systems),
-        sample_ids=tuple(rows),
+        sample_ids=ids,
         metrics=found,
         n_samples=n_samples,
         n_common=n_common,
@@ -263,22 +266,33 @@ def _metric_names(systems: Sequence[_System], wanted: Sequence[str] | None) -> l
     return names
 
 
-def _metric(name: str, systems: Sequence[_System], n: int) -> AlignedMetric:
+def _metric(name: str, systems: Sequence[_System], ids: Sequence[str]) -> AlignedMetric:
     import numpy as np
 
     card = next((s.cards[name] for s in systems if name in s.cards), None) or card_of(name)
     low, high = (card.low, card.high) if card else (-np.inf, np.inf)
-    values = np.full((n, len(systems)), np.nan)
-    states = np.full((n, len(systems)), ABSENT, dtype=np.int8)
+    values = np.full((len(ids), len(systems)), np.nan)
+    states = np.full((len(ids), len(systems)), ABSENT, dtype=np.int8)
     ends = {}
     for i, system in enumerate(systems):
         column = system.columns.get(name)
         if column is None:
             continue
-        # Scorers let a value exceed its range by a rounding error.
-        values[: len(column.values), i] = np.clip(np.frombuffer(column.values), low, high)
+        found = np.frombuffer(column.values)
+        strange = np.flatnonzero((found < low - _RANGE_TOLERANCE) | (found > high + _RANGE_TOLERANCE))
+        if strange.size:
+            row = strange[0]
+            msg = (
+                f"{system.name!r} has {found[row]:g} of {name!r} for {ids[row]!r}, which lies from {low:g} to {high:g}: "
+                "these are scores of another metric or on another scale"
+            )
+            raise DataError(msg)
+        values[: len(column.values), i] = np.clip(found, low, high)
         states[: len(column.states), i] = np.frombuffer(column.states, dtype=np.int8)
-        ends.update({(row, i): (max(a, low), min(b, high)) for row, (a, b) in column.ends.items()})
+        # Bounds beside the range bound nothing.
+        ends.update(
+            {(row, i): (max(a, low), min(b, high)) for row, (a, b) in column.ends.items() if a <= high and b >= low}
+        )
     return AlignedMetric(
         name=name,
         card=card,
