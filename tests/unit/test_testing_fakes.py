@@ -119,6 +119,22 @@ def test_server_constraints(structured):
         assert ("words" == post(server, **constraint)["message"]["content"]) is (structured == "ignored")
 
 
+def test_server_gives_a_second_try_the_value_of_the_first():
+    """A reminder stands in the question's own message, after the shape; the value is drawn from what comes before it."""
+    schema = {"type": "object", "properties": {"items": {"type": "array", "items": {"type": "string"}}}}
+    question = f"Why?\n\nIt must follow this JSON Schema:\n{json.dumps(schema)}"
+    constrained = {"response_format": {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}}
+    with FakeJudgeServer() as server:
+        replies = [
+            post(server, question, **constrained),
+            post(server, question),
+            post(server, f"{question}\n\nOnly JSON!"),
+            post(server, f"Or {question}"),
+        ]
+    first, unconstrained, reminded, other = [reply["message"]["content"] for reply in replies]
+    assert first == unconstrained == reminded != other
+
+
 @pytest.mark.parametrize(("fault", "kind"), [("truncated_rate", "truncated"), ("malformed_rate", "malformed")])
 def test_server_faults_come_at_their_rate(fault, kind):
     """Half of the questions, give or take, and the same ones each time."""

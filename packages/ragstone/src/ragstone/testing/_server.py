@@ -30,8 +30,8 @@ _SCALE: Final = re.compile(r"one number from (-?\d+) to (-?\d+) and nothing else
 class FakeJudgeServer(LoopbackServer):
     """Serves `/v1/models` and `/v1/chat/completions` from a thread, inside a `with` block.
 
-    A verdict depends on the first user message alone: the same question gets the same number after a fault, a retry or
-    a reminder, so that a run with faults can be compared with one without. Which attempts meet a fault depends on
+    A verdict depends on the first user message alone (on a value of a shape, up to the shape): the same question gets the
+    same reply after a fault, a retry or a reminder, so that a run with faults can be compared with one without. Which attempts meet a fault depends on
     `seed`, the message and how often it came: not on the order in which concurrent requests arrive.
 
     Args:
@@ -98,7 +98,8 @@ class FakeJudgeServer(LoopbackServer):
             elif self._reply is not None:
                 text = self._reply(body)
             elif schema := _SCHEMA.search(question):
-                text = self._value(json.loads(schema[1]), question)
+                # Up to the schema: a reminder follows it, in the same message.
+                text = self._value(json.loads(schema[1]), question[: schema.end()])
             else:
                 scale = _SCALE.search(question)
                 text = str(self._verdict(question, *((int(scale[1]), int(scale[2])) if scale else (0, 100))))
@@ -119,7 +120,8 @@ class FakeJudgeServer(LoopbackServer):
         schema = body["response_format"]["json_schema"]["schema"]
         bounds = schema["properties"].get("score")
         if bounds is None:
-            return self._value(schema, question)
+            asked = _SCHEMA.search(question)
+            return self._value(schema, question[: asked.end()] if asked else question)
         return json.dumps({"score": self._verdict(question, bounds["minimum"], bounds["maximum"])})
 
     def _value(self, schema: dict[str, Any], question: str) -> str:
