@@ -166,3 +166,17 @@ def test_flip_rate_has_a_threshold():
     assert 0 == flip_rate([[0.2, 0.3]], threshold=0.1).pairs.value
     assert 1 == flip_rate([[0.2, 0.3]], threshold=0.09).pairs.value
     assert flip_rate([[1.0], []]) is None
+
+
+@pytest.mark.parametrize("n", [2, 3, 30])
+def test_perfect_agreement_of_few_items_is_not_certain(n):
+    """No resample can doubt it, so the interval is that of a share of n in n; its lower end is above 0 and far from 1."""
+    ratings = [[i % 2, i % 2] for i in range(n)]
+    first, second = zip(*ratings, strict=True)
+    least = n / (n + 1.959964**2)
+    for found in (cohen_kappa(first, second), fleiss_kappa(ratings), krippendorff_alpha(ratings, scale="interval")):
+        e = found.coefficient
+        assert (1.0, 1.0, "wilson") == (e.value, e.high, e.method)
+        assert least == pytest.approx(e.low)
+    # One disagreement, and the bootstrap knows better than nothing.
+    assert "bootstrap" == cohen_kappa([*first, 0, 0], [*second, 1, 0]).coefficient.method

@@ -69,9 +69,10 @@ def test_constants_have_no_correlation():
     assert (None, None, None) == (kendall([1, 1], [1, 2]), kendall([1], [1]), pearson([1], [1]))
 
 
-def test_perfect_correlations_are_the_point_and_decide_the_mean():
-    """Z is infinite there; +1 and -1 together have no mean."""
-    assert (1, 1) == fisher_interval(1, 10)
+def test_perfect_correlations_have_an_interval_and_decide_the_mean():
+    """Z is infinite there, which is no proof that it stays so; +1 and -1 together have no mean."""
+    assert pytest.approx((10 / (10 + 1.959964**2), 1)) == fisher_interval(1, 10)
+    assert pytest.approx((-1, -10 / (10 + 1.959964**2))) == fisher_interval(-1, 10, kind="kendall")
     assert (1, 2, 1) == ((found := fisher_mean([0.2, 1.0])).value, found.n, found.n_perfect)
     assert fisher_mean([-1.0, 1.0]).value is None
 

@@ -176,3 +176,13 @@ def test_bootstrap_of_means_is_worked_out_in_parts(monkeypatch):
     monkeypatch.setattr(_rank, "_CELLS", 100)
     (parts, _) = bootstrap_mean(values, n_resamples=300)
     assert (whole.low, whole.high) == pytest.approx((parts.low, parts.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_perfect_order_of_few_clusters_is_not_certain(sign):
+    """Clusters count, not rows; either way round."""
+    x, clusters = list(range(8)), [0, 0, 1, 1, 2, 2, 3, 3]
+    (found,) = bootstrap_spearman([[sign * v] for v in x], x, clusters)
+    ends = sorted((float(sign), sign * 4 / (4 + 1.959964**2)))
+    assert (sign, "wilson", 8) == (pytest.approx(found.value), found.method, found.n)
+    assert ends == pytest.approx([found.low, found.high])

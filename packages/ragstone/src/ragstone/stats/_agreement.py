@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from ragstone.stats._mean import Estimate, mean_interval
+from ragstone.stats._mean import Estimate, mean_interval, wilson_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,8 +41,9 @@ class Agreement:
     """Agreement beyond chance, with what it is made of."""
 
     coefficient: Estimate | None
-    """1 - (observed / expected disagreement), with an interval from resampling items; None where no disagreement can be
-    expected because everybody always says the same: agreement by chance is then certain too."""
+    """1 - (observed / expected disagreement), with an interval from resampling items; where raters agree on all of them,
+    which resampling cannot doubt, Wilson's interval of a share of n in n. None where no disagreement can be expected because
+    everybody always says the same: agreement by chance is then certain too."""
     observed: float | None
     """Observed agreement, 1 - observed disagreement; None without items, and where disagreement has no upper bound."""
     expected: float | None
@@ -332,6 +333,11 @@ def _agreement(
             method="bootstrap",
             n=n,
         )
+        if observed <= _ROUNDING:
+            # Every resample agrees as well. Were each item agreed on, or rated at random, the coefficient would be the
+            # share of those agreed on, of which n of n were seen.
+            low = wilson_interval(n, n, level=level)[0]
+            estimate = Estimate(value=1.0, low=low, high=1.0, level=level, method="wilson", n=n)
     return Agreement(coefficient=estimate, observed=1 - observed, expected=1 - chance, n=n, n_left_out=n_left_out)
 
 

@@ -7,11 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from ragstone.stats._mean import wilson_interval
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["CorrelationKind", "CorrelationMean", "fisher_interval", "fisher_mean", "kendall", "pearson"]
+__all__ = [
+    "CorrelationKind",
+    "CorrelationMean",
+    "fisher_interval",
+    "fisher_mean",
+    "kendall",
+    "pearson",
+    "perfect_interval",
+]
 
 CorrelationKind = Literal["pearson", "spearman", "kendall"]
 
@@ -85,8 +95,9 @@ def fisher_interval(
 
     The standard error of z is 1 / sqrt(n - 3) for Pearson, sqrt((1 + r**2 / 2) / (n - 3)) for Spearman and
     sqrt(0.437 / (n - 4)) for Kendall. It rests on roughly normal columns: with many ties at a bound it is a guide. A
-    correlation of exactly 1 or -1 has an infinite z, and its interval is the point itself: it says that no pair
-    contradicted, not that none will.
+    correlation of exactly 1 or -1 has an infinite z. That no pair contradicted does not say that none will: were each pair
+    in order or drawn at random, the correlation would be the share of those in order, of which n of n were seen, and its
+    interval is Wilson's.
 
     Raises:
         ValueError: `r` outside [-1, 1], or `level` not in (0, 1).
@@ -103,7 +114,7 @@ def fisher_interval(
     if error is None:
         return None
     if abs(r) == 1:
-        return r, r
+        return perfect_interval(r, n, level=level)
     half = _quantile(level) * error
     return math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
 
@@ -167,6 +178,12 @@ def fisher_mean(
         n_undefined=len(correlations) - len(known),
         n_perfect=n_perfect,
     )
+
+
+def perfect_interval(r: float, n: int, *, level: float) -> tuple[float, float]:
+    """Interval of a correlation of 1 or -1 of `n` pairs."""
+    least = wilson_interval(n, n, level=level)[0]
+    return (least, 1.0) if r > 0 else (-1.0, -least)
 
 
 def _z_error(r: float, n: int, kind: CorrelationKind, level: float) -> float | None:
