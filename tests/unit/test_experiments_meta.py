@@ -242,6 +242,10 @@ def test_what_stands_out_is_said_in_words(written):
     assert ["ccrs.qr and ccrs.ir nearly say the same (Spearman 1.00)"] == [
         found for found in meta_evaluate(a).findings() if "nearly" in found
     ]
+    opposite = written("o", {"ccrs.qr": values, "ccrs.ir": [1 - v for v in values]})
+    assert "nearly say the opposite of each other (Spearman -1.00)" in " ".join(meta_evaluate(opposite).findings())
+    few = written("f", {"ccrs.qr": values[:2], "ccrs.ir": values[:2]})
+    assert "nearly say" not in " ".join(meta_evaluate(few).findings())
     b = written("b", {"ccrs.qr": [0.9, 0.1] * 30})
     by_chance = [{"id": f"q{i}", "label": i // 2 % 2} for i in range(40)]
     assert "beyond chance cannot be claimed" in " ".join(meta_evaluate(b, labels=by_chance, **FAST).findings())
@@ -249,7 +253,10 @@ def test_what_stands_out_is_said_in_words(written):
     quarrel = [*exactly[:-4], *({**row, "label": 1 - row["label"]} for row in exactly[-4::2]), *exactly[-3::2]]
     words = " ".join(meta_evaluate(b, labels=quarrel, **FAST).findings())
     assert "cannot be claimed" not in words
-    assert "at least as well as they do among themselves" in words
+    assert (
+        "on these 40 samples the judge agrees with people at least as well as they do among themselves (alpha 0."
+        in words
+    )
     mild = written("c", {"ccrs.qr": [0.9, 0.7] * 30})
     assert "is above what people would give" in " ".join(meta_evaluate(mild, labels=exactly, **FAST).findings())
 

@@ -18,6 +18,8 @@ _CROWDED: Final = 0.5
 """Share of scores at one bound from which a metric says little about single answers."""
 _TWINS: Final = 0.8
 """Correlation from which two metrics nearly say the same."""
+_FEW: Final = 10
+"""Of fewer samples than these even unrelated metrics often put most in the same order."""
 _ASL_SHOWN: Final = 15
 _SMALL_P: Final = 0.001
 
@@ -291,8 +293,11 @@ def _findings(report: MetaReport) -> Iterator[str]:
     for (metric, where), cases in crowded.items():
         yield f"{metric}: many scores are at the {where} ({', '.join(cases)}): it cannot tell those answers apart"
     for c in report.correlations:
-        if c.kind == "spearman" and c.mean.value is not None and abs(c.mean.value) >= _TWINS:
-            yield f"{c.first} and {c.second} nearly say the same (Spearman {c.mean.value:.2f})"
+        if c.kind != "spearman" or c.mean.value is None or min(c.n_pairs.values()) < _FEW:
+            continue
+        if abs(c.mean.value) >= _TWINS:
+            what = "the same" if c.mean.value > 0 else "the opposite of each other"
+            yield f"{c.first} and {c.second} nearly say {what} (Spearman {c.mean.value:.2f})"
     for a in report.labels:
         k = None if a.cohen is None else a.cohen.coefficient
         if k is not None and k.low <= 0:
@@ -304,9 +309,9 @@ def _findings(report: MetaReport) -> Iterator[str]:
                 f"{shown(m.estimate)}: correct it, or recalibrate the judge"
             )
         if a.people is not None and a.people.coefficient is not None and a.krippendorff.coefficient is not None:
-            between, judge = a.people.coefficient.value, a.krippendorff.coefficient.value
-            if judge >= between:
+            between, judge = a.people.coefficient, a.krippendorff.coefficient
+            if judge.value >= between.value:
                 yield (
-                    f"{a.metric}, {a.system}: the judge agrees with people at least as well as they do among themselves "
-                    f"({judge:.2f}, {between:.2f})"
+                    f"{a.metric}, {a.system}: on these {a.n} samples the judge agrees with people at least as well as they do "
+                    f"among themselves (alpha {shown(judge)}, theirs {shown(between)})"
                 )
