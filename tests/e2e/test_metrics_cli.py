@@ -24,6 +24,14 @@ def test_every_metric_is_listed():
         assert all(need in lines[metric.card.name] for need in metric.card.needs)
 
 
+def test_metrics_stand_under_their_group():
+    """What --metrics takes can be read off: the name of a group, then its members."""
+    lines = run().stdout.splitlines()
+    groups = [line.removesuffix(" (group)") for line in lines if line.endswith(" (group)")]
+    assert list(dict.fromkeys(metric.card.group for metric in all_metrics())) == groups
+    assert lines.index("ccrs (group)") < next(i for i, line in enumerate(lines) if line.startswith("ccrs.ir "))
+
+
 def test_one_is_explained_with_its_example():
     """Definition, needs and cost, then a sample, what the judge replies, and the value that follows."""
     told = run("ccrs.ac").stdout

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 
+import ragstone
 from ragstone.experiments import Experiment, format_table, summarise
 from ragstone.judges import LexicalJudge
 from ragstone.metrics import MetricCard
@@ -62,3 +63,30 @@ def test_json_has_no_infinity():
     ).to_dict()
     (metric,) = json.loads(json.dumps(found, allow_nan=False))["metrics"]
     assert ([0.0, None], [0.6, None], "range") == (metric["ci"], metric["bounds"], metric["method"])
+
+
+def test_metrics_that_lack_the_same_share_a_line():
+    """One line names the field, where it comes from, and all metrics that lack it."""
+    rows = [{"id": "1", "query": "Why?", "contexts": ["Rain."], "response": "Rain."}]
+    told = str(ragstone.evaluate(rows, ["exact_match", "recall@5", "crux.density", "token_f1"], judge="lexical"))
+    assert "not applicable where there is no reference: exact_match, token_f1" in told
+    assert "not applicable where there is no qrels (--qrels FILE, or in the rows): recall@5" in told
+    assert "no required passages (`ragstone dataset build` writes them): crux.density" in told
+
+
+def test_an_end_without_a_bound_is_said_in_words():
+    """A density of two samples has no upper bound; "inf" is no word."""
+    rows = [
+        {
+            "id": f"{n}",
+            "query": "Why?",
+            "contexts": [{"id": "p", "text": "Rain falls."}],
+            "sub_questions": ["What falls?"],
+            "ratings": {"What falls?": {"p": 5}},
+            "required": {"p": "Rain falls."},
+        }
+        for n in range(2)
+    ]
+    told = str(ragstone.evaluate(rows, ["crux.density"], judge="lexical"))
+    assert "no bound]" in told
+    assert "inf" not in told

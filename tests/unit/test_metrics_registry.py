@@ -84,8 +84,8 @@ def test_an_object_takes_the_place_of_the_registered_one(before):
 @pytest.mark.parametrize(
     ("specs", "words"),
     [
-        (["crs"], "did you mean 'ccrs'.*Known are: .*ccrs, udcg.*ccrs.cc"),
-        (["bleurgh"], "Known are"),
+        (["crs"], "did you mean 'ccrs'.*the groups are .*ccrs, udcg.*`ragstone metrics`"),
+        (["bleurgh"], "the groups are ranking, "),
         ([], "metrics="),
         ([QuestionRelevance], "not a metric"),
         ([7], "not a metric"),

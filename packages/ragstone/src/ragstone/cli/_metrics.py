@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 from typing import Annotated, Any
@@ -29,7 +30,9 @@ def metrics_command(
         print_json([_as_dict(card) for card in cards])
     elif name is None or len(cards) > 1:
         typer.echo("\n".join(_table(cards)))
-        typer.echo("\nexplain one: ragstone metrics NAME", err=True)
+        typer.echo(
+            "\nexplain one: ragstone metrics NAME; measure: ragstone evaluate FILE --metrics GROUP,NAME", err=True
+        )
     else:
         typer.echo("\n".join(_explained(cards[0])))
 
@@ -47,10 +50,18 @@ def _named(name: str) -> list[MetricCard]:
 
 
 def _table(cards: list[MetricCard]) -> list[str]:
-    rows = [("metric", "range", "better", "needs", "calls", "source")]
-    rows += [(c.name, _range(c), c.direction, ", ".join(c.needs), _cost(c), c.source) for c in cards]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    """A line for each metric, under the name of its group."""
+    head = ("metric", "range", "better", "needs", "calls", "source")
+    rows = [(c.name, _range(c), c.direction, ", ".join(c.needs), _cost(c), c.source) for c in cards]
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+
+    def line(row: tuple[str, ...]) -> str:
+        return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+    lines = [line(head)]
+    for group, members in itertools.groupby(zip(cards, rows, strict=True), key=lambda member: member[0].group):
+        lines += ["", f"{group} (group)", *(line(row) for _, row in members)]
+    return lines
 
 
 def _range(card: MetricCard) -> str:

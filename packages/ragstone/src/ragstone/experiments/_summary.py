@@ -18,6 +18,15 @@ _SAME: Final = 1e-9
 """Bounds may leave the metric's range by a rounding error."""
 
 
+_WAYS_OUT: Final = {
+    "qrels": "qrels (--qrels FILE, or in the rows)",
+    "ratings": "ratings (`ragstone dataset build` writes them)",
+    "required": "required passages (`ragstone dataset build` writes them)",
+    "sub_questions": "sub_questions (nor a reference to make them from)",
+}
+"""Fields that few data sets have, and where they come from."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSummary:
     """What is known about one metric over a set of samples."""
@@ -89,6 +98,10 @@ def _one(card: MetricCard, values: list[float], failed: list[Failure], absent: l
     )
 
 
+def _end(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else "no bound"
+
+
 def _lies_in(low: float, high: float) -> str:
     """Say where a mean is, for a metric that may have no bound on a side."""
     match math.isfinite(low), math.isfinite(high):
@@ -123,17 +136,18 @@ def format_table(summaries: Sequence[MetricSummary], *, baseline: bool = False) 
     """
     rows = [("metric", "mean [95% CI]", "n scored / failed / n.a.")]
     notes = []
+    lacking: dict[tuple[str, ...], list[str]] = {}
     for s in summaries:
         if s.estimate is None:
             mean = "no score"
         else:
-            mean = f"{s.estimate.value:.3f} [{s.estimate.low:.3f}, {s.estimate.high:.3f}]"
+            mean = f"{s.estimate.value:.3f} [{_end(s.estimate.low)}, {_end(s.estimate.high)}]"
         rows.append((s.metric, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
         if s.n_failed and s.bounds:
             kinds = ", ".join(f"{n} {kind}" for kind, n in s.failure_kinds.items())
             notes.append(f"{s.metric}: {kinds}; whatever those would have scored, the mean {_lies_in(*s.bounds)}")
         if s.missing:
-            notes.append(f"{s.metric}: not applicable where there is no {' or '.join(s.missing)}")
+            lacking.setdefault(s.missing, []).append(s.metric)
         if s.reasons:
             often, *others = s.reasons
             more = (
@@ -142,6 +156,11 @@ def format_table(summaries: Sequence[MetricSummary], *, baseline: bool = False) 
                 else ""
             )
             notes.append(f"{s.metric}: not applicable to {sum(s.reasons.values())}: {often}{more}")
+    # One line for all that lack the same: without qrels eight metrics would say so.
+    notes += [
+        f"not applicable where there is no {' or no '.join(_WAYS_OUT.get(name, name) for name in fields)}: {', '.join(names)}"
+        for fields, names in lacking.items()
+    ]
     methods = sorted({s.estimate.method for s in summaries if s.estimate})
     if methods:
         notes.append(f"intervals: {', '.join(methods)}")

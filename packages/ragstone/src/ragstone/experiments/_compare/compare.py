@@ -10,9 +10,10 @@ from typing import Any
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._compare.align import AlignedScores, Sources, align
 from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, judge_hypotheses
+from ragstone.experiments._compare.overview import overview
 from ragstone.experiments._compare.pairs import Family, MetricComparison, compare_metric, judged_across
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression
-from ragstone.experiments._compare.words import means_table, pairs_table, probability, verdicts
+from ragstone.experiments._compare.words import equals, means_table, pairs_table, verdicts
 
 __all__ = ["Comparison", "compare"]
 
@@ -41,8 +42,8 @@ class Comparison:
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """What can be claimed, and what cannot, one sentence each."""
-        return tuple(sentence for metric in self.metrics for sentence in verdicts(metric))
+        """What can be claimed, and then what cannot, one sentence each."""
+        return verdicts(self.metrics)
 
     def check_regression(
         self,
@@ -88,10 +89,10 @@ class Comparison:
         }
 
     def __str__(self) -> str:
-        lines = [*self.verdict, ""]
+        lines = [*overview(self.metrics, level=self.level, across_metrics=self.across_metrics), ""]
         for h in self.hypotheses:
             told = "supported" if h.supported else "not supported"
-            lines.append(f"hypothesis {h.name}: {told} (p = {probability(h.adjusted)} after Holm's correction)")
+            lines.append(f"hypothesis {h.name}: {told} (p {equals(h.adjusted)} after Holm's correction)")
         if self.hypotheses:
             lines.append("")
         lines += [*means_table(self.metrics), "", *pairs_table(self.metrics), ""]

@@ -5,13 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
 
-__all__ = ["amount", "interval_text", "means_table", "pairs_table", "probability", "table", "verdicts"]
+__all__ = [
+    "KINDS",
+    "Kind",
+    "amount",
+    "claim_size",
+    "doubt_of",
+    "full_name",
+    "interval_text",
+    "kind_of",
+    "means_table",
+    "pairs_table",
+    "probability",
+    "seen_by_winner",
+    "size",
+    "table",
+    "verdicts",
+]
+
+Kind = Literal["claimed", "within", "undecided", "alike", "apart"]
+"""What can be said of a pair: one is better, a difference that matters is ruled out, nothing, not one sample differs, or
+no sample has a score of both."""
 
 _POINTS: Final = 100
+KINDS: Final[tuple[Kind, ...]] = ("claimed", "within", "undecided", "alike", "apart")
+"""In the order in which they are told: what can be claimed comes first."""
 _LEAST_P: Final = 0.0001
 _MOST_DIGITS: Final = 4
 
@@ -43,39 +65,72 @@ def probability(p: float | None) -> str:
     return f"< {_LEAST_P:.4f}" if p < _LEAST_P else f"{p:.2g}"
 
 
-def verdicts(metric: MetricComparison) -> tuple[str, ...]:
-    """What can be said of a metric, and what cannot, one sentence each."""
-    name = metric.metric if metric.higher_is_better else f"{metric.metric} (lower is better)"
+def equals(p: float | None) -> str:
+    """A p-value behind the letter p: "= 0.03", "< 0.0001" or "untestable"."""
+    told = probability(p)
+    return f"= {told}" if told[0].isdigit() else told
+
+
+def kind_of(metric: MetricComparison, pair: PairDifference) -> Kind:
+    """What can be said of a pair."""
+    if pair.better is not None:
+        return "claimed"
+    if not pair.n:
+        return "apart"
+    if pair.n_equal == pair.n:
+        return "alike"
+    return "within" if _within(metric, pair) else "undecided"
+
+
+def full_name(metric: MetricComparison) -> str:
+    """A metric's name, with a warning where less of it is better."""
+    return metric.metric if metric.higher_is_better else f"{metric.metric} (lower is better)"
+
+
+def verdicts(metrics: Sequence[MetricComparison]) -> tuple[str, ...]:
+    """What can be said of metrics, and then what cannot, one sentence each."""
+    return tuple(sentence for kind in KINDS for metric in metrics for sentence in _told(metric, kind))
+
+
+def _told(metric: MetricComparison, kind: Kind) -> list[str]:
+    """What is to be said of this kind about the pairs of a metric."""
+    name = full_name(metric)
+    pairs = [pair for pair in metric.pairs if kind_of(metric, pair) == kind]
+    if kind == "claimed":
+        return _claims(metric, pairs)
+    if kind == "undecided":
+        return _undecided(metric, pairs)
     told = []
-    for winner in dict.fromkeys(pair.better for pair in metric.pairs if pair.better is not None):
-        wins = [_turned(pair, winner) for pair in metric.pairs if pair.better == winner]
-        (first, *others) = (f"{pair.other}{{on}} by {_size(metric, pair)}{_doubt(metric, pair)}" for pair in wins)
-        told.append(
-            f"{winner} beats {', and '.join([first.format(on=f' on {name}'), *(o.format(on='') for o in others)])}"
-        )
-    undecided = []
-    for pair in metric.pairs:
+    for pair in pairs:
         both = f"{pair.system} and {pair.other}"
-        if pair.better is not None:
-            continue
-        if not pair.n:
-            told.append(f"{both} cannot be compared on {name}: no sample has a score of both")
-        elif pair.n_equal == pair.n:
-            doubt = _doubt(metric, pair, 0.0, 0.0, what="the difference")
+        doubt = doubt_of(metric, pair)
+        if kind == "within":
+            told.append(f"{both} are within {_step(metric)} of each other on {name}: {size(metric, pair)}{doubt}")
+        elif kind == "alike":
             told.append(f"{both} score alike on {name}, on {_all(pair.n)}{doubt}")
-        elif _within(metric, pair):
-            edge = metric.detect or 0.0
-            doubt = _doubt(metric, pair, -edge, edge)
-            told.append(f"{both} are within {_step(metric)} of each other on {name}: {_size(metric, pair)}{doubt}")
         else:
-            undecided.append(pair)
-    if undecided:
-        pairs = ", ".join(
-            f"{p.system} and {p.other}" + (f" ({_size(metric, p)})" if len(undecided) > 1 else "") for p in undecided
+            told.append(f"{both} cannot be compared on {name}: no sample has a score of both")
+    return told
+
+
+def _claims(metric: MetricComparison, pairs: Sequence[PairDifference]) -> list[str]:
+    told = []
+    for winner in dict.fromkeys(pair.better for pair in pairs if pair.better is not None):
+        won = [(pair.other, claim_size(metric, pair)) for pair in map(seen_by_winner, pairs) if pair.system == winner]
+        (first, by), *others = won
+        told.append(
+            f"{winner} beats {', and '.join([f'{first} on {full_name(metric)} by {by}', *(f'{o} by {b}' for o, b in others)])}"
         )
-        size = f": {_size(metric, undecided[0])}" if len(undecided) == 1 else ""
-        told.append(f"no difference can be claimed on {name} between {pairs}{size}; {_wanted(metric, undecided)}")
-    return tuple(told)
+    return told
+
+
+def _undecided(metric: MetricComparison, pairs: Sequence[PairDifference]) -> list[str]:
+    if not pairs:
+        return []
+    several = len(pairs) > 1
+    which = ", ".join(f"{p.system} and {p.other}" + (f" ({size(metric, p)})" if several else "") for p in pairs)
+    by = "" if several else f": {size(metric, pairs[0])}"
+    return [f"no difference can be claimed on {full_name(metric)} between {which}{by}; {_wanted(metric, pairs)}"]
 
 
 def means_table(metrics: Sequence[MetricComparison]) -> list[str]:
@@ -84,33 +139,39 @@ def means_table(metrics: Sequence[MetricComparison]) -> list[str]:
     for metric in metrics:
         for s in metric.systems:
             e = s.estimate
-            mean = "no score" if e is None else f"{e.value:.3f} [{e.low:.3f}, {e.high:.3f}]"
+            mean = "no score" if e is None else f"{e.value:.3f} [{_end(e.low)}, {_end(e.high)}]"
             rows.append((metric.metric, s.system, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
     return table(rows)
 
 
 def pairs_table(metrics: Sequence[MetricComparison]) -> list[str]:
-    """All differences: intervals that hold together, p-values, sizes."""
+    """All differences: intervals that hold together, p-values, sizes, and what would decide where nothing can be claimed."""
     rows = [
         (
             metric.metric,
             f"{p.system} - {p.other}",
-            "no common score" if p.difference is None else _size(metric, p, sign=True),
+            "no common score" if p.difference is None else size(metric, p, sign=True),
             probability(p.p_value),
             "" if p.effect_size is None else f"{p.effect_size:+.2f}",
             f"{p.n_higher} / {p.n_equal} / {p.n_lower}",
             str(p.n),
+            _more(metric, p),
         )
         for metric in metrics
         for p in metric.pairs
     ]
-    return table([("metric", "difference", "of means", "p", "effect", "higher / equal / lower", "n"), *rows])
+    head = ("metric", "difference", "of means", "p", "effect", "higher / equal / lower", "n", "more samples")
+    return table([head, *rows])
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns side by side."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _end(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else "no bound"
 
 
 def _number(value: float, *, points: bool, sign: bool = False, digits: int = 1) -> str:
@@ -123,7 +184,8 @@ def _number(value: float, *, points: bool, sign: bool = False, digits: int = 1) 
     return f"+{text}" if sign and value > 0 else text
 
 
-def _size(metric: MetricComparison, pair: PairDifference, *, sign: bool = False) -> str:
+def size(metric: MetricComparison, pair: PairDifference, *, sign: bool = False) -> str:
+    """A difference with its interval."""
     ends = [end for end in (pair.difference, pair.low, pair.high) if end is not None]
     digits = _digits(ends)
     told = amount(pair.difference or 0.0, points=metric.in_points, sign=sign, digits=digits)
@@ -141,8 +203,9 @@ def _digits(values: Sequence[float]) -> int:
     return digits
 
 
-def _turned(pair: PairDifference, winner: str) -> PairDifference:
-    """The difference as the winner sees it: from its side, and above 0 also where less is better."""
+def seen_by_winner(pair: PairDifference) -> PairDifference:
+    """The difference as the better system sees it: from its side, and above 0 also where less is better."""
+    winner = pair.better or pair.system
     difference, low, high, bounds = pair.difference or 0.0, pair.low, pair.high, pair.bounds
     if difference < 0:
         difference = -difference
@@ -157,6 +220,23 @@ def _turned(pair: PairDifference, winner: str) -> PairDifference:
         high=high,
         bounds=bounds,
     )
+
+
+def claim_size(metric: MetricComparison, pair: PairDifference) -> str:
+    """By how much the winner is ahead (told from its side), and what could undo it."""
+    return f"{size(metric, pair)}{_doubt(metric, pair)}"
+
+
+def doubt_of(metric: MetricComparison, pair: PairDifference) -> str:
+    """What the samples that failed could do to a claim that systems are alike, or nearly so; empty where nothing."""
+    match kind_of(metric, pair):
+        case "within":
+            edge = metric.detect or 0.0
+            return _doubt(metric, pair, -edge, edge)
+        case "alike":
+            return _doubt(metric, pair, 0.0, 0.0, what="the difference")
+        case _:
+            return ""
 
 
 def _doubt(
@@ -198,6 +278,17 @@ def _wanted(metric: MetricComparison, undecided: Sequence[PairDifference]) -> st
     return (
         f"about {_about(max(wanted)):,} more {'sample' if max(wanted) == 1 else 'samples'} would detect {_step(metric)}"
     )
+
+
+def _more(metric: MetricComparison, pair: PairDifference) -> str:
+    """How many more samples would detect what matters, where no difference can be claimed."""
+    if kind_of(metric, pair) != "undecided":
+        return ""
+    if pair.detectable is None:
+        return "too few differ"
+    if pair.n_more is None:
+        return ""
+    return f"{_about(pair.n_more):,} to detect {_step(metric)}" if pair.n_more else "enough"
 
 
 def _about(n: int) -> int:

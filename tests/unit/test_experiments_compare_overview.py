@@ -1,0 +1,148 @@
+"""The verdict as it is printed: what can be claimed comes first, and much of it is grouped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import ragstone
+from ragstone.experiments import Experiment
+from ragstone.judges import JudgeIdentity
+from ragstone.metrics import MetricCard
+from ragstone.schema import Failure, Score, Usage
+
+N = 40
+BASE = np.random.default_rng(0).uniform(0.3, 0.6, N)
+
+
+def system(shifts: Mapping[str, float], *, seed: int, failed: int = 0) -> Experiment:
+    """A system that is better by so much on these metrics; a shift of 9 scores 0.5 everywhere."""
+    rng = np.random.default_rng(seed)
+    cards, outcomes = [], []
+    for metric, shift in shifts.items():
+        cards.append(
+            MetricCard(
+                name=metric, title="T", description="D", low=0.0, high=1.0, needs=(), version="1", source="here",
+                group="own", judge_calls=0, direction="lower" if metric.startswith("harm") else "higher",
+            )
+        )  # fmt: skip
+        values = [0.5] * N if shift == 9 else (BASE + shift + rng.normal(0, 0.05, N)).tolist()
+        for at, value in enumerate(values):
+            common = {"sample_id": f"q{at}", "metric": metric, "metric_version": "1"}
+            if at < failed and shift == 9:
+                outcomes.append(Failure(kind="timeout", reason="late", **common))
+            else:
+                outcomes.append(Score(value=value, method="x", **common))
+    return Experiment(
+        samples=(),
+        outcomes=tuple(outcomes),
+        cards=tuple(cards),
+        judge=JudgeIdentity(name="j", hash="h"),
+        usage=Usage(),
+        wall_s=0.0,
+    )
+
+
+def metrics(*, better: int = 0, same: int = 0, alike: int = 0, harm: int = 0) -> dict[str, float]:
+    """Shifts of as many metrics of each kind."""
+    return (
+        {f"same{i}": 0.0 for i in range(same)}
+        | {f"alike{i}": 9.0 for i in range(alike)}
+        | {f"better{i}": 0.2 for i in range(better)}
+        | {f"harm{i}": -0.2 for i in range(harm)}
+    )
+
+
+def printed(*systems: Experiment, **options: bool) -> list[str]:
+    """The printed verdict, without the tables."""
+    result = ragstone.compare(dict(zip("ABCDEF", systems, strict=False)), n_resamples=500, **options)
+    return str(result).split("\n\nmetric ")[0].splitlines()
+
+
+def test_claims_come_first() -> None:
+    """What differs is told before what does not, whatever the order of the metrics."""
+    kinds = metrics(same=2, alike=1, better=1)
+    result = ragstone.compare(
+        {"A": system(dict.fromkeys(kinds, 0.0) | {"alike0": 9}, seed=1), "B": system(kinds, seed=2)}
+    )
+    assert ["beats", "can", "can", "alike"] == [
+        next(word for word in ("beats", "can", "alike") if word in sentence.split()) for sentence in result.verdict
+    ]
+    assert list(result.verdict) == str(result).splitlines()[:4]
+
+
+def test_many_results_are_grouped_by_systems() -> None:
+    """Fourteen metrics are no fourteen sentences; claims keep their sizes, and less-is-better is said."""
+    kinds = metrics(same=6, alike=3, better=4, harm=1)
+    lines = printed(system(dict.fromkeys(kinds, 0.0) | metrics(alike=3), seed=1), system(kinds, seed=2))
+    assert "B beats A on 5 of 14 metrics:" == lines[0]
+    assert ["better0", "better1", "better2", "better3", "harm0"] == [line.split()[0] for line in lines[1:6]]
+    assert all(" by 1" in line or " by 2" in line for line in lines[1:6])
+    assert all("[" in line for line in lines[1:6])
+    assert "harm0 (lower is better)  by" in lines[5]
+    assert "(each of 14 metrics is tested by itself" in lines[6]
+    assert "up to 0.7 of them" in lines[6]
+    assert "  B and A: same0, same1, same2, same3, same4, same5" in lines
+    assert ["not one sample differs:", "  B and A: alike0, alike1, alike2"] == lines[-2:]
+
+
+def test_luck_is_not_spoken_of_where_all_metrics_hold_together() -> None:
+    """Nor where there are few metrics."""
+    kinds = metrics(same=14)
+    pair = system(kinds, seed=1), system(kinds, seed=2)
+    assert any("by luck" in line for line in printed(*pair))
+    assert not any("by luck" in line for line in printed(*pair, across_metrics=True))
+    few = metrics(same=9)
+    assert not any("by luck" in line for line in printed(system(few, seed=1), system(few, seed=2)))
+
+
+def test_nothing_to_claim_is_said_first() -> None:
+    """Of many metrics none of which differs."""
+    kinds = metrics(same=14)
+    assert (
+        "no difference can be claimed on any of 14 metrics" == printed(system(kinds, seed=1), system(kinds, seed=1))[0]
+    )
+
+
+def test_several_systems() -> None:
+    """The one with most claims is first; what holds for all pairs is told once, long lists as a number."""
+    kinds = metrics(same=3, better=11)
+    plain = dict.fromkeys(kinds, 0.0)
+    lines = printed(*(system(plain, seed=seed) for seed in (1, 2)), system(kinds, seed=3))
+    names = ", ".join(f"better{i}" for i in range(11))
+    assert ["C beats A on 11 of 14 metrics:", "C beats B on 11 of 14 metrics:"] == [
+        line for line in lines if "beats" in line
+    ]
+    assert "  any two systems: same0, same1, same2" in lines
+    assert "  B and A: 11 metrics" in lines or f"  B and A: {names}" in lines
+    more = printed(*(system(plain, seed=seed) for seed in (1, 2)), *(system(kinds, seed=seed) for seed in (3, 4)))
+    assert f"C beats A on 11 of 14 metrics: {names}" in more
+    assert "(by how much, and with which intervals, the table of differences tells)" in more
+
+
+def test_grouping_keeps_the_doubt_about_failed_samples() -> None:
+    """Metrics that failed samples could undo are not among those that are alike without a doubt."""
+    kinds = metrics(same=11, alike=2)
+    lines = printed(system(kinds, seed=1), system(kinds, seed=2, failed=4))
+    assert "alike0 (but 4 samples failed: whatever those had scored, the difference lies in [-5, 5])" in lines[-1]
+
+
+@pytest.mark.parametrize(("p", "told"), [(0.0321, "p = 0.032"), (1e-9, "p < 0.0001")])
+def test_a_p_value_behind_its_letter(p: float, told: str) -> None:
+    """No "p = < 0.0001"."""
+    from ragstone.experiments._compare.words import equals
+
+    assert told == f"p {equals(p)}"
+
+
+def test_the_table_tells_how_many_more_samples_are_wanted() -> None:
+    """For what is undecided only."""
+    kinds = metrics(same=1, better=1)
+    result = ragstone.compare({"A": system(dict.fromkeys(kinds, 0.0), seed=1), "B": system(kinds, seed=2)})
+    rows = str(result).split("more samples\n")[1].splitlines()
+    same, better = rows[:2]
+    assert same.startswith("same0")
+    assert same.endswith(" to detect 1 point")
+    assert better.endswith(str(N))
