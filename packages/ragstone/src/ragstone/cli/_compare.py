@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ragstone.cli._options import JsonOption
-from ragstone.cli._output import print_json
+from ragstone.cli._output import print_json, print_text
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import compare
 
@@ -85,9 +85,9 @@ def compare_command(
     if json_output:
         print_json(result.to_dict() | {"gate": check and check.to_dict()})
     else:
-        typer.echo(str(result))
+        print_text(result)
         if check is not None:
-            typer.echo(f"\n{check}")
+            print_text(f"\n{check}")
     if check is not None and not check.ok:
         raise typer.Exit(EXIT_GATE)
 

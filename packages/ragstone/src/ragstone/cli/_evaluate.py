@@ -18,7 +18,7 @@ from ragstone.cli._options import (
     SinkOption,
     names_in,
 )
-from ragstone.cli._output import failure_lines, print_json, progress_bar
+from ragstone.cli._output import failure_lines, print_json, print_text, progress_bar
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import Experiment, evaluate, read_samples
 from ragstone.schema import Failure
@@ -81,11 +81,11 @@ def evaluate_command(
     if output is not None:
         result.to_jsonl(output)
     for rejection in result.rejected[:5]:
-        typer.echo(f"left out: {rejection.reason}", err=True)
+        print_text(f"left out: {rejection.reason}", err=True)
     if json_output:
         print_json(result.to_dict())
     else:
-        typer.echo(str(result))
+        print_text(result)
         typer.echo(_spent(result), err=True)
     for line in failure_lines(result.outcomes):
         typer.echo(line, err=True)

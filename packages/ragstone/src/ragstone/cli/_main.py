@@ -15,14 +15,15 @@ EXIT_INFRASTRUCTURE = 3
 def main(arguments: list[str] | None = None) -> None:
     """Run `ragstone`; exits with 0 (ok), 1 (a gate failed), 2 (usage), 3 (infrastructure) or 4 (spend cap reached)."""
     from ragstone.cli._app import app
+    from ragstone.cli._output import print_text
 
     try:
         app(arguments)
     except (ConfigurationError, DataError) as error:
-        print(f"ragstone: {error}", file=sys.stderr)
+        print_text(f"ragstone: {error}", err=True)
         sys.exit(EXIT_USAGE)
     except RagstoneError as error:
-        print(f"ragstone: {error}", file=sys.stderr)
+        print_text(f"ragstone: {error}", err=True)
         sys.exit(EXIT_INFRASTRUCTURE)
     except KeyboardInterrupt:
         print("ragstone: stopped; what was stored stays stored", file=sys.stderr)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ragstone.cli._options import JsonOption, names_in
-from ragstone.cli._output import print_json
+from ragstone.cli._output import print_json, print_text
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import meta_evaluate, topicality
 
@@ -83,7 +83,7 @@ def meta_command(
     if json_output:
         print_json(report.to_dict())
     else:
-        typer.echo(str(report))
+        print_text(report)
 
 
 def topicality_command(
@@ -107,7 +107,7 @@ def topicality_command(
     if json_output:
         print_json(report.to_dict())
     else:
-        typer.echo(str(report))
+        print_text(report)
 
 
 def _named(text: str) -> tuple[str | None, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,10 +13,21 @@ from typing import Any
 from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score
 from ragstone.store import TraceReport
 
-__all__ = ["TraceLines", "clean", "failure_lines", "ledger_lines", "print_json", "progress_bar", "trace_lines"]
+__all__ = [
+    "TraceLines",
+    "clean",
+    "failure_lines",
+    "ledger_lines",
+    "print_json",
+    "print_text",
+    "progress_bar",
+    "trace_lines",
+]
 
 _COLUMNS = ("captured", "scored", "sampled_out", "not_applicable", "failed", "dropped", "pending")
 _LOGGED_EVERY = 100
+# Delete and the second set of control characters, marks that turn the direction of text, and lone surrogates.
+_UNSHOWN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _RELEVANT = {"1": "relevant", "-1": "not relevant"}
 
 
@@ -27,9 +39,19 @@ def clean(text: str | None, *, width: int = 200) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
+def print_text(value: object, *, err: bool = False) -> None:
+    """Print a result in words, whose names and reasons come from files: lines stay lines, control characters go."""
+    lines = str(value).split("\n")
+    print(
+        "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines),
+        file=sys.stderr if err else None,
+    )
+
+
 def print_json(value: Any) -> None:
-    """Print a result as JSON on stdout."""
-    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+    """Print a result as JSON on stdout; what a terminal would obey, or could not show, as escapes of JSON."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    print(_UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 @contextmanager
