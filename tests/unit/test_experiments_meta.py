@@ -409,6 +409,27 @@ def test_verdict_holds_all_differences_together(written):
     assert 1 - 0.05 / 4 == pytest.approx(together.difference.level)
 
 
+@pytest.mark.parametrize(("n", "advantage"), [(1, "none"), (3, "none"), (4, "in")])
+def test_a_handful_of_queries_shows_no_topic(written, n, advantage):
+    """3 and 3 queries fall apart like this by luck once in ten, 4 and 4 once in 35; a bootstrap does not know."""
+    report = topicality(written("in", {"p": [0.9, 0.8, 1.0, 0.9][:n]}), written("out", {"p": [0.1, 0.0, 0.2, 0.1][:n]}))
+    (found,) = report.metrics
+    assert 0 < found.contrast.difference.low
+    assert advantage == found.advantage
+    assert (advantage == "none") == report.verdict().startswith("no difference can be claimed")
+
+
+def test_failed_queries_may_undo_the_verdict(written):
+    """What they had scored is not known; where it could turn the difference, the verdict says so."""
+    inside = written("in", {"ccrs.qr": [0.9, 0.8] * 20})
+    one, many = ([*[0.3, 0.4] * 20, *[None] * n] for n in (1, 360))
+    sure, unsure = (topicality(inside, written(f"out{len(row)}", {"ccrs.qr": row})) for row in (one, many))
+    assert (0.85 - (14 + 360) / 400, 0.85 - 14 / 400) == pytest.approx(unsure.metrics[0].bounds)
+    assert ["in", "in"] == [report.metrics[0].advantage for report in (sure, unsure)]
+    assert [False, True] == ["could undo it on ccrs.qr" in report.verdict() for report in (sure, unsure)]
+    assert "360 queries failed; whatever those had scored, the difference is between -0.085 and +0.815" in str(unsure)
+
+
 def test_topicality_warns(written):
     """Few queries, scores all alike, and different judges."""
     a = written("in", {"p": [1.0] * 5}, judge="one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -12,7 +13,7 @@ from ragstone.experiments._meta.report import finite, shown, table
 from ragstone.experiments._meta.sources import metrics_of, scores_of
 from ragstone.experiments._outcomes import OutcomeSource, SystemOutcomes, read_outcomes
 from ragstone.schema import Failure
-from ragstone.stats import Contrast, contrast
+from ragstone.stats import Contrast, contrast, failure_bounds
 
 __all__ = ["TopicalityMetric", "TopicalityReport", "topicality"]
 
@@ -28,6 +29,9 @@ class TopicalityMetric:
     metric: str
     contrast: Contrast | None
     """In-domain minus out-of-domain; None where either set has no score."""
+    bounds: tuple[float, float] | None
+    """Between what the difference lies, whatever the queries that failed had scored; infinite for a metric without bounds,
+    None where nothing was scored and nothing failed on a side."""
     carries_signal: bool
     """False for faithfulness: an answer can be true to passages that have nothing to do with the domain."""
     higher_is_better: bool
@@ -44,7 +48,11 @@ class TopicalityMetric:
         if self.contrast is None:
             return "unknown"
         difference = self.contrast.difference
-        if difference.low <= 0 <= difference.high:
+        # The bootstrap of two queries may well exclude 0. Of all the ways to deal the scores to two sets, the most extreme one
+        # and its mirror image come up by luck as often as this; where that is often, nothing can be claimed.
+        n_in, n_out = min(self.n_in, _FEW), min(self.n_out, _FEW)
+        by_luck = 2 / math.comb(n_in + n_out, n_in)
+        if difference.low <= 0 <= difference.high or by_luck > 1 - difference.level:
             return "none"
         return "in" if (difference.value > 0) == self.higher_is_better else "out"
 
@@ -64,6 +72,13 @@ class TopicalityReport:
 
     def verdict(self) -> str:
         """In words; about the metrics that carry a signal."""
+        undone = [m.metric for m in self.metrics if m.carries_signal and _open(m)]
+        doubt = (
+            f" (but queries failed, and what those had scored could undo it on {', '.join(undone)})" if undone else ""
+        )
+        return self._verdict() + doubt
+
+    def _verdict(self) -> str:
         telling = [m for m in self.metrics if m.carries_signal and m.contrast is not None]
         if not telling:
             return "nothing can be said: no metric that carries a topicality signal has scores on both query sets"
@@ -114,16 +129,20 @@ class TopicalityReport:
                 differences.append(
                     (m.metric, shown(m.contrast.difference, sign="+"), shown(m.contrast.superiority), signal)
                 )
-        lines = [table(rows), ""]
+        lines = [self.verdict(), "", table(rows), ""]
         if len(differences) > 1:
             lines += [table(differences), ""]
         drawn = f"{self.n_resamples:,} resamples of as many queries as there are"
         lines += [
             f"CI: bootstrap over queries, {drawn}; all differences together hold with {self.level:.0%}",
             "SE: how well the mean is known, it shrinks with more queries; SD: how much queries differ, it does not",
+            *(
+                f"{m.metric}: {m.n_failed_in + m.n_failed_out} queries failed; whatever those had scored, the difference is "
+                f"between {m.bounds[0]:+.3f} and {m.bounds[1]:+.3f}"
+                for m in self.metrics
+                if m.bounds is not None and m.n_failed_in + m.n_failed_out
+            ),
             *self.notes,
-            "",
-            self.verdict(),
         ]
         return "\n".join(lines)
 
@@ -193,6 +212,12 @@ def topicality(
     )
 
 
+def _open(metric: TopicalityMetric) -> bool:
+    """Whether a difference is claimed that the queries which failed could undo."""
+    claimed = metric.advantage in {"in", "out"} and metric.n_failed_in + metric.n_failed_out > 0
+    return claimed and metric.bounds is not None and metric.bounds[0] <= 0 <= metric.bounds[1]
+
+
 def _telling(metric: str) -> bool:
     return not any(word in metric.casefold() for word in _NO_SIGNAL)
 
@@ -214,7 +239,14 @@ def _metric(
         n_failed = sum(isinstance(o, Failure) for o in outcomes)
         counts.append((len(values), n_failed, len(outcomes) - len(values) - n_failed))
     card = inside.cards.get(metric) or outside.cards.get(metric)
-    found = None
+    low, high = inside.range_of(metric) if metric in inside.cards else outside.range_of(metric)
+    found = bounds = None
+    if all(n + n_failed for n, n_failed, _ in counts):
+        (a, b), (c, d) = (
+            failure_bounds(math.fsum(values) / len(values) if values else None, n, n_failed, low=low, high=high)
+            for values, (n, n_failed, _) in zip((first, second), counts, strict=True)
+        )
+        bounds = a - d, b - c
     if first and second:
         found = contrast(first, second, n_resamples=n_resamples, level=together, seed=seed)
         # The means are there to be read one by one, the differences to be claimed together.
@@ -223,6 +255,7 @@ def _metric(
     return TopicalityMetric(
         metric=metric,
         contrast=found,
+        bounds=bounds,
         carries_signal=_telling(metric),
         higher_is_better=card is None or card.direction == "higher",
         n_in=counts[0][0],
@@ -241,7 +274,8 @@ def _notes(
     for name, side in zip(names, (inside, outside), strict=True):
         fewest = min((len(values) for m in metrics if (values := side.values(m))), default=0)
         if 0 < fewest < _FEW:
-            notes.append(f"{name} has metrics with {fewest} scored queries: below {_FEW} the intervals are too short")
+            scored = f"{fewest} scored {'query' if fewest == 1 else 'queries'}"
+            notes.append(f"{name} has metrics with {scored}: below {_FEW} the intervals are too short")
         for m in metrics:
             scores = scores_of(side, m)
             if len(scores) > 1 and len(alike := set(scores.values())) == 1:
