@@ -80,9 +80,11 @@ def test_the_order_of_the_samples_does_not_matter(x, random):
 
 @given(tables, st.sampled_from([0.125, 1.0, 3.0, 1e-9, 1e9]), st.integers(-3, 3), st.data())
 def test_shift_of_a_sample_and_scale_of_all_do_not_matter(x, scale, shift, data):
-    """A hard sample is hard for all systems; and points are not p-values."""
+    """A hard sample is hard for all systems, and points are not p-values; where all permutations are looked at."""
+    x = x[:3, :3]
     hard = np.array(data.draw(st.lists(st.integers(0, 9), min_size=len(x), max_size=len(x))), dtype=float)
-    one, other = tukey(x), tukey((x + hard[:, None] + shift) * scale)
+    one, other = randomised_tukey(x), randomised_tukey((x + hard[:, None] + shift) * scale)
+    assert one.exact
     assert facts(one) == facts(other)
     assert differences(one) == pytest.approx([d / scale for d in differences(other)], abs=1e-9, nan_ok=True)
 
@@ -111,7 +113,7 @@ def test_systems_may_change_their_columns_where_all_is_enumerated(x):
 
 
 @settings(max_examples=30)
-@given(tables.filter(lambda x: not np.isnan(x).any()))
+@given(tables.map(np.nan_to_num))
 def test_a_larger_difference_has_no_larger_p_value(x):
     """Where all pairs have as many rows; in the test and in its preview."""
     for result in (tukey(x), tukey_preview(x)):

@@ -44,7 +44,7 @@ class Replies:
     async def complete_number(self, *_, **__):
         return None
 
-    chat_ids = text_ids = end_id = next_logprobs = forced = complete_number
+    complete_json = chat_ids = text_ids = end_id = next_logprobs = forced = complete_number
 
 
 def draw(model, **options):
