@@ -1,0 +1,178 @@
+"""Metrics that share their questions, on the live path and through faults: billed once, one outcome each, nothing made up."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+import ragstone
+from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from ragstone.errors import JudgeUnavailableError
+from ragstone.judges import OpenAICompatibleJudge, Prompt
+from ragstone.metrics import resolve_metrics
+from ragstone.monitor import Monitor, read_ledger
+from ragstone.schema import Failure, Outcome, Sample, Score
+from ragstone.scoring import Scorer
+from ragstone.store import SqliteStore
+from ragstone.testing import FakeJudge, FakeJudgeServer, make_sample
+
+FAMILIES = ("ragas", "crux_free", "vera", "ragchecker")
+SAMPLES = [
+    make_sample(
+        f"s{n}",
+        query=f"Where is door {n}?",
+        response=f"Door {n} is red. It is at gate {n}.",
+        reference=[f"Door {n} is at gate {n}."],
+        contexts=[f"Door {n} is at gate {n}.", f"Key {n} hangs there."],
+    )
+    for n in range(6)
+]
+
+
+def draft(trace_id: str, *passages: str) -> TraceDraft:
+    """A request with a reference, which only some applications know."""
+    found = [PassageDraft(id=f"p{n}", text=text) for n, text in enumerate(passages)]
+    return TraceDraft(
+        trace_id=trace_id,
+        query=f"Where is stone {trace_id}?",
+        response="It is grey. It lies at the river.",
+        searches=[SearchDraft(passages=found)],
+        reference=["At the river."],
+    )
+
+
+def stored(store: Path) -> list[Outcome]:
+    """All outcomes of a store."""
+    with SqliteStore.open(store, mode="read") as opened:
+        return list(opened.outcomes())
+
+
+def test_live_requests_are_billed_once_for_what_metrics_share(tmp_path: Path) -> None:
+    """The calls on the outcomes are those that the server saw; plain metrics beside them have no judge."""
+    store = tmp_path / "r.db"
+    metrics = [*FAMILIES, "text"]
+    with FakeJudgeServer() as server, Monitor(judge=server.url, metrics=metrics, store=store) as monitor:
+        for n in range(4):
+            monitor.record(draft(f"t{n}", "The stone lies at the river.", "It is grey."))
+        assert monitor.drain(60)
+        ledger = monitor.ledger()
+        calls = server.calls
+
+    outcomes = stored(store)
+    assert ledger.total.balanced
+    assert {(4, True)} == {(row.scored + row.not_applicable, row.balanced) for row in ledger.metrics.values()}
+    assert 4 * len(resolve_metrics(metrics)) == len({(o.sample_id, o.metric) for o in outcomes}) == len(outcomes)
+    assert calls == sum(o.usage.calls for o in outcomes if o.usage)
+    plain = {metric.card.name for metric in resolve_metrics("text")}
+    assert plain == {o.metric for o in outcomes if o.judge is None}
+
+
+def test_a_request_without_passages_waits_for_the_judge_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of its judged metrics are 0 without a question, which is no sign that the judge answers."""
+    monkeypatch.setattr("ragstone.monitor._outage._PAUSE_PAID_S", 0.1)
+    down = [True]
+
+    def fail(prompt: Prompt) -> Exception | None:
+        return JudgeUnavailableError("no route to the judge") if down else None
+
+    store = tmp_path / "r.db"
+    with Monitor(judge=FakeJudge(fail=fail), metrics=["ragas", "vera"], store=store) as monitor:
+        monitor.record(draft("t"))
+        assert not monitor.drain(1.5)
+        assert 1 == monitor.ledger().total.pending
+        down.clear()
+        assert monitor.drain(60)
+
+    assert (1, 0) == (read_ledger(store).total.scored, read_ledger(store).total.failed)
+    assert [] == [o for o in stored(store) if isinstance(o, Failure)]
+
+
+def scored(faults: dict[str, object], *, deadline_s: float = 30.0) -> tuple[dict[tuple[str, str], Outcome], int, int]:
+    """Outcomes by sample and metric, and the calls that were billed and that came."""
+
+    async def session(url: str) -> tuple[list[Outcome], int]:
+        judge = OpenAICompatibleJudge(url, timeout_s=0.5, backoff_s=0.02)
+        scorer = Scorer(resolve_metrics(FAMILIES), judge, concurrency=8, trace_deadline_s=deadline_s)
+        try:
+            outcomes = [outcome async for _, of_sample in scorer.score_many(SAMPLES) for outcome in of_sample]
+        finally:
+            await judge.aclose()
+        assert {asyncio.current_task()} == asyncio.all_tasks()
+        return outcomes, scorer.usage.calls
+
+    with FakeJudgeServer(**faults) as server:  # type: ignore[arg-type]
+        outcomes, billed = asyncio.run(session(server.url))
+    found = {(o.sample_id, o.metric): o for o in outcomes}
+    assert len(SAMPLES) * len(resolve_metrics(FAMILIES)) == len(found) == len(outcomes)
+    return found, billed, server.calls
+
+
+def values_of(outcomes: dict[tuple[str, str], Outcome]) -> dict[tuple[str, str], float]:
+    """What was not a failure; -1 where a metric does not apply, as without a claim."""
+    return {
+        pair: o.value if isinstance(o, Score) else -1.0 for pair, o in outcomes.items() if not isinstance(o, Failure)
+    }
+
+
+@pytest.fixture(scope="module")
+def clean() -> dict[tuple[str, str], float]:
+    """The values without any fault."""
+    outcomes, billed, came = scored({})
+    assert billed == came
+    assert not any(isinstance(o, Failure) for o in outcomes.values())
+    return values_of(outcomes)
+
+
+@pytest.mark.parametrize("structured", ["obeyed", "ignored", "refused"])
+def test_a_value_after_faults_is_the_clean_one(
+    clean: dict[tuple[str, str], float], structured: Literal["obeyed", "ignored", "refused"]
+) -> None:
+    """Errors, hangs, words in place of JSON and cut replies: the clean run's value, or a failure that bounds it."""
+    faults = {"error_rate": 0.1, "hang_rate": 0.03, "malformed_rate": 0.15, "truncated_rate": 0.15}
+    outcomes, billed, came = scored(faults | {"structured": structured})
+
+    assert billed == came < 3 * len(clean)
+    values = values_of(outcomes)
+    assert values == pytest.approx({pair: clean[pair] for pair in values})
+    failures = {pair: o for pair, o in outcomes.items() if isinstance(o, Failure)}
+    assert len(clean) == len(values) + len(failures)
+    assert 0 < len(failures) < len(clean) / 2
+    for pair, failure in failures.items():
+        assert failure.reason
+        assert "bug" != failure.kind
+        low, high = failure.details.get("bounds", (-math.inf, math.inf))
+        assert clean[pair] == -1 or low - 1e-9 <= clean[pair] <= high + 1e-9
+
+
+def test_a_deadline_amid_shared_work_leaves_one_outcome_each_and_no_task(clean: dict[tuple[str, str], float]) -> None:
+    """Those who wait for another metric's question run out of time as it does."""
+    outcomes, _, _ = scored({"latency_s": 0.3}, deadline_s=0.8)
+    kinds = {o.kind for o in outcomes.values() if isinstance(o, Failure)}
+    assert {"timeout"} == kinds
+    values = values_of(outcomes)
+    assert values == pytest.approx({pair: clean[pair] for pair in values})
+
+
+def test_threads_that_evaluate_at_once_do_not_share() -> None:
+    """Neither work nor bills: each is as it would be alone, also inside a running event loop."""
+
+    def values(result: ragstone.Experiment) -> dict[tuple[str, str], float]:
+        return {(o.sample_id, o.metric): o.value for o in result.outcomes if isinstance(o, Score)}
+
+    samples: list[Sample] = SAMPLES[:3]
+    with FakeJudgeServer() as server:
+        alone = ragstone.evaluate(samples, FAMILIES, judge=server.url)
+        calls = server.calls
+
+        async def together() -> list[ragstone.Experiment]:
+            work = (asyncio.to_thread(ragstone.evaluate, samples, FAMILIES, judge=server.url) for _ in range(3))
+            return [*await asyncio.gather(*work), ragstone.evaluate(samples, FAMILIES, judge=server.url)]
+
+        several = asyncio.run(together())
+        assert 5 * calls == server.calls
+    assert [values(alone)] * 4 == [values(one) for one in several]
+    assert {alone.usage.calls} == {one.usage.calls for one in several} == {calls}
