@@ -59,7 +59,8 @@ def test_distribution_counts_what_was_not_scored(written):
     assert (2, 1) == (found.n_failed, found.n_not_applicable)
     assert 2 / 3 == pytest.approx(found.population.at_high.value)
     assert "3 / 2 / 1" in str(report)
-    assert "many scores are at the ceiling (67% in a)" in report.findings()[0]
+    assert report.findings()[0].startswith("many scores are at the ceiling, ")
+    assert "ccrs.qr (67% in a)" in report.findings()[0]
 
 
 def test_metric_without_any_score(written):
@@ -235,17 +236,38 @@ def test_several_raters(written):
     assert uneven.people_fleiss is None
 
 
+def test_much_is_printed_briefly(written):
+    """What stands out comes first, of many correlations the strongest are printed, and what holds for all is said once."""
+    names = [f"own.{n:02}" for n in range(11)]
+    values = noisy(9)
+    report = meta_evaluate(
+        written("a", {name: [*noisy(n)[:-1], 0.5] if n < 9 else values for n, name in enumerate(names)}),
+        labels=[{"id": f"q{i}", "label": i % 2} for i in range(20)],
+        label_range=(0, 1),
+        **FAST,
+    )
+    assert 55 == sum(c.kind == "spearman" for c in report.correlations)
+    text = str(report)
+    assert text.splitlines()[0] == report.findings()[0]
+    block = text.split("\n\ncorrelation")[1].split("\n\n", maxsplit=1)[0].splitlines()
+    assert block[1].startswith("own.09 and own.10")
+    assert 45 == sum(" and " in line.split("  ")[0] for line in block[1:46])
+    assert "these are the 45 strongest of 55 pairs" in block[-1]
+    assert 1 == text.count("labels from 0 to 1")
+    assert "all of these: labels from 0 to 1" in text
+
+
 def test_what_stands_out_is_said_in_words(written):
     """Two metrics that say the same, a judge that agrees by chance alone, or as well as people do, and one that is mild."""
     values = noisy(9)
     a = written("a", {"ccrs.qr": values, "ccrs.ir": [v * 0.9 for v in values], "ccrs.ac": noisy(10)})
-    assert ["ccrs.qr and ccrs.ir nearly say the same (Spearman 1.00)"] == [
+    assert ["ccrs.qr says nearly the same as ccrs.ir (1.00), by Spearman's correlation"] == [
         found for found in meta_evaluate(a).findings() if "nearly" in found
     ]
     opposite = written("o", {"ccrs.qr": values, "ccrs.ir": [1 - v for v in values]})
-    assert "nearly say the opposite of each other (Spearman -1.00)" in " ".join(meta_evaluate(opposite).findings())
+    assert "ccrs.qr says nearly the opposite of ccrs.ir (-1.00)" in " ".join(meta_evaluate(opposite).findings())
     few = written("f", {"ccrs.qr": values[:2], "ccrs.ir": values[:2]})
-    assert "nearly say" not in " ".join(meta_evaluate(few).findings())
+    assert "says nearly" not in " ".join(meta_evaluate(few).findings())
     b = written("b", {"ccrs.qr": [0.9, 0.1] * 30})
     by_chance = [{"id": f"q{i}", "label": i // 2 % 2} for i in range(40)]
     assert "beyond chance cannot be claimed" in " ".join(meta_evaluate(b, labels=by_chance, **FAST).findings())

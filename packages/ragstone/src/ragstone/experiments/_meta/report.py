@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ _TWINS: Final = 0.8
 """Correlation from which two metrics nearly say the same."""
 _FEW: Final = 10
 """Of fewer samples than these even unrelated metrics often put most in the same order."""
+_MOST_PAIRS: Final = 45
+"""Pairs of metrics whose correlations are printed: all those of ten metrics."""
 _ASL_SHOWN: Final = 15
 _SMALL_P: Final = 0.001
 
@@ -54,7 +56,9 @@ class MetaReport:
 
     def __str__(self) -> str:
         ci = f"[{self.level:.0%} CI]"
-        parts = [_distributions(self.distributions, ci)]
+        # What stands out comes first: of many metrics the tables are long.
+        parts = ["\n".join(found)] if (found := self.findings()) else []
+        parts.append(_distributions(self.distributions, ci))
         if self.correlations:
             parts.append(_correlations(self.correlations, ci))
         if self.powers:
@@ -63,8 +67,8 @@ class MetaReport:
             parts.append(_flips(self.flips, ci))
         if self.labels:
             parts.append(_labels(self.labels, ci))
-        if words := [*self.findings(), *self.notes]:
-            parts.append("\n".join(words))
+        if self.notes:
+            parts.append("\n".join(self.notes))
         return "\n\n".join(parts)
 
 
@@ -143,11 +147,22 @@ def _correlations(found: Sequence[MetricPairCorrelation], ci: str) -> str:
     cells: dict[tuple[str, str], dict[str, MetricPairCorrelation]] = {}
     for c in found:
         cells.setdefault((c.first, c.second), {})[c.kind] = c
-    for (first, second), by_kind in cells.items():
+    pairs = (
+        sorted(cells.items(), key=lambda cell: -_strength(cell[1])) if len(cells) > _MOST_PAIRS else [*cells.items()]
+    )
+    for (first, second), by_kind in pairs[:_MOST_PAIRS]:
         sizes = list(by_kind[kinds[0]].n_pairs.values())
         n = "0" if not sizes else str(sizes[0]) if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
         rows.append((f"{first} and {second}", *(_mean(by_kind[kind]) for kind in kinds), n))
-    return table(rows) + "\nmeans are of Fisher's z, their intervals hold whatever the systems share"
+    text = table(rows) + "\nmeans are of Fisher's z, their intervals hold whatever the systems share"
+    if len(cells) > _MOST_PAIRS:
+        text += f"\nthese are the {_MOST_PAIRS} strongest of {len(cells):,} pairs; --json has them all, --metrics picks some"
+    return text
+
+
+def _strength(by_kind: Mapping[str, MetricPairCorrelation]) -> float:
+    """How near to 1 or -1 any of the correlations is; undefined ones come last."""
+    return max(-1.0 if c.mean.value is None else abs(c.mean.value) for c in by_kind.values())
 
 
 def _mean(c: MetricPairCorrelation) -> str:
@@ -263,16 +278,23 @@ def _labels(found: Sequence[LabelAgreement], ci: str) -> str:
                 )
             )
         text += ["", table(rows), "it holds if the labelled samples are a random sample of all"]
+    told: dict[str, list[str]] = {}
     for a in found:
         where = f"{a.metric}, {a.system}"
         scale = f"labels from {a.label_range[0]:g} to {a.label_range[1]:g}"
         missing = f", left out {a.n_unscored} labelled without a score" if a.n_unscored else ""
         missing += f", {a.n_unknown} labels of samples that are not there" if a.n_unknown else ""
-        text.append(f"{where}: {scale}{missing}")
+        told.setdefault(f"{scale}{missing}", []).append(where)
         if a.people is not None:
             fleiss = "" if a.people_fleiss is None else f", Fleiss' kappa {_agreement(a.people_fleiss)}"
-            text.append(f"{where}: people among themselves: alpha {_agreement(a.people)}{fleiss}, n {a.people.n}")
-        text += [f"{where}: {note}" for note in a.notes]
+            people = f"people among themselves: alpha {_agreement(a.people)}{fleiss}, n {a.people.n}"
+            told.setdefault(people, []).append(where)
+        for note in a.notes:
+            told.setdefault(note, []).append(where)
+    # The same labels hold for many metrics: said once.
+    for note, places in told.items():
+        everywhere = len(places) == len(found) > 1
+        text.append(f"{'all of these' if everywhere else '; '.join(places)}: {note}")
     return "\n".join(text)
 
 
@@ -283,21 +305,25 @@ def _agreement(found: Agreement | None) -> str:
 
 
 def _findings(report: MetaReport) -> Iterator[str]:
-    crowded: dict[tuple[str, str], list[str]] = {}
+    crowded: dict[str, dict[str, list[str]]] = {}
     for d in report.distributions:
         if d.population is None:
             continue
         for where, share in (("ceiling", d.population.at_high), ("floor", d.population.at_low)):
             if share is not None and share.value >= _CROWDED:
-                crowded.setdefault((d.metric, where), []).append(f"{share.value:.0%} in {d.system}")
-    for (metric, where), cases in crowded.items():
-        yield f"{metric}: many scores are at the {where} ({', '.join(cases)}): it cannot tell those answers apart"
+                crowded.setdefault(where, {}).setdefault(d.metric, []).append(f"{share.value:.0%} in {d.system}")
+    for where, metrics in crowded.items():
+        cases = "; ".join(f"{metric} ({', '.join(shares)})" for metric, shares in metrics.items())
+        yield f"many scores are at the {where}, where a metric cannot tell answers apart: {cases}"
+    twins: dict[tuple[str, str], list[str]] = {}
     for c in report.correlations:
         if c.kind != "spearman" or c.mean.value is None or min(c.n_pairs.values()) < _FEW:
             continue
         if abs(c.mean.value) >= _TWINS:
-            what = "the same" if c.mean.value > 0 else "the opposite of each other"
-            yield f"{c.first} and {c.second} nearly say {what} (Spearman {c.mean.value:.2f})"
+            what = "the same as" if c.mean.value > 0 else "the opposite of"
+            twins.setdefault((c.first, what), []).append(f"{c.second} ({c.mean.value:.2f})")
+    for (metric, what), others in twins.items():
+        yield f"{metric} says nearly {what} {', '.join(others)}, by Spearman's correlation"
     for a in report.labels:
         k = None if a.cohen is None else a.cohen.coefficient
         if k is not None and k.low <= 0:
