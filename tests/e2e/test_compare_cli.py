@@ -93,7 +93,7 @@ def test_the_gate_decides_the_exit_code(
     run: Callable[..., Done], files: dict[str, Path], candidate: str, options: list[str], code: int
 ) -> None:
     """0 lets through, 1 does not; the table of the gate stands at the end."""
-    done = run("compare", files["old"], files[candidate], *options, "--resamples", 1000)
+    done = run("compare", files["old"], files[candidate], *options, "--permutations", 1000)
     assert (code, "") == (done.returncode, done.stderr)
     assert ("FAILED" if code else "no regression found") in done.stdout.rsplit("\nbaseline old: ", 1)[1]
 
@@ -101,7 +101,7 @@ def test_the_gate_decides_the_exit_code(
 def test_json_holds_everything(run: Callable[..., Done], files: dict[str, Path]) -> None:
     """Names, families, claims and the gate, for programs."""
     done = run(
-        "compare", files["old"], files["better"], files["worse"], "--name", "älter", "--name", "b", "--name", "c",
+        "compare", f"älter={files['old']}", f"b={files['better']}", f"c={files['worse']}",
         "--baseline", "b", "--across-metrics", "--claim", "b > c on ccrs.qr", "--margin", "0.3", "--detect", "0.02",
         "--level", "0.9", "--seed", "3", "--json",
     )  # fmt: skip
@@ -126,8 +126,8 @@ def test_json_holds_everything(run: Callable[..., Done], files: dict[str, Path])
         (["old"], "at least two systems, got 1"),
         (["old", "missing"], "is no file of outcomes and no store"),
         (["old", "same", "--gate", "ccrs"], "add --fail-if-worse, or --margin"),
-        (["old", "same", "--name", "a"], "--name is given once for each file"),
-        (["old", "same", "--name", "a", "--name", "a"], "--name is given once for each file"),
+        (["a=old", "a=same"], "two systems are called 'a'; write NAME=FILE"),
+        (["old", "old=same"], "two systems are called 'old'; write NAME=FILE"),
         (["old", "same", "--metrics", "bleu"], "no system has outcomes of 'bleu'; there are ccrs.cc, ccrs.qr"),
         (["old", "same", "--baseline", "x"], "no system 'x' to be the baseline"),
         (["old", "same", "--claim", "old >> same"], "is no claim about these systems"),
@@ -139,7 +139,8 @@ def test_what_cannot_work_is_said(
     run: Callable[..., Done], files: dict[str, Path], arguments: list[str], message: str
 ) -> None:
     """Exit code 2, one line that says what to change, and nothing on stdout."""
-    done = run("compare", *(files.get(a, a) for a in arguments))
+    names = [a.rpartition("=") for a in arguments]
+    done = run("compare", *(f"{name}{is_}{files.get(file, file)}" for name, is_, file in names))
     assert (2, "", 1) == (done.returncode, done.stdout, done.stderr.count("\n"))
     assert message in done.stderr
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ragstone.cli._options import JsonOption
+from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, named_file, names_in
 from ragstone.cli._output import print_json, print_text
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import compare
@@ -18,16 +18,8 @@ EXIT_GATE = 1
 
 
 def compare_command(
-    files: Annotated[
-        list[Path],
-        typer.Argument(help="At least two: outcomes (evaluate --output), or stores. The first is the old one."),
-    ],
-    name: Annotated[
-        list[str] | None, typer.Option("--name", help="What a system is called; once for each file, in their order.")
-    ] = None,
-    metrics: Annotated[
-        str | None, typer.Option("--metrics", help="Metrics or groups, with commas between. Default: all there are.")
-    ] = None,
+    systems: SystemsArgument,
+    metrics: OnlyMetricsOption = None,
     baseline: Annotated[
         str | None, typer.Option("--baseline", help="Compare the others with this system only, not all with all.")
     ] = None,
@@ -46,18 +38,21 @@ def compare_command(
         typer.Option("--detect", help="The difference that matters (0.01). Default: a hundredth of a metric's range."),
     ] = None,
     fail_if_worse: Annotated[
-        bool, typer.Option("--fail-if-worse", help="Exit with 1 if a system is worse than the baseline (or the first).")
+        bool,
+        typer.Option("--fail-if-worse", help="Exit with 1 if a system is worse than the baseline (or the first file)."),
     ] = False,
     gate: Annotated[
         str | None,
-        typer.Option("--gate", help="Metrics or groups that must not become worse, with commas between; default all."),
+        typer.Option(
+            "--gate", help="Metrics or groups that must not become worse, with commas between; without it all."
+        ),
     ] = None,
     margin: Annotated[
         float | None,
         typer.Option("--margin", help="Exit with 1 unless a loss this large (0.01) is ruled out: the stricter gate."),
     ] = None,
     level: Annotated[float, typer.Option("--level", help="One less the chance of a false claim.")] = 0.95,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Permutations drawn.")] = 10_000,
+    permutations: Annotated[int, typer.Option("--permutations", min=1, help="Behind p-values.")] = 10_000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the permutations.")] = 0,
     allow_different_judges: Annotated[
         bool, typer.Option("--allow-different-judges", help="Compare scores of different judges, with a warning.")
@@ -70,18 +65,18 @@ def compare_command(
         msg = "--gate names what must not become worse; add --fail-if-worse, or --margin for the stricter gate"
         raise ConfigurationError(msg)
     result = compare(
-        _systems(files, name or []),
-        metrics=_names(metrics),
+        _sources(systems),
+        metrics=None if metrics is None else names_in(metrics),
         baseline=baseline,
         hypotheses=claim or (),
         across_metrics=across_metrics,
         detect=detect,
         level=level,
-        n_resamples=resamples,
+        n_resamples=permutations,
         seed=seed,
         allow_different_judges=allow_different_judges,
     )
-    check = result.check_regression(_names(gate), margin=margin) if gated else None
+    check = result.check_regression(None if gate is None else names_in(gate), margin=margin) if gated else None
     if json_output:
         print_json(result.to_dict() | {"gate": check and check.to_dict()})
     else:
@@ -92,14 +87,14 @@ def compare_command(
         raise typer.Exit(EXIT_GATE)
 
 
-def _systems(files: list[Path], names: list[str]) -> dict[str, Path] | list[Path]:
-    if not names:
-        return files
-    if len(names) != len(files) or len(set(names)) != len(names):
-        msg = f"--name is given once for each file, with different names: {len(files)} files, and the names {names!r}"
-        raise ConfigurationError(msg)
-    return dict(zip(names, files, strict=True))
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+def _sources(systems: list[str]) -> dict[str, str] | list[str]:
+    named = [named_file(text) for text in systems]
+    if not any(name for name, _ in named):
+        return systems
+    found: dict[str, str] = {}
+    for name, path in named:
+        if (called := name or Path(path).stem) in found:
+            msg = f"two systems are called {called!r}; write NAME=FILE, with a name of its own for each"
+            raise ConfigurationError(msg)
+        found[called] = path
+    return found

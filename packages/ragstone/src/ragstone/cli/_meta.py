@@ -7,25 +7,19 @@ from typing import Annotated
 
 import typer
 
-from ragstone.cli._options import JsonOption, names_in
+from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, named_file, names_in
 from ragstone.cli._output import print_json, print_text
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import meta_evaluate, topicality
 
 __all__ = ["meta_command", "topicality_command"]
 
-OnlyMetricsOption = Annotated[
-    str | None, typer.Option("--metrics", help="Metrics or groups, with commas between; without it all there are.")
-]
 LevelOption = Annotated[float, typer.Option("--level", help="Nominal coverage of the intervals.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of all random numbers.")]
 
 
 def meta_command(
-    systems: Annotated[
-        list[str],
-        typer.Argument(help="Outcomes of `evaluate --output`, or stores; one a system, NAME=FILE to name it."),
-    ],
+    systems: SystemsArgument,
     labels: Annotated[
         Path | None,
         typer.Option("--labels", help="What people said: rows with id and label (JSONL, JSON, CSV, Parquet)."),
@@ -56,8 +50,8 @@ def meta_command(
     json_output: JsonOption = False,
 ) -> None:
     """Evaluate the metrics themselves: distributions, ties, correlations, power, judge flips, agreement with people."""
-    sources = [_named(text) for text in systems]
-    repeats = [_named(text) for text in repeat or ()]
+    sources = [named_file(text) for text in systems]
+    repeats = [named_file(text) for text in repeat or ()]
     if any(name for name, _ in repeats):
         if nameless := [path for name, path in repeats if not name]:
             msg = f"--repeat {nameless[0]} names no system and others do; write NAME=FILE for each"
@@ -108,14 +102,6 @@ def topicality_command(
         print_json(report.to_dict())
     else:
         print_text(report)
-
-
-def _named(text: str) -> tuple[str | None, str]:
-    """NAME=FILE, or a file alone; a file that has an equals sign in its name is a file."""
-    name, separator, path = text.partition("=")
-    if separator and name and path and not Path(text).exists():
-        return name, path
-    return None, text
 
 
 def _range(text: str) -> tuple[float, float]:
