@@ -382,3 +382,18 @@ def test_the_table_holds_means_with_intervals_and_denominators() -> None:
     assert any("新 - ältere" in line and "-25 points" in line for line in lines)
     assert "seed 0" in str(result)
     assert "ältere" in json.dumps(result.to_dict(), allow_nan=False, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_a_later_step_of_holm_claims_has_no_interval_across_0(turned: bool) -> None:
+    """Its interval is made for all metrics at once, and would hold 0; "beats by 3.5 points [-0.1, 7]" is no sentence."""
+    a = system({QR: noisy(0), CC: noisy(0, seed=5)})
+    b = system({QR: noisy(0.2, seed=1), CC: noisy(0.01, seed=6)})
+    result = ragstone.compare({"B": b, "A": a} if turned else {"A": a, "B": b}, across_metrics=True)
+    sure, barely = (metric.pairs[0] for metric in result.metrics)
+
+    assert ("B", "B") == (sure.better, barely.better)
+    assert 0.025 < barely.p_value < 0.05
+    assert 0.0 == (barely.high if turned else barely.low)
+    assert "B beats A on ccrs.cc by 3.5 points [0, 7" in " ".join(result.verdict)
+    assert 0.1 < abs(sure.high if turned else sure.low)

@@ -179,6 +179,12 @@ def judged_across(metrics: Sequence[MetricComparison], *, level: float) -> tuple
     passed on to the others. (Before the first false claim no metric with a true hypothesis is wholly claimed, so that
     claim faces a factor that is at least the number of such metrics. Passing on the share of a metric of which one pair
     is claimed would not be safe.) For two systems this is Holm's correction itself.
+
+    Intervals know no steps, and may hold 0 where a later step claims a difference. What is known of it then is its sign,
+    so that the interval ends at 0.
+
+    Source:
+        Holm 1979; Strassburger and Bretz 2008 for intervals that agree with the steps.
     """
     largest = [max((1.0 if pair.p_value is None else pair.p_value) for pair in metric.pairs) for metric in metrics]
     order = sorted(range(len(metrics)), key=lambda i: largest[i])
@@ -198,13 +204,23 @@ def judged_across(metrics: Sequence[MetricComparison], *, level: float) -> tuple
         replace(
             metric,
             pairs=tuple(
-                replace(pair, p_value=p, better=_better(pair, p, level=level, higher=metric.higher_is_better))
+                _ending_at_0(
+                    replace(pair, p_value=p, better=_better(pair, p, level=level, higher=metric.higher_is_better))
+                )
                 for pair, p in zip(metric.pairs, adjusted[i], strict=True)
             ),
             discriminative_power=metric.discriminative_power and _power_of_values(adjusted[i], level),
         )
         for i, metric in enumerate(metrics)
     )
+
+
+def _ending_at_0(pair: PairDifference) -> PairDifference:
+    """The pair, with an interval on that side of 0 alone where it is claimed to be."""
+    if pair.better is None or pair.low is None or pair.high is None:
+        return pair
+    above = (pair.difference or 0.0) > 0
+    return replace(pair, low=max(pair.low, 0.0)) if above else replace(pair, high=min(pair.high, 0.0))
 
 
 def worst_case(metric: AlignedMetric, first: int, second: int) -> tuple[int, tuple[float, float] | None]:
