@@ -73,13 +73,21 @@ def test_lines_nested_too_deep_are_no_outcomes(tmp_path: Path) -> None:
         ragstone.compare([plain, deep])
 
 
-@pytest.mark.parametrize("value", [5.0, -1e308])
+@pytest.mark.parametrize("value", [5.0, -1e99])
 def test_values_that_a_metric_cannot_have_are_refused(tmp_path: Path, value: float) -> None:
     """They are of another metric, or of another scale: taken to the end of the range they would be made up."""
     plain = write(tmp_path / "plain.jsonl", outcomes([0.5, 0.6]))
     odd = write(tmp_path / "odd.jsonl", outcomes([0.5, value]))
     with pytest.raises(DataError, match=r"'odd' has .* of 'ccrs\.qr' for 'q1', which lies from 0 to 1"):
         ragstone.compare([plain, odd])
+
+
+@pytest.mark.parametrize("value", [1.7e308, -2e100])
+def test_values_that_nothing_can_be_computed_with_are_refused(tmp_path: Path, value: float) -> None:
+    """Even of a metric without bounds: sums and squares of them are infinite."""
+    files = [write(tmp_path / f"{name}.jsonl", outcomes([0.5, value], metric="mine")) for name in "ab"]
+    with pytest.raises(DataError, match=r"of 'mine' for 'q1': values of over 1e\+100"):
+        ragstone.compare(files)
 
 
 def test_values_beyond_the_range_by_rounding_are_taken_to_its_end(tmp_path: Path) -> None:

@@ -301,6 +301,7 @@ def test_labels_of_a_selected_sample_are_noticed(written):
         ([{"id": "q0"}], {}, "row 1 has no label"),
         ([{"id": "q0", "label": "perhaps"}], {}, "'perhaps'"),
         ([{"id": "q0", "label": math.inf}], {}, "finite"),
+        ([{"id": "q0", "label": -1.7e308}, {"id": "q1", "label": 1.7e308}], {}, r"within 1e\+100"),
         ([{"id": "q0", "label": ""}], {}, "there are no labels"),
         ([{"id": "zz", "label": 1}], {}, "zz"),
         ([{"id": "q0", "label": 1, "system": "other"}], {}, "'other'"),

@@ -19,12 +19,14 @@ from ragstone.metrics import MetricCard, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
 from ragstone.store import SqliteStore
 
-__all__ = ["OpenOutcomes", "OutcomeSource", "SystemOutcomes", "card_of", "open_outcomes", "read_outcomes"]
+__all__ = ["MOST", "OpenOutcomes", "OutcomeSource", "SystemOutcomes", "card_of", "open_outcomes", "read_outcomes"]
 
 AnyOutcome = Score | NotApplicable | Failure
 OutcomeSource = Experiment | str | os.PathLike[str]
 """An `Experiment`, a JSONL file of outcomes (`evaluate --output`), or a store."""
 
+MOST: Final = 1e100
+"""Larger values and labels are refused: their squares and sums are no numbers any more."""
 _SQLITE: Final = b"SQLite format 3\x00"
 
 
@@ -99,7 +101,8 @@ def open_outcomes(source: OutcomeSource, *, name: str | None = None) -> OpenOutc
         raise ConfigurationError(msg)
     with path.open("rb") as file:
         stored = file.read(len(_SQLITE)) == _SQLITE
-    return OpenOutcomes(name=name or path.stem, outcomes=_stored(path) if stored else _lines(path), cards={})
+    outcomes = _sized(_stored(path) if stored else _lines(path), path)
+    return OpenOutcomes(name=name or path.stem, outcomes=outcomes, cards={})
 
 
 def read_outcomes(source: OutcomeSource, *, name: str | None = None) -> SystemOutcomes:
@@ -157,6 +160,17 @@ def card_of(metric: str) -> MetricCard | None:
     except (ConfigurationError, ValueError):
         return None
     return found.card
+
+
+def _sized(outcomes: Iterable[AnyOutcome], path: Path) -> Iterable[AnyOutcome]:
+    for outcome in outcomes:
+        if isinstance(outcome, Score) and abs(outcome.value) > MOST:
+            msg = (
+                f"{str(path)!r} has {outcome.value:g} of {outcome.metric!r} for {outcome.sample_id!r}: values of over "
+                f"{MOST:g} cannot be computed with"
+            )
+            raise DataError(msg)
+        yield outcome
 
 
 def _lines(path: Path) -> Iterable[AnyOutcome]:

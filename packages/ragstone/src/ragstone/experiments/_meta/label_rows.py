@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone.errors import DataError
+from ragstone.experiments._outcomes import MOST
 from ragstone.experiments._read import Rejection, SampleSource, iterate_rows, unreadable
 from ragstone.schema import FIELD_ALIASES
 
@@ -127,7 +128,7 @@ def _number(cell: Any, position: int) -> float | None:
     if math.isnan(number):
         # An empty cell of a data frame.
         return None
-    if math.isinf(number):
-        msg = f"row {position}: a label must be finite, got {cell!r}"
+    if abs(number) > MOST:
+        msg = f"row {position}: a label must be finite and within {MOST:g}, got {cell!r}"
         raise DataError(msg)
     return number
