@@ -206,6 +206,17 @@ def test_what_was_sampled_for_sure_has_no_error_about_itself():
     assert (1.5, 1.5) == pytest.approx((total.low, total.high))
 
 
+def test_equal_values_of_sampled_traffic_are_not_certain():
+    """Two sampled items that are right do not make all traffic right; all of the traffic does."""
+    few, uneven = hajek_mean([1.0, 1.0], [0.1, 0.1]), hajek_mean([1.0] * 4, [0.01, 1.0, 1.0, 1.0], finite=True)
+    assert (1.0, 2 / (2 + 1.959964**2), 2) == pytest.approx((few.value, few.low, few.n))
+    # One item stands for a hundred, the others for one each: not much more than one is known.
+    assert (1.0, 1 / (1 + 1.959964**2), 4) == pytest.approx((uneven.value, uneven.low, uneven.n))
+    assert hajek_mean([0.7] * 5, [0.5] * 5).low < 0.5
+    whole = hajek_mean([1.0, 1.0], [1.0, 1.0], finite=True)
+    assert (1.0, 1.0) == (whole.low, whole.high)
+
+
 def test_weighted_estimates_cover_where_the_plain_mean_fails():
     """Bad answers sampled ten times as often: both estimates hold the truth, the unweighted mean is far off."""
     rng = np.random.default_rng(6)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ragstone.stats._mean import Estimate
+from ragstone.stats._mean import Estimate, mean_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +29,8 @@ def hajek_mean(
 
     Hajek's mean weighs each item by 1 / probability. Its variance is linearised: that of the weighted residuals, so that
     it does not change when all probabilities do (weights are no counts). The interval is normal, with Student's t for
-    the effective number of items; with few items, or one of tiny probability, it is too short.
+    the effective number of items; with few items, or one of tiny probability, it is too short. Where all values are the
+    same it is that of `mean_interval` for the effective number.
 
     Args:
         values: Scores of the sampled items, in [low, high].
@@ -67,6 +69,10 @@ def hajek_mean(
     effective = total**2 / float((w * w).sum())
     half = float(stdtrit(max(effective - 1, 1.0), (1 + level) / 2)) * math.sqrt(variance)
     mean = min(max(mean, low), high)
+    if x.min() == x.max() and not (finite and p.min() == 1):
+        # Values that are all alike show no error, and there is one: that of as many equal values as these are worth.
+        alike = mean_interval([float(x[0])] * max(1, round(effective)), low=low, high=high, level=level)
+        return replace(alike, n=int(x.size))
     return Estimate(
         value=mean, low=max(low, mean - half), high=min(high, mean + half), level=level, method="hajek", n=int(x.size)
     )
