@@ -11,7 +11,7 @@ import pytest
 
 import ragstone
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.schema import Failure, Outcome, Score
+from ragstone.schema import Failure, NotApplicable, Outcome, Score
 from ragstone.stats import holm, sign_flip_test
 
 METRICS = ("ccrs.qr", "ccrs.cc", "ccrs.ac")
@@ -19,9 +19,9 @@ METRICS = ("ccrs.qr", "ccrs.cc", "ccrs.ac")
 
 @pytest.fixture
 def write(tmp_path: Path):
-    """Write values by metric as a file of outcomes; None is a failure."""
+    """Write values by metric as a file of outcomes; None is a failure, "n.a." what does not apply."""
 
-    def file(name: str, **by_metric: list[float | None]) -> Path:
+    def file(name: str, **by_metric: list[float | str | None]) -> Path:
         found: list[Outcome] = []
         for metric, values in by_metric.items():
             for i, value in enumerate(values):
@@ -29,6 +29,8 @@ def write(tmp_path: Path):
                 found.append(
                     Failure(kind="timeout", reason="late", **common)
                     if value is None
+                    else NotApplicable(reason="no claim", **common)
+                    if value == "n.a."
                     else Score(value=value, method="x", **common)
                 )
         path = tmp_path / f"{name}.jsonl"
@@ -46,12 +48,13 @@ def noisy(shift: float, seed: int, *, n: int = 100) -> list[float]:
 
 def test_a_significant_loss_fails_and_the_message_is_a_table(write) -> None:
     """It names the metric, how large the loss is, and how sure that is."""
-    old, new = write("old", qr=noisy(0, 0), cc=noisy(0, 1)), write("new", qr=noisy(-0.05, 2), cc=noisy(0, 3))
+    old, new = write("old", cc=noisy(0, 1), qr=noisy(0, 0)), write("new", cc=noisy(0, 3), qr=noisy(-0.05, 2))
 
     with pytest.raises(AssertionError) as failure:
         ragstone.assert_no_regression(old, new)
     lines = str(failure.value).splitlines()
-    assert lines[0] == "baseline baseline: FAILED"
+    assert "baseline: FAILED on 1 of 2" == lines[0]
+    assert ["ccrs.qr", "ccrs.cc"] == [line.split()[0] for line in lines[3:5]], "what failed is read first"
     assert any(line.startswith("ccrs.qr") and "WORSE (p = " in line for line in lines)
     assert any(line.startswith("ccrs.cc") and "not shown to be worse" in line for line in lines)
     ragstone.assert_no_regression(old, new, ["ccrs.cc"])
@@ -166,7 +169,7 @@ def test_a_new_metric_is_no_regression(write) -> None:
 
 def test_a_baseline_without_scores_holds_nothing(write) -> None:
     """An empty gate is not an open one."""
-    old, new = write("old", qr=["n.a."] and [None] * 3), write("new", qr=[0.5] * 3, cc=[0.5] * 3)
+    old, new = write("old", qr=[None] * 3), write("new", qr=[0.5] * 3, cc=[0.5] * 3)
     with pytest.raises(AssertionError, match="UNTESTABLE"):
         ragstone.assert_no_regression(old, new)
     both = ragstone.compare([old, new], metrics="ccrs.cc")
@@ -201,6 +204,15 @@ def test_a_margin_is_not_shown_by_samples_that_failed(write) -> None:
     )
     assert full.gain - (0.1 + 0.6) / 400 == pytest.approx(lacking.worst)
     assert lacking.low < full.low
+
+
+def test_samples_that_dropped_out_are_told(write) -> None:
+    """A candidate that makes no claim where it was wrong is not better there; the message says on how many it did so."""
+    old, new = write("old", qr=[0.5] * 40 + ["n.a."] * 2), write("new", qr=[0.6] * 30 + ["n.a."] * 12)
+    check = ragstone.compare([old, new]).check_regression()
+    assert (0, 10) == (check.gates[0].n_failed, check.gates[0].n_not_applicable)
+    assert "not applicable to 10 of the samples of new that old has a score of; they are not in the gain" in str(check)
+    assert "not applicable" not in str(ragstone.compare([new, old]).check_regression())
 
 
 def test_every_candidate_faces_the_baseline(write) -> None:

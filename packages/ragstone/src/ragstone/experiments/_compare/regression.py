@@ -8,7 +8,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments._compare.align import FAILED, SCORED, AlignedMetric, AlignedScores, Sources, align
+from ragstone.experiments._compare.align import (
+    FAILED,
+    NOT_APPLICABLE,
+    SCORED,
+    AlignedMetric,
+    AlignedScores,
+    Sources,
+    align,
+)
 from ragstone.experiments._compare.pairs import possible_differences
 from ragstone.experiments._compare.words import amount, equals, table
 from ragstone.experiments._outcomes import OutcomeSource
@@ -45,6 +53,8 @@ class MetricGate:
     margin: float | None
     n_failed: int
     """Samples on which one of both, or both, failed."""
+    n_not_applicable: int
+    """Samples that the baseline has a score of, and the candidate none, as the metric is not applicable: no claim to check, say."""
     worst: float | None
     """The gain, had those gone as badly for the candidate as they can."""
     in_points: bool
@@ -94,10 +104,14 @@ class RegressionCheck:
                 str(g.n),
                 _verdict(g),
             )
-            for g in self.gates
+            # What failed is read first.
+            for g in sorted(self.gates, key=lambda gate: gate.ok)
         ]
         margins = any(g.margin is not None for g in self.gates)
-        head = f"baseline {self.baseline}: " + ("no regression found" if self.ok else "FAILED")
+        # What `assert_no_regression` compares is called just that.
+        against = "baseline" if self.baseline == "baseline" else f"baseline {self.baseline}"
+        n_bad = sum(not g.ok for g in self.gates)
+        head = f"{against}: " + ("no regression found" if self.ok else f"FAILED on {n_bad} of {len(self.gates)}")
         rule = (
             f"a metric passes if its gain is above minus the margin with {self.level:.0%} confidence"
             if margins
@@ -109,7 +123,13 @@ class RegressionCheck:
             for g in self.gates
             if g.n_failed and g.worst is not None
         ]
-        return "\n".join([head, "", *table(rows), "", rule, *failed, *self.notes])
+        absent = [
+            f"{g.metric}: not applicable to {g.n_not_applicable} of the samples of {g.candidate} that {self.baseline} has a "
+            "score of; they are not in the gain"
+            for g in self.gates
+            if g.n_not_applicable
+        ]
+        return "\n".join([head, "", *table(rows), "", rule, *failed, *absent, *self.notes])
 
 
 def check_regression(
@@ -264,6 +284,7 @@ def _gate(
     (found,) = randomised_tukey(
         better, pairs=[(0, 1)], alternative="less", n_resamples=n_resamples, level=level, seed=seed
     ).pairs
+    candidates, baselines = metric.states[:, list(pair)].T
     # What a failed sample would have scored is not known, so what is to be ruled out must be ruled out for the worst.
     n_failed, lowest, highest = possible_differences(metric, *pair)
     worst = lowest if metric.higher_is_better else -highest
@@ -283,6 +304,7 @@ def _gate(
         p_value=found.p_value,
         margin=margin,
         n_failed=n_failed,
+        n_not_applicable=int(((candidates == NOT_APPLICABLE) & (baselines == SCORED)).sum()),
         worst=float(worst.mean()) if worst.size else None,
         in_points=(metric.low, metric.high) == (0.0, 1.0),
     )
