@@ -57,7 +57,11 @@ class DatasetPlan:
         return 2 * len(self.items) + len(self.spans) + sum(len(item.pool) for item in self.items)
 
     def __str__(self) -> str:
-        beyond = f" ({self.n_beyond} more are left for a larger --max-items)" if self.n_beyond else ""
+        beyond = (
+            f" ({self.n_beyond} more {'is' if self.n_beyond == 1 else 'are'} left for a larger --max-items)"
+            if self.n_beyond
+            else ""
+        )
         return (
             f"{len(self.documents)} documents, {len(self.items)} items{beyond}, {len(self.spans)} passages: "
             f"{self.calls} calls to the judge at most"

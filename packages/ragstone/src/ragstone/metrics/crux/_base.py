@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ragstone.judges import Judge
 from ragstone.metrics._base import MetricBase, lacking
@@ -13,7 +13,10 @@ from ragstone.metrics.crux._findings import Questions, Rated, odd_rating, questi
 from ragstone.metrics.crux._matrix import ETA, Answers, answers_of
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["ContextsMetric", "CruxMetric", "ResponseMetric"]
+__all__ = ["FROM_REFERENCE", "ContextsMetric", "CruxMetric", "ResponseMetric"]
+
+FROM_REFERENCE: Final = "Where a sample has no sub_questions, they are written from its reference, for one call more."
+"""What a user who has none wants to know."""
 
 _SHOWN = 3
 """Missing sub-questions that the explanation names; `details` has all."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.metrics.crux import _examples
-from ragstone.metrics.crux._base import ContextsMetric, CruxMetric, ResponseMetric
+from ragstone.metrics.crux._base import FROM_REFERENCE, ContextsMetric, CruxMetric, ResponseMetric
 from ragstone.metrics.crux._findings import Questions, Rated
 from ragstone.metrics.crux._matrix import Answers, covered_by, required_subset
 from ragstone.metrics.ranking import alpha_ndcg
@@ -35,7 +35,7 @@ class Coverage(_Share, ContextsMetric):
 
     name = "crux.coverage"
     title = "Coverage"
-    description = "How much of what a complete answer needs is in the retrieved passages, counted in sub-questions?"
+    description = f"How much of what a complete answer needs is in the retrieved passages, counted in sub-questions? {FROM_REFERENCE}"
     source = "CRUX, section 3.3, equation 3"
     formula = "answerable sub-questions that a retrieved passage answers (rating >= 3) / answerable sub-questions"
     needs = ("contexts", "sub_questions")
@@ -48,7 +48,9 @@ class ResponseCoverage(_Share, ResponseMetric):
 
     name = "crux.response_coverage"
     title = "Coverage of the response"
-    description = "How much of what a complete answer needs does the response say, by the same sub-questions?"
+    description = (
+        f"How much of what a complete answer needs does the response say, by the same sub-questions? {FROM_REFERENCE}"
+    )
     source = "CRUX, section 3.3, equation 3, on the final result"
     formula = "answerable sub-questions that the response answers (rating >= 3) / answerable sub-questions"
     needs = ("response", "sub_questions")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ragstone.metrics.crux import _examples
-from ragstone.metrics.crux._base import ContextsMetric
+from ragstone.metrics.crux._base import FROM_REFERENCE, ContextsMetric
 from ragstone.metrics.crux._findings import Questions, Rated
 from ragstone.metrics.crux._matrix import Answers
 from ragstone.schema import NotApplicable, Sample, Score
@@ -31,7 +31,7 @@ class Redundancy(_PerPassage):
 
     name = "crux.redundancy"
     title = "Redundancy"
-    description = "How much of what the passages answer do they answer more than once?"
+    description = f"How much of what the passages answer do they answer more than once? {FROM_REFERENCE}"
     source = "CRUX, section 3.2 (partially and fully redundant passages); the value is ours"
     formula = "(answers - different sub-questions answered) / answers, an answer being a passage with a sub-question"
     direction = "lower"
@@ -53,7 +53,7 @@ class Novelty(_PerPassage):
 
     name = "crux.novelty"
     title = "Novelty"
-    description = "How many of the retrieved passages answer something that those above them do not?"
+    description = f"How many of the retrieved passages answer something that those above them do not? {FROM_REFERENCE}"
     source = "CRUX, section 3.2 (required and redundant passages); the value is ours"
     formula = "passages that answer a sub-question not answered above / passages"
     example = _examples.NOVELTY
