@@ -274,7 +274,7 @@ def test_files_that_hold_no_outcome_are_refused(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps({"query": "Why?"}) + "\n")
     with pytest.raises(DataError, match="'empty' holds no outcome"):
         ragstone.compare([good, tmp_path / "empty.jsonl"])
-    with pytest.raises(DataError, match=r"line 1 of .*rows\.jsonl' is no outcome"):
+    with pytest.raises(DataError, match=r"line 1 of .*rows\.jsonl' is no outcome \(it has no field 'outcome'\)"):
         ragstone.compare([good, tmp_path / "rows.jsonl"])
 
 

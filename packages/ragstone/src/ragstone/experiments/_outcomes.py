@@ -183,8 +183,14 @@ def _lines(path: Path) -> Iterable[AnyOutcome]:
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
                 place = ".".join(map(str, first["loc"]))
+                # A file of samples, most often: how pydantic tells outcomes apart helps nobody.
+                what = (
+                    "it has no field 'outcome'"
+                    if first["type"] == "union_tag_not_found"
+                    else f"{place}: {first['msg']}"
+                )
                 msg = (
-                    f"line {number} of {str(path)!r} is no outcome ({place}: {first['msg']}); files of outcomes are written "
+                    f"line {number} of {str(path)!r} is no outcome ({what.removeprefix(': ')}); files of outcomes are written "
                     "by `ragstone evaluate FILE --output OUTCOMES`"
                 )
                 raise DataError(msg) from None
