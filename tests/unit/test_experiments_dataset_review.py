@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import re
 
 import pytest
 
@@ -212,3 +214,45 @@ def test_no_draft_no_review(tmp_path):
     """The message says which command makes one."""
     with pytest.raises(DataError, match="ragstone dataset build"):
         apply_review(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d: d["items"][0].update(ratings=None), "0.ratings: Input should be a valid dictionary"),
+        (lambda d: d["passages"][0].update(text=5), "0.text: Input should be a valid string"),
+        (lambda d: d.update(eta=math.nan), "eta must be above 0"),
+        (lambda d: d["items"][0]["ratings"].pop("q1"), "no rating of every sub-question and passage"),
+        (lambda d: d["items"][0]["ratings"]["q1"].clear(), "no rating of every sub-question and passage"),
+        (lambda d: d["items"][0]["ratings"]["q1"].update(dict.fromkeys(d["items"][0]["ratings"]["q1"], 9)), "0 to 5"),
+        (lambda d: d["passages"].clear(), "which is no passage of the draft"),
+    ],
+)
+def test_a_draft_that_was_tampered_with_is_refused(folder, damage, message):
+    """Named with what is wrong, before anything is asked or written."""
+    build_dataset("docs", "set", judge=writing())
+    path = folder / "set" / "draft.json"
+    draft = json.loads(path.read_text(encoding="utf-8"))
+    damage(draft)
+    path.write_text(json.dumps(draft), encoding="utf-8")
+    with pytest.raises(DataError, match=re.escape(message)):
+        apply_review("set")
+
+
+def test_a_draft_nested_too_deep_is_refused(folder):
+    """Python's own reader gives up on it in a way of its own."""
+    build_dataset("docs", "set", judge=writing())
+    (folder / "set" / "draft.json").write_text("[" * 100_000)
+    with pytest.raises(DataError, match="cannot be read"):
+        apply_review("set")
+
+
+def test_a_folder_in_place_of_the_review_is_told(folder):
+    """By both commands."""
+    build_dataset("docs", "set", judge=writing())
+    (folder / "set" / "review.csv").unlink()
+    (folder / "set" / "review.csv").mkdir()
+    with pytest.raises(DataError, match="cannot be read"):
+        apply_review("set")
+    with pytest.raises(DataError, match="cannot be read"):
+        build_dataset("docs", "set", judge=writing())

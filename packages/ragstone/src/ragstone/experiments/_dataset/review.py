@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ragstone.errors import DataError
+from ragstone.errors import DataError, StoreError
 from ragstone.experiments._dataset.draft import Draft
 
 __all__ = ["MAX_TEXT", "REVIEW", "Key", "edited", "read_review", "texts_of", "write_review"]
@@ -42,8 +42,12 @@ def write_review(folder: Path, draft: Draft) -> None:
         table.writerow([_guarded(cell) for cell in row])
     # With a byte order mark, spreadsheets take it for UTF-8.
     data = held.getvalue().encode("utf-8-sig", errors="replace")
-    (folder / REVIEW).write_bytes(data)
-    (folder / _WRITTEN).write_text(hashlib.sha256(data).hexdigest(), encoding="ascii")
+    try:
+        (folder / REVIEW).write_bytes(data)
+        (folder / _WRITTEN).write_text(hashlib.sha256(data).hexdigest(), encoding="ascii")
+    except OSError as error:
+        msg = f"{str(folder / REVIEW)!r} cannot be written: {error.strerror or error}"
+        raise StoreError(msg) from error
 
 
 def edited(folder: Path) -> bool:
@@ -53,6 +57,9 @@ def edited(folder: Path) -> bool:
         return (folder / _WRITTEN).read_text(encoding="ascii") != hashlib.sha256(data).hexdigest()
     except FileNotFoundError:
         return (folder / REVIEW).exists()
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{str(folder / REVIEW)!r} cannot be read ({error}); move it away, or give another folder"
+        raise DataError(msg) from error
 
 
 def _lines(draft: Draft) -> Iterator[tuple[str, ...]]:
@@ -90,6 +97,9 @@ def read_review(path: Path) -> dict[Key, tuple[bool, str]]:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError as error:
         msg = f"there is no review {str(path)!r}; `ragstone dataset build` writes one"
+        raise DataError(msg) from error
+    except OSError as error:
+        msg = f"the review {str(path)!r} cannot be read: {error.strerror or error}"
         raise DataError(msg) from error
     except UnicodeDecodeError as error:
         msg = f"{str(path)!r} is not UTF-8 (byte {error.start}); save it as CSV in UTF-8"
