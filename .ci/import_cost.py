@@ -12,7 +12,20 @@ import time
 
 BUDGET_S = 0.1
 ROUNDS = 9
-HEAVY = ("numpy", "scipy", "nltk", "openai", "aiohttp", "typer", "rich", "langchain_core", "langchain", "llama_index")
+HEAVY = (
+    "numpy",
+    "scipy",
+    "nltk",
+    "sacrebleu",
+    "torch",
+    "openai",
+    "aiohttp",
+    "typer",
+    "rich",
+    "langchain_core",
+    "langchain",
+    "llama_index",
+)
 
 
 def run(code: str) -> str:

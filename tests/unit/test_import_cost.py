@@ -46,3 +46,15 @@ def test_import_loads_nothing_heavy(statement):
     code = f"{statement}\nimport sys\nprint(*sorted(name.partition('.')[0] for name in sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert sorted(set(HEAVY) & set(loaded)) == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["metrics"], ["metrics", "bleu"], ["metrics", "bertscore"]])
+def test_commands_that_compute_nothing_load_nothing_to_compute_with(arguments):
+    """Help, and what metrics there are, come at once; a metric's package loads when it scores."""
+    code = (
+        f"import sys\nfrom ragstone.cli import main\ntry:\n    main({arguments!r})\nexcept SystemExit:\n    pass\n"
+        "print()\nprint(*sorted(name.partition('.')[0] for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    used = {"typer", "rich", "pytest"}
+    assert set() == (set(HEAVY) - used) & set(done.stdout.splitlines()[-1].split())
