@@ -206,6 +206,17 @@ def test_a_margin_is_not_shown_by_samples_that_failed(write) -> None:
     assert lacking.low < full.low
 
 
+def test_a_failure_of_a_metric_without_bounds_rules_nothing_out(write) -> None:
+    """It may have cost anything: the bound is unknown, and a margin not shown."""
+    old, new = write("old", odd=[5.0, 6.0] * 40), write("new", odd=[7.0, 8.0] * 39 + [7.0, None])
+    (gate,) = ragstone.compare([old, new]).check_regression(margin=1).gates
+    assert ("not shown", None, 1) == (gate.state, gate.low, gate.n_failed)
+    (whole,) = (
+        ragstone.compare([old, write("whole", odd=[7.0, 8.0] * 39 + [7.0, 9.0])]).check_regression(margin=1).gates
+    )
+    assert whole.ok
+
+
 def test_samples_that_dropped_out_are_told(write) -> None:
     """A candidate that makes no claim where it was wrong is not better there; the message says on how many it did so."""
     old, new = write("old", qr=[0.5] * 40 + ["n.a."] * 2), write("new", qr=[0.6] * 30 + ["n.a."] * 12)
