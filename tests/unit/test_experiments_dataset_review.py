@@ -97,7 +97,7 @@ def test_an_edited_text_is_rated_anew(folder):
     edited = next(row for row in rows if row["kind"] == "sub_question" and row["id"] == "q1")
     edited["text"] = "What is the name of the town?"
     rewrite(folder, rows)
-    with pytest.raises(ConfigurationError, match="1 texts were edited"):
+    with pytest.raises(ConfigurationError, match="1 text was edited"):
         apply_review("set")
     judge = writing({"market": (), "lighthouse": ()}, questions=())
     judge._json = lambda prompt: {"1": 4}
@@ -132,13 +132,21 @@ def test_line_ends_of_a_spreadsheet_are_no_edit(folder):
 
 
 def test_the_judge_of_the_environment_rates_what_was_edited(folder, monkeypatch):
-    """As everywhere; the baseline can rate, though it cannot write."""
+    """As everywhere; the baseline can rate, though it cannot write, and that is said."""
     build_dataset("docs", "set", judge=writing())
     rows = review_of(folder)
     next(row for row in rows if row["id"] == "q1")["text"] = "The lighthouse of Northport?"
     rewrite(folder, rows)
     monkeypatch.setenv("RAGSTONE_JUDGE", "lexical")
-    assert apply_review("set").n_asked > 0
+    found = apply_review("set")
+    assert found.n_asked > 0
+    assert found.rated_by_baseline
+    assert "is rated by the lexical baseline" in str(found)
+    assert apply_review("set").rated_by_baseline, "also where the journal knows its ratings"
+    monkeypatch.delenv("RAGSTONE_JUDGE")
+    judged = apply_review("set", judge=writing())
+    assert not judged.rated_by_baseline
+    assert "baseline" not in str(judged)
 
 
 def test_wording_alone_may_keep_its_ratings(folder):

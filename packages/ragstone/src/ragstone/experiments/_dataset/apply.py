@@ -35,14 +35,21 @@ class DatasetReview:
     n_asked: int
     """Questions to the judge, for what was edited."""
     left_out: tuple[str, ...]
+    rated_by_baseline: bool = False
+    """Whether a stand-in that is no judge rated what was edited."""
 
     def __str__(self) -> str:
         lines = [
             f"{len(self.rows)} rows in {self.folder / DATASET}",
-            f"review: {self.n_edited} texts edited, {self.n_dropped} dropped ({self.n_removed} by removing their line)",
+            f"review: {self.n_edited} {'text' if self.n_edited == 1 else 'texts'} edited, {self.n_dropped} dropped ({self.n_removed} by removing their line)",
         ]
         if self.n_asked:
             lines.append(f"judge: {self.n_asked} questions asked about what was edited")
+        if self.rated_by_baseline:
+            lines.append(
+                "what was edited is rated by the lexical baseline (word overlap), which is not a judge, and the rest by one: "
+                "apply again with --judge before you measure with it"
+            )
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,6 +61,7 @@ class DatasetReview:
             "n_dropped": self.n_dropped,
             "n_removed": self.n_removed,
             "n_asked": self.n_asked,
+            "rated_by_baseline": self.rated_by_baseline,
             "left_out": list(self.left_out),
         }
 
@@ -88,15 +96,16 @@ def apply_review(
     draft = read_draft(folder / DRAFT)
     decisions = read_review(folder / REVIEW)
     reviewed, edits = _reviewed(draft, decisions)
-    n_asked = 0
+    n_asked, by_baseline = 0, False
     if edits.ratings and not keep_ratings:
         if judge is None:
             msg = (
-                f"{len(edits.ratings)} texts were edited, and their ratings are of what stood there before; name a judge "
+                f"{len(edits.ratings)} {'text was' if len(edits.ratings) == 1 else 'texts were'} edited, and their ratings are of what stood there before; name a judge "
                 "to rate them anew (--judge), or keep the ratings where wording alone was changed (--keep-ratings)"
             )
             raise ConfigurationError(msg)
         chair = judge_from(judge)
+        by_baseline = chair.identity.is_baseline
 
         async def work() -> tuple[Draft, int]:
             with Journal(folder / JOURNAL) as journal, suppress_capture():
@@ -120,6 +129,7 @@ def apply_review(
         n_edited=edits.n,
         n_asked=n_asked,
         left_out=found.left_out,
+        rated_by_baseline=by_baseline,
     )
 
 
