@@ -101,8 +101,8 @@ def _by_systems(told: Sequence[Told]) -> Iterator[str]:
         if (label := _label(metric, pair)) not in everywhere:
             by_pair.setdefault(f"{pair.system} and {pair.other}", []).append(label)
     alike: dict[tuple[str, ...], list[str]] = {}
-    for both, names in by_pair.items():
-        alike.setdefault(tuple(names), []).append(both)
+    for both, labels in by_pair.items():
+        alike.setdefault(tuple(labels), []).append(both)
     for names, pairs in alike.items():
         short = len(names) > _MOST_NAMES and len(by_pair) > 1
         yield f"  {'; '.join(pairs)}: {f'{len(names)} metrics' if short else ', '.join(names)}"
