@@ -115,7 +115,7 @@ def test_several_systems() -> None:
     assert ["C beats A on 11 of 14 metrics:", "C beats B on 11 of 14 metrics:"] == [
         line for line in lines if "beats" in line
     ]
-    assert "  any two systems: same0, same1, same2" in lines
+    assert "  all pairs: same0, same1, same2" in lines
     assert "  B and A: 11 metrics" in lines or f"  B and A: {names}" in lines
     more = printed(*(system(plain, seed=seed) for seed in (1, 2)), *(system(kinds, seed=seed) for seed in (3, 4)))
     assert f"C beats A on 11 of 14 metrics: {names}" in more
@@ -146,3 +146,11 @@ def test_the_table_tells_how_many_more_samples_are_wanted() -> None:
     assert same.startswith("same0")
     assert same.endswith(" to detect 1 point")
     assert better.endswith(str(N))
+
+
+def test_who_can_claim_most_is_told_first() -> None:
+    """Whatever the order of the systems."""
+    kinds = metrics(same=2, better=12)
+    some = kinds | {f"better{i}": 0.0 for i in range(6)}
+    lines = printed(system(dict.fromkeys(kinds, 0.0), seed=1), system(some, seed=2), system(kinds, seed=3))
+    assert ["C", "C", "B"] == [line[0] for line in lines if " beats " in line]

@@ -95,7 +95,7 @@ def _by_systems(told: Sequence[Told]) -> Iterator[str]:
     n_pairs = {_label(metric, pair): len(metric.pairs) for metric, pair in told}
     everywhere = [name for name, n in n_told.items() if 1 < n == n_pairs[name]]
     if everywhere:
-        yield f"  any two systems: {', '.join(everywhere)}"
+        yield f"  all pairs: {', '.join(everywhere)}"
     by_pair: dict[str, list[str]] = {}
     for metric, pair in told:
         if (label := _label(metric, pair)) not in everywhere:
