@@ -76,6 +76,9 @@ PUBLIC = {
     "langchain_ragstone": """
         RagstoneCallbackHandler
     """,
+    "llama_index.observability.ragstone": """
+        ContextsEvent RagstoneInstrumentor
+    """,
 }
 
 
