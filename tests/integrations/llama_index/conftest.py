@@ -224,9 +224,11 @@ def contexts_of(draft: TraceDraft) -> list[str] | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """LlamaIndex's agents look at every attribute, its chat memory leaves connections open: not ours to mend."""
+    """LlamaIndex's agents look at every attribute, its memories and sync calls leave things open: not ours to mend."""
     for what in (
         "<aiosqlite.core.Connection:ResourceWarning",
+        "unclosed event loop:ResourceWarning",
+        "unclosed <socket.socket:ResourceWarning",
         ":pydantic.warnings.PydanticDeprecatedSince20",
         ":pydantic.warnings.PydanticDeprecatedSince211",
         "is_running called from within a step:DeprecationWarning",
@@ -245,7 +247,7 @@ def garbage_collected_in_time() -> Iterator[None]:
 def dispatcher_as_it_was() -> Iterator[None]:
     """What a test registered, whatever became of it, is gone after it."""
     dispatcher = get_dispatcher()
-    spans, events = dispatcher.span_handlers, dispatcher.event_handlers
+    spans, events = list(dispatcher.span_handlers), list(dispatcher.event_handlers)
     yield
     dispatcher.span_handlers, dispatcher.event_handlers = spans, events
 

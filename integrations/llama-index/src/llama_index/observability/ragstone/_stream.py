@@ -48,9 +48,10 @@ class StreamListener(Protocol):
 class _Text:
     """What passed through: pieces of text, or versions of an object, of which the last one counts."""
 
-    __slots__ = ("_last", "_parts", "_text_of")
+    __slots__ = ("_last", "_parts", "_text_of", "begun")
 
     def __init__(self, text_of: Callable[[Any], str | None]) -> None:
+        self.begun = False
         self._parts: list[str] = []
         self._last: Any = None
         self._text_of = text_of
@@ -74,14 +75,23 @@ def tap(tokens: Any, listener: StreamListener, text_of: Callable[[Any], str | No
         listener: Hears what becomes of it.
         text_of: The text of an item that is not a string.
     """
-    stand_in = _tap(tokens, listener, _Text(text_of))
+    text = _Text(text_of)
+    stand_in = _tap(tokens, listener, text)
     # On the generator, not on the response around it: applications keep only this.
-    weakref.finalize(stand_in, listener.lost).atexit = False
+    weakref.finalize(stand_in, _collected, listener, text).atexit = False
     return stand_in
 
 
+def _collected(listener: StreamListener, text: _Text) -> None:
+    # A generator that has begun is closed when it is collected, after this, and says by itself how far it came.
+    if not text.begun:
+        listener.lost()
+
+
 def _tap(tokens: Any, listener: StreamListener, text: _Text) -> Generator[Any, Any, Any]:
-    pull: Callable[[], Any] = partial(next, tokens)
+    text.begun = True
+    advance: Callable[[], Any] = partial(next, tokens)
+    pull = advance
     while True:
         mark = _pulled.set(listener.root_key)
         try:
@@ -99,9 +109,11 @@ def _tap(tokens: Any, listener: StreamListener, text: _Text) -> Generator[Any, A
         try:
             sent = yield item
         except GeneratorExit:
-            if hasattr(tokens, "close"):
-                tokens.close()
-            listener.stopped(str(text))
+            try:
+                if hasattr(tokens, "close"):
+                    tokens.close()
+            finally:
+                listener.stopped(str(text))
             raise
         except BaseException as error:
             if not hasattr(tokens, "throw"):
@@ -109,17 +121,19 @@ def _tap(tokens: Any, listener: StreamListener, text: _Text) -> Generator[Any, A
                 raise
             pull = partial(tokens.throw, error)
         else:
-            pull = partial(next, tokens) if sent is None else partial(tokens.send, sent)
+            pull = advance if sent is None else partial(tokens.send, sent)
 
 
 def tap_async(tokens: Any, listener: StreamListener, text_of: Callable[[Any], str | None]) -> AsyncGenerator[Any, Any]:
     """Stand for an asynchronous iterator of tokens; arguments as for `tap`."""
-    stand_in = _tap_async(tokens, listener, _Text(text_of))
-    weakref.finalize(stand_in, listener.lost).atexit = False
+    text = _Text(text_of)
+    stand_in = _tap_async(tokens, listener, text)
+    weakref.finalize(stand_in, _collected, listener, text).atexit = False
     return stand_in
 
 
 async def _tap_async(tokens: Any, listener: StreamListener, text: _Text) -> AsyncGenerator[Any, Any]:
+    text.begun = True
     pull: Callable[[], Any] = tokens.__anext__
     while True:
         mark = _pulled.set(listener.root_key)
@@ -139,9 +153,11 @@ async def _tap_async(tokens: Any, listener: StreamListener, text: _Text) -> Asyn
         try:
             sent = yield item
         except GeneratorExit:
-            if hasattr(tokens, "aclose"):
-                await tokens.aclose()
-            listener.stopped(str(text))
+            try:
+                if hasattr(tokens, "aclose"):
+                    await tokens.aclose()
+            finally:
+                listener.stopped(str(text))
             raise
         except BaseException as error:
             if not hasattr(tokens, "athrow"):

@@ -208,9 +208,10 @@ def install_tap(result: Any, listener: StreamListener) -> bool:
     """Put our tap before a stream; False where there is nothing to tap."""
     tokens = result.response_gen
     item_text: Callable[[Any], str | None] = answer_from
-    if hasattr(tokens, "__anext__"):
+    # By the response: what other observers put before a stream may look like either.
+    if isinstance(result, AsyncStreamingResponse) and hasattr(tokens, "__anext__"):
         result.response_gen = tap_async(tokens, listener, item_text)
-    elif hasattr(tokens, "__next__"):
+    elif isinstance(result, StreamingResponse) and hasattr(tokens, "__next__"):
         result.response_gen = tap(tokens, listener, item_text)
     else:
         return False
