@@ -29,9 +29,9 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import QueryEngineTool
-from llama_index.observability.ragstone import RagstoneInstrumentor
 from pydantic import PrivateAttr
 
+from llama_index.observability.ragstone import RagstoneInstrumentor
 from ragstone.capture import TraceDraft
 
 Q = "who?"
@@ -174,7 +174,9 @@ class App:
 
     def index(self, *texts: str) -> VectorStoreIndex:
         """An index over these texts."""
-        return VectorStoreIndex([TextNode(text=text) for text in texts or FOUND], embed_model=MockEmbedding(embed_dim=2))
+        return VectorStoreIndex(
+            [TextNode(text=text) for text in texts or FOUND], embed_model=MockEmbedding(embed_dim=2)
+        )
 
     def tool(self, engine: Any = None, name: str = "search") -> QueryEngineTool:
         """An engine as a tool of an agent, or of a router."""

@@ -9,6 +9,7 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.query_engine import CustomQueryEngine
+
 from llama_index.observability.ragstone import _compat
 
 Q = "who?"

@@ -9,7 +9,6 @@ from llama_index.core import get_response_synthesizer
 from llama_index.core.base.response.schema import Response
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
 from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.postprocessor import LongContextReorder, SimilarityPostprocessor
 from llama_index.core.query_engine import (
     CitationQueryEngine,
@@ -23,8 +22,9 @@ from llama_index.core.question_gen import LLMQuestionGenerator
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.selectors import LLMSingleSelector
-from llama_index.observability.ragstone import ContextsEvent
 from pydantic import BaseModel
+
+from llama_index.observability.ragstone import ContextsEvent
 
 Q = "who?"
 FOUND = ["alpha", "beta"]

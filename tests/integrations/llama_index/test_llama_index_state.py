@@ -20,9 +20,9 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.schema import NodeWithScore, TextNode
+
 from llama_index.observability.ragstone import RagstoneInstrumentor
 from llama_index.observability.ragstone import _requests as requests
-
 from ragstone.capture import suppress_capture
 
 Q = "who?"

@@ -10,6 +10,7 @@ import types
 
 import pytest
 from llama_index.core.instrumentation import get_dispatcher
+
 from llama_index.observability.ragstone._stream import pulled_stream, tap, tap_async
 
 Q = "who?"
@@ -192,7 +193,7 @@ def test_stream_that_fails(app, use_async):
 
     async def read_async():
         async for token in (await engine.aquery(Q)).response_gen:
-            read.append(token)
+            read.append(token)  # noqa: PERF401 - as below
 
     def read_all():
         for token in engine.query(Q).response_gen:
@@ -244,7 +245,7 @@ def echo_tokens(log):
         except KeyError as error:
             log.append(error)
             yield "caught"
-        return "value"  # noqa: B901 - a generator may return
+        return "value"
     finally:
         log.append("closed")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
@@ -17,7 +17,6 @@ from llama_index.core.instrumentation.events.llm import (
     LLMCompletionInProgressEvent,
     LLMCompletionStartEvent,
 )
-from pydantic import PrivateAttr
 
 from llama_index.observability.ragstone._requests import Requests
 from llama_index.observability.ragstone._translate import model_from
@@ -70,11 +69,13 @@ _HEARD: dict[type[BaseEvent], Callable[[Requests, Any], None]] = {
 class RagstoneEventHandler(BaseEventHandler):
     """Hears what happens inside spans; keeps nothing itself."""
 
-    _requests: Requests = PrivateAttr()
+    if TYPE_CHECKING:
+        requests: Requests
 
     def __init__(self, requests: Requests) -> None:
         super().__init__()
-        self._requests = requests
+        # Past pydantic, whose private attributes cost microseconds at every look.
+        self.__dict__["requests"] = requests
 
     @classmethod
     def class_name(cls) -> str:
@@ -86,8 +87,8 @@ class RagstoneEventHandler(BaseEventHandler):
         hear = _HEARD.get(type(event))
         try:
             if hear is not None:
-                hear(self._requests, event)
+                hear(self.requests, event)
             elif type(event).__name__ == "SpanCancelledEvent":  # private to LlamaIndex's workflows
-                self._requests.cancelled(event.span_id)
+                self.requests.cancelled(event.span_id)
         except Exception as error:  # noqa: BLE001 - whatever it is, the request goes on
-            self._requests.count_error("handle", error)
+            self.requests.count_error("handle", error)

@@ -264,6 +264,8 @@ def node_texts(nodes: object) -> frozenset[str]:
 
 
 def _finite(value: object) -> float | None:
+    if type(value) is float:  # nearly always, and asking for `Real` is slow
+        return value if math.isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         return None
     return float(value)
