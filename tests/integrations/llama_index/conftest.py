@@ -83,6 +83,18 @@ class EchoRetriever(BaseRetriever):
         return [NodeWithScore(node=TextNode(text=f"about {query_bundle.query_str}"), score=1.0)]
 
 
+class CountingRetriever(BaseRetriever):
+    """Finds the number of the search."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._searches = 0
+
+    def _retrieve(self, query_bundle: Any) -> list[NodeWithScore]:
+        self._searches += 1
+        return [NodeWithScore(node=TextNode(text=f"search {self._searches}"), score=1.0)]
+
+
 class KeepLast(BaseNodePostprocessor):
     """Keeps the last node, with a score of its own."""
 
@@ -160,6 +172,10 @@ class App:
         """A retriever that finds "about <the question>"."""
         return EchoRetriever()
 
+    def counting(self) -> CountingRetriever:
+        """A retriever that finds something else each time."""
+        return CountingRetriever()
+
     def keep_last(self) -> KeepLast:
         """A re-ranker that leaves one node."""
         return KeepLast()
@@ -229,6 +245,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """LlamaIndex's agents look at every attribute, its memories and sync calls leave things open: not ours to mend."""
     for what in (
         "<aiosqlite.core.Connection:ResourceWarning",
+        r"Exception in thread .*_connection_worker_thread:pytest.PytestUnhandledThreadExceptionWarning",
         "unclosed event loop:ResourceWarning",
         "unclosed <socket.socket:ResourceWarning",
         ":pydantic.warnings.PydanticDeprecatedSince20",

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from llama_index.core import get_response_synthesizer
 from llama_index.core.base.response.schema import Response
+from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.postprocessor import LongContextReorder, SimilarityPostprocessor
@@ -14,6 +15,7 @@ from llama_index.core.query_engine import (
     CitationQueryEngine,
     CustomQueryEngine,
     MultiStepQueryEngine,
+    RetryQueryEngine,
     RouterQueryEngine,
     SubQuestionQueryEngine,
     TransformQueryEngine,
@@ -205,6 +207,27 @@ def citation(app):
     ).query(Q)
 
 
+class FailsOnce(BaseEvaluator):
+    """Sends the first answer back."""
+
+    verdicts = (False, True)
+
+    def _get_prompts(self):
+        return {}
+
+    def _update_prompts(self, prompts):
+        pass
+
+    async def aevaluate(self, query=None, response=None, contexts=None, **kwargs):
+        """Judge."""
+        passing, *self.verdicts = self.verdicts
+        return EvaluationResult(query=query, response=response, passing=passing, feedback="no")
+
+
+def retried_query(app):
+    RetryQueryEngine(app.engine(app.counting(), app.model("bad", "answer")), FailsOnce()).query(Q)
+
+
 class Person(BaseModel):
     """A structured answer."""
 
@@ -285,6 +308,7 @@ MATRIX = [
     ("24b", multi_step,                          [(Q,        FOUND,                "answer",         "ok")]),
     (25,   router,                               [(Q,        FOUND,                "answer",         "ok")]),
     (25,   transform_hyde,                       [(Q,        FOUND,                "answer",         "ok")]),
+    ("25b", retried_query,                       [(Q,        ["search 2"],         "answer",         "ok")]),
     (26,   citation,                             [(Q,        ["Source 1:\nalpha\n", "Source 2:\nbeta\n"],
                                                                                    "answer",         "ok")]),
     (36,   structured_output,                    [(Q,        FOUND,                '{"name":"Ada"}', "ok")]),

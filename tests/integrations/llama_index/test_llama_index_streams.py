@@ -120,6 +120,26 @@ def test_model_is_asked_when_the_application_reads(app):
     assert (1, 7, "tiny-1") == (len(asked), app.draft.input_tokens, app.draft.model)
 
 
+def test_stream_read_inside_another_request(app):
+    """What makes its tokens belongs to the request that it answers, not to the one that reads it."""
+    raw = {"usage": {"prompt_tokens": 7, "completion_tokens": 2}}
+    response = app.engine(model=app.model(raw=raw), streaming=True).query(Q)
+
+    @get_dispatcher(__name__).span
+    def compare(question):
+        return str(app.engine(model=app.model("other")).query(question)) + str(response)
+
+    assert "otheranswer" == compare("another")
+    assert [OK, ("another", FOUND, "otheranswer", "ok")] == app.seen()
+    assert [(7, 2), (None, None)] == [(draft.input_tokens, draft.output_tokens) for draft in app.drafts]
+
+
+def test_stream_without_nodes(app):
+    """Nothing was found, nothing is asked: LlamaIndex streams its own words."""
+    assert "Empty Response" == str(app.engine(app.nothing(), streaming=True).query(Q))
+    assert [(Q, [], "Empty Response", "ok")] == app.seen()
+
+
 def closed_early(app):
     tokens = app.engine(streaming=True).query(Q).response_gen
     assert "ans" == next(tokens)

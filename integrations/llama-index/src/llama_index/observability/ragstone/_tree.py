@@ -4,8 +4,8 @@ LlamaIndex reports each step (a *span*) with its own id and that of its parent. 
 by walking up: a span whose parent we do not know is the root of a new request. What can go wrong, and what is done:
 
 - most spans are details (splitters, parsers, prompts): such an id stands for the span above it, and costs no object;
-- a streamed answer is made after the root has ended, by spans that have no parent: while the application pulls a token
-  through our tap, they join the request that the tap belongs to;
+- a streamed answer is made after the root has ended, by spans that have no parent, or that of whoever reads it: while
+  the application pulls a token through our tap, they join the request that the tap belongs to;
 - handlers that are registered twice see everything twice: the second one is ignored;
 - spans of a request that has ended must not open a new one: the last ids are remembered for a while;
 - a stream that is held open ends never: requests over `ttl_s`, and the oldest beyond `max_live`, are given up;
@@ -237,8 +237,10 @@ class SpanTree:
                 self.late += 1
                 return None
             parent = None if parent_key is None else spans.get(parent_key)
-            if parent is None and stream_key is not None:
-                parent = spans.get(stream_key)
+            stream = None if stream_key is None else spans.get(stream_key)
+            if stream is not None and (parent is None or parent.trace is not stream.trace):
+                # Whoever reads a stream, what makes its tokens belongs to the request that the stream answers.
+                parent = stream
             if parent is not None:
                 trace = parent.trace
                 trace.keys.append(key)
