@@ -15,15 +15,16 @@ pytest.importorskip("llama_index.core", reason="this environment is another fram
 from llama_index.core import MockEmbedding, Settings, VectorStoreIndex
 from llama_index.core.base.llms.types import (
     ChatMessage,
+    ChatResponse,
     CompletionResponse,
     CompletionResponseGen,
     LLMMetadata,
-    ToolCallBlock,
 )
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.llms import CustomLLM, MockLLM
-from llama_index.core.llms.callbacks import llm_completion_callback
-from llama_index.core.llms.mock import MockFunctionCallingLLM
+from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import BaseRetriever
@@ -106,6 +107,7 @@ class ScriptedModel(CustomLLM):
     """Gives its replies in turn, streams them by words, and raises those that are errors."""
 
     raw: Any = None
+    model: str = "tiny-1"
     _replies: Any = PrivateAttr()
 
     def __init__(self, replies: Iterable[str | Exception | Callable[[str], str]], raw: Any = None) -> None:
@@ -144,9 +146,65 @@ class ScriptedModel(CustomLLM):
         return pieces()
 
 
-def question_in(prompt: str) -> str:
-    """The question that LlamaIndex's default prompt puts to a model."""
-    return prompt.partition("Query: ")[2].partition("\n")[0]
+class AgentModel(FunctionCallingLLM):
+    """Calls tools, one round after the other, and then answers; the rounds it has made are in the messages."""
+
+    _rounds: Any = PrivateAttr()
+
+    def __init__(self, rounds: Sequence[list[tuple[str, dict[str, Any]]] | Exception]) -> None:
+        super().__init__()
+        self._rounds = rounds
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What it says of itself."""
+        return LLMMetadata(model_name="tiny-agent", is_function_calling_model=True)
+
+    def _reply(self, messages: Sequence[ChatMessage]) -> ChatResponse:
+        done = sum(1 for message in messages if message.role == "assistant")
+        if done >= len(self._rounds):
+            return ChatResponse(message=ChatMessage(role="assistant", content="answer"), delta="answer")
+        round_ = self._rounds[done]
+        if isinstance(round_, Exception):
+            raise round_
+        calls = [
+            ToolSelection(tool_id=f"{done}-{i}", tool_name=name, tool_kwargs=arguments)
+            for i, (name, arguments) in enumerate(round_)
+        ]
+        message = ChatMessage(role="assistant", content="I search.", additional_kwargs={"tool_calls": calls})
+        return ChatResponse(message=message, delta="")
+
+    @llm_chat_callback()
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """The next round."""
+        return self._reply(messages)
+
+    @llm_chat_callback()
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """The same."""
+        return self._reply(messages)
+
+    @llm_chat_callback()
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+        """The same, in one piece."""
+
+        async def pieces() -> Any:
+            yield self._reply(messages)
+
+        return pieces()
+
+    def _prepare_chat_with_tools(self, tools: Any, user_msg: Any = None, chat_history: Any = None, **_: Any) -> Any:
+        return {"messages": [*(chat_history or []), *([user_msg] if user_msg else [])]}
+
+    def get_tool_calls_from_response(self, response: ChatResponse, **_: Any) -> list[ToolSelection]:
+        """The calls in a reply."""
+        return response.message.additional_kwargs.get("tool_calls", [])
+
+    def stream_chat(self, messages: Any, **kwargs: Any) -> Any:
+        """Not asked for by agents, which are asynchronous."""
+        raise NotImplementedError
+
+    complete = stream_complete = acomplete = astream_complete = stream_chat
 
 
 @dataclass
@@ -200,21 +258,7 @@ class App:
 
     def agent_model(self, *calls: tuple[str, dict[str, Any]] | list[tuple[str, dict[str, Any]]] | Exception) -> Any:
         """A model that makes these calls of tools, or lists of calls, one after the other, and then answers."""
-        rounds = [call if isinstance(call, (list, Exception)) else [call] for call in calls]
-
-        def reply(messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
-            done = sum(1 for message in messages if message.role == "assistant")
-            if done >= len(rounds):
-                return ChatMessage(role="assistant", content="answer")
-            if isinstance(rounds[done], Exception):
-                raise rounds[done]
-            blocks = [
-                ToolCallBlock(tool_name=name, tool_kwargs=arguments, tool_call_id=f"{done}-{i}")
-                for i, (name, arguments) in enumerate(rounds[done])
-            ]
-            return ChatMessage(role="assistant", blocks=blocks)
-
-        return MockFunctionCallingLLM(response_generator=reply)
+        return AgentModel([call if isinstance(call, (list, Exception)) else [call] for call in calls])
 
     @property
     def drafts(self) -> list[TraceDraft]:

@@ -9,6 +9,8 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.query_engine import CustomQueryEngine
+from llama_index.core.retrievers import BaseRetriever, QueryFusionRetriever
+from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index.observability.ragstone import _compat
 
@@ -114,6 +116,43 @@ def test_sub_questions_are_searches(app):
     assert (Q, ["s1"]) == (app.draft.query, [search.query for search in app.draft.searches])
 
 
+class Deep(BaseRetriever):
+    """Asks a whole engine, and a model, before it finds something itself."""
+
+    def __init__(self, engine, model):
+        super().__init__()
+        self._engine, self._model = engine, model
+
+    def _retrieve(self, query_bundle):
+        self._engine.query("inner")
+        self._model.complete("rewrite")
+        return [NodeWithScore(node=TextNode(text="gamma"), score=1.0)]
+
+
+def test_what_happens_inside_a_search_is_its_own_business(app):
+    """Inner engines, retrievers, re-rankers and models are neither searches, contexts nor the answer."""
+    inner = app.engine(node_postprocessors=[app.keep_last()], model=app.model("inner"))
+
+    @get_dispatcher(__name__).span
+    def answer(question):
+        Deep(inner, app.model("rewritten")).retrieve(question)
+        return 42
+
+    answer(Q)
+    assert [(Q, ["gamma"], None, "ok")] == app.seen()
+    assert ["Deep"] == [search.name for search in app.draft.searches]
+    assert app.draft.first_token_s is None
+
+
+def test_fused_searches_are_one(app):
+    """Row 23: the outermost search counts, with the fused list."""
+    fusion = QueryFusionRetriever(
+        [app.retriever("alpha"), app.retriever("beta")], llm=app.model(), num_queries=1, use_async=False
+    )
+    app.engine(fusion).query(Q)
+    assert [(Q, "QueryFusionRetriever")] == [(search.query, search.name) for search in app.draft.searches]
+
+
 class OddEngine(CustomQueryEngine):
     """An application with shapes of its own."""
 
@@ -133,6 +172,13 @@ def test_extractors_come_before_the_rules(make_app):
     )
     OddEngine().query(Q)
     assert [("WHO?", ["long"], "short", "ok")] == app.seen()
+
+
+def test_no_contexts_is_not_unknown_contexts(make_app):
+    """An application that says that nothing reached the prompt is believed."""
+    app = make_app(options={"contexts": lambda result: []})
+    OddEngine().query(Q)
+    assert [] == app.draft.contexts
 
 
 def test_raising_extractor_costs_only_its_piece(make_app):

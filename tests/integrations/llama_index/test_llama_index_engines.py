@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 from llama_index.core import get_response_synthesizer
@@ -157,6 +158,52 @@ def several_retrievers(app):
     answer(Q)
 
 
+def synthesizer_fails_and_another_answers(app):
+    @dispatcher.span
+    def answer(question):
+        nodes = app.retriever().retrieve(question)
+        with contextlib.suppress(ConnectionError):
+            get_response_synthesizer(app.model(ConnectionError("model down"))).synthesize(question, nodes)
+        return str(get_response_synthesizer(app.model()).synthesize(question, nodes[:1]))
+
+    answer(Q)
+
+
+def engine_as_retriever(app):
+    @dispatcher.span
+    def answer(question):
+        nodes = app.engine(response_mode="no_text").query(question).source_nodes
+        return str(get_response_synthesizer(app.model()).synthesize(question, nodes[1:]))
+
+    answer(Q)
+
+
+def sources_that_are_copies(app):
+    @dispatcher.span
+    def answer(question):
+        first, second = app.retriever().retrieve(question)
+        shortened = TextNode(text="alp", id_=first.node.node_id)
+        copied, invented = TextNode(text=second.node.text), TextNode(text="a summary")
+        return Response("answer", [NodeWithScore(node=node) for node in (shortened, copied, invented)])
+
+    answer(Q)
+
+
+def failed_step_had_an_answer(app):
+    @dispatcher.span
+    def fail(question):
+        app.engine(model=app.model("discarded")).query(question)
+        raise ConnectionError("later")
+
+    @dispatcher.span
+    def answer(question):
+        with contextlib.suppress(ConnectionError):
+            fail(question)
+        return 42
+
+    answer(Q)
+
+
 SUB_QUESTIONS = """```json
 {"items": [{"sub_question": "s1", "tool_name": "one"}, {"sub_question": "s2", "tool_name": "two"}]}
 ```"""
@@ -303,6 +350,10 @@ MATRIX = [
     (22,   llm_error_that_refine_swallows,       [(Q,        FOUND,                "Empty Response", "ok")]),
     (23,   fusion_retriever,                     [(Q,        ["alpha", "gamma"],   "answer",         "ok")]),
     ("23b", several_retrievers,                  [(Q,        FOUND,                "answer",         "ok")]),
+    ("23c", synthesizer_fails_and_another_answers, [(Q,      ["alpha"],            "answer",         "ok")]),
+    ("23d", engine_as_retriever,                 [(Q,        ["beta"],             "answer",         "ok")]),
+    ("23e", sources_that_are_copies,             [(Q,        ["alp", "beta"],      "answer",         "ok")]),
+    ("23f", failed_step_had_an_answer,           [(Q,        None,                 None,             "ok")]),
     (24,   sub_question,                         [(Q,        FOUND,                "answer",         "ok")]),
     (24,   sub_question_async,                   [(Q,        FOUND,                "answer",         "ok")]),
     ("24b", multi_step,                          [(Q,        FOUND,                "answer",         "ok")]),

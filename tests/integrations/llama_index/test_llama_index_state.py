@@ -397,6 +397,36 @@ def test_registering_twice_is_registering_once(app):
     assert 0 == app.instrumentor.late_events
 
 
+def test_inner_errors_are_bounded(app):
+    """An agent that goes on for hours may survive thousands; some of them tell the story."""
+    enter, leave = spans_of(get_dispatcher())
+    root, engine, bound = key_of("X.query"), app.engine(), inspect.signature(list).bind()
+    enter(root, engine, str_or_query_bundle=Q)
+    for number in (*range(50), 0, 1):
+        failing = key_of("f")
+        enter(failing, None, root)
+        get_dispatcher().span_drop(id_=failing, bound_args=bound, err=ValueError(str(number)))
+    leave(root, engine, Response("answer"))
+    assert [f"ValueError: {number}" for number in range(20)] == app.draft.inner_errors
+
+
+def test_handlers_that_hear_everything_twice(app):
+    """Registered at two dispatchers on the way up: one record, and the echoes are counted."""
+    for _ in range(2):
+        get_dispatcher().add_span_handler(app.instrumentor._span_handler)
+    app.engine().query(Q)
+    assert [OK] == app.seen()
+    assert app.instrumentor.late_events > 0
+
+
+def test_embedding_alone_opens_nothing(app):
+    """While an index is built, thousands of texts are embedded: none is followed as a request."""
+    opened = []
+    app.instrumentor._tree._start_root = lambda *what: opened.append(what)
+    app.index(*FOUND)
+    assert [] == opened
+
+
 def test_several_instrumentors_at_once(app, make_app):
     """Each records everything, streams too, and stopping one leaves the other."""
     other = make_app()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from llama_index.observability.ragstone._tree import Entry, Kind, LiveTrace, Span
+from llama_index.observability.ragstone._tree import Entry, LiveTrace, Span
 from ragstone.capture import PassageDraft, SearchDraft
 from ragstone.schema import TraceStatus
 
@@ -39,7 +39,7 @@ def _span_of(entry: Span | Entry) -> Span:
 
 
 def _last_answer(trace: LiveTrace, status: TraceStatus) -> str | None:
-    if status != "ok" or trace.last_answer is None or trace.root.kind is Kind.RETRIEVE:
+    if status != "ok" or trace.last_answer is None:
         return None
     span, text = trace.last_answer
     return None if span.discarded else text
@@ -48,12 +48,12 @@ def _last_answer(trace: LiveTrace, status: TraceStatus) -> str | None:
 def _contexts(trace: LiveTrace, log: list[Span | Entry], searches: list[SearchDraft]) -> list[PassageDraft] | None:
     """What reached the prompt, or None where that is simply what the searches found."""
     found = [passage for search in searches for passage in search.passages]
-    known = trace.contexts
-    if known is None:
-        scopes = _Scopes(log)
-        used = scopes.contexts()
-        known = used if trace.sources is None else _real(trace.sources, scopes.seen, otherwise=used)
-    return None if _same(known, found) and (searches or not known) else known
+    if (stated := trace.contexts) is not None:
+        return None if searches and _same(stated, found) else stated
+    scopes = _Scopes(log)
+    used = scopes.contexts()
+    known = used if trace.sources is None else _real(trace.sources, scopes.seen, otherwise=used)
+    return None if _same(known, found) else known
 
 
 def _same(some: list[PassageDraft], others: list[PassageDraft]) -> bool:
