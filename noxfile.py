@@ -64,13 +64,18 @@ def golden(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("framework", ["langchain", "llama-index"], ids=["langchain", "llama-index"])
-def integrations(session: nox.Session, framework: str) -> None:
+@nox.parametrize(
+    ("framework", "pins"),
+    [("langchain", []), ("llama-index", []), ("llama-index", ["llama-index-core==0.14.0"])],
+    ids=["langchain", "llama-index", "llama-index-oldest"],
+)
+def integrations(session: nox.Session, framework: str, pins: list[str]) -> None:
     """Each integration against its real framework with fake models, without the other's."""
     package = {"langchain": LANGCHAIN, "llama-index": LLAMA_INDEX}[framework]
-    session.install(*CORE, *package, *group("test"), *group(framework))
+    session.install(*CORE, *package, *group("test"), *group(framework), *pins)
     folder = "tests/integrations/" + framework.replace("-", "_")
-    session.run("pytest", junit(session, f"integrations-{framework}"), folder, *session.posargs)
+    name = f"integrations-{framework}{'-oldest' if pins else ''}"
+    session.run("pytest", junit(session, name), folder, *session.posargs)
 
 
 @nox.session(venv_backend="venv", reuse_venv=True)

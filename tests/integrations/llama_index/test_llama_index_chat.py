@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from llama_index.core.chat_engine import SimpleChatEngine
-from llama_index.core.chat_engine.types import ChatMode
+from llama_index.core.chat_engine.types import ChatMode, StreamingAgentChatResponse
 from llama_index.core.llms import ChatMessage
 
 Q = "who?"
@@ -101,17 +101,38 @@ def test_streamed_turn_that_fails(app, way):
 
 def test_streamed_turn_that_nobody_reads(app):
     """The engine reads the model's stream to its end by itself: the turn is in its memory, and recorded."""
-    engine = chat_engine(app, "context")
+    engine = SimpleChatEngine.from_defaults(llm=app.model())
     response = engine.stream_chat(Q)
     join_readers()
-    assert "answer" == response.response
-    assert [(Q, ["alpha"], "answer", "ok")] == app.seen()
+    assert response.is_done
+    assert [(Q, None, "answer", "ok")] == app.seen()
 
 
 def test_streamed_turn_has_the_time_of_its_first_token(app):
     """Not before the request, not after its end."""
     turn(chat_engine(app, "context"), "stream_chat")
     assert 0 <= app.draft.first_token_s <= app.draft.ended_at - app.draft.started_at
+
+
+class Unwritten(SimpleChatEngine):
+    """Leaves the reading of its streams to the application, as older context engines do."""
+
+    def stream_chat(self, message, chat_history=None):
+        """Stream."""
+        stream = self._llm.stream_chat([ChatMessage(role="user", content=message)])
+        return StreamingAgentChatResponse(chat_stream=stream, is_writing_to_memory=False)
+
+    async def astream_chat(self, message, chat_history=None):
+        """The same."""
+        stream = await self._llm.astream_chat([ChatMessage(role="user", content=message)])
+        return StreamingAgentChatResponse(achat_stream=stream, is_writing_to_memory=False)
+
+
+@pytest.mark.parametrize("way", ["stream_chat", "astream_chat"])
+def test_streamed_turn_that_only_the_application_reads(app, way):
+    """Then it is tapped, as a query engine's stream is."""
+    assert "answer" == turn(Unwritten.from_defaults(llm=app.model()), way)
+    assert [(Q, None, "answer", "ok")] == app.seen()
 
 
 def test_streamed_turn_inside_a_request_of_the_application(app):

@@ -226,6 +226,15 @@ def test_stream_that_fails(app, use_async):
     assert ("ConnectionError: model down", []) == (app.draft.error, app.draft.inner_errors)
 
 
+def test_stream_that_fails_after_it_was_given_up(app):
+    """What was recorded is not changed any more."""
+    tokens = app.engine(model=app.model(ConnectionError("model down")), streaming=True).query(Q).response_gen
+    app.instrumentor.sweep(older_than_s=0)
+    with pytest.raises(ConnectionError):
+        list(tokens)
+    assert ("abandoned", None) == (app.draft.status, app.draft.error)
+
+
 def test_streams_of_many_tasks_are_not_mixed(app):
     """Row 12: streams that are read at the same time, token by token in turn."""
     engine = app.engine(app.echo(), model=app.model(lambda prompt: f"to {prompt.partition('Query: ')[2][:2]}"))

@@ -126,7 +126,8 @@ class Requests:
             elif kind is Kind.TOOL:
                 self._tool_returned(span, result)
             elif kind is Kind.WRITER:
-                self._written(span, translate.writer_text(instance), None)
+                text = translate.writer_text(instance)
+                self._written(span, "".join(span.parts or ()).strip() if text is None else text, None)
         if span.parent is None:
             self._root_returned(trace, translate.unwrapped(result))
 

@@ -46,7 +46,7 @@ class StreamListener(Protocol):
 
 
 class _Text:
-    """What passed through: pieces of text, or versions of an object, of which the last one counts."""
+    """What passed through: pieces of text, responses with a `delta`, or versions of an object, the last of which counts."""
 
     __slots__ = ("_last", "_parts", "_text_of", "begun")
 
@@ -57,8 +57,9 @@ class _Text:
         self._text_of = text_of
 
     def add(self, item: Any) -> None:
-        if isinstance(item, str):
-            self._parts.append(item)
+        piece = item if isinstance(item, str) else getattr(item, "delta", None)
+        if isinstance(piece, str):
+            self._parts.append(piece)
         else:
             self._last = item
 

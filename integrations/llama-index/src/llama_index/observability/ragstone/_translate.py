@@ -196,31 +196,38 @@ def _json(value: object) -> str | None:
 
 def is_token_stream(result: object) -> bool:
     """Whether the answer comes later, token by token, as the application asks for it."""
+    if isinstance(result, StreamingAgentChatResponse):
+        return not result.is_writing_to_memory  # some engines of older versions, and of others
     return isinstance(result, (StreamingResponse, AsyncStreamingResponse)) and result.response_gen is not None
 
 
 def is_chat_stream(result: object) -> bool:
     """Whether the answer comes later, read by the chat engine itself."""
-    return isinstance(result, StreamingAgentChatResponse)
+    return isinstance(result, StreamingAgentChatResponse) and result.is_writing_to_memory
 
 
 def install_tap(result: Any, listener: StreamListener) -> bool:
     """Put our tap before a stream; False where there is nothing to tap."""
-    tokens = result.response_gen
-    item_text: Callable[[Any], str | None] = answer_from
-    # By the response: what other observers put before a stream may look like either.
-    if isinstance(result, AsyncStreamingResponse) and hasattr(tokens, "__anext__"):
-        result.response_gen = tap_async(tokens, listener, item_text)
-    elif isinstance(result, StreamingResponse) and hasattr(tokens, "__next__"):
-        result.response_gen = tap(tokens, listener, item_text)
+    # By the response: what other observers put before a stream may look like either kind.
+    if isinstance(result, StreamingAgentChatResponse):
+        place = "chat_stream" if result.achat_stream is None else "achat_stream"
     else:
-        return False
-    return True
+        place = "response_gen"
+    tokens = getattr(result, place)
+    item_text: Callable[[Any], str | None] = answer_from
+    if place == "achat_stream" or isinstance(result, AsyncStreamingResponse):
+        if hasattr(tokens, "__anext__"):
+            setattr(result, place, tap_async(tokens, listener, item_text))
+            return True
+    elif hasattr(tokens, "__next__"):
+        setattr(result, place, tap(tokens, listener, item_text))
+        return True
+    return False
 
 
 def writer_text(response: object) -> str | None:
-    """What a streamed chat turn has become."""
-    return response.response if isinstance(response, StreamingAgentChatResponse) else None
+    """What a streamed chat turn has become, if it says so: older versions leave that to whoever reads it."""
+    return response.response or None if isinstance(response, StreamingAgentChatResponse) else None
 
 
 def sources_from(result: object, known: dict[str, PassageDraft]) -> list[PassageDraft] | None:
