@@ -250,6 +250,9 @@ def test_beside_openinference(make_app, ours_first):
     theirs = openinference.LlamaIndexInstrumentor()
     app = make_app() if ours_first else None
     theirs.instrument(tracer_provider=provider)
+    if not theirs.is_instrumented_by_opentelemetry:
+        app.instrumentor.stop_registering() if app else None
+        pytest.skip("OpenInference refuses this version of LlamaIndex")
     app = app or make_app()
 
     async def read(engine):
