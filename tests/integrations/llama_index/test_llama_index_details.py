@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from llama_index.core.base.llms import types
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.base.response.schema import Response
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
@@ -13,6 +15,7 @@ from llama_index.core.retrievers import BaseRetriever, QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index.observability.ragstone import _compat
+from llama_index.observability.ragstone._translate import reply_from
 
 Q = "who?"
 FOUND = ["alpha", "beta"]
@@ -274,6 +277,16 @@ def test_beside_openinference(make_app, ours_first):
     assert (0, 0) == (app.instrumentor.errors, app.instrumentor.live)
     their_traces = {f"{span.context.trace_id:032x}" for span in exporter.get_finished_spans()}
     assert {draft.otel_trace_id for draft in app.drafts} <= their_traces
+
+
+def test_a_call_of_a_tool_is_no_answer():
+    """Whether the call is a block of the message, as in newer versions, or beside it; what is said with it is no answer."""
+    beside = ChatMessage(role="assistant", content="I search.", additional_kwargs={"tool_calls": [object()]})
+    plain = ChatMessage(role="assistant", content="answer")
+    assert [None, "answer"] == [reply_from(ChatResponse(message=message)).text for message in (beside, plain)]
+    if hasattr(types, "ToolCallBlock"):
+        blocks = [types.TextBlock(text="I search."), types.ToolCallBlock(tool_name="search", tool_kwargs={})]
+        assert reply_from(ChatResponse(message=ChatMessage(role="assistant", blocks=blocks))).text is None
 
 
 def test_floor():
