@@ -14,9 +14,10 @@ nox.options.sessions = ["lint", "types", "tests", "golden", "integrations", "doc
 
 ROOT = Path(__file__).parent
 PROJECT = nox.project.load_toml("pyproject.toml")
-SOURCES = ["packages/ragstone/src", "integrations/langchain/src"]
+SOURCES = ["packages/ragstone/src", "integrations/langchain/src", "integrations/llama-index/src"]
 CORE = ["-e", "packages/ragstone[otlp,pandas,parquet,fit,text]"]
 LANGCHAIN = ["-e", "integrations/langchain"]
+LLAMA_INDEX = ["-e", "integrations/llama-index"]
 
 REPORTS = ROOT / ".nox" / "reports"
 """JUnit files, one a run of pytest; `.ci/run` adds them up."""
@@ -46,11 +47,11 @@ def demo(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Everything but other libraries' values, the framework matrix and what needs a model, with coverage."""
-    session.install(*CORE, *LANGCHAIN, *group("test"), *group("langchain"))
+    session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
     session.run(
         # `coverage run`, not pytest-cov: our pytest plugin is imported before pytest-cov would start to measure.
-        "coverage", "run", "-m", "pytest", junit(session), "--ignore=tests/integrations/langchain", "--ignore=tests/golden",
-        *session.posargs,
+        "coverage", "run", "-m", "pytest", junit(session), "--ignore=tests/integrations/langchain",
+        "--ignore=tests/integrations/llama_index", "--ignore=tests/golden", *session.posargs,
     )  # fmt: skip
     session.run("coverage", "report")
 
@@ -64,10 +65,18 @@ def golden(session: nox.Session) -> None:
 
 
 @nox.session
-def integrations(session: nox.Session) -> None:
-    """The LangChain handler against the real framework with fake models."""
-    session.install(*CORE, *LANGCHAIN, *group("test"), *group("langchain"))
-    session.run("pytest", junit(session), "tests/integrations/langchain", *session.posargs)
+@nox.parametrize(
+    ("framework", "pins"),
+    [("langchain", []), ("llama-index", []), ("llama-index", ["llama-index-core==0.14.0"])],
+    ids=["langchain", "llama-index", "llama-index-oldest"],
+)
+def integrations(session: nox.Session, framework: str, pins: list[str]) -> None:
+    """Each integration against its real framework with fake models, without the other's."""
+    package = {"langchain": LANGCHAIN, "llama-index": LLAMA_INDEX}[framework]
+    session.install(*CORE, *package, *group("test"), *group(framework), *pins)
+    folder = "tests/integrations/" + framework.replace("-", "_")
+    name = f"integrations-{framework}{'-oldest' if pins else ''}"
+    session.run("pytest", junit(session, name), folder, *session.posargs)
 
 
 @nox.session(venv_backend="venv", reuse_venv=True)
@@ -109,7 +118,7 @@ def install_vllm(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Ruff's rules and format, and the walls between the rooms."""
-    session.install(*CORE, *LANGCHAIN, *group("lint"))
+    session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("lint-imports", "--no-logo")
@@ -118,7 +127,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Mypy, strict, on everything that ships."""
-    session.install(*CORE, *LANGCHAIN, *group("types"))
+    session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("types"))
     session.run("mypy", *session.posargs)
 
 
@@ -133,7 +142,7 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Speed and memory against their budgets; numbers only mean something on a quiet machine."""
-    session.install(*CORE, *LANGCHAIN, *group("test"), *group("langchain"))
+    session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
     session.run("pytest", junit(session), "-m", "bench", "-s", "--timeout=600", "tests/bench", *session.posargs)
 
 
@@ -143,7 +152,7 @@ def build(session: nox.Session) -> None:
     session.install(*group("build"))
     wheels = Path(session.create_tmp()) / "wheels"
     shutil.rmtree(wheels, ignore_errors=True)
-    for project in ("packages/ragstone", "integrations/langchain"):
+    for project in ("packages/ragstone", "integrations/langchain", "integrations/llama-index"):
         session.run("python", "-m", "build", "--wheel", "--outdir", str(wheels), project)
     core = next(wheels.glob("ragstone-*.whl"))
     empty = wheels.parent / "empty"

@@ -51,10 +51,22 @@ def the_reader_s_application() -> dict[str, object]:
     }
 
 
+def the_reader_s_query_engine() -> object:
+    """The same, of a reader who uses LlamaIndex."""
+    from llama_index.core import MockEmbedding, VectorStoreIndex
+    from llama_index.core.llms import MockLLM
+    from llama_index.core.schema import TextNode
+
+    node = TextNode(text="A touchstone is a dark stone on which gold leaves a visible streak.")
+    return VectorStoreIndex([node], embed_model=MockEmbedding(embed_dim=2)).as_query_engine(MockLLM(max_tokens=3))
+
+
 @pytest.mark.parametrize("page", PYTHON_PAGES, ids=name)
 def test_python_on_the_page_runs(page, reader_s_desk, judge_url):
     """The blocks of a page run one after the other, as a reader would paste them."""
     namespace = {"__name__": "__main__", **the_reader_s_application()}
+    if any("query_engine" in block for block in blocks(page, "python")):
+        namespace["query_engine"] = the_reader_s_query_engine()
     for block in blocks(page, "python"):
         exec(compile(block.replace(DOCUMENTED_JUDGE, judge_url), str(page), "exec"), namespace)  # noqa: S102
 

@@ -78,6 +78,9 @@ PUBLIC = {
     "langchain_ragstone": """
         RagstoneCallbackHandler
     """,
+    "llama_index.observability.ragstone": """
+        ContextsEvent RagstoneInstrumentor
+    """,
 }
 
 

@@ -1,0 +1,31 @@
+"""Which framework versions this package works with, checked once, where the message can still help."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+__all__ = ["LLAMA_INDEX_CORE_FLOOR", "check_floor"]
+
+LLAMA_INDEX_CORE_FLOOR = (0, 14)
+"""The oldest llama-index-core whose spans and events have the shapes that `_translate` knows."""
+
+
+def check_floor(installed: str) -> None:
+    """Fail at import, with the way out, rather than capture nothing at run time.
+
+    Args:
+        installed: The version of llama-index-core, as its metadata name it.
+
+    Raises:
+        ImportError: The installed llama-index-core is older than the floor.
+    """
+    found = tuple(int(part) for part in installed.split(".")[:2] if part.isdigit())
+    if found < LLAMA_INDEX_CORE_FLOOR:
+        floor = ".".join(map(str, LLAMA_INDEX_CORE_FLOOR))
+        raise ImportError(
+            f"llama_index.observability.ragstone needs llama-index-core {floor} or newer, found {installed!r}. "
+            f"Install it with: pip install 'llama-index-core>={floor},<0.15'"
+        )
+
+
+check_floor(version("llama-index-core"))

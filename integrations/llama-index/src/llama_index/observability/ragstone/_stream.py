@@ -1,0 +1,169 @@
+"""A tap on a streamed answer: the application's own tokens pass through it, as they are and when they are asked for.
+
+A stream is never read by us: its text is what the application pulled. The tap is a generator like the one it stands
+for, so that laziness, errors, `close`, `send` and `throw` are what they were. LlamaIndex calls the model when the first
+token is pulled, in spans without a parent; a context variable says meanwhile whose stream it is.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Protocol
+
+__all__ = ["StreamListener", "pulled_stream", "tap", "tap_async"]
+
+_pulled: ContextVar[str | None] = ContextVar("ragstone_llama_index_pulled_stream", default=None)
+
+
+def pulled_stream() -> str | None:
+    """The root span of the request whose stream is being pulled here and now."""
+    return _pulled.get()
+
+
+class StreamListener(Protocol):
+    """Hears of a stream; never raises, and holds nothing of the application's."""
+
+    root_key: str
+
+    def saw(self, item: Any) -> None:
+        """A token is passed on."""
+
+    def ended(self, text: str) -> None:
+        """The application has read it to the end."""
+
+    def failed(self, error: BaseException) -> None:
+        """Making a token failed."""
+
+    def stopped(self, text: str) -> None:
+        """The application closed it before its end."""
+
+    def lost(self) -> None:
+        """It was never read, and is gone."""
+
+
+class _Text:
+    """What passed through: pieces of text, responses with a `delta`, or versions of an object, the last of which counts."""
+
+    __slots__ = ("_last", "_parts", "_text_of", "begun")
+
+    def __init__(self, text_of: Callable[[Any], str | None]) -> None:
+        self.begun = False
+        self._parts: list[str] = []
+        self._last: Any = None
+        self._text_of = text_of
+
+    def add(self, item: Any) -> None:
+        piece = item if isinstance(item, str) else getattr(item, "delta", None)
+        if isinstance(piece, str):
+            self._parts.append(piece)
+        else:
+            self._last = item
+
+    def __str__(self) -> str:
+        # Lives as long as the application's generator does, and so may hold its last object.
+        return "".join(self._parts) if self._last is None else (self._text_of(self._last) or "")
+
+
+def tap(tokens: Any, listener: StreamListener, text_of: Callable[[Any], str | None]) -> Generator[Any, Any, Any]:
+    """Stand for an iterator of tokens.
+
+    Args:
+        tokens: A generator, or any other iterator.
+        listener: Hears what becomes of it.
+        text_of: The text of an item that is not a string.
+    """
+    text = _Text(text_of)
+    stand_in = _tap(tokens, listener, text)
+    # On the generator, not on the response around it: applications keep only this.
+    weakref.finalize(stand_in, _collected, listener, text).atexit = False
+    return stand_in
+
+
+def _collected(listener: StreamListener, text: _Text) -> None:
+    # A generator that has begun is closed when it is collected, after this, and says by itself how far it came.
+    if not text.begun:
+        listener.lost()
+
+
+def _tap(tokens: Any, listener: StreamListener, text: _Text) -> Generator[Any, Any, Any]:
+    text.begun = True
+    advance: Callable[[], Any] = partial(next, tokens)
+    pull = advance
+    while True:
+        mark = _pulled.set(listener.root_key)
+        try:
+            item = pull()
+        except StopIteration as end:
+            listener.ended(str(text))
+            return end.value
+        except BaseException as error:
+            listener.failed(error)
+            raise
+        finally:
+            _pulled.reset(mark)
+        text.add(item)
+        listener.saw(item)
+        try:
+            sent = yield item
+        except GeneratorExit:
+            try:
+                if hasattr(tokens, "close"):
+                    tokens.close()
+            finally:
+                listener.stopped(str(text))
+            raise
+        except BaseException as error:
+            if not hasattr(tokens, "throw"):
+                listener.failed(error)
+                raise
+            pull = partial(tokens.throw, error)
+        else:
+            pull = advance if sent is None else partial(tokens.send, sent)
+
+
+def tap_async(tokens: Any, listener: StreamListener, text_of: Callable[[Any], str | None]) -> AsyncGenerator[Any, Any]:
+    """Stand for an asynchronous iterator of tokens; arguments as for `tap`."""
+    text = _Text(text_of)
+    stand_in = _tap_async(tokens, listener, text)
+    weakref.finalize(stand_in, _collected, listener, text).atexit = False
+    return stand_in
+
+
+async def _tap_async(tokens: Any, listener: StreamListener, text: _Text) -> AsyncGenerator[Any, Any]:
+    text.begun = True
+    pull: Callable[[], Any] = tokens.__anext__
+    while True:
+        mark = _pulled.set(listener.root_key)
+        try:
+            item = await pull()
+        except StopAsyncIteration:
+            listener.ended(str(text))
+            return
+        except BaseException as error:
+            listener.failed(error)
+            raise
+        finally:
+            with suppress(ValueError):  # ended in the task of an event loop that shuts down
+                _pulled.reset(mark)
+        text.add(item)
+        listener.saw(item)
+        try:
+            sent = yield item
+        except GeneratorExit:
+            try:
+                if hasattr(tokens, "aclose"):
+                    await tokens.aclose()
+            finally:
+                listener.stopped(str(text))
+            raise
+        except BaseException as error:
+            if not hasattr(tokens, "athrow"):
+                listener.failed(error)
+                raise
+            pull = partial(tokens.athrow, error)
+        else:
+            pull = tokens.__anext__ if sent is None else partial(tokens.asend, sent)
