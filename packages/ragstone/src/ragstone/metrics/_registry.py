@@ -139,7 +139,9 @@ def _named(spec: str, known: Sequence[Metric]) -> list[Metric]:
     close = difflib.get_close_matches(wanted, names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     groups = ", ".join(dict.fromkeys(m.card.group for m in known))
-    msg = f"there is no metric or group {spec!r}; {hint}the groups are {groups}; `ragstone metrics` lists what is in them"
+    msg = (
+        f"there is no metric or group {spec!r}; {hint}the groups are {groups}; `ragstone metrics` lists what is in them"
+    )
     raise ConfigurationError(msg)
 
 
