@@ -120,6 +120,29 @@ def test_a_cap_ends_with_4_and_the_rest_follows(folder):
         assert plan_dataset("docs").calls == server.stats.calls
 
 
+def test_a_cap_stops_a_review_too(folder):
+    """`apply` has the judge's limits; what it paid for is kept, and nothing is written before all is rated."""
+    with FakeJudgeServer() as server:
+        assert 0 == ragstone("dataset", "build", "docs", "-o", "set", "--judge", server.url).returncode
+        review = folder / "set/review.csv"
+        with review.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+        for row in rows:
+            if row["kind"] == "sub_question":
+                row["text"] = f"{row['text']} Mine {row['id']}?"
+        with review.open("w", encoding="utf-8", newline="") as file:
+            table = csv.DictWriter(file, list(rows[0]))
+            table.writeheader()
+            table.writerows(rows)
+        before, written = server.stats.calls, (folder / "set/dataset.jsonl").read_bytes()
+        capped = ragstone("dataset", "apply", "set", "--judge", server.url, "--max-calls", "2", "--concurrency", "1")
+        assert 4 == capped.returncode
+        assert 2 == server.stats.calls - before
+        assert written == (folder / "set/dataset.jsonl").read_bytes()
+        assert 0 == ragstone("dataset", "apply", "set", "--judge", server.url).returncode
+        assert {1} == set(questions(server).values())
+
+
 def test_a_judge_that_writes_nonsense_ends_with_3(folder):
     """No item at all: the reasons are told, and no data set is claimed."""
     with FakeJudgeServer(structured="ignored", reply=lambda body: "I would say so.") as server:

@@ -7,23 +7,11 @@ from typing import Annotated
 
 import typer
 
-from ragstone.cli._connection import (
-    EXIT_BUDGET,
-    InFlightOption,
-    MaxCallsOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    OutageOption,
-    PricesOption,
-    RequestsOption,
-    TokensOption,
-    connection_of,
-)
-from ragstone.cli._models import JudgeOption
+from ragstone.cli._connection import EXIT_BUDGET
+from ragstone.cli._models import JudgeOptions, takes_models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import clean, print_json, progress_bar
 from ragstone.experiments import DatasetBuild, apply_review, build_dataset, plan_dataset
-from ragstone.judges import judge_from
 
 __all__ = ["dataset_app"]
 
@@ -36,6 +24,7 @@ _SHOWN = 10
 
 
 @dataset_app.command()
+@takes_models
 def build(
     documents: Annotated[
         list[Path], typer.Argument(help="Files and folders: text, Markdown, or JSONL with id and text.")
@@ -54,17 +43,10 @@ def build(
     ] = 10,
     eta: Annotated[float, typer.Option("--eta", min=0.1, max=5, help="A passage answers from this rating on.")] = 3,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what it would take, and ask nobody.")] = False,
-    judge: JudgeOption = None,
-    in_flight: InFlightOption = None,
-    requests_per_minute: RequestsOption = None,
-    tokens_per_minute: TokensOption = None,
-    max_calls: MaxCallsOption = None,
-    max_tokens: MaxTokensOption = None,
-    max_usd: MaxUsdOption = None,
-    prices: PricesOption = None,
-    outage_s: OutageOption = None,
     concurrency: ConcurrencyOption = 8,
     json_output: JsonOption = False,
+    *,
+    models: JudgeOptions,
 ) -> None:
     """Write queries, sub-questions, passages and ratings from documents, and a review for you to edit."""
     plan = plan_dataset(documents, reports=report or (), max_items=max_items, max_passages=max_passages)
@@ -76,23 +58,12 @@ def build(
             typer.echo(str(plan))
         return
     typer.echo(str(plan), err=True)
-    connection = connection_of(
-        in_flight=in_flight,
-        requests_per_minute=requests_per_minute,
-        tokens_per_minute=tokens_per_minute,
-        max_calls=max_calls,
-        max_tokens=max_tokens,
-        max_usd=max_usd,
-        prices=prices,
-        outage_s=outage_s,
-        affinity_header=None,
-    )
     with progress_bar("items") as progress:
         built = build_dataset(
             documents,
             output,
             reports=report or (),
-            judge=judge_from(judge, connection=connection),
+            judge=models.judge_named(models.judge),
             max_items=max_items,
             max_passages=max_passages,
             questions=questions,
@@ -113,17 +84,19 @@ def build(
 
 
 @dataset_app.command(name="apply")
+@takes_models
 def apply_command(
     folder: Annotated[Path, typer.Argument(help="The folder that --output of `dataset build` named.")],
-    judge: JudgeOption = None,
     keep_ratings: Annotated[
         bool, typer.Option("--keep-ratings", help="Edits changed wording alone: ask nobody to rate them anew.")
     ] = False,
     concurrency: ConcurrencyOption = 8,
     json_output: JsonOption = False,
+    *,
+    models: JudgeOptions,
 ) -> None:
     """Write the data set that your edited review.csv leaves."""
-    found = apply_review(folder, judge=judge, keep_ratings=keep_ratings, concurrency=concurrency)
+    found = apply_review(folder, judge=models.judge_if_named(), keep_ratings=keep_ratings, concurrency=concurrency)
     _print_left_out(found.left_out)
     if json_output:
         print_json(found.to_dict())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from ragstone.errors import ConfigurationError, DataError, RagstoneError
+from ragstone.errors import ConfigurationError, DataError, JudgeError, RagstoneError
 
 __all__ = ["main"]
 
 EXIT_USAGE = 2
 EXIT_INFRASTRUCTURE = 3
+EXIT_BUDGET = 4
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -24,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(EXIT_USAGE)
     except RagstoneError as error:
         print_text(f"ragstone: {error}", err=True)
-        sys.exit(EXIT_INFRASTRUCTURE)
+        sys.exit(EXIT_BUDGET if isinstance(error, JudgeError) and error.kind == "budget" else EXIT_INFRASTRUCTURE)
     except KeyboardInterrupt:
         print("ragstone: stopped; what was stored stays stored", file=sys.stderr)
         sys.exit(130)

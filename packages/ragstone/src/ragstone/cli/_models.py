@@ -1,7 +1,7 @@
 """The options of every command that asks models: which, how, and how much of them.
 
-A command takes `models: ModelOptions` and is decorated with `@takes_models`: typer then offers all of these options, and
-the command gets them in one piece.
+A command takes `models: ModelOptions` (or `JudgeOptions`, where no reader is asked) and is decorated with `@takes_models`:
+typer then offers all of these options, and the command gets them in one piece.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption,
 from ragstone.cli._score import NumberTokensOption, ScoreDrawsOption, ScoreModeOption
 from ragstone.judges import ConnectionOptions, Judge, Reader, judge_from
 
-__all__ = ["JudgeOption", "ModelOptions", "ReaderOption", "takes_models"]
+__all__ = ["JudgeOption", "JudgeOptions", "ModelOptions", "ReaderOption", "takes_models"]
 
 JudgeOption = Annotated[
     str | None,
@@ -55,18 +55,11 @@ CacheOption = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """What the options say, one field an option."""
+class JudgeOptions:
+    """What the options say of the judge and of how much may be asked, one field an option."""
 
     judge: JudgeOption = None
-    score_mode: ScoreModeOption = "single"
-    score_draws: ScoreDrawsOption = 5
     number_tokens: NumberTokensOption = None
-    reader: ReaderOption = None
-    reader_prompt: ReaderPromptOption = None
-    abstention: AbstentionOption = None
-    estimator: EstimatorOption = "auto"
-    draws: DrawsOption = None
     cache: CacheOption = None
     in_flight: InFlightOption = None
     requests_per_minute: RequestsOption = None
@@ -78,10 +71,57 @@ class ModelOptions:
     outage_s: OutageOption = None
     affinity_header: AffinityHeaderOption = None
 
-    def models(self) -> tuple[Judge, Reader | str | None]:
-        """The judge and the reader that the options describe.
+    def judge_named(self, named: str | None, **asked: Any) -> Judge:
+        """The judge of this name, or the environment's, with what the options say.
 
         With `--cache` all models of this process keep their replies there.
+
+        Args:
+            named: What `--judge` takes; None for `RAGSTONE_JUDGE`, else the baseline.
+            asked: How it is asked, for `judge_from`.
+
+        Raises:
+            ConfigurationError: A value that cannot work.
+        """
+        if self.cache is not None:
+            os.environ["RAGSTONE_CACHE"] = str(self.cache)
+        return judge_from(named, number_max_tokens=self.number_tokens, connection=self.connection, **asked)
+
+    def judge_if_named(self) -> Judge | None:
+        """The judge that the options or the environment name, if either does."""
+        named = self.judge or os.environ.get("RAGSTONE_JUDGE")
+        return self.judge_named(named) if named else None
+
+    @cached_property
+    def connection(self) -> ConnectionOptions:
+        """How much may be asked of an endpoint, and spent; judge and reader share one spend cap."""
+        return connection_of(
+            in_flight=self.in_flight,
+            requests_per_minute=self.requests_per_minute,
+            tokens_per_minute=self.tokens_per_minute,
+            max_calls=self.max_calls,
+            max_tokens=self.max_tokens,
+            max_usd=self.max_usd,
+            prices=self.prices,
+            outage_s=self.outage_s,
+            affinity_header=self.affinity_header,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(JudgeOptions):
+    """The same, and what the options say of scores and of the reader."""
+
+    score_mode: ScoreModeOption = "single"
+    score_draws: ScoreDrawsOption = 5
+    reader: ReaderOption = None
+    reader_prompt: ReaderPromptOption = None
+    abstention: AbstentionOption = None
+    estimator: EstimatorOption = "auto"
+    draws: DrawsOption = None
+
+    def models(self) -> tuple[Judge, Reader | str | None]:
+        """The judge and the reader that the options describe.
 
         Returns:
             The judge, and the reader: an object where options describe one, else what `--reader` says, so that none is
@@ -100,15 +140,7 @@ class ModelOptions:
         return judge, self._reader(judge)
 
     def _judge(self, named: str | None) -> Judge:
-        if self.cache is not None:
-            os.environ["RAGSTONE_CACHE"] = str(self.cache)
-        return judge_from(
-            named,
-            score_mode=self.score_mode,
-            draws=self.score_draws,
-            number_max_tokens=self.number_tokens,
-            connection=self._connection,
-        )
+        return self.judge_named(named, score_mode=self.score_mode, draws=self.score_draws)
 
     def _reader(self, judge: Judge | None) -> Reader | str | None:
         return reader_of(
@@ -118,28 +150,15 @@ class ModelOptions:
             abstention=self.abstention,
             estimator=self.estimator,
             draws=self.draws,
-            connection=self._connection,
-        )
-
-    @cached_property
-    def _connection(self) -> ConnectionOptions:
-        """How much may be asked of an endpoint, and spent; judge and reader share one spend cap."""
-        return connection_of(
-            in_flight=self.in_flight,
-            requests_per_minute=self.requests_per_minute,
-            tokens_per_minute=self.tokens_per_minute,
-            max_calls=self.max_calls,
-            max_tokens=self.max_tokens,
-            max_usd=self.max_usd,
-            prices=self.prices,
-            outage_s=self.outage_s,
-            affinity_header=self.affinity_header,
+            connection=self.connection,
         )
 
 
 def takes_models(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `ModelOptions` in the place of its parameter `models`."""
-    hints, offered = get_type_hints(command, include_extras=True), get_type_hints(ModelOptions, include_extras=True)
+    """Give a command the options of its parameter `models`, a `JudgeOptions` or `ModelOptions`, in its place."""
+    hints = get_type_hints(command, include_extras=True)
+    kind: type[JudgeOptions] = hints["models"]
+    offered = get_type_hints(kind, include_extras=True)
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
         if parameter.name != "models":
@@ -147,15 +166,15 @@ def takes_models(command: Callable[..., None]) -> Callable[..., None]:
             continue
         parameters += [
             inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=offered[f.name])
-            for f in fields(ModelOptions)
+            for f in fields(kind)
         ]
     # Options come by name, arguments of the command line as well: typer calls with keywords alone.
     named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-    names = {f.name for f in fields(ModelOptions)}
+    names = {f.name for f in fields(kind)}
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> None:
-        options = ModelOptions(**{name: given.pop(name) for name in names if name in given})
+        options = kind(**{name: given.pop(name) for name in names if name in given})
         command(**given, models=options)
 
     wrapped.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
