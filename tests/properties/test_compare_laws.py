@@ -65,7 +65,7 @@ def pairs(
     """All pairs of a table of samples by systems, by their names."""
     columns = [[None if v is None else 1 - v if flip else v for v in column] for column in zip(*table, strict=True)]
     sources = {f"s{i}": experiment({"m": column}, direction=direction) for i, column in enumerate(columns)}
-    (metric,) = ragstone.compare(sources, n_resamples=200).metrics
+    (metric,) = ragstone.compare(sources, n_permutations=200).metrics
     return {frozenset((p.system, p.other)): p for p in metric.pairs}
 
 
@@ -175,7 +175,7 @@ def test_false_claims_are_as_rare_as_promised():
     for run in range(runs):
         x = _null(rng, n=40, systems=6, metrics=5)
         sources = {f"s{j}": experiment({name: x[:, j, k].tolist() for k, name in enumerate(names)}) for j in range(6)}
-        each = ragstone.compare(sources, n_resamples=199, seed=run)
+        each = ragstone.compare(sources, n_permutations=199, seed=run)
         any_each += sum(any(p.better for p in m.pairs) for m in each.metrics)
         across = judged_across(each.metrics, level=0.95)
         any_across += any(p.better for m in across for p in m.pairs)
@@ -194,7 +194,7 @@ def test_so_many_more_samples_find_the_difference_four_times_in_five(systems):
         x = np.clip(_null(rng, n=n, systems=systems, metrics=1)[..., 0] * 0.7 + 0.1, 0, 1)
         x[:, 1] += shift
         sources = {f"s{j}": experiment({"m": x[:, j].tolist()}) for j in range(systems)}
-        (metric,) = ragstone.compare(sources, n_resamples=400, seed=seed, detect=gain).metrics
+        (metric,) = ragstone.compare(sources, n_permutations=400, seed=seed, detect=gain).metrics
         return next(p for p in metric.pairs if {p.system, p.other} == {"s0", "s1"})
 
     for run in range(runs):

@@ -359,11 +359,11 @@ def test_the_result_is_the_same_whatever_the_order_of_the_rows_and_again() -> No
     shuffled = Experiment(
         samples=(), outcomes=turned.outcomes[::-1], cards=(CARDS[QR],), judge=turned.judge, usage=Usage(), wall_s=0.0
     )
-    first = ragstone.compare(sources, n_resamples=500)
+    first = ragstone.compare(sources, n_permutations=500)
 
-    assert first == ragstone.compare(sources, n_resamples=500)
-    assert first.metrics == ragstone.compare(sources | {"B": shuffled}, n_resamples=500).metrics
-    assert first != ragstone.compare(sources, n_resamples=500, seed=1)
+    assert first == ragstone.compare(sources, n_permutations=500)
+    assert first.metrics == ragstone.compare(sources | {"B": shuffled}, n_permutations=500).metrics
+    assert first != ragstone.compare(sources, n_permutations=500, seed=1)
 
 
 @pytest.mark.parametrize("options", [{"level": 1.0}, {"level": 0.0}, {"detect": 0.0}, {"detect": math.nan}])

@@ -57,7 +57,7 @@ def metrics(*, better: int = 0, same: int = 0, alike: int = 0, harm: int = 0) ->
 
 def printed(*systems: Experiment, **options: bool) -> list[str]:
     """The printed verdict, without the tables."""
-    result = ragstone.compare(dict(zip("ABCDEF", systems, strict=False)), n_resamples=500, **options)
+    result = ragstone.compare(dict(zip("ABCDEF", systems, strict=False)), n_permutations=500, **options)
     return str(result).split("\n\nmetric ")[0].splitlines()
 
 

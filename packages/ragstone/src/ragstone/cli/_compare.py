@@ -72,7 +72,7 @@ def compare_command(
         across_metrics=across_metrics,
         detect=detect,
         level=level,
-        n_resamples=permutations,
+        n_permutations=permutations,
         seed=seed,
         allow_different_judges=allow_different_judges,
     )

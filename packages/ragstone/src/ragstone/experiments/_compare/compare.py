@@ -34,7 +34,7 @@ class Comparison:
     level: float
     """The chance of no false claim is at least this: for each metric, or for all if `across_metrics`."""
     across_metrics: bool
-    n_resamples: int
+    n_permutations: int
     seed: int
     notes: tuple[str, ...]
     scores: AlignedScores = field(repr=False, compare=False)
@@ -68,7 +68,7 @@ class Comparison:
             metrics=metrics,
             margin=margin,
             level=self.level,
-            n_resamples=self.n_resamples,
+            n_permutations=self.n_permutations,
             seed=self.seed,
         )
 
@@ -113,7 +113,7 @@ def compare(
     across_metrics: bool = False,
     detect: float | None = None,
     level: float = 0.95,
-    n_resamples: int = 10_000,
+    n_permutations: int = 10_000,
     seed: int = 0,
     allow_different_judges: bool = False,
 ) -> Comparison:
@@ -134,7 +134,7 @@ def compare(
         detect: The difference that matters, in the metric's own units: how many more samples would show it is part of
             the verdict. None is one hundredth of the metric's range.
         level: One less the chance of a false claim, in (0, 1).
-        n_resamples: Permutations drawn.
+        n_permutations: Permutations drawn.
         seed: Of the random numbers; the same seed gives the same result on any machine.
         allow_different_judges: Compare scores of different judges or versions of a metric all the same, with a warning.
 
@@ -169,20 +169,20 @@ def compare(
         baseline=None if baseline is None else scores.systems.index(baseline),
         # Intervals of several metrics hold together if each metric's miss with its share of the error.
         level=1 - (1 - level) / len(scores.metrics) if across_metrics else level,
-        n_resamples=n_resamples,
+        n_permutations=n_permutations,
         seed=seed,
     )
     found = tuple(compare_metric(metric, scores.systems, family, detect=detect) for metric in scores.metrics)
     return Comparison(
         systems=scores.systems,
         metrics=judged_across(found, level=level) if across_metrics else found,
-        hypotheses=judge_hypotheses(scores, hypotheses, level=level, n_resamples=n_resamples, seed=seed),
+        hypotheses=judge_hypotheses(scores, hypotheses, level=level, n_permutations=n_permutations, seed=seed),
         baseline=baseline,
         n_samples=scores.n_samples,
         n_common=scores.n_common,
         level=level,
         across_metrics=across_metrics,
-        n_resamples=n_resamples,
+        n_permutations=n_permutations,
         seed=seed,
         notes=scores.notes,
         scores=scores,
@@ -194,7 +194,7 @@ def _method(comparison: Comparison) -> str:
     against = "" if comparison.baseline is None else f" with {comparison.baseline!r}"
     return (
         f"differences{against}: paired randomised Tukey test; p-values and intervals hold for {together} together with "
-        f"{comparison.level:.4g} probability (seed {comparison.seed}, up to {comparison.n_resamples:,} permutations); effect "
+        f"{comparison.level:.4g} probability (seed {comparison.seed}, up to {comparison.n_permutations:,} permutations); effect "
         "is Hedges' g of the differences"
     )
 

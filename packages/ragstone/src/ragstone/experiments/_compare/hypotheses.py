@@ -47,7 +47,7 @@ class Hypothesis:
 
 
 def judge_hypotheses(
-    scores: AlignedScores, hypotheses: Hypotheses, *, level: float, n_resamples: int, seed: int
+    scores: AlignedScores, hypotheses: Hypotheses, *, level: float, n_permutations: int, seed: int
 ) -> tuple[Hypothesis, ...]:
     """Test hypotheses, so that the chance of supporting any false one is at most 1 - `level`.
 
@@ -72,7 +72,7 @@ def judge_hypotheses(
             msg = f"the hypothesis {name!r} claims nothing; give it claims such as {_example(scores)!r}"
             raise ConfigurationError(msg)
         claims = tuple(
-            _test(metric, scores.systems, pair, directed=directed, n_resamples=n_resamples, seed=seed)
+            _test(metric, scores.systems, pair, directed=directed, n_permutations=n_permutations, seed=seed)
             for pair, directed, metric in parts
         )
         found.append((name, claims, max(1.0 if c.p_value is None else c.p_value for c in claims)))
@@ -128,7 +128,7 @@ def _test(
     pair: tuple[int, int],
     *,
     directed: bool,
-    n_resamples: int,
+    n_permutations: int,
     seed: int,
 ) -> Claim:
     # What is better lies above, whichever way the metric runs.
@@ -137,7 +137,7 @@ def _test(
         sign * metric.values[:, list(pair)],
         pairs=[(0, 1)],
         alternative="greater" if directed else "two-sided",
-        n_resamples=n_resamples,
+        n_resamples=n_permutations,
         seed=seed,
     ).pairs
     return Claim(

@@ -108,7 +108,7 @@ class MetricComparison:
     """Share of the pairs of systems that the metric tells apart; None unless all pairs were compared."""
     detect: float | None
     """The difference that matters, for `n_more`; None for a metric without bounds if none was named."""
-    n_resamples: int
+    n_permutations: int
     """Permutations behind the p-values."""
     exact: bool
     """Whether these were all that exist."""
@@ -128,17 +128,17 @@ class Family:
     complete: bool
     """Whether these are all pairs."""
     level: float
-    n_resamples: int
+    n_permutations: int
     seed: int
 
     @classmethod
-    def of(cls, n_systems: int, *, baseline: int | None, level: float, n_resamples: int, seed: int) -> Family:
+    def of(cls, n_systems: int, *, baseline: int | None, level: float, n_permutations: int, seed: int) -> Family:
         """All pairs, the later against the earlier; with a baseline each other system against that."""
         if baseline is None:
             pairs = tuple((j, i) for i, j in itertools.combinations(range(n_systems), 2))
         else:
             pairs = tuple((j, baseline) for j in range(n_systems) if j != baseline)
-        return cls(pairs=pairs, complete=baseline is None, level=level, n_resamples=n_resamples, seed=seed)
+        return cls(pairs=pairs, complete=baseline is None, level=level, n_permutations=n_permutations, seed=seed)
 
 
 def compare_metric(
@@ -146,7 +146,7 @@ def compare_metric(
 ) -> MetricComparison:
     """Compare systems on one metric; `family.level` holds for all its pairs together."""
     result = randomised_tukey(
-        metric.values, pairs=family.pairs, n_resamples=family.n_resamples, level=family.level, seed=family.seed
+        metric.values, pairs=family.pairs, n_resamples=family.n_permutations, level=family.level, seed=family.seed
     )
     if detect is None and math.isfinite(metric.high - metric.low):
         detect = _POINT * (metric.high - metric.low)
@@ -161,7 +161,7 @@ def compare_metric(
         level=family.level,
         discriminative_power=_power_of(pairs, family.level) if family.complete else None,
         detect=detect,
-        n_resamples=result.n_resamples,
+        n_permutations=result.n_resamples,
         exact=result.exact,
     )
 

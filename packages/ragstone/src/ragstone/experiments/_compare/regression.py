@@ -139,7 +139,7 @@ def check_regression(
     metrics: Sequence[str] | str | None = None,
     margin: float | Mapping[str, float] | None = None,
     level: float = 0.95,
-    n_resamples: int = 10_000,
+    n_permutations: int = 10_000,
     seed: int = 0,
 ) -> RegressionCheck:
     """Compare every other system with the baseline, one-sided.
@@ -171,7 +171,7 @@ def check_regression(
             (i, at),
             margin=margin[metric.name] if isinstance(margin, Mapping) else margin,
             level=level,
-            n_resamples=n_resamples,
+            n_permutations=n_permutations,
             seed=seed,
         )
         for metric in chosen
@@ -194,7 +194,7 @@ def assert_no_regression(
     *,
     margin: float | Mapping[str, float] | None = None,
     level: float = 0.95,
-    n_resamples: int = 10_000,
+    n_permutations: int = 10_000,
     seed: int = 0,
     allow_different_judges: bool = False,
 ) -> None:
@@ -210,7 +210,7 @@ def assert_no_regression(
             few that failed, as each counts as badly as it can.
         level: One less the chance of an error: of a failure though nothing became worse; with a margin, of passing though
             something lost that much.
-        n_resamples: Permutations drawn.
+        n_permutations: Permutations drawn.
         seed: Of the random numbers; the same seed gives the same result on any machine.
         allow_different_judges: Compare scores of different judges or versions of a metric all the same.
 
@@ -228,7 +228,7 @@ def assert_no_regression(
     sources: Sources = {"baseline": baseline, "candidate": candidate}
     scores = align(sources, metrics=metrics, allow_different_judges=allow_different_judges)
     check = check_regression(
-        scores, baseline="baseline", margin=margin, level=level, n_resamples=n_resamples, seed=seed
+        scores, baseline="baseline", margin=margin, level=level, n_permutations=n_permutations, seed=seed
     )
     if not check.ok:
         raise AssertionError(str(check))
@@ -273,7 +273,7 @@ def _gate(
     *,
     margin: float | None,
     level: float,
-    n_resamples: int,
+    n_permutations: int,
     seed: int,
 ) -> MetricGate:
     if margin is not None and not (math.isfinite(margin) and margin > 0):
@@ -282,7 +282,7 @@ def _gate(
     sign = 1 if metric.higher_is_better else -1
     better = sign * metric.values[:, list(pair)]
     (found,) = randomised_tukey(
-        better, pairs=[(0, 1)], alternative="less", n_resamples=n_resamples, level=level, seed=seed
+        better, pairs=[(0, 1)], alternative="less", n_resamples=n_permutations, level=level, seed=seed
     ).pairs
     candidates, baselines = metric.states[:, list(pair)].T
     # What a failed sample would have scored is not known, so what is to be ruled out must be ruled out for the worst.
