@@ -152,7 +152,6 @@ class OpenAICompatibleModel:
         self._prices = usd_per_million_tokens
         self._dialect = Dialect()
         self._constrained = ConstrainedReplies()
-        """Those that the server has not yet refused or ignored."""
         self._exact = ExactReads(self)
         self._capabilities: Capabilities | None = None
 
