@@ -11,6 +11,8 @@ from typing_extensions import TypedDict
 
 from ragstone.errors import JudgeRejectedError, JudgeReplyError
 from ragstone.judges import ModelJudge, OpenAICompatibleJudge, Prompt
+from ragstone.judges._http.constrained import ConstrainedReplies
+from ragstone.judges._http.endpoint import RequestRefusedError
 from ragstone.judges._model import Completion
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Score
@@ -79,6 +81,19 @@ def test_a_server_that_refuses_schemas():
         offered = ["response_format" in body for body in server.stats.requests]
     assert ({"items": ["A", "B"]}, "json_reply") == (reply.value, reply.method)
     assert [True, False, True, False, True, False, False, False] == offered
+
+
+def test_a_prompt_that_is_too_long_is_refused_once():
+    """It would not be shorter without a schema: nobody asks again, and schemas stay in use."""
+    asked = []
+
+    async def ask(fields):
+        asked.append(fields)
+        raise RequestRefusedError("This model's maximum context length is 10 tokens.", status=400, param=None)
+
+    with pytest.raises(RequestRefusedError, match="context length"):
+        asyncio.run(ConstrainedReplies().json(ask, {"type": "object"}))
+    assert 1 == len(asked)
 
 
 def test_a_refused_question_is_not_a_refused_schema():

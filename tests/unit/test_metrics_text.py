@@ -77,6 +77,19 @@ def test_a_perfect_score_is_one():
     assert 1 == score(Bleu(), "a b c d e", "a b c d e").value == corpus_bleu(["a b c d e"], [["a b c d e"]]).value
 
 
+def test_rouge_stemmed():
+    """Endings do not count, but for words of three letters and less; a name with @stem is the metric that does so."""
+    assert 0 == rouge_n("ferries", ["ferry"]).f1
+    assert 1 == rouge_n("ferries", ["ferry"], stem=True).f1 == rouge_l("ferries", ["ferry"], stem=True).f1
+    assert 0 == rouge_n("bus", ["bu"], stem=True).f1
+    for name in ("rouge_1@stem", "rouge_l@stem"):
+        (metric,) = resolve_metrics([name])
+        outcome = asyncio.run(metric.score(make_sample(response="ferries", reference=("ferry",)), FakeJudge()))
+        assert (name, 1.0) == (outcome.metric, outcome.value)
+    with pytest.raises(ConfigurationError, match="'stem'"):
+        resolve_metrics(["rouge_2@stemmed"])
+
+
 def test_rouge():
     """Precision, recall and F1 of words, pairs and the longest common subsequence."""
     text, reference = "the cat the dog ran", "the dog saw the cat"
