@@ -224,7 +224,7 @@ class LoopbackServer(ABC):
         self._port = server.sockets[0].getsockname()[1]
         started.set()
         await self._stop.wait()
-        # Before the server closes: asyncio leaks the connections it is just accepting when it does.
+        # No more come in. The server itself closes last: asyncio leaks the connections it is just accepting when it does.
         self._loop.remove_reader(server.sockets[0].fileno())
         while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in connections:
