@@ -9,14 +9,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, JudgeRejectedError, MissingExtraError
 from ragstone.judges._capabilities import Capabilities
-from ragstone.judges._model import ChatRequest, Completion, ForcedReading, TokenReading
+from ragstone.judges._model import ChatRequest, Completion, ForcedReading
 from ragstone.judges._render import Message
 from ragstone.judges._sampling import TEMPERATURE_ONE
 from ragstone.judges._usage import record_usage
+from ragstone.judges._vllm_replies import completion_of
 from ragstone.judges._vllm_thread import EngineThread, Job, engine_for, is_refusal, unload
 from ragstone.schema import Usage
 
@@ -141,7 +142,7 @@ class VllmModel:
             [await self.chat_ids(request.messages)],
             [{"n": request.n, "max_tokens": request.max_tokens, **request.sampling, **await self._top(request)}],
         )
-        return tuple(_completion(choice) for choice in output.outputs)
+        return tuple(completion_of(choice) for choice in output.outputs)
 
     async def _top(self, request: ChatRequest) -> dict[str, int]:
         if not request.top_logprobs:
@@ -181,7 +182,7 @@ class VllmModel:
         held = StructuredOutputsParams(**form)
         fields = {"max_tokens": max_tokens, **sampling, "structured_outputs": held}
         (output,) = await self._asked([await self.chat_ids(messages)], [fields])
-        return _completion(output.outputs[0])
+        return completion_of(output.outputs[0])
 
     async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a conversation, up to where the reply begins.
@@ -380,24 +381,3 @@ def _look_at(llm: Any) -> _Loaded:
 def _locked(lock: threading.Lock, work: Any, *args: Any) -> list[int]:
     with lock:
         return list(work(*args))
-
-
-def _completion(choice: Any) -> Completion:
-    finish: Literal["stop", "length"] = "length" if choice.finish_reason == "length" else "stop"
-    tokens = None
-    if choice.logprobs is not None:
-        tokens = tuple(
-            _reading(token, alternatives) for token, alternatives in zip(choice.token_ids, choice.logprobs, strict=True)
-        )
-    # A lone surrogate would break whoever writes the text to a file.
-    return Completion(text=choice.text.encode(errors="replace").decode(), finish=finish, tokens=tokens)
-
-
-def _reading(token: int, alternatives: Mapping[int, Any]) -> TokenReading:
-    said = alternatives[token]
-    ranked = sorted(alternatives.values(), key=lambda other: -other.logprob)
-    return TokenReading(
-        text=said.decoded_token or "",
-        logprob=float(said.logprob),
-        top=tuple((other.decoded_token or "", float(other.logprob)) for other in ranked),
-    )
