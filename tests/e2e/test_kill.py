@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from ragstone.capture import TraceDraft
-from ragstone.monitor import Monitor, read_ledger
+from ragstone.monitor import Monitor
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudgeServer
+from ragstone.worker import read_ledger
 
 KILLS = int(os.environ.get("RAGSTONE_KILLS", "8"))
 TRACES_PER_PROCESS = int(os.environ.get("RAGSTONE_TRACES", "400"))

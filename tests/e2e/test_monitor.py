@@ -20,10 +20,11 @@ from ragstone.errors import (
     StoreError,
 )
 from ragstone.judges import Prompt
-from ragstone.monitor import Monitor, read_ledger
+from ragstone.monitor import Monitor
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, FakeJudgeServer, MemorySink
+from ragstone.worker import read_ledger
 
 
 def draft(trace_id: str, **changes: object) -> TraceDraft:

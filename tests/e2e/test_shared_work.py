@@ -14,11 +14,12 @@ from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
 from ragstone.errors import JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleJudge, Prompt
 from ragstone.metrics import resolve_metrics
-from ragstone.monitor import Monitor, read_ledger
+from ragstone.monitor import Monitor
 from ragstone.schema import Failure, Outcome, Sample, Score
 from ragstone.scoring import Scorer
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, FakeJudgeServer, make_sample
+from ragstone.worker import read_ledger
 
 FAMILIES = ("ragas", "crux_free", "vera", "ragchecker")
 SAMPLES = [
@@ -73,7 +74,7 @@ def test_live_requests_are_billed_once_for_what_metrics_share(tmp_path: Path) ->
 
 def test_a_request_without_passages_waits_for_the_judge_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some of its judged metrics are 0 without a question, which is no sign that the judge answers."""
-    monkeypatch.setattr("ragstone.monitor._outage._PAUSE_PAID_S", 0.1)
+    monkeypatch.setattr("ragstone.worker._outage._PAUSE_PAID_S", 0.1)
     down = [True]
 
     def fail(prompt: Prompt) -> Exception | None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import ragstone
+from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError, DataError, SinkUnavailableError
-from ragstone.experiments import format_table, read_samples, summarise
+from ragstone.experiments import format_table, summarise
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.testing import FakeJudge, MemorySink

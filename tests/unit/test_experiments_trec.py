@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 import ragstone
 from ragstone.cli._app import app
-from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import (
+from ragstone.data import (
     read_beir,
     read_qrels,
     read_samples,
@@ -20,6 +19,7 @@ from ragstone.experiments import (
     write_trec_qrels,
     write_trec_run,
 )
+from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import NotApplicable, Passage, Sample
 
 RUN = """\

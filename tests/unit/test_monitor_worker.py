@@ -10,9 +10,10 @@ import pytest
 
 from ragstone.errors import StoreError
 from ragstone.metrics import resolve_metrics
-from ragstone.monitor import Monitor, Worker, spool_directory
+from ragstone.monitor import Monitor
 from ragstone.spool import SpoolWriter
 from ragstone.testing import FakeJudge
+from ragstone.worker import Worker, spool_directory
 
 
 class SilentJudge(FakeJudge):

@@ -15,6 +15,10 @@ PUBLIC = {
         Capture CaptureCounters CaptureLimits PassageDraft Recorder SearchDraft TraceDraft
         capture_suppressed redact_secrets suppress_capture
     """,
+    "ragstone.data": """
+        QrelsSource Rejection SampleSource iterate_rows read_beir read_qrels read_samples read_trec_run unreadable
+        write_beir write_trec_qrels write_trec_run
+    """,
     "ragstone.errors": """
         ConfigurationError DataError JudgeError JudgeRejectedError JudgeReplyError JudgeUnavailableError
         MissingExtraError RagstoneError SinkError SinkRejectedError SinkUnavailableError SpoolError
@@ -23,12 +27,12 @@ PUBLIC = {
     "ragstone.experiments": """
         AlignedMetric AlignedScores Claim Comparison DatasetBuild DatasetPlan DatasetReview Distribution
         Experiment Hypothesis LabelAgreement MetaReport MetricComparison MetricCorrelation MetricFlips
-        MetricGate MetricPairCorrelation MetricPower MetricSummary OutcomeSource PairDifference QrelsSource
-        RegressionCheck Rejection SampleSource SystemMean SystemOutcomes TopicalityMetric TopicalityReport
+        MetricGate MetricPairCorrelation MetricPower MetricSummary OutcomeSource PairDifference 
+        RegressionCheck SystemMean SystemOutcomes TopicalityMetric TopicalityReport
         UdcgCorrelation UdcgFit UdcgRanking aevaluate apply_review assert_no_regression best_passages
         build_dataset compare correlate_udcg erag_scores evaluate fit_udcg format_table meta_evaluate
-        plan_dataset rank_udcg read_beir read_outcomes read_qrels read_samples read_trec_run summarise
-        topicality write_beir write_trec_qrels write_trec_run
+        plan_dataset rank_udcg read_outcomes summarise
+        topicality 
     """,
     "ragstone.judges": """
         Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest Completion ConnectionOptions ForcedReading
@@ -74,6 +78,9 @@ PUBLIC = {
         DIALECTS FakeJudge FakeJudgeServer FakeModelServer FakeReader JudgeContract MemoryRecorder MemorySink
         ScriptedModel ServerDialect ServerStats
         make_sample make_trace
+    """,
+    "ragstone.worker": """
+        Worker read_ledger spool_directory
     """,
     "langchain_ragstone": """
         RagstoneCallbackHandler

@@ -22,8 +22,8 @@ from ragstone.cli._output import ledger_lines, print_json, trace_lines
 from ragstone.cli._udcg import udcg_app
 from ragstone.cli._worker import worker_command
 from ragstone.errors import DataError
-from ragstone.monitor import read_ledger
 from ragstone.store import SqliteStore
+from ragstone.worker import read_ledger
 
 __all__ = ["app"]
 

@@ -19,8 +19,9 @@ from ragstone.cli._options import (
     names_in,
 )
 from ragstone.cli._output import failure_lines, print_json, print_text, progress_bar
+from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import Experiment, evaluate, read_samples
+from ragstone.experiments import Experiment, evaluate
 from ragstone.schema import Failure
 
 __all__ = ["evaluate_command"]

@@ -15,8 +15,8 @@ from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MetricsOpti
 from ragstone.errors import StoreError
 from ragstone.judges import Judge, Reader, reader_from
 from ragstone.metrics import bind_reader, resolve_metrics
-from ragstone.monitor import Worker
 from ragstone.sinks import Sink, sink_from
+from ragstone.worker import Worker
 
 __all__ = ["worker_command"]
 

@@ -15,13 +15,8 @@ from ragstone.experiments._meta.labels import LabelAgreement
 from ragstone.experiments._meta.repeats import MetricFlips
 from ragstone.experiments._meta.report import MetaReport
 from ragstone.experiments._outcomes import OutcomeSource, SystemOutcomes, read_outcomes
-from ragstone.experiments._read import Rejection, SampleSource, read_samples
 from ragstone.experiments._summary import MetricSummary, format_table, summarise
 from ragstone.experiments._topicality import TopicalityMetric, TopicalityReport, topicality
-from ragstone.experiments._trec.beir import read_beir, write_beir
-from ragstone.experiments._trec.qrels import read_qrels, write_trec_qrels
-from ragstone.experiments._trec.run import read_trec_run, write_trec_run
-from ragstone.experiments._trec.samples import QrelsSource
 from ragstone.experiments._udcg.ask import erag_scores
 from ragstone.experiments._udcg.correlate import MetricCorrelation, UdcgCorrelation, correlate_udcg
 from ragstone.experiments._udcg.fit import UdcgFit, fit_udcg
@@ -49,10 +44,7 @@ __all__ = [
     "MetricSummary",
     "OutcomeSource",
     "PairDifference",
-    "QrelsSource",
     "RegressionCheck",
-    "Rejection",
-    "SampleSource",
     "SystemMean",
     "SystemOutcomes",
     "TopicalityMetric",
@@ -74,14 +66,7 @@ __all__ = [
     "meta_evaluate",
     "plan_dataset",
     "rank_udcg",
-    "read_beir",
     "read_outcomes",
-    "read_qrels",
-    "read_samples",
-    "read_trec_run",
     "summarise",
     "topicality",
-    "write_beir",
-    "write_trec_qrels",
-    "write_trec_run",
 ]

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ragstone.data import QrelsSource, Rejection, SampleSource, read_samples
 from ragstone.errors import DataError, MissingExtraError, SinkError
-from ragstone.experiments._read import Rejection, SampleSource, read_samples
 from ragstone.experiments._summary import MetricSummary, format_table, summarise
-from ragstone.experiments._trec.samples import QrelsSource
 from ragstone.judges import Judge, JudgeIdentity, Reader, judge_from, reader_from
 from ragstone.metrics import Metric, MetricCard, bind_reader, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage

@@ -1,7 +1,5 @@
-"""Monitor: the only room that wires capture, spool, store, scoring and sinks together, live."""
+"""Monitor: the one room that wires capture to a worker, live."""
 
 from ragstone.monitor._monitor import Monitor
-from ragstone.monitor._status import read_ledger
-from ragstone.monitor._worker import Worker, spool_directory
 
-__all__ = ["Monitor", "Worker", "read_ledger", "spool_directory"]
+__all__ = ["Monitor"]

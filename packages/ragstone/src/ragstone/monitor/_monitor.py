@@ -18,11 +18,10 @@ from ragstone.capture import Capture, CaptureCounters, CaptureLimits, TraceDraft
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
 from ragstone.judges import Judge, Reader, judge_from, reader_from
 from ragstone.metrics import Metric, bind_reader, resolve_metrics
-from ragstone.monitor._status import read_ledger
-from ragstone.monitor._worker import Worker, spool_directory
 from ragstone.schema import Ledger
 from ragstone.sinks import Sink, sink_from
 from ragstone.spool import SpoolWriter
+from ragstone.worker import Worker, read_ledger, spool_directory
 
 __all__ = ["Monitor"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._meta.describe import correlations, distributions, powers
 from ragstone.experiments._meta.label_rows import read_labels
@@ -12,7 +13,6 @@ from ragstone.experiments._meta.repeats import flips, read_repeats
 from ragstone.experiments._meta.report import MetaReport
 from ragstone.experiments._meta.sources import metrics_of, read_systems
 from ragstone.experiments._outcomes import OutcomeSource, SystemOutcomes
-from ragstone.experiments._read import SampleSource
 
 __all__ = ["meta_evaluate"]
 

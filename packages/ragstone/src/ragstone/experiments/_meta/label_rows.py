@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ragstone.data import Rejection, SampleSource, iterate_rows, unreadable
 from ragstone.errors import DataError
 from ragstone.experiments._outcomes import MOST
-from ragstone.experiments._read import Rejection, SampleSource, iterate_rows, unreadable
 from ragstone.schema import FIELD_ALIASES
 
 __all__ = ["Label", "read_labels"]

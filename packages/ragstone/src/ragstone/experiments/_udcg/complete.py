@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError, JudgeError
-from ragstone.experiments._read import SampleSource
 from ragstone.experiments._udcg.ask import Asker, asking, somebody_is_named
 from ragstone.experiments._udcg.rows import ContextRow, PassageRating, rating_from, read_contexts
 from ragstone.judges import Judge, Reader

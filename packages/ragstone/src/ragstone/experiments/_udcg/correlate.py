@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ragstone.data import SampleSource
 from ragstone.errors import MissingExtraError
-from ragstone.experiments._read import SampleSource
 from ragstone.experiments._udcg.ask import run
 from ragstone.experiments._udcg.complete import RatedContext, complete, few_questions
 from ragstone.experiments._udcg.rows import PassageRating

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments._read import SampleSource
 from ragstone.experiments._udcg.ask import run
 from ragstone.experiments._udcg.complete import complete, few_questions
 from ragstone.experiments._udcg.svm import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError, JudgeError
-from ragstone.experiments._read import SampleSource
 from ragstone.experiments._udcg.ask import Asker, asking, run
 from ragstone.experiments._udcg.rows import annotation_of, read_contexts, row_of
 from ragstone.judges import Judge, JudgeIdentity, Reader

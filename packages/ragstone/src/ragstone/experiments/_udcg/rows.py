@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ragstone.data import SampleSource, iterate_rows, read_samples, unreadable
 from ragstone.errors import DataError
-from ragstone.experiments._read import SampleSource, iterate_rows, read_samples, unreadable
 from ragstone.metrics import LabelMode, PassageUtility
 from ragstone.schema import FIELD_ALIASES, Passage, Sample
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ragstone.data._trec.lines import numbered
+from ragstone.data._trec.qrels import beir_lines, read_qrels
 from ragstone.errors import DataError
-from ragstone.experiments._trec.lines import numbered
-from ragstone.experiments._trec.qrels import beir_lines, read_qrels
 from ragstone.metrics.ranking import Run
 from ragstone.schema import Passage, Sample
 

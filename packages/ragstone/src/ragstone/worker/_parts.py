@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from ragstone.metrics import Metric, ReadingMetric
-from ragstone.monitor._outage import PAUSE_MAX_S, Outage
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer
+from ragstone.worker._outage import PAUSE_MAX_S, Outage
 
 __all__ = ["Parts", "lease_s"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ragstone.errors import SpoolError, StoreError, StoreNotReadyError
-from ragstone.monitor._worker import spool_directory
 from ragstone.schema import Captured, Dropped, Ledger, LedgerRow, SampledOut
 from ragstone.spool import SpoolReader
 from ragstone.store import SqliteStore
+from ragstone.worker._worker import spool_directory
 
 __all__ = ["read_ledger"]
 

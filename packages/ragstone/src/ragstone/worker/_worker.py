@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 from ragstone.errors import SinkError, SinkRejectedError, SinkUnavailableError, SpoolError, StoreError
 from ragstone.judges import Judge
 from ragstone.metrics import Metric
-from ragstone.monitor._parts import Parts, lease_s
 from ragstone.schema import Failure, NotApplicable, Score, Trace, sample_from_trace
 from ragstone.scoring import Scorer
 from ragstone.sinks import Delivery, Sink
 from ragstone.spool import SegmentState, SpoolReader
 from ragstone.store import OutboxItem, PlannedMetric, SqliteStore
+from ragstone.worker._parts import Parts, lease_s
 
 __all__ = ["Worker", "spool_directory"]
 

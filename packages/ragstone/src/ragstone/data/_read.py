@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ragstone.data._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, run_rows, with_qrels
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
-from ragstone.experiments._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, run_rows, with_qrels
 from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
 
 __all__ = ["Rejection", "SampleSource", "iterate_rows", "read_samples", "unreadable"]

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from ragstone.data._trec.lines import finite, numbered, refuse, token
 from ragstone.errors import DataError
-from ragstone.experiments._trec.lines import finite, numbered, refuse, token
 from ragstone.metrics.ranking import Run
 from ragstone.schema import Sample
 

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ragstone.data._trec.lines import finite, numbered, refuse, token
 from ragstone.errors import DataError
-from ragstone.experiments._trec.lines import finite, numbered, refuse, token
 from ragstone.metrics.ranking import Qrels
 from ragstone.schema import Sample
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ragstone.data._trec.qrels import read_qrels
+from ragstone.data._trec.run import parse_run
 from ragstone.errors import DataError
-from ragstone.experiments._trec.qrels import read_qrels
-from ragstone.experiments._trec.run import parse_run
 from ragstone.metrics.ranking import Qrels
 from ragstone.schema import Passage, Sample
 

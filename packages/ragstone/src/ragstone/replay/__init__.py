@@ -1,0 +1,1 @@
+"""Replay: traces that other tools have collected, read without their server."""
