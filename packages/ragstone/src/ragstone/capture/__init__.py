@@ -1,5 +1,6 @@
 """Capture: finished requests in, redacted traces in the spool, in microseconds of the application's time."""
 
+from ragstone._util.exit import before_exit
 from ragstone._util.suppress import capture_suppressed, suppress_capture
 from ragstone.capture._capture import Capture, CaptureCounters
 from ragstone.capture._draft import PassageDraft, Recorder, SearchDraft, TraceDraft
@@ -14,6 +15,7 @@ __all__ = [
     "Recorder",
     "SearchDraft",
     "TraceDraft",
+    "before_exit",
     "capture_suppressed",
     "redact_secrets",
     "suppress_capture",

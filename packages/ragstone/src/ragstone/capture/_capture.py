@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Self
 
+from ragstone._util.exit import finish_before_exit
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.guard import guard
 from ragstone._util.suppress import capture_suppressed
@@ -219,6 +220,7 @@ class Capture:
 
 
 def _close(reference: weakref.ref[Capture]) -> None:
+    finish_before_exit()
     capture = reference()
     if capture is not None:
         with guard("capture.close_at_exit"):

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from ragstone._util.exit import finish_before_exit
 from ragstone.capture import Capture, CaptureCounters, CaptureLimits, TraceDraft, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
 from ragstone.judges import Judge, Reader, judge_from, reader_from
@@ -291,6 +292,7 @@ class Monitor:
 
 
 def _close_all() -> None:
+    finish_before_exit()
     for monitor in list(_live):
         monitor.close()
 

@@ -1,0 +1,112 @@
+"""The end of a process: what was in flight is recorded before what it is recorded in closes, whoever came first."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import textwrap
+import weakref
+
+import pytest
+
+from ragstone._util.exit import finish_before_exit
+from ragstone.capture import before_exit
+from ragstone.spool import SpoolReader
+
+BEGIN = """
+import functools, multiprocessing
+from ragstone import Monitor
+from ragstone.capture import Capture, TraceDraft, before_exit
+from ragstone.spool import SpoolWriter
+
+class Handler:
+    def __init__(self, recorder, *open):
+        self.recorder, self.open = recorder, list(open)
+        before_exit(self.leave)
+
+    def leave(self):
+        while self.open:
+            assert self.recorder.record(TraceDraft(query=self.open.pop(), status="abandoned"))
+
+def monitor():
+    return Monitor(metrics=["bleu"], store="r.db", role="capture")
+"""
+
+PROCESSES = {
+    "before any record": "recorder = monitor(); handler = Handler(recorder, 'open')",
+    "handler first": """
+recorder = monitor()
+handler = Handler(recorder, 'open')
+recorder.record(TraceDraft(query='done'))
+""",
+    "handler last": """
+recorder = monitor()
+recorder.record(TraceDraft(query='done'))
+handler = Handler(recorder, 'open')
+""",
+    "two monitors": """
+recorder, other = monitor(), Monitor(metrics=["bleu"], store="r.db", role="capture")
+handlers = Handler(recorder, 'open'), Handler(other, 'too')
+other.record(TraceDraft(query='done'))
+recorder.record(TraceDraft(query='done'))
+""",
+    "without a monitor": """
+recorder = Capture(functools.partial(SpoolWriter, 'r.db.spool'))
+handler = Handler(recorder, 'open')
+recorder.record(TraceDraft(query='done'))
+""",
+    "in a child of multiprocessing": """
+def child():
+    recorder.record(TraceDraft(query='done'))
+    handler.open.append('open')
+
+recorder = monitor()
+handler = Handler(recorder)
+process = multiprocessing.get_context('fork').Process(target=child)
+process.start()
+process.join()
+""",
+}
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_open_requests_are_recorded_at_exit(tmp_path, process):
+    """Whatever was made, used or registered first, the open requests are in the spool, and nothing is printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(BEGIN + PROCESSES[process])],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
+    reader = SpoolReader(tmp_path / "r.db.spool")
+    entries = [entry for segment in reader.segments() for entry in reader.read(segment.name).entries]
+    traces = sorted((entry.trace.query, entry.trace.status) for entry in entries if entry.entry == "captured")
+    expected = {"open": "abandoned", "too": "abandoned", "done": "ok"}
+    assert {"open"} <= {query for query, _ in traces}
+    assert [(query, expected[query]) for query, _ in traces] == traces
+
+
+def test_registering_keeps_nothing_alive():
+    """An object that is gone is not called, and does not stay for the sake of being called."""
+    left = []
+
+    class Owner:
+        def leave(self):
+            left.append("called")
+
+    owner = Owner()
+    before_exit(owner.leave)
+    before_exit(owner.leave)
+    finish_before_exit()
+    assert ["called"] == left
+    gone = weakref.ref(owner)
+    del owner
+    gc.collect()
+    finish_before_exit()
+    assert (None, ["called"]) == (gone(), left)
+
+
+def test_only_methods():
+    """A function has no owner whose end would end it."""
+    with pytest.raises(TypeError, match="needs a bound method"):
+        before_exit(print)
