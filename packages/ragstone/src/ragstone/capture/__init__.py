@@ -4,6 +4,7 @@ from ragstone._util.exit import before_exit
 from ragstone._util.suppress import capture_suppressed, suppress_capture
 from ragstone.capture._capture import Capture, CaptureCounters
 from ragstone.capture._draft import PassageDraft, Recorder, SearchDraft, TraceDraft
+from ragstone.capture._explicit import draft_from
 from ragstone.capture._limits import CaptureLimits
 from ragstone.capture._redaction import redact_secrets
 
@@ -17,6 +18,7 @@ __all__ = [
     "TraceDraft",
     "before_exit",
     "capture_suppressed",
+    "draft_from",
     "redact_secrets",
     "suppress_capture",
 ]
