@@ -13,7 +13,7 @@ PUBLIC = {
     """,
     "ragstone.capture": """
         Capture CaptureCounters CaptureLimits PassageDraft Recorder SearchDraft TraceDraft
-        before_exit capture_suppressed redact_secrets suppress_capture
+        before_exit capture_suppressed draft_from redact_secrets suppress_capture
     """,
     "ragstone.data": """
         QrelsSource Rejection SampleSource iterate_rows read_beir read_qrels read_samples read_trec_run unreadable
