@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import functools
-import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -17,38 +15,24 @@ from langchain_core.outputs import LLMResult
 
 from langchain_ragstone import _translate as translate
 from langchain_ragstone._assemble import finish
+from langchain_ragstone._explicit import ExplicitRecording
 from langchain_ragstone._fallbacks import start_run
-from langchain_ragstone._otel import current_span_ids
+from langchain_ragstone._graph import hear_of_pauses
+from langchain_ragstone._guard import Failures, guarded
+from langchain_ragstone._otel import link_current_span
 from langchain_ragstone._tree import ChainRun, LiveTrace, LlmRun, RetrieverRun, Run, RunTree, Step, ToolRun
-from ragstone.capture import PassageDraft, Recorder, SearchDraft, capture_suppressed
+from ragstone.capture import PassageDraft, Recorder, SearchDraft, before_exit, capture_suppressed
+from ragstone.errors import ConfigurationError
 from ragstone.schema import TraceStatus
 
 __all__ = ["RagstoneCallbackHandler"]
 
-logger = logging.getLogger("ragstone.langchain")
-
-_CONTEXTS_EVENT = "rag.contexts"
 _NOT_GIVEN: Any = object()
 
-_Hook = TypeVar("_Hook", bound=Callable[..., None])
-_T = TypeVar("_T")
 _StepRun = TypeVar("_StepRun", bound=Run)
 
 
-def _guarded(hook: _Hook) -> _Hook:
-    """Keep our own mistakes out of the application: count them, log the first of each hook."""
-
-    @functools.wraps(hook)
-    def guarded(self: RagstoneCallbackHandler, *args: Any, **kwargs: Any) -> None:
-        try:
-            hook(self, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the request goes on
-            self._count_error(hook.__name__, error)
-
-    return cast("_Hook", guarded)
-
-
-class RagstoneCallbackHandler(BaseCallbackHandler):
+class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
     """Captures each request of a LangChain chain, agent or graph, and hands it to a recorder.
 
     Make one and share it: it may serve any number of requests, threads and event loops at once. It copies what it
@@ -60,8 +44,8 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
     ```
 
     The metadata of a call may name `user_id`, `session_id` (or LangGraph's `thread_id`) and `reference`: one correct
-    answer, or several. An application that searches without a retriever can state what it put into the prompt with
-    `dispatch_custom_event("rag.contexts", {"contexts": documents})`, inside a chain step.
+    answer, or several. An application that searches without a retriever can state, inside a chain step, what it put
+    into the prompt: `dispatch_custom_event("rag.contexts", {"contexts": documents})`.
     """
 
     # Plain attributes: LangChain reads them at each event, and a property is a call.
@@ -80,8 +64,9 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         recorder: Recorder,
         *,
         question: Callable[[Any], str | None] | None = None,
-        contexts: Callable[[Any], Sequence[Document | str] | None] | None = None,
+        contexts: Callable[[Any], Iterable[Document | str | Mapping[str, Any]] | None] | None = None,
         answer: Callable[[Any], str | None] | None = None,
+        contexts_event: str = "rag.contexts",
         ttl_s: float = 3600.0,
         max_live: int = 10_000,
         clock: Callable[[], float] = time.time,
@@ -91,21 +76,31 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         Args:
             recorder: Takes the finished requests: a `ragstone.Monitor`, or anything else with its `record` method.
             question: Finds the question in the root's inputs where the usual rules do not; None means "not here".
-            contexts: Finds in the root's outputs the documents (or texts) that were put into the prompt.
+            contexts: Finds in the root's outputs what was put into the prompt: documents, texts, or mappings with a
+                `text`.
             answer: Finds the answer in the root's outputs.
+            contexts_event: The name of the custom event that states contexts, if your application dispatches one already.
             ttl_s: Age in seconds at which a request that has not ended (a stream that nobody reads) is recorded as
                 `abandoned`.
             max_live: Requests in flight beyond which the oldest is recorded as `abandoned`.
             clock: Unix time in seconds.
+
+        Raises:
+            ConfigurationError: The recorder has no `record` method.
         """
+        if not callable(getattr(recorder, "record", None)):
+            raise ConfigurationError(f"needs a recorder, such as a ragstone.Monitor, got {type(recorder).__name__}")
         super().__init__()
         self._recorder = recorder
         self._question = question
         self._contexts = contexts
         self._answer = answer
+        self._contexts_event = contexts_event
         self._clock = clock
         self._tree = RunTree(ttl_s=ttl_s, max_live=max_live, clock=clock)
-        self._failures: dict[str, int] = {}
+        self._failures = Failures()
+        hear_of_pauses(self)
+        before_exit(self._give_up_all)
 
     def __copy__(self) -> RagstoneCallbackHandler:
         return self
@@ -115,9 +110,14 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         return self
 
     @property
+    def recorder(self) -> Recorder:
+        """Who gets the finished requests."""
+        return self._recorder
+
+    @property
     def errors(self) -> int:
         """How many events failed inside this handler; 0 unless it has a bug, or an extractor raised."""
-        return sum(self._failures.values())
+        return self._failures.total
 
     @property
     def late_events(self) -> int:
@@ -145,9 +145,12 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
             self._record(trace, "abandoned")
         return len(given_up)
 
+    def _give_up_all(self) -> None:
+        self.sweep(older_than_s=0)
+
     # Hooks take what they use by name; `about` holds the rest of the event: tags, metadata, the run's name.
 
-    @_guarded
+    @guarded
     def on_chain_start(
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any
     ) -> None:
@@ -161,7 +164,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         else:
             run.documents_in = translate.document_texts(inputs)
 
-    @_guarded
+    @guarded
     def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = _NOT_GIVEN, **about: Any) -> None:
         """Finish the request with its root; of the other steps only re-rankings matter."""
         run = self._tree.end(run_id)
@@ -176,7 +179,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
             if all(isinstance(output, Document) for output in outputs):
                 run.trace.steps.append(Step(run, documents_in, translate.passages_from(outputs)))
 
-    @_guarded
+    @guarded
     def on_chain_error(self, error: BaseException, *, run_id: UUID, inputs: Any = _NOT_GIVEN, **about: Any) -> None:
         """Finish the request with its root; elsewhere remember what the request survived."""
         failed = translate.is_failure(error)
@@ -196,7 +199,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
 
     on_llm_error = on_retriever_error = on_tool_error = on_chain_error
 
-    @_guarded
+    @guarded
     def on_retriever_start(
         self, serialized: Any, query: str, *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any
     ) -> None:
@@ -210,18 +213,18 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         run.trace.searching.append(run)
         run.counts_as_search()
 
-    @_guarded
+    @guarded
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **about: Any) -> None:
         """Copy what was found."""
         run = self._tree.end(run_id)
         if not isinstance(run, RetrieverRun):
             return
-        if run.outermost and (passages := self._attempt(translate.passages_from, documents)) is not None:
+        if run.outermost and (passages := self._failures.attempt(translate.passages_from, documents)) is not None:
             run.search = SearchDraft(query=run.query, passages=passages, name=run.name)
         if run.parent is None:
             self._record(run.trace, "ok")
 
-    @_guarded
+    @guarded
     def on_chat_model_start(
         self,
         serialized: Any,
@@ -234,40 +237,38 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         """Note the call of a chat model."""
         self._start_llm(messages[0] if messages else [], run_id, parent_run_id, about)
 
-    @_guarded
+    @guarded
     def on_llm_start(
         self, serialized: Any, prompts: list[str], *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any
     ) -> None:
         """Note the call of a completion model."""
         self._start_llm(prompts[0] if prompts else "", run_id, parent_run_id, about)
 
-    @_guarded
+    @guarded
     def on_llm_new_token(self, token: str | list[str | dict[str, Any]], *, run_id: UUID, **about: Any) -> None:
         """Note when the first text of a stream came."""
-        run = self._tree.find(run_id)
-        if run is None or run.muted:
-            return
-        draft = run.trace.draft
-        if draft.first_token_s is None and translate.text_of(token) and not run.inside_search:
-            draft.first_token_s = self._clock() - draft.started_at
+        self._note_text(run_id, token)
 
-    @_guarded
+    @guarded
+    def on_stream_event(self, event: Any, *, run_id: UUID, **about: Any) -> None:
+        """Note when the first text of a stream of version 3 came."""
+        if (text := translate.text_in_stream_event(event)) is not None:
+            self._note_text(run_id, text)
+
+    @guarded
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **about: Any) -> None:
         """Copy the reply, the model's name and the tokens spent."""
         run = self._tree.end(run_id)
         if not isinstance(run, LlmRun):
             return
-        if not run.muted and (reply := self._attempt(translate.reply_from, response)) is not None:
-            draft = run.trace.draft
-            draft.model = reply.model or draft.model
-            draft.input_tokens = _add(draft.input_tokens, reply.input_tokens)
-            draft.output_tokens = _add(draft.output_tokens, reply.output_tokens)
+        if not run.muted and (reply := self._failures.attempt(translate.reply_from, response)) is not None:
+            reply.add_to(run.trace.draft)
             if reply.text is not None and not run.inside_search:
                 run.trace.last_answer = (run, reply.text)
         if run.parent is None:
             self._record(run.trace, "ok")
 
-    @_guarded
+    @guarded
     def on_tool_start(
         self,
         serialized: dict[str, Any] | None,
@@ -284,14 +285,14 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
             run.query = translate.tool_query_from(inputs, input_str)
             run.name = (serialized or {}).get("name")
 
-    @_guarded
+    @guarded
     def on_tool_end(self, output: Any, *, run_id: UUID, **about: Any) -> None:
         """Copy the documents that a tool found without a retriever of LangChain's."""
         run = self._tree.end(run_id)
         if not isinstance(run, ToolRun):
             return
         if not run.searched and not run.muted and not run.inside_search:
-            passages = self._attempt(translate.documents_in_tool_output, output)
+            passages = self._failures.attempt(translate.documents_in_tool_output, output)
             if passages is not None:
                 run.search = SearchDraft(query=run.query, passages=passages, name=run.name)
                 run.trace.searching.append(run)
@@ -299,11 +300,25 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         if run.parent is None:
             self._close(run.trace, output, _NOT_GIVEN)
 
-    @_guarded
+    @guarded
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **about: Any) -> None:
         """Take the contexts that the application states itself."""
-        if name == _CONTEXTS_EVENT and (run := self._tree.find(run_id)) is not None and not run.muted:
-            run.trace.contexts = translate.contexts_from(data if isinstance(data, dict) else {"contexts": data})
+        if name == self._contexts_event and (run := self._tree.find(run_id)) is not None and not run.muted:
+            run.trace.contexts = translate.stated_contexts(translate.contexts_in_event(data))
+
+    @guarded
+    def on_interrupt(self, event: Any) -> None:
+        """Note that a graph pauses, also where no step asked for it (`interrupt_before`, `interrupt_after`)."""
+        if event.run_id is not None and (run := self._tree.find(event.run_id)) is not None:
+            run.trace.interrupted = True
+
+    def _note_text(self, run_id: UUID, text: Any) -> None:
+        run = self._tree.find(run_id)
+        if run is None or run.muted:
+            return
+        draft = run.trace.draft
+        if draft.first_token_s is None and translate.text_of(text) and not run.inside_search:
+            draft.first_token_s = self._clock() - draft.started_at
 
     def _start_step(
         self, kind: type[_StepRun], inputs: Any, run_id: UUID, parent_run_id: UUID | None, about: dict[str, Any]
@@ -324,6 +339,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
 
     def _open(self, root: Run, inputs: Any, parent_run_id: UUID | None, about: dict[str, Any]) -> None:
         """Fill in what is known when a request begins."""
+        hear_of_pauses(self)
         trace = root.trace
         trace.ignored = root.muted = capture_suppressed()
         if not trace.ignored:
@@ -332,14 +348,15 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
             draft.parent_run_id = None if parent_run_id is None else str(parent_run_id)
             draft.name = about.get("name")
             translate.fill_identity(draft, about.get("metadata") or {}, about.get("tags") or ())
-            if (ids := current_span_ids()) is not None:
-                draft.otel_trace_id, draft.otel_span_id = ids
+            link_current_span(draft)
         for given_up in self._tree.give_up():
             self._record(given_up, "abandoned")
 
     def _take_question(self, trace: LiveTrace, inputs: Any) -> None:
         if inputs is not _NOT_GIVEN and not trace.ignored:
-            trace.draft.query = self._stated(self._question, inputs) or self._attempt(translate.question_from, inputs)
+            trace.draft.query = self._stated(self._question, inputs) or self._failures.attempt(
+                translate.question_from, inputs
+            )
 
     def _close(self, trace: LiveTrace, outputs: Any, inputs: Any) -> None:
         """The root has returned: find the question, the contexts and the answer in what it returned."""
@@ -348,7 +365,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         self._take_question(trace, inputs)
         if not trace.draft.query and isinstance(outputs, dict):
             # A graph that is resumed gets a command, and has the question in its state.
-            trace.draft.query = self._attempt(translate.question_from, outputs)
+            trace.draft.query = self._failures.attempt(translate.question_from, outputs)
         status: TraceStatus = "ok"
         if trace.interrupted:
             status = "interrupted"
@@ -356,13 +373,15 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
             # A stream that is closed early looks like success, but for the steps that are still at work. (In a call
             # that is no stream such steps are background work of the application.)
             status = "truncated"
-        contexts = None if self._contexts is None else self._attempt(self._contexts, outputs)
+        attempt = self._failures.attempt
+        found = None if self._contexts is None else attempt(self._contexts, outputs)
+        contexts = None if found is None else attempt(translate.stated_contexts, found)
         answer = self._stated(self._answer, outputs)
         self._record(
             trace,
             status,
-            contexts=self._attempt(translate.contexts_from, outputs if contexts is None else {"contexts": contexts}),
-            answer=self._attempt(translate.answer_from, outputs) if answer is None else answer,
+            contexts=attempt(translate.contexts_from, outputs) if contexts is None else contexts,
+            answer=attempt(translate.answer_from, outputs) if answer is None else answer,
         )
 
     def _record(
@@ -378,23 +397,4 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
             self._recorder.record(trace.draft)
 
     def _stated(self, extractor: Callable[[Any], str | None] | None, value: Any) -> str | None:
-        return None if extractor is None else translate.text_of(self._attempt(extractor, value))
-
-    def _attempt(self, extract: Callable[[Any], _T | None], value: Any) -> _T | None:
-        """One piece that cannot be found must not cost the rest of the trace."""
-        try:
-            return extract(value)
-        except Exception as error:  # noqa: BLE001 - extractors and odd objects of the application
-            self._count_error(getattr(extract, "__name__", repr(extract)), error)
-            return None
-
-    def _count_error(self, where: str, error: Exception) -> None:
-        # For diagnosis only, hence without a lock, which a fork could leave held.
-        first = where not in self._failures
-        self._failures[where] = self._failures.get(where, 0) + 1
-        if first:
-            logger.warning("capture failed in %s; the application goes on (logged once)", where, exc_info=error)
-
-
-def _add(total: int | None, more: int | None) -> int | None:
-    return total if more is None else (total or 0) + more
+        return None if extractor is None else translate.text_of(self._failures.attempt(extractor, value))

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["current_span_ids"]
+from ragstone.capture import TraceDraft
+
+__all__ = ["link_current_span"]
 
 
-def current_span_ids() -> tuple[str, str] | None:
-    """Trace id and span id of the current span, as 32 and 16 hex digits; None when there is none.
+def link_current_span(draft: TraceDraft) -> None:
+    """Note the ids of the current span, as 32 and 16 hex digits, and whether it was sampled, if there is one.
 
     OpenTelemetry is only asked when the application has imported it: without it there can be no span.
     """
     otel = sys.modules.get("opentelemetry.trace")
     if otel is None:
-        return None
+        return
     context = otel.get_current_span().get_span_context()
-    if not context.is_valid:
-        return None
-    return f"{context.trace_id:032x}", f"{context.span_id:016x}"
+    if context.is_valid:
+        draft.otel_trace_id = f"{context.trace_id:032x}"
+        draft.otel_span_id = f"{context.span_id:016x}"
+        draft.otel_sampled = bool(context.trace_flags.sampled)

@@ -17,12 +17,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.prompt_values import PromptValue
 
-from ragstone.capture import PassageDraft, TraceDraft
+from ragstone.capture import PassageDraft, TraceDraft, draft_from
 
 __all__ = [
     "LlmReply",
     "answer_from",
     "contexts_from",
+    "contexts_in_event",
     "describe_error",
     "document_texts",
     "documents_in_tool_output",
@@ -33,6 +34,8 @@ __all__ = [
     "question_from",
     "reply_from",
     "requested_model_from",
+    "stated_contexts",
+    "text_in_stream_event",
     "text_of",
     "tool_query_from",
 ]
@@ -68,6 +71,12 @@ def _block_text(block: object) -> str | None:
     if isinstance(block, Mapping) and block.get("type") == "text" and isinstance(block.get("text"), str):
         return str(block["text"])
     return None
+
+
+def text_in_stream_event(event: Mapping[str, Any]) -> str | None:
+    """The text that an event of a stream of version 3 adds; None if it adds none."""
+    delta = event.get("delta")
+    return delta.get("text") if isinstance(delta, Mapping) else None
 
 
 def question_from(inputs: object) -> str | None:
@@ -145,6 +154,24 @@ def passages_from(documents: Iterable[Document | str]) -> list[PassageDraft]:
     return [PassageDraft(text=document) if isinstance(document, str) else _passage(document) for document in documents]
 
 
+def stated_contexts(contexts: Iterable[Document | str | Mapping[str, Any] | PassageDraft]) -> list[PassageDraft]:
+    """Copy what an application states as its contexts: documents, texts, mappings with a text, passages.
+
+    Raises:
+        ConfigurationError: One of them is nothing of the kind.
+    """
+    if isinstance(contexts, str | Mapping):
+        passages: Any = contexts  # a single one is refused there, in words
+    else:
+        passages = [_passage(item) if isinstance(item, Document) else item for item in contexts]
+    return draft_from(contexts=passages).contexts or []
+
+
+def contexts_in_event(data: Any) -> Any:
+    """The contexts in a custom event's data: under a known key, or the data themselves."""
+    return next((data[key] for key in _CONTEXT_KEYS if key in data), data) if isinstance(data, Mapping) else data
+
+
 def _passage(document: Document) -> PassageDraft:
     metadata = _scalars(document.metadata)
     identity = document.id
@@ -220,6 +247,16 @@ class LlmReply:
     model: str | None
     input_tokens: int | None
     output_tokens: int | None
+
+    def add_to(self, draft: TraceDraft) -> None:
+        """Name the model, and add the tokens to those of earlier calls."""
+        draft.model = self.model or draft.model
+        draft.input_tokens = _sum(draft.input_tokens, self.input_tokens)
+        draft.output_tokens = _sum(draft.output_tokens, self.output_tokens)
+
+
+def _sum(total: int | None, more: int | None) -> int | None:
+    return total if more is None else (total or 0) + more
 
 
 def requested_model_from(metadata: Mapping[str, Any] | None) -> str | None:

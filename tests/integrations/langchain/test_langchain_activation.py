@@ -1,0 +1,310 @@
+"""Capture without callbacks in the calls: for the process, for a block, and said by the application itself."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import logging
+import threading
+
+import pytest
+from langchain_core.callbacks import dispatch_custom_event
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tracers import context as langchain_hooks
+
+from langchain_ragstone import (
+    RagstoneCallbackHandler,
+    _activation,
+    collect_traces,
+    ragstone_disable,
+    ragstone_enable,
+)
+from ragstone import Monitor
+from ragstone.capture import PassageDraft, suppress_capture
+from ragstone.errors import ConfigurationError
+from ragstone.testing import FakeJudge, MemoryRecorder
+
+Q = "who?"
+FOUND = ["alpha", "beta"]
+OK = (Q, FOUND, "answer", "ok")
+
+
+@pytest.fixture
+def enabled(app):
+    """An application that is captured process-wide; it is not when the test is over."""
+    ragstone_enable(app.handler)
+    yield app
+    ragstone_disable()
+
+
+def in_bare_threads(call, count=1):
+    """Run it in threads that know nothing of this one's context."""
+    threads = [threading.Thread(target=call) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+class TestProcess:
+    """`ragstone_enable` and `ragstone_disable`."""
+
+    def test_calls_without_callbacks_are_captured(self, enabled):
+        """Row 42: in every way of calling, one record each."""
+        chain = enabled.rag()
+        chain.invoke(Q)
+        asyncio.run(chain.ainvoke(Q))
+        list(chain.stream(Q))
+        chain.batch([Q, Q])
+        assert [OK] * 5 == enabled.seen()
+
+    def test_all_threads_are_captured(self, enabled):
+        """Row 42: threads that started without this one's context, and those that were there before."""
+        in_bare_threads(lambda: enabled.rag().invoke(Q), 4)
+        assert [OK] * 4 == enabled.seen()
+
+    def test_a_call_with_the_same_handler_is_captured_once(self, enabled):
+        """Row 42: LangChain compares handlers by identity, and so nothing comes twice."""
+        enabled.rag().invoke(Q, enabled.config)
+        assert ([OK], 0) == (enabled.seen(), enabled.handler.late_events)
+
+    def test_nothing_is_captured_after_disabling(self, enabled):
+        """But what is in flight comes to its end; disabling twice is nothing new."""
+        stream = enabled.rag().stream(Q)
+        next(stream)
+        ragstone_disable()
+        ragstone_disable()
+        enabled.rag().invoke("later")
+        assert "nswer" == "".join(stream)
+        assert [OK] == enabled.seen()
+
+    def test_a_second_recorder_takes_the_place_of_the_first(self, enabled):
+        """As when a cell of a notebook is run again."""
+        second = MemoryRecorder()
+        handler = ragstone_enable(second)
+        enabled.rag().invoke(Q)
+        assert ([], [Q]) == (enabled.seen(), [draft.query for draft in second.drafts])
+        assert second is handler.recorder
+
+    def test_one_hook_is_registered_however_often_it_is_enabled(self, enabled):
+        """LangChain keeps hooks for ever, so there must not be one for each call."""
+        before = list(langchain_hooks._configure_hooks)
+        for _ in range(3):
+            ragstone_enable(enabled.handler)
+            with collect_traces():
+                pass
+        assert before == langchain_hooks._configure_hooks
+        ours = [hook for hook in before if hook[0] in (_activation._process, _activation._block)]
+        assert [(True, None, None)] * 2 == [hook[1:] for hook in ours]
+
+    def test_a_retriever_in_a_bare_thread_is_a_request_of_its_own(self, enabled):
+        """Row 44: the thread has lost its place in the request, but not the handler."""
+
+        def search(question: str) -> str:
+            in_bare_threads(lambda: enabled.retriever(*FOUND).invoke(question))
+            return question
+
+        (RunnableLambda(search) | enabled.model("answer")).invoke(Q)
+        assert [(Q, FOUND, None, "ok"), (Q, None, "answer", "ok")] == enabled.seen()
+
+    def test_a_group_of_chains_is_one_request(self, enabled):
+        """Row 45: `trace_as_chain_group` drops callbacks that it is given, and not this."""
+        from langchain_core.callbacks.manager import trace_as_chain_group
+
+        with trace_as_chain_group("group", inputs={"input": Q}) as group:
+            documents = enabled.retriever(*FOUND).invoke(Q, {"callbacks": group})
+            reply = enabled.model("answer").invoke(str(documents), {"callbacks": group})
+            group.on_chain_end({"output": reply.content})
+        assert [OK] == enabled.seen()
+
+    def test_what_cannot_record_is_refused(self):
+        """At once, rather than by a warning at each request."""
+        with pytest.raises(ConfigurationError, match=r"needs a recorder, such as a ragstone\.Monitor, got str"):
+            ragstone_enable("ragstone.db")
+        assert _activation._process.get() is None
+
+
+class TestBlock:
+    """`collect_traces`."""
+
+    def test_a_block_collects_what_runs_inside_it(self, app):
+        """And nothing before or after."""
+        app.rag().invoke("before")
+        with collect_traces() as traces:
+            app.rag().invoke(Q)
+            assert [Q] == [trace.query for trace in traces]
+            list(app.rag().stream(Q))
+        app.rag().invoke("after")
+        assert [(Q, "answer", "ok")] * 2 == [(trace.query, trace.response, trace.status) for trace in traces]
+        assert [FOUND] * 2 == [[passage.text for passage in trace.searches[0].passages] for trace in traces]
+
+    def test_threads_and_tasks_that_carry_the_context_belong_to_it(self, app):
+        """A bare thread does not."""
+        chain = app.rag()
+
+        async def tasks() -> None:
+            await asyncio.gather(asyncio.create_task(chain.ainvoke("task")), asyncio.to_thread(chain.invoke, "thread"))
+
+        with collect_traces() as traces:
+            asyncio.run(tasks())
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                pool.submit(contextvars.copy_context().run, chain.invoke, "copied").result()
+            chain.batch(["batch"])
+            in_bare_threads(lambda: chain.invoke("bare"))
+        assert ["batch", "copied", "task", "thread"] == sorted(trace.query for trace in traces)
+
+    def test_neighbouring_tasks_are_not_mixed(self, app):
+        """Each task has its own block."""
+
+        async def work(number: int) -> list[str]:
+            with collect_traces() as traces:
+                await app.rag().ainvoke(f"{number} a")
+                await app.rag().ainvoke(f"{number} b")
+            return [trace.query for trace in traces]
+
+        async def main() -> list[list[str]]:
+            return await asyncio.gather(*(work(number) for number in range(5)))
+
+        assert [[f"{number} a", f"{number} b"] for number in range(5)] == asyncio.run(main())
+
+    def test_it_adds_to_what_captures_anyway(self, enabled):
+        """The process-wide handler, and one given to the call, get the same request."""
+        other = MemoryRecorder()
+        with collect_traces() as traces:
+            enabled.rag().invoke(Q, {"callbacks": [RagstoneCallbackHandler(other)]})
+        assert [OK] == enabled.seen()
+        assert [[Q], [Q]] == [[draft.query for draft in drafts] for drafts in (traces, other.drafts)]
+
+    def test_blocks_may_be_nested(self, app):
+        """The outer one gets everything, the inner one its own."""
+        with collect_traces() as outer:
+            app.rag().invoke("one")
+            with collect_traces() as inner:
+                app.rag().invoke("two")
+            app.rag().invoke("three")
+        assert (["one", "two", "three"], ["two"]) == tuple([trace.query for trace in it] for it in (outer, inner))
+
+    def test_an_error_ends_it_too(self, app):
+        """What ran until then is there."""
+        with pytest.raises(ZeroDivisionError), collect_traces() as traces:
+            RunnableLambda(lambda _: 1 / 0).invoke(Q)
+        app.rag().invoke("after")
+        assert [(Q, "error")] == [(trace.query, trace.status) for trace in traces]
+
+    def test_a_block_inside_a_step_collects_the_step_s_own_calls(self, enabled):
+        """They are requests of the block, and steps of the request around it."""
+        found = []
+
+        def step(question: str) -> str:
+            with collect_traces() as traces:
+                enabled.retriever(*FOUND).invoke(question)
+            found.extend(traces)
+            return "answer"
+
+        RunnableLambda(step).invoke(Q)
+        assert ([OK], [(Q, 1)]) == (enabled.seen(), [(trace.query, len(trace.searches)) for trace in found])
+
+    def test_extractors_are_those_of_the_handler(self, app):
+        """An application with shapes of its own can be collected as well."""
+        with collect_traces(
+            question=lambda inputs: inputs["topic"],
+            contexts=lambda outputs: [{"text": outputs["evidence"]}],
+            answer=lambda outputs: outputs["haiku"],
+        ) as traces:
+            RunnableLambda(lambda _: {"haiku": "short", "evidence": "long"}).invoke({"topic": Q})
+        (trace,) = traces
+        assert (Q, [PassageDraft(text="long")], "short") == (trace.query, trace.contexts, trace.response)
+
+    def test_the_name_of_the_contexts_event_is_that_of_the_handler(self):
+        """An event that the application dispatches anyway."""
+
+        def search(question: str) -> str:
+            dispatch_custom_event("found", ["gamma"])
+            return question
+
+        with collect_traces(contexts_event="found") as traces:
+            RunnableLambda(search).invoke(Q)
+        assert [PassageDraft(text="gamma")] == traces[0].contexts
+
+
+class TestJudges:
+    """Our own calls are no traffic."""
+
+    def test_suppressed_calls_are_not_captured(self, enabled):
+        """Neither process-wide nor in a block, whole or streamed, also in the threads LangChain starts for them."""
+        with collect_traces() as traces, suppress_capture():
+            enabled.model("87").invoke("judge this")
+            asyncio.run(enabled.model("87").ainvoke("judge this"))
+            list(enabled.rag().stream("judge this"))
+            enabled.rag().batch(["judge this", "and this"])
+        assert ([], []) == (enabled.seen(), traces)
+
+    def test_a_monitor_does_not_capture_the_judge_it_asks(self, app, tmp_path):
+        """A judge that is made of a LangChain model answers in a process that captures everything."""
+        asked = []
+
+        class LangChainBackedJudge(FakeJudge):
+            async def _asked(self, prompt):
+                asked.append((await app.model("87").ainvoke("judge this")).text)
+                return await super()._asked(prompt)
+
+        with Monitor(judge=LangChainBackedJudge(), metrics=["ccrs"], store=tmp_path / "ragstone.db") as monitor:
+            ragstone_enable(monitor)
+            try:
+                app.rag().invoke(Q)
+                assert monitor.drain(60)
+            finally:
+                ragstone_disable()
+            assert asked
+            assert (1, 1) == (monitor.counters.recorded, monitor.ledger().total.captured)
+
+
+class TestExplicit:
+    """`handler.record`: code that no callback sees."""
+
+    def test_documents_texts_and_mappings_are_contexts(self, app):
+        """Whatever the application's own search returned."""
+        documents = [Document(page_content="alpha", id="7", metadata={"score": 0.5, "page": 3}), "beta", {"text": "c"}]
+        assert app.handler.record(query=Q, contexts=documents, response="answer", reference="yes", session_id="s")
+        alpha = PassageDraft(text="alpha", id="7", score=0.5, metadata={"score": 0.5, "page": 3})
+        draft = app.draft
+        assert [alpha, PassageDraft(text="beta"), PassageDraft(text="c")] == draft.contexts
+        assert (Q, "answer", ["yes"], "s", "ok") == (
+            draft.query, draft.response, draft.reference, draft.session_id, draft.status,
+        )  # fmt: skip
+
+    def test_other_arguments_reach_the_draft(self, app):
+        """None is lost on the way."""
+        app.handler.record(
+            name="n", user_id="u", model="m", started_at=100.0, tags=["t"], metadata={"release": "r1"}, contexts=[]
+        )
+        draft = app.draft
+        assert ("n", "u", "m", 100.0, ["t"], {"release": "r1"}, []) == (
+            draft.name, draft.user_id, draft.model, draft.started_at, draft.tags, draft.metadata, draft.contexts,
+        )  # fmt: skip
+
+    @pytest.mark.parametrize("wrong", [{"contexts": [3]}, {"contexts": "alpha"}, {"query": 7}])
+    def test_what_cannot_be_recorded_does_not_reach_the_application(self, make_app, caplog, wrong):
+        """It is counted, and said once."""
+        app = make_app()
+        with caplog.at_level(logging.WARNING):
+            assert [False, False] == [app.handler.record(**wrong) for _ in range(2)]
+        assert ([], 2) == (app.drafts, app.handler.errors)
+        (line,) = [record for record in caplog.records if record.name == "ragstone.langchain"]
+        assert isinstance(line.exc_info[1], ConfigurationError)
+
+    def test_our_own_work_is_not_recorded(self, app):
+        """Nor is what an application states while a judge of ours asks it."""
+        with suppress_capture():
+            assert not app.handler.record(query=Q)
+        assert [] == app.drafts
+
+    def test_the_current_span_is_linked(self, app):
+        """As for requests that callbacks see."""
+        from opentelemetry.sdk.trace import TracerProvider
+
+        with TracerProvider().get_tracer("test").start_as_current_span("request") as span:
+            app.handler.record(query=Q)
+        assert f"{span.get_span_context().span_id:016x}" == app.draft.otel_span_id
