@@ -83,7 +83,7 @@ PUBLIC = {
         Worker read_ledger spool_directory
     """,
     "langchain_ragstone": """
-        RagstoneCallbackHandler
+        RagstoneCallbackHandler collect_traces ragstone_disable ragstone_enable
     """,
     "llama_index.observability.ragstone": """
         ContextsEvent RagstoneInstrumentor
