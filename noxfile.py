@@ -25,6 +25,9 @@ REPORTS = ROOT / ".nox" / "reports"
 VLLM_VERSION = "0.32.0"
 VLLM_TORCH = "2.13.0"
 
+SERVERS = {"phoenix": "arize-phoenix==20.26.1", "mlflow": "mlflow==3.17.2"}
+"""Servers that outcomes are delivered to, by the name of their program."""
+
 
 def group(name: str) -> list[str]:
     """The requirements of a dependency group of the root `pyproject.toml`."""
@@ -113,6 +116,29 @@ def install_vllm(session: nox.Session) -> None:
     session.run("python", "-m", "pip", "uninstall", "-q", "-y", "torchvision", "torchaudio", "torchcodec")
     # and the command line asks for the metadata of a distribution called `vllm`.
     session.install("-q", "--no-deps", "tests/vllm/metadata")
+
+
+@nox.session
+def servers(session: nox.Session) -> None:
+    """The sinks and the stores against the real servers; Debian's (PostgreSQL, Prometheus) are taken if installed."""
+    required = bool(os.environ.get("RAGSTONE_REQUIRE_SERVERS"))
+    session.install("uv", *CORE, *group("test"))
+    programs = {}
+    for name, requirement in SERVERS.items():
+        # Each in an environment of its own: they pin what others pin otherwise.
+        folder = Path(session.create_tmp()) / name
+        try:
+            session.run("uv", "venv", "-q", "--clear", "-p", "python", str(folder))
+            session.run("uv", "pip", "install", "-q", "-p", str(folder), requirement)
+        except nox.command.CommandFailed:
+            if required:
+                raise
+            session.warn(f"{requirement} cannot be installed here; its tests are skipped")
+        else:
+            programs[f"RAGSTONE_{name.upper()}"] = str(folder / "bin" / name)
+    session.run(
+        "pytest", junit(session), "-m", "servers", "--timeout=600", "tests/servers", *session.posargs, env=programs
+    )
 
 
 @nox.session

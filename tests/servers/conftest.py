@@ -1,0 +1,139 @@
+"""Real servers that outcomes are delivered to, each started once for all tests of this room, in processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+# Importing themselves takes Phoenix and MLflow a minute and a half on a busy machine with two cores.
+START_LIMIT_S = 240
+STOP_LIMIT_S = 20
+
+
+def free_port():
+    """A loopback port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def executable(variable, name, *, folders=()):
+    """The program that an environment variable names, or that is on the path or in one of `folders`; else no test."""
+    places = os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])
+    found = os.environ.get(variable) or shutil.which(name, path=places)
+    if found is None:
+        # Where the servers must be tested, a skip would look like success.
+        refuse = pytest.fail if os.environ.get("RAGSTONE_REQUIRE_SERVERS") else pytest.skip
+        refuse(f"needs {name}: run `nox -s servers`, or let {variable} name the program")
+    return found
+
+
+def healthy(url):
+    """Whether a GET is answered with success."""
+    with contextlib.suppress(httpx.HTTPError):
+        return httpx.get(url, timeout=5, trust_env=False).is_success
+    return False
+
+
+@contextlib.contextmanager
+def serve(command, *, ready, log, environment=None, cwd=None):
+    """A server in a process of its own that has said it is well; stopped at the end, with the processes it started.
+
+    Args:
+        command: Program and arguments.
+        ready: The URL that answers with success, or a function that says so.
+        log: Where its output goes, and whose end is shown when it does not start.
+        environment: Added to ours.
+        cwd: Where it runs.
+    """
+    is_ready = (lambda: healthy(ready)) if isinstance(ready, str) else ready
+    with Path(log).open("wb") as output:
+        process = subprocess.Popen(
+            list(map(str, command)), env=os.environ | (environment or {}), cwd=cwd, stdin=subprocess.DEVNULL,
+            stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    try:
+        deadline = time.monotonic() + START_LIMIT_S
+        while not is_ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                end = Path(log).read_text(errors="replace")[-4000:]
+                pytest.fail(f"{command[0]} did not start (exit status {process.poll()}); its log ends:\n{end}")
+            time.sleep(0.2)
+        yield process
+    finally:
+        stop(process)
+
+
+def stop(process):
+    """Ask a server to stop, then do not ask."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_LIMIT_S)
+    # What it started may outlive it: they are a process group of their own.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.fixture(scope="session")
+def program():
+    """The function that finds a server's program, or skips."""
+    return executable
+
+
+@pytest.fixture(scope="session")
+def port():
+    """The function that finds a free port."""
+    return free_port
+
+
+@pytest.fixture(scope="session")
+def serving():
+    """The context manager that runs a server."""
+    return serve
+
+
+@pytest.fixture(scope="session")
+def phoenix(tmp_path_factory):
+    """The base URL of a Phoenix server."""
+    folder = tmp_path_factory.mktemp("phoenix")
+    http, grpc = free_port(), free_port()
+    environment = {
+        "PHOENIX_WORKING_DIR": str(folder),
+        "PHOENIX_HOST": "127.0.0.1",
+        "PHOENIX_PORT": str(http),
+        "PHOENIX_GRPC_PORT": str(grpc),
+        "PHOENIX_TELEMETRY_ENABLED": "false",
+        "PHOENIX_ALLOW_EXTERNAL_RESOURCES": "false",
+    }
+    url = f"http://127.0.0.1:{http}"
+    command = [executable("RAGSTONE_PHOENIX", "phoenix"), "serve"]
+    with serve(command, ready=f"{url}/healthz", log=folder / "server.log", environment=environment):
+        yield url
+
+
+@pytest.fixture(scope="session")
+def mlflow(tmp_path_factory):
+    """The base URL of an MLflow server."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    url = f"http://127.0.0.1:{(http := free_port())}"
+    command = [
+        *(executable("RAGSTONE_MLFLOW", "mlflow"), "server", "--host", "127.0.0.1", "--port", http, "--workers", "1"),
+        *("--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--default-artifact-root", folder / "artifacts"),
+    ]
+    environment = {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        # Half a gigabyte of processes that run nothing here.
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    }
+    with serve(command, ready=f"{url}/health", log=folder / "server.log", environment=environment, cwd=folder):
+        yield url
