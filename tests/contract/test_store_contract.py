@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import ConfigurationError, DataError, StoreError
-from ragstone.schema import Captured, Dropped, Failure, LedgerRow, NotApplicable, SampledOut, Score, Search, Trace
+from ragstone.schema import (
+    Captured,
+    Dropped,
+    Failure,
+    LedgerRow,
+    NotApplicable,
+    SampledOut,
+    Score,
+    Search,
+    SinkBooks,
+    Trace,
+)
 from ragstone.store import PlannedMetric, ScoredTrace, SqliteStore, Store
 
 OpenStore = Callable[[], Store]
@@ -463,11 +474,7 @@ class TestPlan:
         store.set_plan([GROUNDED, RECALL], ["new", "new"])
         store.complete("t2", both("t2"))
 
-        assert {
-            "jsonl": {"pending": 2, "sent": 0, "dead": 0},
-            "new": {"pending": 2, "sent": 0, "dead": 0},
-            "otlp": {"pending": 2, "sent": 0, "dead": 0},
-        } == store.ledger().outbox
+        assert {"jsonl": 2, "new": 2, "otlp": 2} == {s: b.pending for s, b in store.ledger().outbox.items()}
 
 
 class TestLedger:
@@ -481,7 +488,7 @@ class TestLedger:
         assert {"grounded": LedgerRow(), "recall": LedgerRow()} == ledger.metrics
         assert {} == ledger.dropped_by_reason
         assert ledger.oldest_pending_s is None
-        assert {s: {"pending": 0, "sent": 0, "dead": 0} for s in ("jsonl", "otlp")} == ledger.outbox
+        assert {s: SinkBooks() for s in ("jsonl", "otlp")} == ledger.outbox
 
     def test_every_request_is_in_one_column(self, store: Store):
         """One of each kind, in the total and for each metric."""
@@ -612,15 +619,16 @@ class TestReading:
         assert ["t1"] == [t.trace_id for t in store.traces(state="scored", since=2.0)]
 
     def test_outcomes_stream_in_the_order_they_were_stored(self, store: Store, clock: Clock):
-        """All of them, or those of one metric or one time."""
-        ingest(store, "t1", "t2")
+        """All of them, or those of one metric, or of requests of one time."""
+        store.ingest("a", 1, [captured("t1", started_at=2.0), captured("t2", started_at=1.0)])
         store.complete("t2", both("t2"))
         clock.now += 1
         store.complete("t1", both("t1"))
 
         assert [*both("t2"), *both("t1")] == list(store.outcomes())
         assert [score("t2"), score("t1")] == list(store.outcomes(metric="grounded"))
-        assert both("t1") == list(store.outcomes(since=clock.now))
+        assert both("t1") == list(store.outcomes(since=2.0))
+        assert both("t2") == list(store.outcomes(since=1.0, until=2.0))
         assert [] == list(store.outcomes(metric="unknown"))
 
     def test_a_long_read_lets_the_writer_go_on(self, store: Store):
@@ -712,7 +720,55 @@ class TestOutbox:
         store.outbox_dead("jsonl", [two], error="late news")
 
         assert [] == store.outbox_due("jsonl", limit=9)
-        assert {"pending": 0, "sent": 1, "dead": 1} == store.ledger().outbox["jsonl"]
+        assert SinkBooks(sent=1, dead=1) == store.ledger().outbox["jsonl"]
+
+    def test_a_dead_letter_comes_again_when_it_is_asked_for(self, store: Store, clock: Clock):
+        """With no attempts on its account and a new place in line; what was sent stays sent."""
+        ingest(store, "t1")
+        store.complete("t1", both("t1"))
+        one, two = (item.outcome.id for item in store.outbox_due("jsonl", limit=9))
+        store.outbox_dead("jsonl", [one], error="refused")
+        store.outbox_sent("jsonl", [two])
+        store.outbox_dead("otlp", [two], error="refused")
+        clock.now += 60
+
+        assert 0 == store.outbox_again(sink="nobody")
+        assert 1 == store.outbox_again(sink="jsonl")
+        (item,) = store.outbox_due("jsonl", limit=9)
+        assert (one, 0, clock.now) == (item.outcome.id, item.attempts, item.since)
+        assert 1 == store.ledger().outbox["otlp"].dead
+        assert 1 == store.outbox_again()
+
+    def test_what_has_no_place_is_closed_with_the_reason(self, store: Store):
+        """It is counted apart from what arrived and from what died."""
+        ingest(store, "t1")
+        store.complete("t1", both("t1"))
+        one, two = (item.outcome.id for item in store.outbox_due("jsonl", limit=9))
+        store.outbox_skipped("jsonl", [one], reason="no span")
+        store.outbox_skipped("jsonl", [one], reason="late news")
+
+        assert [two] == [item.outcome.id for item in store.outbox_due("jsonl", limit=9)]
+        assert (1, 1) == (store.ledger().outbox["jsonl"].pending, store.ledger().outbox["jsonl"].skipped)
+        (row,) = store.outbox_rows(sink="jsonl", state="skipped")
+        assert (one, "t1", "no span") == (row.outcome_id, row.trace_id, row.last_error)
+        assert 4 == len(store.outbox_rows())
+        assert 3 == len(store.outbox_rows(limit=3))
+
+    def test_the_books_say_how_long_and_why(self, store: Store, clock: Clock):
+        """The age of the oldest that waits, the error of the one that is next, and what stopped the sink."""
+        ingest(store, "t1")
+        store.complete("t1", both("t1"))
+        one, two = (item.outcome.id for item in store.outbox_due("jsonl", limit=9))
+        clock.now += 30
+        store.outbox_retry("jsonl", [one], next_try=clock.now + 5, error="503")
+        store.outbox_retry("jsonl", [two], next_try=clock.now + 9, error="504")
+        store.stop_sink("jsonl", reason="401")
+
+        assert (
+            SinkBooks(pending=2, oldest_pending_s=30, last_error="503", stopped="401") == store.ledger().outbox["jsonl"]
+        )
+        store.set_plan([GROUNDED, RECALL], ["jsonl", "otlp"])
+        assert store.ledger().outbox["jsonl"].stopped is None
 
     def test_an_outcome_that_was_there_is_not_sent_again(self, store: Store):
         """Completing a half-finished trace announces only the other half."""

@@ -21,22 +21,24 @@ PUBLIC = {
     """,
     "ragstone.errors": """
         ConfigurationError DataError JudgeError JudgeRejectedError JudgeReplyError JudgeUnavailableError
-        MissingExtraError RagstoneError SinkError SinkRejectedError SinkUnavailableError SpoolError
+        MissingExtraError RagstoneError SinkDeniedError SinkError SinkNoTargetError SinkRejectedError
+        SinkTargetMissingError SinkUnavailableError SpoolError
         StoreCorruptError StoreError StoreNotReadyError StoreOwnedError StoreVersionError
     """,
     "ragstone.experiments": """
         AlignedMetric AlignedScores Claim Comparison DatasetBuild DatasetPlan DatasetReview Distribution
         Experiment Hypothesis LabelAgreement MetaReport MetricComparison MetricCorrelation MetricFlips
-        MetricGate MetricPairCorrelation MetricPower MetricSummary OutcomeSource PairDifference 
+        MetricGate MetricPairCorrelation MetricPower MetricSummary OutcomeSource PairDifference
         RegressionCheck SystemMean SystemOutcomes TopicalityMetric TopicalityReport
         UdcgCorrelation UdcgFit UdcgRanking aevaluate apply_review assert_no_regression best_passages
         build_dataset compare correlate_udcg erag_scores evaluate fit_udcg format_table meta_evaluate
         plan_dataset rank_udcg read_outcomes summarise
-        topicality 
+        topicality
     """,
     "ragstone.judges": """
-        Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest Completion ConnectionOptions ForcedReading
-        JsonReply Judge JudgeIdentity
+        Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion
+        ConnectionOptions ForcedReading
+        FunctionModel JsonReply Judge JudgeIdentity
         LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel
         Prompt Reader ReplyCache SpendCap TextReply TokenReading UsageMeter VllmModel
         judge_from metered parse_number reader_from record_usage
@@ -55,12 +57,12 @@ PUBLIC = {
     """,
     "ragstone.schema": """
         FIELD_ALIASES SCHEMA_VERSION Captured Dropped Failure FailureKind Interval Ledger LedgerRow
-        NotApplicable Outcome Passage Sample SampledOut Score Search SpoolEntry Trace TraceStatus Usage
+        NotApplicable Outcome Passage Sample SampledOut Score Search SinkBooks SpoolEntry Trace TraceStatus Usage
         committed_json_schema json_schema migrate outcome_adapter sample_from_row sample_from_trace
         spool_entry_adapter
     """,
     "ragstone.sinks": """
-        Delivery JsonlSink OtlpSink Sink sink_from
+        Delivery JsonlSink OtlpSink Sink WatchingSink sink_from
     """,
     "ragstone.stats": """
         Agreement Alternative BernsteinSequence BettingSequence ConfidenceSequence Contrast CorrelationKind
@@ -80,7 +82,7 @@ PUBLIC = {
         make_sample make_trace
     """,
     "ragstone.worker": """
-        Worker read_ledger spool_directory
+        Intake Troubles Worker read_ledger spool_directory
     """,
     "langchain_ragstone": """
         RagstoneCallbackHandler collect_traces ragstone_disable ragstone_enable

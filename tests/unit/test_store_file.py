@@ -22,6 +22,8 @@ from ragstone.errors import (
 from ragstone.schema import Captured, LedgerRow, Trace
 from ragstone.store import PlannedMetric, SqliteStore, _schema
 
+_NOW = _schema.VERSION
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -84,7 +86,7 @@ class TestMaking:
         mode = db.execute("PRAGMA journal_mode").fetchone()[0]
         db.close()
 
-        assert ([int.from_bytes(b"RGST"), 1], "wal") == (found, mode)
+        assert ([int.from_bytes(b"RGST"), _schema.VERSION], "wal") == (found, mode)
 
     def test_an_empty_file_becomes_a_store(self, path: Path):
         """A process that died between making the file and its tables must not be in the way for ever."""
@@ -331,8 +333,8 @@ class TestRecognising:
         """A page in the middle that no longer is what it was."""
         filled(path, 500)
         with path.open("r+b") as file:
-            file.seek(8 * 4096)
-            file.write(b"\xff" * (path.stat().st_size - 9 * 4096))
+            file.seek(40 * 4096)
+            file.write(b"\xff" * (path.stat().st_size - 41 * 4096))
 
         with read(path) as store, pytest.raises(StoreCorruptError, match="is damaged"):
             list(store.traces())
@@ -340,7 +342,7 @@ class TestRecognising:
     @pytest.mark.parametrize(
         ("statement", "message"),
         [
-            ("PRAGMA user_version = 2", "has version 2, this Ragstone knows versions up to 1"),
+            ("PRAGMA user_version = 99", f"has version 99, this Ragstone knows versions up to {_NOW}"),
             ("UPDATE meta SET value = '9' WHERE key = 'schema_version'", "holds records of version 9"),
         ],
     )
@@ -358,20 +360,20 @@ class TestMigrating:
 
     @pytest.fixture
     def old(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """A store two versions behind: this code plays version 3."""
+        """A store two versions behind: this code plays one two versions on."""
         filled(path)
-        monkeypatch.setattr(_schema, "VERSION", 3)
+        monkeypatch.setattr(_schema, "VERSION", _NOW + 2)
         return path
 
     def test_the_owner_takes_every_step(self, old: Path, monkeypatch: pytest.MonkeyPatch):
         """From each version to the next, in order, and what is stored stays."""
-        monkeypatch.setitem(_schema.MIGRATIONS, 1, lambda db: db.execute("CREATE TABLE second (a)"))
-        monkeypatch.setitem(_schema.MIGRATIONS, 2, lambda db: db.execute("INSERT INTO second VALUES (2)"))
+        monkeypatch.setitem(_schema.MIGRATIONS, _NOW, lambda db: db.execute("CREATE TABLE second (a)"))
+        monkeypatch.setitem(_schema.MIGRATIONS, _NOW + 1, lambda db: db.execute("INSERT INTO second VALUES (2)"))
 
         with own(old) as store:
             assert 1 == store.ledger().total.pending
         with read(old) as store, store._database.read() as db:
-            assert (3, 2) == (
+            assert (_NOW + 2, 2) == (
                 *db.execute("PRAGMA user_version").fetchone(),
                 *db.execute("SELECT a FROM second").fetchone(),
             )
@@ -383,14 +385,14 @@ class TestMigrating:
             db.execute("CREATE TABLE half_done (a)")
             db.execute("SELECT no_such_function()")
 
-        monkeypatch.setitem(_schema.MIGRATIONS, 1, lambda db: db.execute("CREATE TABLE first (a)"))
-        monkeypatch.setitem(_schema.MIGRATIONS, 2, second)
+        monkeypatch.setitem(_schema.MIGRATIONS, _NOW, lambda db: db.execute("CREATE TABLE first (a)"))
+        monkeypatch.setitem(_schema.MIGRATIONS, _NOW + 1, second)
         with pytest.raises(StoreError, match="no_such_function"):
             own(old)
 
         db = sqlite3.connect(old)
         tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-        assert (2, True, False) == (
+        assert (_NOW + 1, True, False) == (
             db.execute("PRAGMA user_version").fetchone()[0],
             "first" in tables,
             "half_done" in tables,
@@ -399,10 +401,70 @@ class TestMigrating:
 
     def test_without_a_way_the_message_says_so(self, old: Path):
         """A gap in the steps is told, not jumped."""
-        with pytest.raises(StoreError, match="no way from there to version 3"):
+        with pytest.raises(StoreError, match=f"no way from there to version {_NOW + 2}"):
             own(old)
 
     def test_a_reader_waits_for_the_owner(self, old: Path):
         """Readers never write, so they cannot migrate."""
-        with pytest.raises(StoreError, match=r"older version 1.*start its Monitor or `ragstone worker`"):
+        with pytest.raises(StoreError, match=rf"older version {_NOW}.*start its Monitor or `ragstone worker`"):
             read(old)
+
+    def test_a_store_of_version_1_is_brought_here(self, path: Path):
+        """Deliveries keep their places and states, and get the time from which they wait; requests keep all they had."""
+        filled(path)
+        with own(path) as store:
+            before = list(store.traces())
+        _as_version_1(path)
+
+        with own(path) as store:
+            found = store.ledger()
+            assert before == list(store.traces())
+            assert (1, 1) == (found.outbox["jsonl"].pending, found.outbox["jsonl"].sent)
+            assert [50.0, 50.0] == [row[0] for row in store._database._connection.execute("SELECT since FROM outbox")]
+        fresh = path.with_name("fresh.db")
+        own(fresh).close()
+        assert _shape(fresh) == _shape(path)
+
+
+def _as_version_1(path: Path) -> None:
+    """Turn a store back into what version 1 wrote, with two outcomes, one of which was delivered."""
+    db = sqlite3.connect(path)
+    db.executescript(
+        """
+        ALTER TABLE sinks DROP COLUMN stopped;
+        ALTER TABLE traces DROP COLUMN otel_sampled;
+        DROP INDEX traces_by_time;
+        DROP TABLE outbox;
+        CREATE TABLE outbox (
+            seq INTEGER PRIMARY KEY,
+            outcome_id TEXT NOT NULL REFERENCES outcomes (outcome_id),
+            sink TEXT NOT NULL,
+            state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'sent', 'dead')),
+            attempts INTEGER NOT NULL DEFAULT 0,
+            next_try REAL NOT NULL,
+            last_error TEXT,
+            UNIQUE (outcome_id, sink)
+        );
+        CREATE INDEX outbox_due ON outbox (sink, next_try) WHERE state = 'pending';
+        CREATE INDEX outbox_by_state ON outbox (sink, state);
+        INSERT INTO outcomes (outcome_id, sample_id, metric, metric_version, judge_hash, kind, value, stored_at)
+        SELECT 'a', trace_id, 'm', '1', '', 'failure', NULL, 50.0 FROM traces LIMIT 1;
+        INSERT INTO outcomes (outcome_id, sample_id, metric, metric_version, judge_hash, kind, value, stored_at)
+        SELECT 'b', trace_id, 'n', '1', '', 'failure', NULL, 50.0 FROM traces LIMIT 1;
+        INSERT INTO outbox VALUES (1, 'a', 'jsonl', 'sent', 1, 50.0, NULL), (2, 'b', 'jsonl', 'pending', 2, 60.0, 'x');
+        PRAGMA user_version = 1;
+        """
+    )
+    db.close()
+
+
+def _shape(path: Path) -> list[tuple[str, str, object]]:
+    """The tables with their columns, and the indexes, of a store."""
+    db = sqlite3.connect(path)
+    found = sorted(db.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"))
+    shape = [
+        (t, n, sorted(row[1:4] for row in db.execute(f"PRAGMA table_info({n})")) if t == "table" else None)
+        for t, n in found
+    ]
+    db.close()
+    return shape

@@ -17,7 +17,10 @@ RagstoneError
 │   └── StoreCorruptError                not a Ragstone store, or damaged
 └── SinkError                            a destination
     ├── SinkUnavailableError             retried with back-off
-    └── SinkRejectedError                not retried: the destination refuses the row itself
+    │   └── SinkTargetMissingError       retried for a day: the trace is not there (yet)
+    ├── SinkRejectedError                not retried: the destination refuses the row itself
+    ├── SinkDeniedError                  stops the sink: the credentials are refused
+    └── SinkNoTargetError                left out: the row has no place at this destination
 ```
 """
 
@@ -32,8 +35,11 @@ __all__ = [
     "JudgeUnavailableError",
     "MissingExtraError",
     "RagstoneError",
+    "SinkDeniedError",
     "SinkError",
+    "SinkNoTargetError",
     "SinkRejectedError",
+    "SinkTargetMissingError",
     "SinkUnavailableError",
     "SpoolError",
     "StoreCorruptError",
@@ -152,5 +158,17 @@ class SinkUnavailableError(SinkError):
         self.retry_after_s = retry_after_s
 
 
+class SinkTargetMissingError(SinkUnavailableError):
+    """The destination does not have the trace that the outcome belongs to, or not yet."""
+
+
 class SinkRejectedError(SinkError):
-    """The destination refuses the batch and will refuse it again."""
+    """The destination refuses the outcome, or the batch, and will refuse it again."""
+
+
+class SinkDeniedError(SinkError):
+    """The destination refuses us (401, 403): nothing passes until somebody mends the credentials."""
+
+
+class SinkNoTargetError(SinkError):
+    """The outcome has no place at this destination, and never will: nothing is wrong, and nothing is to be done."""

@@ -72,6 +72,7 @@ class _Conversion:
             "parent_run_id": _label(draft.parent_run_id),
             "otel_trace_id": _label(draft.otel_trace_id),
             "otel_span_id": _label(draft.otel_span_id),
+            "otel_sampled": None if draft.otel_sampled is None else bool(draft.otel_sampled),
             "session_id": _label(draft.session_id),
             "user_id": _label(draft.user_id),
             "query": self._text(draft.query, "query"),

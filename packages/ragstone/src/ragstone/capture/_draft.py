@@ -46,6 +46,7 @@ class TraceDraft:
     parent_run_id: str | None = None
     otel_trace_id: str | None = None
     otel_span_id: str | None = None
+    otel_sampled: bool | None = None
     session_id: str | None = None
     user_id: str | None = None
     query: str | None = None

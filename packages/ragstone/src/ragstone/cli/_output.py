@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score
+from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score, SinkBooks
 from ragstone.store import TraceReport
 
 __all__ = [
@@ -94,9 +94,18 @@ def ledger_lines(ledger: Ledger) -> list[str]:
         lines.append(f"oldest pending trace: {ledger.oldest_pending_s:.0f} s")
     for reason, n in ledger.dropped_by_reason.items():
         lines.append(f"dropped, {clean(reason)}: {n}")
-    for sink, counts in ledger.outbox.items():
-        lines.append(f"sink {clean(sink)}: " + ", ".join(f"{n} {state}" for state, n in counts.items()))
+    lines += [_sink_line(sink, books) for sink, books in ledger.outbox.items()]
     return lines
+
+
+def _sink_line(sink: str, books: SinkBooks) -> str:
+    counts = ((name, getattr(books, name)) for name in ("pending", "sent", "skipped", "dead"))
+    line = f"sink {clean(sink)}: " + ", ".join(f"{n} {name}" for name, n in counts if n or name in ("pending", "sent"))
+    if books.oldest_pending_s is not None:
+        line += f"; the oldest waits for {books.oldest_pending_s:.0f} s"
+    if books.stopped is not None:
+        return f"{line}; STOPPED: {clean(books.stopped)}"
+    return f"{line}; last error: {clean(books.last_error)}" if books.last_error else line
 
 
 def failure_lines(outcomes: Iterable[object]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from ragstone.schema._base import SCHEMA_VERSION
 from ragstone.schema._entry import Captured, Dropped, SampledOut, SpoolEntry, spool_entry_adapter
 from ragstone.schema._json_schema import committed_json_schema, json_schema
-from ragstone.schema._ledger import Ledger, LedgerRow
+from ragstone.schema._ledger import Ledger, LedgerRow, SinkBooks
 from ragstone.schema._migrate import migrate
 from ragstone.schema._outcome import (
     Failure,
@@ -35,6 +35,7 @@ __all__ = [
     "SampledOut",
     "Score",
     "Search",
+    "SinkBooks",
     "SpoolEntry",
     "Trace",
     "TraceStatus",

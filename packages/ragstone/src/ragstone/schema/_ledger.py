@@ -6,7 +6,7 @@ from pydantic import Field
 
 from ragstone.schema._base import Model
 
-__all__ = ["Ledger", "LedgerRow"]
+__all__ = ["Ledger", "LedgerRow", "SinkBooks"]
 
 
 class LedgerRow(Model):
@@ -28,6 +28,23 @@ class LedgerRow(Model):
         )
 
 
+class SinkBooks(Model):
+    """Where the outcomes for one sink stand: each is in exactly one of the first four."""
+
+    pending: int = 0
+    sent: int = 0
+    skipped: int = 0
+    """Outcomes that have no place at this destination."""
+    dead: int = 0
+    """Refused for good, or without their trace for a day; `ragstone outbox` lists them and sends them again."""
+    oldest_pending_s: float | None = None
+    """Age in seconds of the oldest outcome that has not arrived."""
+    last_error: str | None = None
+    """Why the delivery that comes next did not arrive last time."""
+    stopped: str | None = None
+    """Why nothing is sent until the worker starts again; None while deliveries go on."""
+
+
 class Ledger(Model):
     """The ledger of a store: of traces, and of each metric.
 
@@ -41,5 +58,5 @@ class Ledger(Model):
     dropped_by_reason: dict[str, int] = Field(default_factory=dict)
     oldest_pending_s: float | None = None
     """Age in seconds of the oldest pending trace."""
-    outbox: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """Per sink: deliveries `pending`, `sent`, `dead`."""
+    outbox: dict[str, SinkBooks] = Field(default_factory=dict)
+    """By the name of the sink."""

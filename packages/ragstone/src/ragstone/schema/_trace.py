@@ -71,6 +71,8 @@ class Trace(Record):
     """32 hex digits of the OpenTelemetry trace that was current, if there was one."""
     otel_span_id: str | None = None
     """16 hex digits."""
+    otel_sampled: bool | None = None
+    """False where that span is not exported, so that no tracing tool has it; None where that is not known."""
     session_id: str | None = None
     user_id: str | None = None
 

@@ -17,7 +17,8 @@ def sink_from(spec: str | Sink) -> Sink:
 
     A specification is the name of an entry point in the group `ragstone.sinks`, and after a colon the argument that
     this destination takes: `"jsonl:PATH"`, `"otlp"` (the endpoint comes from the `OTEL_EXPORTER_OTLP_*` variables),
-    `"otlp:http://host:4318"`.
+    `"otlp:http://host:4318"`. `"NAME+text"` also sends what may quote captured text (explanations, reasons, details),
+    which sinks on the network leave out by default.
 
     Args:
         spec: The specification, or a sink.
@@ -32,6 +33,10 @@ def sink_from(spec: str | Sink) -> Sink:
     if not isinstance(spec, str):
         return _checked(spec, origin="sinks=")
     kind, _, argument = spec.partition(":")
+    kind, plus, flag = kind.partition("+")
+    if plus and flag != "text":
+        msg = f"a sink can be called {kind + '+text'!r}, to send explanations too; {flag!r} means nothing"
+        raise ConfigurationError(msg)
     known = entry_points(group=_GROUP)
     if kind not in known.names:
         # Only the kind is shown: an argument may hold credentials.
@@ -39,7 +44,9 @@ def sink_from(spec: str | Sink) -> Sink:
             f"no sink is called {kind!r}; known are {', '.join(sorted(known.names)) or 'none'}, "
             "written as 'NAME' or 'NAME:ARGUMENT'"
         )
-    return _checked(known[kind].load()(argument), origin=f"the entry point {kind!r} in {_GROUP!r}")
+    make = known[kind].load()
+    made = make(argument, include_text=True) if flag else make(argument)
+    return _checked(made, origin=f"the entry point {kind!r} in {_GROUP!r}")
 
 
 def _checked(candidate: object, *, origin: str) -> Sink:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.errors import SinkError
+from ragstone.schema import Failure, Ledger, NotApplicable, Score
 
-__all__ = ["Delivery", "Sink"]
+__all__ = ["Delivery", "Sink", "WatchingSink"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,8 @@ class Delivery:
     run_id: str | None = None
     otel_trace_id: str | None = None
     otel_span_id: str | None = None
+    otel_sampled: bool | None = None
+    """False where the request's own span was not exported: tracing tools do not have it. None where that is not known."""
     session_id: str | None = None
     user_id: str | None = None
     name: str | None = None
@@ -37,15 +40,30 @@ class Sink(Protocol):
         """Identifies the destination in the outbox: the same across restarts, without credentials."""
         ...
 
-    async def write(self, batch: Sequence[Delivery]) -> None:
-        """Deliver all of `batch` durably, or raise.
+    async def write(self, batch: Sequence[Delivery]) -> Mapping[str, SinkError] | None:
+        """Deliver `batch` durably.
+
+        Returns:
+            What did not arrive, by `outcome.id`, with the error that says what becomes of it: `SinkUnavailableError` (it
+            comes again), `SinkTargetMissingError` (it comes again for a day), `SinkRejectedError` (never),
+            `SinkNoTargetError` (there is no place for it here). None, or nothing in it: all have arrived.
 
         Raises:
             SinkUnavailableError: Nothing is known to have arrived; the whole batch comes again later.
             SinkRejectedError: The destination will never take this batch (it is split to find the row at fault).
+            SinkDeniedError: The credentials are refused; nothing is sent until the worker starts again.
         """
         ...
 
     async def aclose(self) -> None:
         """Flush and let go. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class WatchingSink(Sink, Protocol):
+    """A sink that also shows how the whole pipeline is doing."""
+
+    def watch(self, ledger: Ledger) -> None:
+        """Take the books of this moment; called every few seconds by the owner of the store."""
         ...

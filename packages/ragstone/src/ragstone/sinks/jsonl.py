@@ -54,7 +54,7 @@ class JsonlSink:
         self._closed = False
 
     @classmethod
-    def from_spec(cls, argument: str) -> JsonlSink:
+    def from_spec(cls, argument: str, *, include_text: bool = True) -> JsonlSink:
         """Make the sink of `"jsonl:PATH"` from its part after the colon.
 
         Raises:
@@ -62,7 +62,7 @@ class JsonlSink:
         """
         if not argument:
             raise ConfigurationError("the sink 'jsonl' needs a file: write 'jsonl:PATH'")
-        return cls(argument)
+        return cls(argument, include_text=include_text)
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
-from ragstone.errors import ConfigurationError, MissingExtraError, SinkUnavailableError
+from ragstone.errors import ConfigurationError, MissingExtraError, SinkError, SinkNoTargetError, SinkUnavailableError
 from ragstone.schema import NotApplicable
 from ragstone.sinks._otlp_event import evaluation_attributes, parse_hex_id
 from ragstone.sinks._protocol import Delivery
@@ -67,22 +67,25 @@ class OtlpSink:
         self._closed = False
 
     @classmethod
-    def from_spec(cls, argument: str) -> OtlpSink:
+    def from_spec(cls, argument: str, *, include_text: bool = False) -> OtlpSink:
         """Make the sink of `"otlp"` or `"otlp:http://host:4318"` from its part after the colon.
 
         Raises:
             ConfigurationError: The endpoint is no http(s) URL.
             MissingExtraError: The extra `otlp` is not installed.
         """
-        return cls(argument or None)
+        return cls(argument or None, include_text=include_text)
 
     @property
     def name(self) -> str:
         """`otlp:` with host and port of the receiver."""
         return f"otlp:{_host_and_port(self._url)}"
 
-    async def write(self, batch: Sequence[Delivery]) -> None:
+    async def write(self, batch: Sequence[Delivery]) -> Mapping[str, SinkError]:
         """Send `batch`, at most 512 events a request; returns when the receiver has confirmed all of them.
+
+        Returns:
+            The outcomes that are no evaluation results.
 
         Raises:
             SinkUnavailableError: No connection, time-out, 429, 5xx, or the receiver refuses us (401, 403, 404).
@@ -93,6 +96,11 @@ class OtlpSink:
         deliveries = [d for d in batch if not isinstance(d.outcome, NotApplicable)]
         for start in range(0, len(deliveries), _BATCH_MAX_EVENTS):
             await asyncio.to_thread(self._send, deliveries[start : start + _BATCH_MAX_EVENTS])
+        return {
+            d.outcome.id: SinkNoTargetError("a metric that does not apply is no evaluation result")
+            for d in batch
+            if isinstance(d.outcome, NotApplicable)
+        }
 
     async def aclose(self) -> None:
         """Close the connection; a retry that is under way is given up."""

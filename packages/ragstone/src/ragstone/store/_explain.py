@@ -6,10 +6,11 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 
 from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.store import _outbox
 from ragstone.store._bodies import to_outcome, to_trace
 from ragstone.store._plan import planned_metrics
 from ragstone.store._reading import trace_body
-from ragstone.store._records import OutboxRow, TraceReport
+from ragstone.store._records import TraceReport
 
 __all__ = ["explain"]
 
@@ -49,7 +50,7 @@ def explain(db: sqlite3.Connection, trace_id: str, *, max_attempts: int, now: fl
         lease_owner=lease_owner,
         lease_until=lease_until if lease_owner is not None else None,
         outcomes=outcomes,
-        outbox=tuple(_outbox(db, trace_id)),
+        outbox=tuple(_outbox.rows(db, trace_id=trace_id)),
     )
 
 
@@ -92,22 +93,3 @@ def _outcomes(db: sqlite3.Connection, trace_id: str) -> Iterator[Score | NotAppl
         (trace_id,),
     ):
         yield to_outcome(body)
-
-
-def _outbox(db: sqlite3.Connection, trace_id: str) -> Iterator[OutboxRow]:
-    for outcome_id, metric, sink, state, attempts, next_try, last_error in db.execute(
-        """
-        SELECT x.outcome_id, o.metric, x.sink, x.state, x.attempts, x.next_try, x.last_error
-        FROM outbox AS x JOIN outcomes AS o USING (outcome_id) WHERE o.sample_id = ? ORDER BY x.seq
-        """,
-        (trace_id,),
-    ):
-        yield OutboxRow(
-            outcome_id=outcome_id,
-            metric=metric,
-            sink=sink,
-            state=state,
-            attempts=attempts,
-            next_try=next_try,
-            last_error=last_error,
-        )

@@ -68,8 +68,8 @@ def _insert(db: sqlite3.Connection, entry: Captured | SampledOut, *, now: float)
     cursor = db.execute(
         """
         INSERT INTO traces (trace_id, state, status, started_at, received_at, inclusion_probability, name, run_id,
-                            otel_trace_id, otel_span_id, session_id, user_id)
-        VALUES (?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trace_id) DO NOTHING
+                            otel_trace_id, otel_span_id, otel_sampled, session_id, user_id)
+        VALUES (?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trace_id) DO NOTHING
         """,
         (
             trace.trace_id,
@@ -81,6 +81,7 @@ def _insert(db: sqlite3.Connection, entry: Captured | SampledOut, *, now: float)
             trace.run_id,
             trace.otel_trace_id,
             trace.otel_span_id,
+            trace.otel_sampled,
             trace.session_id,
             trace.user_id,
         ),

@@ -6,6 +6,7 @@ import sqlite3
 from collections import defaultdict
 
 from ragstone.schema import Ledger, LedgerRow
+from ragstone.store import _outbox
 from ragstone.store._intake import counter
 
 __all__ = ["ledger"]
@@ -30,7 +31,7 @@ def ledger(db: sqlite3.Connection, *, now: float) -> Ledger:
         metrics=_metric_rows(db, total),
         dropped_by_reason=drops,
         oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
-        outbox=_outbox(db),
+        outbox=_outbox.books(db, now=now),
     )
 
 
@@ -69,11 +70,3 @@ def _metric_rows(db: sqlite3.Connection, total: LedgerRow) -> dict[str, LedgerRo
         )
         for name, finished_before in db.execute("SELECT name, finished_before FROM plan ORDER BY position").fetchall()
     }
-
-
-def _outbox(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
-    books = {name: {"pending": 0, "sent": 0, "dead": 0} for (name,) in db.execute("SELECT name FROM sinks ORDER BY 1")}
-    # A sink that left the plan keeps its rows: what it still owes stays visible.
-    for sink, state, n in db.execute("SELECT sink, state, count(*) FROM outbox GROUP BY sink, state"):
-        books.setdefault(sink, {"pending": 0, "sent": 0, "dead": 0})[state] = n
-    return books

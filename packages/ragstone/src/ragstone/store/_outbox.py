@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from ragstone.schema import SinkBooks
 from ragstone.store._bodies import to_outcome
-from ragstone.store._records import OutboxItem
+from ragstone.store._records import DeliveryState, OutboxItem, OutboxRow
 
-__all__ = ["due", "mark_dead", "mark_retry", "mark_sent"]
+__all__ = ["again", "books", "due", "mark_dead", "mark_retry", "mark_sent", "mark_skipped", "rows", "stop"]
 
 
 def due(db: sqlite3.Connection, sink: str, *, limit: int, now: float) -> list[OutboxItem]:
     """Deliveries whose time has come, in that order."""
-    rows = db.execute(
+    found = db.execute(
         """
-        SELECT b.body, x.attempts, t.trace_id, t.run_id, t.otel_trace_id, t.otel_span_id, t.session_id, t.user_id,
-               t.name, t.started_at, t.inclusion_probability
+        SELECT b.body, t.trace_id, t.run_id, t.otel_trace_id, t.otel_span_id, t.otel_sampled, t.session_id, t.user_id,
+               t.name, t.started_at, t.inclusion_probability, x.attempts, x.since
         FROM outbox AS x
         JOIN outcomes AS o USING (outcome_id)
         JOIN outcome_bodies AS b ON b.seq = o.seq
@@ -33,27 +34,91 @@ def due(db: sqlite3.Connection, sink: str, *, limit: int, now: float) -> list[Ou
             run_id=run_id,
             otel_trace_id=otel_trace_id,
             otel_span_id=otel_span_id,
+            otel_sampled=None if otel_sampled is None else bool(otel_sampled),
             session_id=session_id,
             user_id=user_id,
             name=name,
             requested_at=started_at,
             inclusion_probability=inclusion_probability,
             attempts=attempts,
+            since=since,
         )
         for (
             body,
-            attempts,
             trace_id,
             run_id,
             otel_trace_id,
             otel_span_id,
+            otel_sampled,
             session_id,
             user_id,
             name,
             started_at,
             inclusion_probability,
-        ) in rows
+            attempts,
+            since,
+        ) in found
     ]
+
+
+def rows(
+    db: sqlite3.Connection,
+    *,
+    trace_id: str | None = None,
+    sink: str | None = None,
+    state: DeliveryState | None = None,
+    limit: int = -1,
+) -> list[OutboxRow]:
+    """Rows of the books, in the order they were put in line."""
+    found = db.execute(
+        """
+        SELECT x.outcome_id, o.sample_id, o.metric, x.sink, x.state, x.attempts, x.next_try, x.last_error
+        FROM outbox AS x JOIN outcomes AS o USING (outcome_id)
+        WHERE (?1 IS NULL OR o.sample_id = ?1) AND (?2 IS NULL OR x.sink = ?2) AND (?3 IS NULL OR x.state = ?3)
+        ORDER BY x.seq LIMIT ?4
+        """,
+        (trace_id, sink, state, limit),
+    )
+    return [
+        OutboxRow(
+            outcome_id=outcome_id,
+            trace_id=sample_id,
+            metric=metric,
+            sink=name,
+            state=where,
+            attempts=attempts,
+            next_try=next_try,
+            last_error=last_error,
+        )
+        for outcome_id, sample_id, metric, name, where, attempts, next_try, last_error in found
+    ]
+
+
+def books(db: sqlite3.Connection, *, now: float) -> dict[str, SinkBooks]:
+    """Where each sink stands. One that left the plan keeps its rows: what it is still owed stays visible."""
+    planned: dict[str, str | None] = dict(db.execute("SELECT name, stopped FROM sinks ORDER BY name"))
+    counts: dict[str, dict[str, int]] = {name: {} for name in planned}
+    for sink, state, n in db.execute("SELECT sink, state, count(*) FROM outbox GROUP BY sink, state"):
+        counts.setdefault(sink, {})[state] = n
+    return {sink: _books_of(db, sink, found, planned.get(sink), now=now) for sink, found in counts.items()}
+
+
+def _books_of(
+    db: sqlite3.Connection, sink: str, counts: Mapping[str, int], stopped: str | None, *, now: float
+) -> SinkBooks:
+    # Rows are put in line in the order of `seq`; the oldest that waits is the first of them.
+    oldest = db.execute(
+        "SELECT since FROM outbox WHERE sink = ? AND state = 'pending' ORDER BY seq LIMIT 1", (sink,)
+    ).fetchone()
+    error = db.execute(
+        "SELECT last_error FROM outbox WHERE sink = ? AND state = 'pending' ORDER BY next_try LIMIT 1", (sink,)
+    ).fetchone()
+    return SinkBooks(
+        **counts,
+        oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
+        last_error=None if error is None else error[0],
+        stopped=stopped,
+    )
 
 
 def mark_sent(db: sqlite3.Connection, sink: str, outcome_ids: Sequence[str]) -> None:
@@ -78,12 +143,37 @@ def mark_retry(db: sqlite3.Connection, sink: str, outcome_ids: Sequence[str], *,
     )
 
 
+def mark_skipped(db: sqlite3.Connection, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
+    """Close the deliveries that have no place at their sink."""
+    _close(db, sink, outcome_ids, state="skipped", words=reason)
+
+
 def mark_dead(db: sqlite3.Connection, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
-    """Close the deliveries that will never arrive."""
+    """Close the deliveries that will not arrive."""
+    _close(db, sink, outcome_ids, state="dead", words=error)
+
+
+def _close(db: sqlite3.Connection, sink: str, outcome_ids: Sequence[str], *, state: DeliveryState, words: str) -> None:
     db.executemany(
         """
-        UPDATE outbox SET state = 'dead', attempts = attempts + 1, last_error = ?
+        UPDATE outbox SET state = ?, attempts = attempts + 1, last_error = ?
         WHERE outcome_id = ? AND sink = ? AND state = 'pending'
         """,
-        [(error, outcome_id, sink) for outcome_id in outcome_ids],
+        [(state, words, outcome_id, sink) for outcome_id in outcome_ids],
     )
+
+
+def again(db: sqlite3.Connection, *, sink: str | None, state: DeliveryState, now: float) -> int:
+    """Put closed deliveries in line once more; how many."""
+    return db.execute(
+        """
+        UPDATE outbox SET state = 'pending', attempts = 0, since = ?1, next_try = ?1
+        WHERE state = ?2 AND (?3 IS NULL OR sink = ?3)
+        """,
+        (now, state, sink),
+    ).rowcount
+
+
+def stop(db: sqlite3.Connection, sink: str, *, reason: str) -> None:
+    """Note why nothing goes to a sink any more; the next `set_plan` forgets it."""
+    db.execute("UPDATE sinks SET stopped = ? WHERE name = ?", (reason, sink))

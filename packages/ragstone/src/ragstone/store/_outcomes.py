@@ -63,7 +63,8 @@ def _insert(db: sqlite3.Connection, outcome: Score | NotApplicable | Failure, *,
         return
     db.execute("INSERT INTO outcome_bodies (seq, body) VALUES (?, ?)", (cursor.lastrowid, to_body(outcome)))
     db.execute(
-        "INSERT INTO outbox (outcome_id, sink, next_try) SELECT ?, name, ? FROM sinks ORDER BY name", (outcome_id, now)
+        "INSERT INTO outbox (outcome_id, sink, since, next_try) SELECT ?, name, ?, ? FROM sinks ORDER BY name",
+        (outcome_id, now, now),
     )
 
 

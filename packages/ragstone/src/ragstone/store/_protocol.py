@@ -7,7 +7,15 @@ from types import TracebackType
 from typing import Literal, Protocol, Self
 
 from ragstone.schema import Captured, Dropped, Failure, Ledger, NotApplicable, SampledOut, Score, Trace
-from ragstone.store._records import OutboxItem, PlannedMetric, ScoredTrace, TraceReport, TraceState
+from ragstone.store._records import (
+    DeliveryState,
+    OutboxItem,
+    OutboxRow,
+    PlannedMetric,
+    ScoredTrace,
+    TraceReport,
+    TraceState,
+)
 
 __all__ = ["Store"]
 
@@ -79,7 +87,7 @@ class Store(Protocol):
         ...
 
     def release_all(self) -> int:
-        """End all leases; how many. For a new owner of the store: nobody else can be scoring."""
+        """End all leases; how many. For the new owner of a store that is not shared: nobody else can be scoring."""
         ...
 
     def complete(
@@ -116,9 +124,9 @@ class Store(Protocol):
         ...
 
     def outcomes(
-        self, *, metric: str | None = None, since: float | None = None
+        self, *, metric: str | None = None, since: float | None = None, until: float | None = None
     ) -> Iterator[Score | NotApplicable | Failure]:
-        """Outcomes in the order they were stored; `since`: those stored then or later (Unix seconds)."""
+        """Outcomes in the order they were stored; of requests that started at `since` or later, and before `until`."""
         ...
 
     def worst(self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher") -> list[ScoredTrace]:
@@ -137,8 +145,39 @@ class Store(Protocol):
         """Note that these outcomes did not arrive and come again at `next_try` (Unix seconds)."""
         ...
 
+    def outbox_skipped(self, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
+        """Note that these outcomes have no place at this sink."""
+        ...
+
     def outbox_dead(self, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
-        """Note that these outcomes will never arrive."""
+        """Note that these outcomes do not arrive, unless `outbox_again` puts them in line once more."""
+        ...
+
+    def outbox_again(self, *, sink: str | None = None, state: DeliveryState = "dead") -> int:
+        """Put deliveries of a state in line once more, of one sink or of all; how many."""
+        ...
+
+    def outbox_rows(
+        self, *, sink: str | None = None, state: DeliveryState | None = None, limit: int = 100
+    ) -> list[OutboxRow]:
+        """The books of single deliveries, oldest first."""
+        ...
+
+    def stop_sink(self, sink: str, *, reason: str) -> None:
+        """Note why nothing is sent to a sink any more. The next `set_plan` forgets it: a new worker tries again."""
+        ...
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several workers, also of several hosts, may score from this store at once."""
+        ...
+
+    def check_place(self) -> None:
+        """Make sure that what is written still goes where this store is.
+
+        Raises:
+            StoreError: The file was removed or replaced while in use.
+        """
         ...
 
     def checkpoint(self) -> bool:

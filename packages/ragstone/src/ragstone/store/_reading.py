@@ -41,16 +41,18 @@ def trace_page(
 
 
 def outcome_page(
-    db: sqlite3.Connection, *, after: int, metric: str | None, since: float | None
+    db: sqlite3.Connection, *, after: int, metric: str | None, since: float | None, until: float | None
 ) -> list[tuple[int, str]]:
     """The next outcomes after the place `after`: `(place, body)` each; empty at the end."""
     return db.execute(
         """
         SELECT o.seq, b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
-        WHERE o.seq > ?1 AND (?2 IS NULL OR o.metric = ?2) AND (?3 IS NULL OR o.stored_at >= ?3)
-        ORDER BY o.seq LIMIT ?4
+        JOIN traces AS t ON t.trace_id = o.sample_id
+        WHERE o.seq > ?1 AND (?2 IS NULL OR o.metric = ?2)
+              AND (?3 IS NULL OR t.started_at >= ?3) AND (?4 IS NULL OR t.started_at < ?4)
+        ORDER BY o.seq LIMIT ?5
         """,
-        (after, metric, since, _PAGE),
+        (after, metric, since, until, _PAGE),
     ).fetchall()
 
 

@@ -12,8 +12,8 @@ __all__ = ["DeliveryState", "OutboxItem", "OutboxRow", "PlannedMetric", "ScoredT
 TraceState = Literal["pending", "scored", "not_applicable", "failed", "sampled_out"]
 """Where a trace stands; see `ragstone.schema.Ledger`."""
 
-DeliveryState = Literal["pending", "sent", "dead"]
-"""Where one outcome stands on its way to one sink; `dead` will not be tried again."""
+DeliveryState = Literal["pending", "sent", "skipped", "dead"]
+"""Where one outcome stands on its way to one sink: `skipped` has no place there, `dead` is not tried again by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,7 @@ class OutboxItem:
     run_id: str | None
     otel_trace_id: str | None
     otel_span_id: str | None
+    otel_sampled: bool | None
     session_id: str | None
     user_id: str | None
     name: str | None
@@ -43,6 +44,8 @@ class OutboxItem:
     inclusion_probability: float
     attempts: int
     """Deliveries tried so far."""
+    since: float
+    """When it was put in line, Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,7 @@ class OutboxRow:
     """The books of one outcome and one sink."""
 
     outcome_id: str
+    trace_id: str
     metric: str
     sink: str
     state: DeliveryState

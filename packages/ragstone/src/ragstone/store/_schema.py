@@ -11,11 +11,8 @@ __all__ = ["APPLICATION_ID", "MIGRATIONS", "TABLES", "VERSION", "create"]
 APPLICATION_ID: Final = 0x52475354
 """The letters RGST, in the header of every store file."""
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Version of the tables, kept in the file's `user_version`. The records in them carry their own."""
-
-MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {}
-"""By version: the step from there to the next one. Each runs in a transaction of its own, with its new version."""
 
 # `seq` is the order of arrival, and what long reads page by. Bodies live apart so that counting never reads text.
 # `counters.captured` is written where requests come in and nowhere else: were a row lost, the books would show it.
@@ -42,7 +39,10 @@ TABLES: Final[dict[str, str]] = {
         ) WITHOUT ROWID
     """,
     "sinks": """
-        CREATE TABLE sinks (name TEXT PRIMARY KEY) WITHOUT ROWID
+        CREATE TABLE sinks (
+            name TEXT PRIMARY KEY,
+            stopped TEXT  -- why nothing is sent until the worker starts again
+        ) WITHOUT ROWID
     """,
     "traces": """
         CREATE TABLE traces (
@@ -58,6 +58,7 @@ TABLES: Final[dict[str, str]] = {
             run_id TEXT,
             otel_trace_id TEXT,
             otel_span_id TEXT,
+            otel_sampled INTEGER,
             session_id TEXT,
             user_id TEXT,
             attempts INTEGER NOT NULL DEFAULT 0,
@@ -90,8 +91,9 @@ TABLES: Final[dict[str, str]] = {
             seq INTEGER PRIMARY KEY,
             outcome_id TEXT NOT NULL REFERENCES outcomes (outcome_id),
             sink TEXT NOT NULL,
-            state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'sent', 'dead')),
+            state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'sent', 'skipped', 'dead')),
             attempts INTEGER NOT NULL DEFAULT 0,
+            since REAL NOT NULL,  -- when it was put in line, last
             next_try REAL NOT NULL,
             last_error TEXT,
             UNIQUE (outcome_id, sink)
@@ -107,7 +109,33 @@ _INDEXES: Final = (
     "CREATE INDEX outcomes_by_metric ON outcomes (metric, metric_version, judge_hash, kind, value)",
     "CREATE INDEX outbox_due ON outbox (sink, next_try) WHERE state = 'pending'",
     "CREATE INDEX outbox_by_state ON outbox (sink, state)",
+    # Reports and comparisons go by the time of the request.
+    "CREATE INDEX traces_by_time ON traces (started_at)",
 )
+
+
+def _to_version_2(db: sqlite3.Connection) -> None:
+    """Deliveries that have no place at their sink, sinks that are stopped, and whether the request's span was exported."""
+    db.execute("ALTER TABLE sinks ADD COLUMN stopped TEXT")
+    db.execute("ALTER TABLE traces ADD COLUMN otel_sampled INTEGER")
+    db.execute("ALTER TABLE outbox RENAME TO outbox_1")
+    db.execute(TABLES["outbox"])
+    db.execute(
+        """
+        INSERT INTO outbox (seq, outcome_id, sink, state, attempts, since, next_try, last_error)
+        SELECT x.seq, x.outcome_id, x.sink, x.state, x.attempts, o.stored_at, x.next_try, x.last_error
+        FROM outbox_1 AS x JOIN outcomes AS o USING (outcome_id)
+        """
+    )
+    db.execute("DROP TABLE outbox_1")
+    for statement in _INDEXES:
+        name = statement.split()[2]
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?", (name,)).fetchone():
+            db.execute(statement)
+
+
+MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {1: _to_version_2}
+"""By version: the step from there to the next one. Each runs in a transaction of its own, with its new version."""
 
 
 def create(db: sqlite3.Connection) -> None:

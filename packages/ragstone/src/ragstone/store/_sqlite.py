@@ -17,7 +17,15 @@ from ragstone.store._bodies import to_outcome, to_trace
 from ragstone.store._database import Database
 from ragstone.store._file import open_for_owner, open_for_reader
 from ragstone.store._protocol import Store
-from ragstone.store._records import OutboxItem, PlannedMetric, ScoredTrace, TraceReport, TraceState
+from ragstone.store._records import (
+    DeliveryState,
+    OutboxItem,
+    OutboxRow,
+    PlannedMetric,
+    ScoredTrace,
+    TraceReport,
+    TraceState,
+)
 
 __all__ = ["SqliteStore"]
 
@@ -33,8 +41,10 @@ class SqliteStore(Store):
     """
 
     def __init__(
-        self, database: Database, *, lock: FileLock | None, clock: Callable[[], float], max_attempts: int
+        self, path: Path, database: Database, *, lock: FileLock | None, clock: Callable[[], float], max_attempts: int
     ) -> None:
+        self._path = path.absolute()
+        self._inode = _inode(self._path)
         self._database = database
         self._lock = lock
         self._clock = clock
@@ -70,12 +80,12 @@ class SqliteStore(Store):
             raise ConfigurationError(f"max_attempts must be at least 1, got {max_attempts!r}.")
         path = Path(path)
         if mode == "read":
-            return cls(open_for_reader(path), lock=None, clock=clock, max_attempts=max_attempts)
+            return cls(path, open_for_reader(path), lock=None, clock=clock, max_attempts=max_attempts)
         if mode != "own":
             raise ConfigurationError(f"mode must be 'own' or 'read', got {mode!r}.")
         lock = _take_lock(path)
         try:
-            return cls(open_for_owner(path), lock=lock, clock=clock, max_attempts=max_attempts)
+            return cls(path, open_for_owner(path), lock=lock, clock=clock, max_attempts=max_attempts)
         except BaseException:
             lock.release()
             raise
@@ -160,13 +170,13 @@ class SqliteStore(Store):
                 yield to_trace(body)
 
     def outcomes(
-        self, *, metric: str | None = None, since: float | None = None
+        self, *, metric: str | None = None, since: float | None = None, until: float | None = None
     ) -> Iterator[Score | NotApplicable | Failure]:
         """Outcomes in the order they were stored."""
         after = -1
         while True:
             with self._database.read() as db:
-                page = _reading.outcome_page(db, after=after, metric=metric, since=since)
+                page = _reading.outcome_page(db, after=after, metric=metric, since=since, until=until)
             if not page:
                 return
             for after, body in page:  # noqa: B007 - the next page goes on from there
@@ -192,10 +202,46 @@ class SqliteStore(Store):
         with self._database.write() as db:
             _outbox.mark_retry(db, sink, outcome_ids, next_try=next_try, error=error)
 
+    def outbox_skipped(self, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
+        """Note that these outcomes have no place at this sink."""
+        with self._database.write() as db:
+            _outbox.mark_skipped(db, sink, outcome_ids, reason=reason)
+
     def outbox_dead(self, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
-        """Note that these outcomes will never arrive."""
+        """Note that these outcomes do not arrive."""
         with self._database.write() as db:
             _outbox.mark_dead(db, sink, outcome_ids, error=error)
+
+    def outbox_again(self, *, sink: str | None = None, state: DeliveryState = "dead") -> int:
+        """Put deliveries of a state in line once more."""
+        with self._database.write() as db:
+            return _outbox.again(db, sink=sink, state=state, now=self._clock())
+
+    def outbox_rows(
+        self, *, sink: str | None = None, state: DeliveryState | None = None, limit: int = 100
+    ) -> list[OutboxRow]:
+        """The books of single deliveries, oldest first."""
+        with self._database.read() as db:
+            return _outbox.rows(db, sink=sink, state=state, limit=max(limit, 0))
+
+    def stop_sink(self, sink: str, *, reason: str) -> None:
+        """Note why nothing is sent to a sink any more."""
+        with self._database.write() as db:
+            _outbox.stop(db, sink, reason=reason)
+
+    @property
+    def is_shared(self) -> bool:
+        """False: one process owns the file."""
+        return False
+
+    def check_place(self) -> None:
+        """Stop writing into a file that is no longer the store: what goes there would be lost with the last handle."""
+        if _inode(self._path) != self._inode:
+            msg = (
+                f"the store {str(self._path)!r} was removed or replaced while in use; what is no longer in the spool went "
+                "with it, and captures wait there until a worker opens the path again"
+            )
+            raise StoreError(msg)
 
     def checkpoint(self) -> bool:
         """Make everything stored so far safe from a power cut."""
@@ -213,6 +259,15 @@ class SqliteStore(Store):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    """Which file a path names at present; None when it names none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _take_lock(path: Path) -> FileLock:

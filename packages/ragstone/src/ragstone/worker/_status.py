@@ -8,7 +8,7 @@ from ragstone.errors import SpoolError, StoreError, StoreNotReadyError
 from ragstone.schema import Captured, Dropped, Ledger, LedgerRow, SampledOut
 from ragstone.spool import SpoolReader
 from ragstone.store import SqliteStore
-from ragstone.worker._worker import spool_directory
+from ragstone.worker._spool import spool_directory
 
 __all__ = ["read_ledger"]
 

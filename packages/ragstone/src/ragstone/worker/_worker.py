@@ -5,54 +5,59 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from ragstone.errors import SinkError, SinkRejectedError, SinkUnavailableError, SpoolError, StoreError
+from ragstone.errors import StoreError
 from ragstone.judges import Judge
 from ragstone.metrics import Metric
 from ragstone.schema import Failure, NotApplicable, Score, Trace, sample_from_trace
 from ragstone.scoring import Scorer
-from ragstone.sinks import Delivery, Sink
-from ragstone.spool import SegmentState, SpoolReader
-from ragstone.store import OutboxItem, PlannedMetric, SqliteStore
+from ragstone.sinks import Sink, WatchingSink
+from ragstone.store import PlannedMetric, Store, open_store
+from ragstone.worker._delivery import Outlet
+from ragstone.worker._intake import Intake, SpoolIntake, Troubles
 from ragstone.worker._parts import Parts, lease_s
+from ragstone.worker._spool import spool_directory
 
-__all__ = ["Worker", "spool_directory"]
+__all__ = ["Worker"]
 
 logger = logging.getLogger("ragstone")
 
-T = TypeVar("T")
-
 _POLL_MIN_S = 0.02
 _POLL_MAX_S = 0.5
-_DRAIN_BATCH = 500
-_SINK_BATCH = 200
-_BACKOFF_MIN_S = 1.0
-_BACKOFF_MAX_S = 600.0
-_ATTEMPT_BITS = 10
-
-
-def spool_directory(store: Path) -> Path:
-    """Where the processes of an application leave captures for the owner of `store`."""
-    return store.with_name(store.name + ".spool")
+_STORE_RETRY_S = 1.0
+_WATCH_S = 5.0
 
 
 class Worker:
     """Drains the spool into the store, scores what is pending, and delivers outcomes to sinks.
 
-    One worker owns a store at a time; `run` raises `StoreOwnedError` while another does. All state that matters is
-    in the store, so a worker can be killed at any moment: the next one goes on where the store says.
+    One worker owns a store file at a time; `run` raises `StoreOwnedError` while another does. A database may have many.
+    All state that matters is in the store, so a worker can be killed at any moment: the next one goes on where the store
+    says.
+
+    Args:
+        store: Path of a store file, or URL of a database.
+        intakes: What traces come from besides the spool of this store.
+        metrics: What to score by.
+        judge: Who is asked by judged metrics.
+        sinks: Where outcomes go.
+        concurrency: Traces scored at once.
+        trace_deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
+        outage_patience_s: Seconds for which a trace waits for a judge that answers nobody.
+        clock: Unix seconds.
     """
 
     def __init__(
         self,
-        store: Path,
+        store: str | os.PathLike[str],
         *,
+        intakes: Sequence[Intake] = (),
         metrics: Sequence[Metric],
         judge: Judge,
         sinks: Sequence[Sink] = (),
@@ -61,7 +66,8 @@ class Worker:
         outage_patience_s: float = 3600.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._path = store
+        self._store = store
+        self._intakes: tuple[Intake, ...] = (SpoolIntake(spool_directory(store)), *intakes)
         self._metrics = tuple(metrics)
         self._judge = judge
         self._sinks = tuple(sinks)
@@ -72,12 +78,11 @@ class Worker:
         self._clock = clock
         self._name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stop = threading.Event()
-        self._inode: tuple[int, int] | None = None
         self._wake: Callable[[], None] = lambda: None
         self._idle = False
         self._progress = 0
-        self._troubles: dict[str, str] = {}
-        """Steps of the machinery that fail at present (a full disk, a segment of a newer version), and with what."""
+        self._troubles = Troubles()
+        self._watch_next = 0.0
 
     def stop(self) -> None:
         """Ask `run` to return soon; from any thread, or a signal handler."""
@@ -119,9 +124,10 @@ class Worker:
         # captures had better wait in the spool than fail one by one.
         if not await self._prepare(scorer, woken):
             return
-        with SqliteStore.open(self._path, mode="own", clock=self._clock) as store:
+        with open_store(self._store, mode="own", clock=self._clock) as store:
             on_owned()
-            store.release_all()
+            if not store.is_shared:
+                store.release_all()
             store.set_plan(
                 [
                     PlannedMetric(name=m.card.name, version=m.card.version, judge_hash=_judge_hash(scorer, m))
@@ -129,17 +135,7 @@ class Worker:
                 ],
                 [s.name for s in self._sinks],
             )
-            self._inode = _inode(self._path)
             await self._loop(store, scorer, woken, until_idle=until_idle)
-
-    def _check_place(self) -> None:
-        """Stop writing into a file that is no longer the store: what goes there would be lost with the last handle."""
-        if _inode(self._path) != self._inode:
-            msg = (
-                f"the store {str(self._path)!r} was removed or replaced while in use; what is no longer in the spool went "
-                "with it, and captures wait there until a worker opens the path again"
-            )
-            raise StoreError(msg)
 
     def _wakeable(self) -> asyncio.Event:
         """What `wake` and `stop` set in the running loop, whichever thread they are called on."""
@@ -170,8 +166,8 @@ class Worker:
         preparing.result()
         return True
 
-    async def _loop(self, store: SqliteStore, scorer: Scorer, woken: asyncio.Event, *, until_idle: bool) -> None:
-        reader = SpoolReader(spool_directory(self._path))
+    async def _loop(self, store: Store, scorer: Scorer, woken: asyncio.Event, *, until_idle: bool) -> None:
+        outlets = [Outlet(sink, self._troubles, clock=self._clock) for sink in self._sinks]
         parts = Parts(
             scorer,
             concurrency=self._concurrency,
@@ -179,25 +175,26 @@ class Worker:
             patience_s=self._outage_patience_s,
         )
         scoring: set[asyncio.Task[None]] = set()
-        deliveries: dict[str, asyncio.Task[bool]] = {}
+        deliveries: dict[str, asyncio.Task[None]] = {}
         wait_s = _POLL_MIN_S
         try:
             while not self._stop.is_set():
                 woken.clear()
-                self._check_place()
-                moved = self._drain(reader, store)
+                store.check_place()
+                moved = await self._take_in(store)
                 claimed = self._claim(store, parts.room(len(scoring)))
                 for trace in claimed:
                     work = asyncio.create_task(self._score(trace, store, scorer, parts))
                     scoring.add(work)
                     work.add_done_callback(scoring.discard)
                     work.add_done_callback(lambda _: woken.set())
-                delivered = self._deliveries(store, deliveries, woken)
-                busy = bool(moved or claimed or scoring or delivered)
+                delivered = self._deliveries(store, outlets, deliveries, woken)
+                self._watch(store)
+                busy = bool(moved or claimed or scoring or delivered or any(i.is_open for i in self._intakes))
                 self._idle = not busy and not self._troubles
                 self._progress += 1
                 if until_idle and not busy:
-                    self._check_nothing_left()
+                    self._troubles.check()
                     break
                 # Only new captures need polling for: whatever finishes here wakes the loop by itself.
                 wait_s = _POLL_MIN_S if moved or claimed else min(2 * wait_s, _POLL_MAX_S)
@@ -211,56 +208,22 @@ class Worker:
             with contextlib.suppress(StoreError):
                 store.release(self._name)
 
-    def _guarded(self, what: str, step: Callable[[], T], otherwise: T) -> T:
-        """Run one step of the machinery; a full disk or a damaged segment must not end the worker."""
-        try:
-            result = step()
-        except (StoreError, SpoolError, OSError) as error:
-            words = f"{type(error).__name__}: {error}"
-            if self._troubles.get(what) != words:
-                # Once, and without a traceback: this repeats until somebody mends the disk.
-                logger.error("ragstone worker cannot %s: %s; trying again", what, words)  # noqa: TRY400
-            self._troubles[what] = words
-            return otherwise
-        self._troubles.pop(what, None)
-        return result
+    async def _take_in(self, store: Store) -> int:
+        """Move a batch from each intake; reading somebody's files is slow, so off the loop."""
+        moved = 0
+        for intake in self._intakes:
+            moved += await asyncio.to_thread(intake.move, store, self._troubles)
+        return moved
 
-    def _check_nothing_left(self) -> None:
-        if self._troubles:
-            what, words = next(iter(self._troubles.items()))
-            msg = f"not everything could be done: cannot {what}: {words}"
-            raise StoreError(msg)
-
-    def _drain(self, reader: SpoolReader, store: SqliteStore) -> int:
-        """Move what is spooled into the store; one segment that cannot be read does not hold back the others."""
-        none: list[SegmentState] = []
-        segments = self._guarded("list the spool", reader.segments, none)
-        return sum(
-            self._guarded(f"drain {s.name}", lambda name=s.name: self._drain_segment(name, reader, store), 0)  # type: ignore[misc]
-            for s in segments
-        )
-
-    def _drain_segment(self, name: str, reader: SpoolReader, store: SqliteStore) -> int:
-        """Move a batch; its entries and the new read position go into one transaction, so each entry arrives once."""
-        offset = store.segment_offsets().get(name, 0)
-        batch = reader.read(name, offset, max_entries=_DRAIN_BATCH)
-        if batch.entries:
-            store.ingest(name, batch.next_offset, batch.entries)
-        elif batch.at_end and store.checkpoint():
-            # Without the checkpoint a power cut could take back what was drained, and the file would be gone.
-            reader.remove(name)
-            store.forget_segment(name)
-        return len(batch.entries)
-
-    def _claim(self, store: SqliteStore, free: int) -> list[Trace]:
+    def _claim(self, store: Store, free: int) -> list[Trace]:
         if free <= 0:
             return []
-        return self._guarded("claim traces", lambda: store.claim(self._name, free, lease_s=self._lease_s), [])
+        return self._troubles.guarded("claim traces", lambda: store.claim(self._name, free, lease_s=self._lease_s), [])
 
-    def _hold(self, trace: Trace, store: SqliteStore) -> None:
-        self._guarded("keep a lease", lambda: store.renew(self._name, [trace.trace_id], self._lease_s), 0)
+    def _hold(self, trace: Trace, store: Store) -> None:
+        self._troubles.guarded("keep a lease", lambda: store.renew(self._name, [trace.trace_id], self._lease_s), 0)
 
-    async def _score(self, trace: Trace, store: SqliteStore, scorer: Scorer, parts: Parts) -> None:
+    async def _score(self, trace: Trace, store: Store, scorer: Scorer, parts: Parts) -> None:
         reason = _why_not(trace)
         try:
             if reason is None:
@@ -276,7 +239,7 @@ class Worker:
             logger.exception("ragstone worker: trace %s could not be finished", trace.trace_id)
 
     async def _keep(
-        self, trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], store: SqliteStore, *, last: bool
+        self, trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], store: Store, *, last: bool
     ) -> None:
         """Store outcomes; what was paid for is kept until the disk takes it."""
         # With the last ones the lease ends, which is ours; those before are nobody's who would give it back.
@@ -284,75 +247,42 @@ class Worker:
         # False is an answer of `complete`, None is trouble.
         stored: bool | None = None
         while stored is None:
-            stored = self._guarded(
+            stored = self._troubles.guarded(
                 "store outcomes", lambda: store.complete(trace.trace_id, outcomes, owner=owner), None
             )
             if stored is None:
-                await asyncio.sleep(_BACKOFF_MIN_S)
+                await asyncio.sleep(_STORE_RETRY_S)
 
-    def _deliveries(self, store: SqliteStore, running: dict[str, asyncio.Task[bool]], woken: asyncio.Event) -> bool:
+    def _deliveries(
+        self, store: Store, outlets: Sequence[Outlet], running: dict[str, asyncio.Task[None]], woken: asyncio.Event
+    ) -> bool:
         """Keep one delivery task a sink going while its outbox has something due; tell whether any is."""
-        for sink in self._sinks:
-            task = running.get(sink.name)
+        for outlet in outlets:
+            task = running.get(outlet.sink.name)
             if task is not None and not task.done():
                 continue
-            due = self._due(sink, store)
+            due = outlet.due(store)
             if due:
-                task = asyncio.create_task(self._deliver(sink, due, store))
+                task = asyncio.create_task(outlet.deliver(due, store))
                 task.add_done_callback(lambda _: woken.set())
-                running[sink.name] = task
+                running[outlet.sink.name] = task
         return any(not task.done() for task in running.values())
 
-    def _due(self, sink: Sink, store: SqliteStore) -> list[OutboxItem]:
-        return self._guarded(
-            "read the outbox", lambda: store.outbox_due(sink.name, limit=_SINK_BATCH, now=self._clock()), []
-        )
-
-    async def _deliver(self, sink: Sink, items: list[OutboxItem], store: SqliteStore) -> bool:
-        ids = [item.outcome.id for item in items]
-        try:
-            await sink.write([_delivery(item) for item in items])
-        except SinkRejectedError as error:
-            if len(items) > 1:
-                # One row at fault must not hold back the others: each goes alone.
-                for item in items:
-                    await self._deliver(sink, [item], store)
-            else:
-                words = str(error)
-                logger.error("ragstone sink %s refuses an outcome for good: %s", sink.name, words)  # noqa: TRY400
-                self._guarded("note a delivery", lambda: store.outbox_dead(sink.name, ids, error=words), None)
-            return False
-        except Exception as error:  # noqa: BLE001 - a sink is foreign code; whatever it raises, the row stays due
-            attempts = max(item.attempts for item in items)
-            wait_s = min(_BACKOFF_MIN_S * 2 ** min(attempts, _ATTEMPT_BITS), _BACKOFF_MAX_S)
-            if isinstance(error, SinkUnavailableError) and error.retry_after_s is not None:
-                wait_s = max(wait_s, error.retry_after_s)
-            level = logging.WARNING if isinstance(error, SinkError) else logging.ERROR
-            if attempts == 0:
-                logger.log(level, "ragstone sink %s: %s; trying again in %.0f s", sink.name, error, wait_s)
-            words = f"{type(error).__name__}: {error}"
-            self._guarded(
-                "note a delivery",
-                lambda: store.outbox_retry(sink.name, ids, next_try=self._clock() + wait_s, error=words),
-                None,
-            )
-            return False
-        self._guarded("note a delivery", lambda: store.outbox_sent(sink.name, ids), None)
-        return True
+    def _watch(self, store: Store) -> None:
+        """Show the books to the sinks that ask for them."""
+        watching = [sink for sink in self._sinks if isinstance(sink, WatchingSink)]
+        if not watching or time.monotonic() < self._watch_next:
+            return
+        self._watch_next = time.monotonic() + _WATCH_S
+        ledger = self._troubles.guarded("make up the books", store.ledger, None)
+        if ledger is not None:
+            for sink in watching:
+                sink.watch(ledger)
 
 
 def _judge_hash(scorer: Scorer, metric: Metric) -> str:
     identity = scorer.judged_by(metric)
     return "" if identity is None else identity.hash
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    """Which file a path names at present; None when it names none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _why_not(trace: Trace) -> str | None:
@@ -364,18 +294,3 @@ def _why_not(trace: Trace) -> str | None:
     if trace.response is None and trace.query is None:
         return "neither a question nor an answer was captured"
     return None
-
-
-def _delivery(item: OutboxItem) -> Delivery:
-    return Delivery(
-        outcome=item.outcome,
-        trace_id=item.trace_id,
-        run_id=item.run_id,
-        otel_trace_id=item.otel_trace_id,
-        otel_span_id=item.otel_span_id,
-        session_id=item.session_id,
-        user_id=item.user_id,
-        name=item.name,
-        requested_at=item.requested_at,
-        inclusion_probability=item.inclusion_probability,
-    )

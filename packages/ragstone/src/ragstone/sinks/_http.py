@@ -1,0 +1,146 @@
+"""JSON over HTTP, and what an answer means for a delivery; shared by the sinks that speak it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+import httpx
+
+from ragstone.errors import (
+    ConfigurationError,
+    SinkDeniedError,
+    SinkError,
+    SinkRejectedError,
+    SinkTargetMissingError,
+    SinkUnavailableError,
+)
+
+__all__ = ["HttpClient", "answer_error", "base_url", "host_and_port"]
+
+_EXCERPT_CHARS: Final = 200
+_TRY_LATER: Final = frozenset({408, 425, 429})
+
+
+def base_url(text: str, *, sink: str, example: str) -> SplitResult:
+    """Check the address of a destination.
+
+    Args:
+        text: What the user gave.
+        sink: Name of the kind of sink, for the message.
+        example: An address that would work, for the message.
+
+    Raises:
+        ConfigurationError: It is no http(s) URL. The message does not show it: it may hold credentials.
+    """
+    try:
+        url = urlsplit(text)
+        valid = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        msg = f"the sink {sink!r} needs the address of its server, such as {example!r}"
+        raise ConfigurationError(msg)
+    return url._replace(path=url.path.rstrip("/"), query="", fragment="")
+
+
+def host_and_port(url: SplitResult) -> str:
+    """Name a destination without its credentials and path."""
+    host = url.hostname or ""
+    port = url.port or (443 if url.scheme == "https" else 80)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class HttpClient:
+    """A client that is made where it is first used: a connection belongs to one event loop of one process.
+
+    Args:
+        headers: Sent with each request.
+        auth: User name and password of basic authentication.
+        timeout_s: Seconds for one request.
+    """
+
+    def __init__(
+        self, *, headers: Mapping[str, str] | None = None, auth: tuple[str, str] | None = None, timeout_s: float = 10.0
+    ) -> None:
+        self._headers = dict(headers or {})
+        self._auth = auth
+        self._timeout_s = timeout_s
+        self._client: httpx.AsyncClient | None = None
+        self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        json: Any = None,
+        content: bytes | None = None,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        """Send one request and return its answer, whatever its status; redirects are not followed.
+
+        Raises:
+            SinkUnavailableError: No connection, or no answer in time.
+        """
+        home = (os.getpid(), asyncio.get_running_loop())
+        if self._client is None or self._home != home:
+            self._client = httpx.AsyncClient(headers=self._headers, auth=self._auth, timeout=self._timeout_s)
+            self._home = home
+        try:
+            return await self._client.request(method, url, json=json, content=content, params=params, headers=headers)
+        except httpx.HTTPError as error:
+            # Not the message of every error: some quote the URL, which may hold credentials.
+            msg = f"no answer from {host_and_port(urlsplit(url))}: {type(error).__name__}"
+            raise SinkUnavailableError(msg) from None
+
+    async def aclose(self) -> None:
+        """Close the connections of this loop; a later request opens new ones."""
+        client, home, self._client = self._client, self._home, None
+        if client is not None and home == (os.getpid(), asyncio.get_running_loop()):
+            await client.aclose()
+
+
+def answer_error(response: httpx.Response, *, missing: frozenset[int] = frozenset()) -> SinkError | None:
+    """What an answer means for the delivery; None when it was taken.
+
+    Args:
+        response: The answer.
+        missing: Statuses by which this server says that the trace is not there (yet).
+    """
+    status = response.status_code
+    if response.is_success:
+        return None
+    words = f"{host_and_port(urlsplit(str(response.url)))} answered {status}{_excerpt(response)}"
+    if status in missing:
+        return SinkTargetMissingError(words)
+    if status in (401, 403):
+        return SinkDeniedError(f"{words}; check the credentials of this sink")
+    if status in _TRY_LATER or status >= 500:
+        return SinkUnavailableError(words, retry_after_s=_retry_after_s(response))
+    return SinkRejectedError(words)
+
+
+def _excerpt(response: httpx.Response) -> str:
+    text = " ".join("".join(c if c.isprintable() else " " for c in response.text[: 4 * _EXCERPT_CHARS]).split())
+    return f": {text[:_EXCERPT_CHARS]}" if text else ""
+
+
+def _retry_after_s(response: httpx.Response) -> float | None:
+    value = response.headers.get("Retry-After")
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time())
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,47 @@
+"""From what a user writes (a path, `"postgresql://…"`) to a `Store`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from ragstone.errors import MissingExtraError
+from ragstone.store._protocol import Store
+from ragstone.store._sqlite import SqliteStore
+
+__all__ = ["is_database_url", "open_store"]
+
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+def is_database_url(store: str | os.PathLike[str]) -> bool:
+    """Whether a store is a database on a server, which several hosts may share, and not a file."""
+    return os.fspath(store).startswith(_SCHEMES)
+
+
+def open_store(
+    store: str | os.PathLike[str], *, mode: Literal["own", "read"], clock: Callable[[], float] = time.time
+) -> Store:
+    """Open the store that `store` names.
+
+    Args:
+        store: The path of a file, or the URL of a PostgreSQL database.
+        mode: "own" to write, "read" to look.
+        clock: Unix seconds; for tests.
+
+    Raises:
+        MissingExtraError: A database needs the extra `postgres`.
+        StoreError: It cannot be opened; see `SqliteStore.open`.
+    """
+    if not is_database_url(store):
+        return SqliteStore.open(Path(store), mode=mode, clock=clock)
+    try:
+        from ragstone.store.postgres import PostgresStore
+    except ImportError as error:
+        raise MissingExtraError(
+            feature="a store in PostgreSQL", package="psycopg", extra="ragstone[postgres]"
+        ) from error
+    return PostgresStore.open(os.fspath(store), mode=mode, clock=clock)

@@ -1,0 +1,107 @@
+"""What comes in: `Intake` moves traces from somewhere into the store, a batch at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from ragstone.errors import SpoolError, StoreError
+from ragstone.spool import SegmentState, SpoolReader
+from ragstone.store import Store
+
+__all__ = ["Intake", "SpoolIntake", "Troubles"]
+
+logger = logging.getLogger("ragstone")
+
+T = TypeVar("T")
+
+_BATCH = 500
+
+
+class Troubles:
+    """Steps of the machinery that fail at present (a full disk, a segment of a newer version), and with what."""
+
+    def __init__(self) -> None:
+        self._words: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._words)
+
+    def guarded(self, what: str, step: Callable[[], T], otherwise: T) -> T:
+        """Run one step of the machinery; a full disk or a damaged segment must not end the worker."""
+        try:
+            result = step()
+        except (StoreError, SpoolError, OSError) as error:
+            words = f"{type(error).__name__}: {error}"
+            if self._words.get(what) != words:
+                # Once, and without a traceback: this repeats until somebody mends the disk.
+                logger.error("ragstone worker cannot %s: %s; trying again", what, words)  # noqa: TRY400
+            self._words[what] = words
+            return otherwise
+        self._words.pop(what, None)
+        return result
+
+    def check(self) -> None:
+        """Say what could not be done.
+
+        Raises:
+            StoreError: Something could not.
+        """
+        if self._words:
+            what, words = next(iter(self._words.items()))
+            msg = f"not everything could be done: cannot {what}: {words}"
+            raise StoreError(msg)
+
+
+class Intake(Protocol):
+    """A source of traces. `move` is called again and again, on a thread, by one caller at a time."""
+
+    def move(self, store: Store, troubles: Troubles) -> int:
+        """Take in at most one batch, so that scoring goes on meanwhile; how many entries were moved.
+
+        0 says that there is nothing at the moment. Which entries were taken in is noted in the store, in the transaction
+        that takes them in: whoever is killed here goes on where the store says.
+        """
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more may come that is not there yet, so that a worker that runs until it is idle waits for it."""
+        ...
+
+
+class SpoolIntake:
+    """Moves what applications captured.
+
+    Args:
+        directory: The spool.
+    """
+
+    is_open = False
+    """Applications come and go; nobody waits for the next one."""
+
+    def __init__(self, directory: Path) -> None:
+        self._reader = SpoolReader(directory)
+
+    def move(self, store: Store, troubles: Troubles) -> int:
+        """Move a batch of each segment; one that cannot be read does not hold back the others."""
+        none: list[SegmentState] = []
+        segments = troubles.guarded("list the spool", self._reader.segments, none)
+        return sum(
+            troubles.guarded(f"drain {s.name}", lambda name=s.name: self._drain(name, store), 0)  # type: ignore[misc]
+            for s in segments
+        )
+
+    def _drain(self, name: str, store: Store) -> int:
+        """Move a batch; its entries and the new read position go into one transaction, so each entry arrives once."""
+        offset = store.segment_offsets().get(name, 0)
+        batch = self._reader.read(name, offset, max_entries=_BATCH)
+        if batch.entries:
+            store.ingest(name, batch.next_offset, batch.entries)
+        elif batch.at_end and store.checkpoint():
+            # Without the checkpoint a power cut could take back what was drained, and the file would be gone.
+            self._reader.remove(name)
+            store.forget_segment(name)
+        return len(batch.entries)
