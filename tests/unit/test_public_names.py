@@ -85,7 +85,7 @@ PUBLIC = {
         Intake Troubles Worker read_ledger spool_directory
     """,
     "langchain_ragstone": """
-        RagstoneCallbackHandler collect_traces ragstone_disable ragstone_enable
+        LangChainJudge LangChainModel RagstoneCallbackHandler RagstoneEvaluator collect_traces ragstone_disable ragstone_enable
     """,
     "llama_index.observability.ragstone": """
         ContextsEvent RagstoneInstrumentor

@@ -6,4 +6,12 @@ from langchain_ragstone._evaluator import RagstoneEvaluator
 from langchain_ragstone._handler import RagstoneCallbackHandler
 from langchain_ragstone._judge import LangChainJudge, LangChainModel
 
-__all__ = ["LangChainJudge", "LangChainModel", "RagstoneCallbackHandler", "RagstoneEvaluator", "collect_traces", "ragstone_disable", "ragstone_enable"]
+__all__ = [
+    "LangChainJudge",
+    "LangChainModel",
+    "RagstoneCallbackHandler",
+    "RagstoneEvaluator",
+    "collect_traces",
+    "ragstone_disable",
+    "ragstone_enable",
+]

@@ -3,6 +3,7 @@
 from ragstone.judges._cache.file import CacheSummary, ReplyCache
 from ragstone.judges._capabilities import Capabilities
 from ragstone.judges._capacity.spend import SpendCap
+from ragstone.judges._client_settings import ClientSettings
 from ragstone.judges._factory import judge_from, reader_from
 from ragstone.judges._model import ChatModel, ChatRequest, Completion, ForcedReading, TokenReading
 from ragstone.judges._model_judge import ModelJudge
@@ -19,6 +20,7 @@ from ragstone.judges._protocol import (
 )
 from ragstone.judges._render import Message
 from ragstone.judges._usage import UsageMeter, metered, record_usage
+from ragstone.judges.function_model import FunctionModel
 from ragstone.judges.lexical import LexicalJudge, LexicalReader
 from ragstone.judges.openai_compatible import OpenAICompatibleJudge
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
@@ -32,9 +34,11 @@ __all__ = [
     "ChatModel",
     "ChatReader",
     "ChatRequest",
+    "ClientSettings",
     "Completion",
     "ConnectionOptions",
     "ForcedReading",
+    "FunctionModel",
     "JsonReply",
     "Judge",
     "JudgeIdentity",

@@ -17,7 +17,7 @@ from ragstone.judges._render import Message
 if TYPE_CHECKING:
     from ragstone.judges.openai_model import OpenAICompatibleModel
 
-__all__ = ["probe"]
+__all__ = ["are_raw", "probe"]
 
 _T = TypeVar("_T")
 
@@ -226,18 +226,8 @@ class _Probe:
         if cold is None or hot is None:
             self._seen["logprobs_raw"] = "log-probabilities do not come every time"
             return None
-        # Far down in the list some servers have a floor.
-        low, high = (dict(pair for pair in read.top if pair[1] > -50) for read in (cold, hot))
-        common = sorted(low.keys() & high.keys(), key=lambda token: low[token])
-        spreads = [values[common[-1]] - values[common[0]] if common else 0.0 for values in (low, high)]
-        if min(spreads) < 0.1:
-            self._seen["logprobs_raw"] = "the alternatives are too alike to tell"
-            return None
-        ratio = spreads[0] / spreads[1]
-        self._seen["logprobs_raw"] = (
-            f"between temperatures 0.5 and 2 the distance of two tokens changes {ratio:.3g} times (raw 1, processed 4)"
-        )
-        return 1 / _SPREAD < ratio < _SPREAD
+        raw, self._seen["logprobs_raw"] = are_raw(cold, hot)
+        return raw
 
     async def _several(self) -> bool:
         reply = await self._chat(_YES, self._brief, temperature=1.0, fields={"n": 2})
@@ -341,6 +331,27 @@ class _Probe:
             for what in ("hits", "queries")
         )
         return hits, queries
+
+
+def are_raw(cold: TokenReading, hot: TokenReading) -> tuple[bool | None, str]:
+    """Whether log-probabilities stay the same at another temperature, and what was seen.
+
+    Args:
+        cold: One token at temperature 0.5, with alternatives.
+        hot: The same at temperature 2.
+
+    Returns:
+        None when it cannot be told.
+    """
+    # Far down in the list some servers have a floor.
+    low, high = (dict(pair for pair in read.top if pair[1] > -50) for read in (cold, hot))
+    common = sorted(low.keys() & high.keys(), key=lambda token: low[token])
+    spreads = [values[common[-1]] - values[common[0]] if common else 0.0 for values in (low, high)]
+    if min(spreads) < 0.1:
+        return None, "the alternatives are too alike to tell"
+    ratio = spreads[0] / spreads[1]
+    seen = f"between temperatures 0.5 and 2 the distance of two tokens changes {ratio:.3g} times (raw 1, processed 4)"
+    return 1 / _SPREAD < ratio < _SPREAD, seen
 
 
 def _is_choice(choice: object) -> bool:

@@ -1,0 +1,173 @@
+"""Our metrics as evaluators, in the shape that openevals and LangSmith share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, Final, TypeVar
+
+from langchain_core.runnables import Runnable
+
+from langchain_ragstone._evaluator_sample import sample_from_run
+from langchain_ragstone._judge import LangChainJudge
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.judges import Judge, Reader, judge_from, reader_from
+from ragstone.metrics import Metric, MetricCard, bind_reader, resolve_metrics
+from ragstone.schema import FIELD_ALIASES, Failure, NotApplicable, Score
+from ragstone.scoring import Scorer
+
+__all__ = ["RagstoneEvaluator"]
+
+T = TypeVar("T")
+
+Feedback = dict[str, Any]
+
+_UNREADABLE: Final = "unreadable"
+"""The outcome of what could not be read as a sample at all."""
+
+
+class RagstoneEvaluator:
+    """Metrics as an evaluator for LangSmith and openevals.
+
+    Called with keywords, it returns `{"key", "score", "comment", "metadata"}`; for several metrics, a list of them, which
+    share their questions to the judge. `score` is None where the metric does not apply, where the judge gave no usable
+    answer, and where what was given cannot be read; `comment` then says why. It raises nothing for one bad row.
+
+    Give it to `langsmith.evaluate`, and `evaluator.acall`, which does the same asynchronously, to `langsmith.aevaluate`.
+    Contexts must be among the outputs: LangSmith shows evaluators nothing else of a run.
+
+    Args:
+        metrics: A metric's name ("ccrs.qr", "ndcg@10"), a group ("ccrs"), a `Metric`, or several of them.
+        judge: A chat model of LangChain's, or what `ragstone.judges.judge_from` takes: a `Judge`, "http://host:8000/v1",
+            "lexical". None reads `RAGSTONE_JUDGE`, else takes "lexical", the baseline that is no judge.
+        reader: The application's generator, for metrics that ask it ("udcg"); None takes the judge's model.
+        fields: Our field name to the application's (`{"contexts": "quellen"}`), where the known names do not fit.
+        deadline_s: Seconds after which metrics without an outcome fail as "timeout".
+
+    Raises:
+        ConfigurationError: A metric, judge, reader or field that does not exist.
+        MissingExtraError: A metric needs a package that is not installed.
+
+    Example:
+        ```python
+        evaluator = RagstoneEvaluator("ccrs.qr", judge=chat_model)
+        evaluator(inputs={"question": "Why?"}, outputs={"answer": "Because."})["score"]
+        langsmith.evaluate(target, data="my data set", evaluators=[evaluator])
+        ```
+    """
+
+    def __init__(
+        self,
+        metrics: str | Metric | Sequence[str | Metric],
+        *,
+        judge: str | Judge | Runnable[Any, Any] | None = None,
+        reader: str | Reader | Runnable[Any, Any] | None = None,
+        fields: Mapping[str, str] | None = None,
+        deadline_s: float = 120.0,
+    ) -> None:
+        self._fields = dict(fields or {})
+        if unknown := sorted(self._fields.keys() - FIELD_ALIASES.keys()):
+            msg = f"fields names {', '.join(map(repr, unknown))}; a sample has {', '.join(FIELD_ALIASES)}"
+            raise ConfigurationError(msg)
+        chair = LangChainJudge(judge) if isinstance(judge, Runnable) else judge_from(judge)
+        chosen, _ = bind_reader(resolve_metrics(metrics), lambda: _reader(reader, chair))
+        self._scorer = Scorer(chosen, chair, trace_deadline_s=deadline_s)
+        self.__name__ = metrics if isinstance(metrics, str) else "+".join(card.name for card in self.cards)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.__name__!r})"
+
+    @property
+    def cards(self) -> tuple[MetricCard, ...]:
+        """What it scores by."""
+        return tuple(metric.card for metric in self._scorer.metrics)
+
+    def __call__(
+        self, *, inputs: Any = None, outputs: Any = None, reference_outputs: Any = None, **given: Any
+    ) -> Feedback | list[Feedback]:
+        """Score one run. Works inside a running event loop too, which then waits.
+
+        Args:
+            inputs: What the application was asked: a text, messages, or a mapping with the question.
+            outputs: What it replied: a text, a message, or a mapping with the answer and the contexts.
+            reference_outputs: What is right: a text, or a mapping with an answer, `qrels`, `sub_questions`, `ratings`.
+            given: Fields of the sample by any known name (`context=documents`); they go before those above.
+        """
+        return _run(lambda: self.acall(inputs=inputs, outputs=outputs, reference_outputs=reference_outputs, **given))
+
+    async def acall(
+        self, *, inputs: Any = None, outputs: Any = None, reference_outputs: Any = None, **given: Any
+    ) -> Feedback | list[Feedback]:
+        """Score one run; the same as calling the evaluator, asynchronously."""
+        try:
+            sample = sample_from_run(
+                inputs=inputs, outputs=outputs, reference_outputs=reference_outputs, given=given, fields=self._fields
+            )
+        except DataError as error:
+            found = [self._unreadable(metric, error) for metric in self._scorer.metrics]
+        else:
+            outcomes = await self._scorer.score(sample)
+            found = [self._told(*pair) for pair in zip(self._scorer.metrics, outcomes, strict=True)]
+        return found[0] if len(found) == 1 else found
+
+    def _told(self, metric: Metric, outcome: Score | NotApplicable | Failure) -> Feedback:
+        scored = outcome if isinstance(outcome, Score) else None
+        if isinstance(outcome, Score):
+            comment, reason = outcome.explanation, None
+        elif isinstance(outcome, Failure):
+            comment, reason = f"failed ({outcome.kind}): {outcome.reason}", outcome.reason
+        else:
+            comment, reason = f"not applicable: {outcome.reason}", outcome.reason
+        identity = self._scorer.judged_by(metric)
+        return {
+            "key": metric.card.name,
+            "score": scored.value if scored else None,
+            "comment": comment,
+            # LangSmith takes no keys but these four, and anything in the last one.
+            "metadata": {
+                "outcome": outcome.outcome,
+                "reason": reason,
+                "kind": outcome.kind if isinstance(outcome, Failure) else None,
+                "method": scored.method if scored else None,
+                "n": scored.n if scored else None,
+                "interval": scored.interval.model_dump() if scored and scored.interval else None,
+                "direction": metric.card.direction,
+                "metric_version": outcome.metric_version,
+                "prompt_hash": outcome.prompt_hash,
+                "judge": outcome.judge,
+                "judge_hash": outcome.judge_hash or None,
+                "is_baseline": identity.is_baseline if identity else False,
+                "usage": outcome.usage.model_dump(exclude={"schema_version"}) if outcome.usage else None,
+            },
+        }
+
+    def _unreadable(self, metric: Metric, error: DataError) -> Feedback:
+        return {
+            "key": metric.card.name,
+            "score": None,
+            "comment": f"cannot be read: {error}",
+            "metadata": {"outcome": _UNREADABLE, "reason": str(error), "metric_version": metric.card.version},
+        }
+
+
+def _reader(reader: str | Reader | Runnable[Any, Any] | None, judge: Judge) -> Reader:
+    if isinstance(reader, Runnable):
+        return reader_from(None, judge=LangChainJudge(reader))
+    return reader_from(reader, judge=judge)
+
+
+def _run(work: Callable[[], Awaitable[T]]) -> T:
+    """Run a coroutine to its end, beside a loop that is running here already."""
+
+    async def whole() -> T:
+        return await work()
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(whole())
+    # With the caller's context, in which LangSmith keeps the run that this belongs to.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(copy_context().run, asyncio.run, whole()).result()

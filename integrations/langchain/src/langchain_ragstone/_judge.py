@@ -1,0 +1,202 @@
+"""LangChain's models as judges: our messages in, theirs out, and the reply read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import RunnableBindingBase
+
+from langchain_ragstone._translate import text_of
+from ragstone.errors import ConfigurationError
+from ragstone.judges import ChatRequest, ClientSettings, Completion, FunctionModel, ModelJudge, TokenReading
+from ragstone.schema import Usage
+
+__all__ = ["LangChainJudge", "LangChainModel"]
+
+_LENGTH: Final = ("length", "max_tokens", "max_output_tokens")
+_REFUSED: Final = (
+    *("refusal", "content_filter", "content_filtered", "guardrail_intervened"),
+    *("safety", "recitation", "blocklist", "prohibited_content", "spii"),
+)
+_FINISH_KEYS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_CONFIG: Final[Any] = {"run_name": "ragstone_judge"}
+
+
+class LangChainModel(FunctionModel):
+    """Any chat model of LangChain as a `ragstone.judges.ChatModel`.
+
+    It is asked with `invoke`, on threads: its own time-outs and retries hold, and its asynchronous client, which belongs to
+    one event loop, is left alone. It is asked as it was configured, but for the length of replies and, where replies are to
+    be drawn, the temperature; both are set on a copy. What it makes is never captured as user traffic.
+
+    Args:
+        model: A chat model; a text model; one of them with `bind`, `with_retry` or `with_fallbacks`.
+        name: The model in words; by default its name and class.
+        concurrency: Requests in flight at once.
+        timeout_s: Seconds for one reply, its own retries included.
+
+    Raises:
+        ConfigurationError: It is no model of LangChain's, or an option has a value that cannot work.
+
+    Example:
+        ```python
+        reader = ChatReader(LangChainModel(chat_model), prompt=my_template)
+        ```
+    """
+
+    def __init__(
+        self, model: Runnable[Any, Any], *, name: str | None = None, concurrency: int = 16, timeout_s: float = 120.0
+    ) -> None:
+        given: object = model
+        if not isinstance(given, Runnable):
+            msg = f"{given!r:.200} is not a LangChain model; give a chat model, such as init_chat_model(...) makes"
+            raise ConfigurationError(msg)
+        client = _innermost(model)
+        settings = ClientSettings(client)
+        kind = type(client).__name__
+        super().__init__(
+            lambda request: _asked(model, request),
+            name=name or (f"{settings.model} through {kind}" if settings.model else kind),
+            shape=_shape(model),
+            concurrency=concurrency,
+            timeout_s=timeout_s,
+            secrets=settings.secrets,
+        )
+
+
+class LangChainJudge(ModelJudge):
+    """A `ModelJudge` on a `LangChainModel`, in one step: any chat model of LangChain judges.
+
+    The model's temperature is the one it was made with; 0 makes scores repeatable.
+
+    Args:
+        model: See `LangChainModel`.
+        name: See `LangChainModel`.
+        concurrency: See `LangChainModel`.
+        timeout_s: See `LangChainModel`.
+        number_max_tokens: See `ragstone.judges.ModelJudge`: models that reason before they answer need thousands.
+        score_mode: "single": the number in one reply. "sampled": the mean of `draws` replies at temperature 1, with an
+            interval.
+        draws: Replies for "sampled".
+
+    Raises:
+        ConfigurationError: A value that cannot work.
+
+    Example:
+        ```python
+        judge = LangChainJudge(init_chat_model("gpt-4.1-mini", temperature=0))
+        ragstone.evaluate(rows, ["ccrs"], judge=judge)
+        ```
+    """
+
+    def __init__(
+        self,
+        model: Runnable[Any, Any],
+        *,
+        name: str | None = None,
+        concurrency: int = 16,
+        timeout_s: float = 120.0,
+        number_max_tokens: int = 64,
+        score_mode: Literal["single", "sampled"] = "single",
+        draws: int = 5,
+    ) -> None:
+        super().__init__(
+            LangChainModel(model, name=name, concurrency=concurrency, timeout_s=timeout_s),
+            temperature=None,
+            number_max_tokens=number_max_tokens,
+            score_mode=score_mode,
+            draws=draws,
+        )
+
+
+def _innermost(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """The model inside `bind`, `with_config` and `with_retry`; with fallbacks, the first one."""
+    inner = model.bound if isinstance(model, RunnableBindingBase) else getattr(model, "runnable", None)
+    return _innermost(inner) if isinstance(inner, Runnable) else model
+
+
+def _shape(model: Runnable[Any, Any]) -> dict[str, object]:
+    """The settings of the model and of what it is wrapped in, down to the model itself."""
+    shape: dict[str, object] = ClientSettings(model).shape
+    if isinstance(model, RunnableBindingBase):
+        shape |= {"bound": _shape(model.bound), "kwargs": _names_and_scalars(model.kwargs)}
+    elif isinstance(inner := getattr(model, "runnable", None), Runnable):
+        fallbacks = getattr(model, "fallbacks", ())
+        shape |= {"runnable": _shape(inner), "fallbacks": [_shape(other) for other in fallbacks]}
+    return shape
+
+
+def _names_and_scalars(options: Mapping[str, Any]) -> dict[str, object]:
+    """Bound options: numbers as they are; of texts, which may be keys, and of all else only that they are there."""
+    return {name: value if isinstance(value, int | float) else type(value).__name__ for name, value in options.items()}
+
+
+def _asked(model: Runnable[Any, Any], request: ChatRequest) -> tuple[Completion, Usage]:
+    reply = _configured(model, request).invoke([dict(message) for message in request.messages], _CONFIG)
+    if not isinstance(reply, BaseMessage):
+        return Completion(text=text_of(reply) or ""), Usage()
+    usage = getattr(reply, "usage_metadata", None) or {}
+    return _completion(reply), Usage(
+        input_tokens=_count(usage.get("input_tokens")), output_tokens=_count(usage.get("output_tokens"))
+    )
+
+
+def _configured(model: Runnable[Any, Any], request: ChatRequest) -> Runnable[Any, Any]:
+    """A copy of the model that replies as the request says, as far as its class has settings for that."""
+    if isinstance(model, RunnableBindingBase):
+        return model.model_copy(update={"bound": _configured(model.bound, request)})
+    return ClientSettings(model).client_for(request)
+
+
+def _completion(message: BaseMessage) -> Completion:
+    about = message.response_metadata
+    text = text_of(message) or ""
+    reason = next((str(about[key]).lower() for key in _FINISH_KEYS if about.get(key)), "")
+    finish: Literal["stop", "length", "refused"] = "stop"
+    refusal = message.additional_kwargs.get("refusal")
+    if refusal or reason in _REFUSED:
+        finish, text = "refused", str(refusal or text)
+    elif reason in _LENGTH:
+        finish = "length"
+    return Completion(text=text, finish=finish, tokens=_tokens(about.get("logprobs")))
+
+
+def _tokens(logprobs: object) -> tuple[TokenReading, ...] | None:
+    """The tokens of a reply in OpenAI's form, which other providers have taken over; None where there are none."""
+    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    if not isinstance(content, Sequence) or not content:
+        return None
+    try:
+        return tuple(
+            TokenReading(
+                text=str(token["token"]),
+                logprob=_logprob(token["logprob"]),
+                top=tuple(
+                    sorted(
+                        (
+                            (str(other["token"]), _logprob(other["logprob"]))
+                            for other in token.get("top_logprobs") or ()
+                        ),
+                        key=lambda pair: -pair[1],
+                    )
+                ),
+            )
+            for token in content
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _logprob(value: object) -> float:
+    """A log-probability, with a little room for rounding above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 0.01:
+        msg = f"{value!r:.40} is no log-probability"
+        raise ValueError(msg)
+    return float(value)
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

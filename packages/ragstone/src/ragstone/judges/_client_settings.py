@@ -1,0 +1,143 @@
+"""What an application's model object says of itself, as far as it is a pydantic model: settings, secrets, other settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, SecretStr
+
+from ragstone.judges._model import ChatRequest
+
+__all__ = ["ClientSettings"]
+
+T = TypeVar("T")
+
+_TEMPERATURE: Final = "temperature"
+_LENGTHS: Final = (
+    "max_tokens",
+    "max_output_tokens",
+    "max_new_tokens",
+    "max_completion_tokens",
+    "num_predict",
+    "num_output",
+)
+_NAMES: Final = ("model", "model_name", "model_id", "deployment_name", "azure_deployment", "engine")
+_URLS: Final = ("base_url", "api_base", "openai_api_base", "azure_endpoint", "endpoint_url", "endpoint")
+_SHAPING: Final = (
+    *_NAMES,
+    _TEMPERATURE,
+    *("top_p", "top_k", "min_p", "seed", "stop", "n"),
+    *("presence_penalty", "frequency_penalty", "repetition_penalty", "repeat_penalty"),
+    *("reasoning_effort", "reasoning", "thinking", "thinking_budget", "effort", "verbosity"),
+    *("model_kwargs", "additional_kwargs", "extra_body", "api_version", "service_tier"),
+)
+"""Settings that shape replies, as the clients of many providers call them. Nothing else is looked at: the rest of a client's
+settings is about transport, and may be secret."""
+_KEYS: Final = ("key", "token", "secret", "password", "authorization")
+_MIN_SECRET: Final = 6
+"""Hiding shorter texts would hide words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings(Generic[T]):
+    """The settings of a client object; of one that is no pydantic model nothing is known.
+
+    Example:
+        ```python
+        settings = ClientSettings(chat_model)
+        FunctionModel(ask, name=settings.model or "a model", shape=settings.shape, secrets=settings.secrets)
+        ```
+    """
+
+    client: T
+
+    @property
+    def model(self) -> str | None:
+        """The model's name, where the client has one."""
+        return next((value for name in _NAMES if isinstance(value := self._get(name), str) and value), None)
+
+    @property
+    def shape(self) -> dict[str, object]:
+        """What shapes replies: class, model, host, sampling. No keys, no credentials of URLs."""
+        kind = type(self.client)
+        shape: dict[str, object] = {"client": f"{kind.__module__}.{kind.__qualname__}"}
+        for name in (*_SHAPING, *_LENGTHS):
+            if (value := _plain(self._get(name))) is not None:
+                shape[name] = value
+        for name in _URLS:
+            if isinstance(value := self._get(name), str):
+                parts = urlsplit(value)
+                shape[name] = f"{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return shape
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Texts that no message may show."""
+        return tuple(dict.fromkeys(text for text in self._secrets() if len(text) >= _MIN_SECRET))
+
+    def _secrets(self) -> Iterator[str]:
+        if not isinstance(self.client, BaseModel):
+            return
+        for name, value in self.client:
+            if isinstance(value, SecretStr):
+                yield value.get_secret_value()
+            elif isinstance(value, str) and any(key in name.lower() for key in _KEYS):
+                yield value
+            elif isinstance(value, Mapping) and "header" in name.lower():
+                yield from (text for text in value.values() if isinstance(text, str))
+            elif isinstance(value, str) and "@" in (netloc := _netloc(value)):
+                yield from netloc.rpartition("@")[0].split(":")
+
+    def client_for(self, request: ChatRequest) -> T:
+        """A copy of the client, on the same connections, that replies as the request says: sampling, length, log-probabilities.
+
+        What the client has no setting for is left as it is; so is what would say what is so anyway (top_p=1 where none is
+        set).
+        """
+        options = {
+            name: value
+            for name, value in request.sampling.items()
+            if self._has(name) and (name in (_TEMPERATURE, "seed") or self._get(name) is not None)
+        }
+        length = next((name for name in _LENGTHS if self._has(name)), None)
+        if length is not None:
+            options[length] = request.max_tokens
+        if request.top_logprobs and self._has("logprobs") and self._has("top_logprobs"):
+            options |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+        client: Any = self.client
+        return client.model_copy(update=options) if options else self.client
+
+    def _get(self, name: str) -> object:
+        return getattr(self.client, name, None) if self._has(name) else None
+
+    def _has(self, name: str) -> bool:
+        return isinstance(self.client, BaseModel) and name in type(self.client).model_fields
+
+
+def _netloc(value: str) -> str:
+    try:
+        return urlsplit(value).netloc
+    except ValueError:
+        return ""
+
+
+def _plain(value: object) -> object:
+    """Plain values, nested ones included; None for what is not plain."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {
+            str(key): plain
+            for key, item in value.items()
+            if not _is_secret(str(key), item) and (plain := _plain(item)) is not None
+        } or None
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value] or None
+    return None
+
+
+def _is_secret(name: str, value: object) -> bool:
+    return "header" in name.lower() or (isinstance(value, str) and any(key in name.lower() for key in _KEYS))

@@ -1,0 +1,297 @@
+"""The chat model made of a function: whatever client library an application asks its own models with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import replace
+from typing import Any, Final, NoReturn, TypeAlias
+
+from ragstone._util.fork import after_fork_in_child
+from ragstone._util.suppress import suppress_capture
+from ragstone.errors import ConfigurationError, JudgeError, JudgeRejectedError, JudgeUnavailableError
+from ragstone.judges._capabilities import Capabilities
+from ragstone.judges._client_errors import judge_error_from
+from ragstone.judges._http.probe import are_raw
+from ragstone.judges._model import ChatRequest, Completion, ForcedReading, TokenReading
+from ragstone.judges._once import Once
+from ragstone.judges._reasoning import after_reasoning
+from ragstone.judges._render import Message
+from ragstone.judges._usage import record_usage
+from ragstone.schema import Usage
+
+__all__ = ["FunctionModel"]
+
+Answer: TypeAlias = tuple[Completion, Usage]
+
+_PROBE: Final[list[Message]] = [{"role": "user", "content": "Reply with the word yes."}]
+_PROBE_TOKENS: Final = 64
+_TOP: Final = 20
+_LOGPROBS: Final = "logprobs"
+
+
+class FunctionModel:
+    """A chat model made of a function that asks one.
+
+    The function is called on threads, with the context variables of the caller. It should be the plain, synchronous call
+    of a client library: asynchronous clients belong to the event loop that they were first used on, and a judge is asked
+    from one loop after another. Nothing done in it is captured as user traffic.
+
+    Args:
+        ask: Takes a `ChatRequest` whose `n` is 1; returns the reply and what it cost. Fields of `sampling` that it has no
+            use for it may leave out. What it raises becomes a `JudgeError`: time-outs, rate limits, lost connections and
+            5xx "timeout" and "unavailable", content filters "refused", all else "rejected".
+        name: The model in words.
+        shape: All that shapes its replies, and nothing secret (see `ChatModel`).
+        concurrency: Requests in flight at once.
+        timeout_s: Seconds for one reply. A request that takes longer has failed; its thread ends when the client gives up.
+        secrets: Texts that no message may show: keys.
+
+    Raises:
+        ConfigurationError: A value that cannot work.
+
+    Example:
+        ```python
+        def ask(request: ChatRequest) -> tuple[Completion, Usage]:
+            reply = my_client.chat(request.messages, max_tokens=request.max_tokens)
+            return Completion(text=reply.text), Usage(input_tokens=reply.n_in, output_tokens=reply.n_out)
+
+
+        judge = ModelJudge(FunctionModel(ask, name="my model", shape={"model": "my-model-3"}))
+        ```
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[ChatRequest], Answer],
+        *,
+        name: str,
+        shape: Mapping[str, object],
+        concurrency: int = 16,
+        timeout_s: float = 120.0,
+        secrets: Sequence[str] = (),
+    ) -> None:
+        if concurrency < 1 or not timeout_s > 0:
+            msg = (
+                "concurrency must be at least 1 and timeout_s above 0, got "
+                f"concurrency={concurrency!r}, timeout_s={timeout_s!r}"
+            )
+            raise ConfigurationError(msg)
+        self._ask = ask
+        self._name = name
+        self._shape = dict(shape)
+        self._concurrency = concurrency
+        self._timeout_s = timeout_s
+        self._secrets = tuple(secrets)
+        self._refused: frozenset[str] = frozenset()
+        """Options that the model turned out to refuse; they are left out."""
+        self._measured = Once(self._measure)
+        self._after_fork()
+        after_fork_in_child(self._after_fork)
+
+    def _after_fork(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._pool_lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name!r})"
+
+    @property
+    def name(self) -> str:
+        """The name given."""
+        return self._name
+
+    @property
+    def shape(self) -> Mapping[str, object]:
+        """The shape given."""
+        return self._shape
+
+    async def prepare(self) -> None:
+        """Nothing to find out."""
+
+    async def capabilities(self, *, fresh: bool = False) -> Capabilities:
+        """Whether log-probabilities come, and whether replies begin with reasoning; measured by a few short requests.
+
+        Raises:
+            JudgeError: The model cannot be asked.
+        """
+        if fresh:
+            self._measured = Once(self._measure)
+        return await self._measured.get()
+
+    async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
+        """Reply `request.n` times, each in a request of its own.
+
+        Raises:
+            JudgeError: No reply: "timeout", "unavailable", "rejected", "refused".
+        """
+        requests = [replace(request, n=1, sampling=_seeded(request.sampling, i)) for i in range(request.n)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._completed(each)) for each in requests]
+        except BaseExceptionGroup as errors:
+            # One error is what callers know how to report; a group of them is not.
+            raise errors.exceptions[0] from None
+        return tuple(task.result() for task in tasks)
+
+    async def _completed(self, request: ChatRequest) -> Completion:
+        while True:
+            asked = _without(request, self._refused)
+            try:
+                return await self._asked(asked)
+            except JudgeRejectedError as error:
+                options = {*asked.sampling, *([_LOGPROBS] if asked.top_logprobs else [])}
+                named = {option for option in options if option in str(error)}
+                if not named:
+                    raise
+                self._refused |= named
+
+    async def _asked(self, request: ChatRequest) -> Completion:
+        """One call of the function, on a thread, metered."""
+        loop = asyncio.get_running_loop()
+        begun = asyncio.Event()
+
+        def work() -> Answer:
+            # The loop may be gone: who asked has been cancelled.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(begun.set)
+            try:
+                return self._ask(request)
+            except JudgeError:
+                raise
+            except Exception as error:
+                # Here, and not on the loop: a future takes no StopIteration.
+                raise judge_error_from(error, who=self._name, secrets=self._secrets) from error
+
+        with suppress_capture():
+            context = copy_context()
+        reply = asyncio.wrap_future(self._threads().submit(context.run, work))
+        try:
+            # Waiting for a free thread is not the model's time.
+            await begun.wait()
+            record_usage(Usage(calls=1))
+            async with asyncio.timeout(self._timeout_s) as limit:
+                completion, usage = await reply
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            msg = f"{self._name}: no reply within {self._timeout_s:g} s"
+            raise JudgeUnavailableError(msg, kind="timeout") from None
+        finally:
+            reply.cancel()
+        record_usage(usage.model_copy(update={"calls": 0}))
+        # A lone surrogate is legal in JSON and nowhere else.
+        return replace(completion, text=completion.text.encode(errors="replace").decode())
+
+    def _threads(self) -> ThreadPoolExecutor:
+        with self._pool_lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="ragstone-model")
+            return self._pool
+
+    async def complete_number(
+        self,
+        messages: Sequence[Message],  # noqa: ARG002
+        low: int,  # noqa: ARG002
+        high: int,  # noqa: ARG002
+        *,
+        max_tokens: int,  # noqa: ARG002
+        sampling: Mapping[str, Any],  # noqa: ARG002
+    ) -> Completion | None:
+        """None: a function cannot be held to a form."""
+        return None
+
+    async def complete_json(
+        self,
+        messages: Sequence[Message],  # noqa: ARG002
+        schema: Mapping[str, Any],  # noqa: ARG002
+        *,
+        max_tokens: int,  # noqa: ARG002
+        sampling: Mapping[str, Any],  # noqa: ARG002
+    ) -> Completion | None:
+        """None: a function cannot be held to a form."""
+        return None
+
+    async def _measure(self) -> Capabilities:
+        plain = await self._probed(0.0, top_logprobs=0)
+        # Cut short without a word, it thinks out of sight.
+        reasons = plain.text.strip() != (after_reasoning(plain.text) or "") or (
+            plain.finish == "length" and not plain.text
+        )
+        cold, hot = [await self._reading(temperature) for temperature in (0.5, 2.0)]
+        raw, seen = (None, "log-probabilities do not come")
+        if cold is not None and hot is not None:
+            raw, seen = are_raw(cold, hot)
+            if "temperature" in self._refused:
+                raw, seen = None, "the temperature cannot be changed"
+        return Capabilities(
+            model=self._name,
+            reasons=reasons,
+            top_logprobs=0 if cold is None or hot is None else len(cold.top),
+            logprobs_raw=raw,
+            refused_parameters=tuple(sorted(self._refused)),
+            seen={"logprobs_raw": seen, "chain": "a function tells no probability of a given reply"},
+        )
+
+    async def _probed(self, temperature: float, *, top_logprobs: int) -> Completion:
+        (completion,) = await self.complete(
+            ChatRequest(
+                messages=_PROBE,
+                max_tokens=_PROBE_TOKENS,
+                sampling={"temperature": temperature},
+                top_logprobs=top_logprobs,
+            )
+        )
+        return completion
+
+    async def _reading(self, temperature: float) -> TokenReading | None:
+        try:
+            tokens = (await self._probed(temperature, top_logprobs=_TOP)).tokens
+        except JudgeRejectedError:
+            return None
+        return tokens[0] if tokens and tokens[0].top else None
+
+    async def chat_ids(self, messages: Sequence[Message]) -> list[int]:  # noqa: ARG002
+        """A function has no tokens to tell of."""
+        self._unsupported()
+
+    async def text_ids(self, text: str) -> list[int]:  # noqa: ARG002
+        """A function has no tokens to tell of."""
+        self._unsupported()
+
+    async def end_id(self) -> int | None:
+        """Not known."""
+        return None
+
+    async def next_logprobs(
+        self,
+        prefixes: Sequence[Sequence[int]],  # noqa: ARG002
+        wanted: Sequence[Sequence[int]],  # noqa: ARG002
+    ) -> list[dict[int, float]]:
+        """A function has no tokens to tell of."""
+        self._unsupported()
+
+    async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:  # noqa: ARG002
+        """A function tells no probability of a given reply."""
+        self._unsupported()
+
+    def _unsupported(self) -> NoReturn:
+        msg = f"{self._name} is asked through a function, which tells no probability of a given reply"
+        raise JudgeRejectedError(msg, kind="unsupported")
+
+    async def aclose(self) -> None:
+        """Nothing to let go of: the threads serve other loops too, and end with this object."""
+
+
+def _seeded(sampling: Mapping[str, Any], nth: int) -> Mapping[str, Any]:
+    # With the same seed the next request would repeat the same draw.
+    return {**sampling, "seed": sampling["seed"] + nth} if nth and "seed" in sampling else sampling
+
+
+def _without(request: ChatRequest, refused: frozenset[str]) -> ChatRequest:
+    sampling = {name: value for name, value in request.sampling.items() if name not in refused}
+    return replace(request, sampling=sampling, top_logprobs=0 if _LOGPROBS in refused else request.top_logprobs)
