@@ -59,7 +59,7 @@ PUBLIC = {
         FIELD_ALIASES SCHEMA_VERSION Captured Dropped Failure FailureKind Interval Ledger LedgerRow
         NotApplicable Outcome Passage Sample SampledOut Score Search SinkBooks SpoolEntry Trace TraceStatus Usage
         committed_json_schema json_schema migrate outcome_adapter sample_from_row sample_from_trace
-        spool_entry_adapter
+        spool_entry_adapter trace_from_sample
     """,
     "ragstone.sinks": """
         Delivery JsonlSink OtlpSink Sink WatchingSink sink_from
@@ -80,6 +80,9 @@ PUBLIC = {
         DIALECTS FakeJudge FakeJudgeServer FakeModelServer FakeReader JudgeContract MemoryRecorder MemorySink
         ScriptedModel ServerDialect ServerStats
         make_sample make_trace
+    """,
+    "ragstone.replay": """
+        Detected Node NodeKind Rejected Source SpanStage StagedSpan StagedTrace TraceFormat all_formats detect
     """,
     "ragstone.worker": """
         Intake Troubles Worker read_ledger spool_directory

@@ -15,7 +15,7 @@ from ragstone.schema._outcome import (
     outcome_adapter,
 )
 from ragstone.schema._rows import FIELD_ALIASES, sample_from_row
-from ragstone.schema._sample import Sample, sample_from_trace
+from ragstone.schema._sample import Sample, sample_from_trace, trace_from_sample
 from ragstone.schema._trace import Passage, Search, Trace, TraceStatus, Usage
 
 __all__ = [
@@ -47,4 +47,5 @@ __all__ = [
     "sample_from_row",
     "sample_from_trace",
     "spool_entry_adapter",
+    "trace_from_sample",
 ]

@@ -9,7 +9,7 @@ from pydantic import Field, FiniteFloat
 from ragstone.schema._base import Record
 from ragstone.schema._trace import Passage, Trace
 
-__all__ = ["Sample", "sample_from_trace"]
+__all__ = ["Sample", "sample_from_trace", "trace_from_sample"]
 
 
 class Sample(Record):
@@ -49,5 +49,31 @@ def sample_from_trace(trace: Trace) -> Sample:
         contexts=trace.prompt_contexts,
         response=trace.response,
         reference=trace.reference,
+        sub_questions=trace.sub_questions,
+        qrels=trace.qrels,
+        ratings=trace.ratings,
         metadata=trace.metadata,
+    )
+
+
+def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trace:
+    """Make a trace of a row of a data set, so that it can be stored and scored like a captured request.
+
+    Args:
+        sample: The row.
+        source: Name of the format it came in.
+        started_at: Unix seconds; data sets do not say, so a time that stays the same for the same file.
+    """
+    return Trace(
+        trace_id=sample.id,
+        source=source,
+        query=sample.query,
+        contexts=sample.contexts,
+        response=sample.response,
+        reference=sample.reference,
+        sub_questions=sample.sub_questions,
+        qrels=sample.qrels,
+        ratings=sample.ratings,
+        metadata=sample.metadata,
+        started_at=started_at,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from ragstone.schema._base import Model, Record
 
@@ -82,7 +82,13 @@ class Trace(Record):
     """What reached the prompt, where that is known to differ from the union of the searches (a re-ranker, say)."""
     response: str | None = None
     reference: tuple[str, ...] = ()
-    """Correct answers, when the application knows them (a replayed test set)."""
+    """Correct answers, when the application knows them (a replayed test set); so are the next three."""
+    sub_questions: tuple[str, ...] = ()
+    """What a complete answer must cover, as questions."""
+    qrels: dict[str, FiniteFloat] | None = None
+    """Relevance by passage id over the whole collection, as graders gave it (0 = not relevant)."""
+    ratings: dict[str, dict[str, FiniteFloat]] | None = None
+    """How well a passage answers a sub-question, from 0 to 5: by sub-question, then by passage id."""
 
     status: TraceStatus = "ok"
     error: str | None = None

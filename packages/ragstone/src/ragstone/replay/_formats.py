@@ -1,0 +1,101 @@
+"""The seam to formats: `TraceFormat` recognises and reads one kind of file; which one a file has is told, with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Final, Protocol, runtime_checkable
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.replay._source import Source
+from ragstone.schema import Trace
+
+__all__ = ["Detected", "Rejected", "TraceFormat", "all_formats", "detect"]
+
+_GROUP: Final = "ragstone.formats"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A record that could not be read as a trace: counted, explained, and the rest goes on."""
+
+    place: str
+    """Where in the source: "line 12", "trace 4bf92f…"."""
+    reason: str
+
+
+@runtime_checkable
+class TraceFormat(Protocol):
+    """One kind of file with traces in it."""
+
+    @property
+    def name(self) -> str:
+        """What users call it: "openinference", "langsmith"."""
+        ...
+
+    def detect(self, head: bytes) -> str | None:
+        """Recognise a file by its first bytes (decompressed; they may end anywhere).
+
+        Returns:
+            What it was recognised by, in words for people, such as "spans with `openinference.span.kind`"; None when it
+            is something else. Never raises, whatever the bytes are.
+        """
+        ...
+
+    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+        """Read the traces of a file, in an order that is the same each time, with ids that are the same each time.
+
+        Memory does not grow with the file. What a format cannot give stays None. A record that cannot be read is a
+        `Rejected`; nothing in the file can raise anything but what is said here, or make this take long.
+
+        Raises:
+            DataError: The file itself cannot be read on: it is damaged from here on, or is no such file.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detected:
+    """The format of a file, and how that is known."""
+
+    format: TraceFormat
+    because: str
+
+
+def all_formats() -> dict[str, TraceFormat]:
+    """The formats of the entry points `ragstone.formats`, by name, the most specific first."""
+    found = {entry.name: entry for entry in entry_points(group=_GROUP)}
+    # Rows of any data set are recognised by a question alone, so they are asked last.
+    return {name: found[name].load()() for name in sorted(found, key=lambda name: (name == "rows", name))}
+
+
+def detect(source: Source, *, name: str = "auto", formats: Sequence[TraceFormat] | None = None) -> Detected:
+    """Find the format of a file.
+
+    Args:
+        source: The file.
+        name: The format's name; "auto" looks into the file.
+        formats: The formats to choose from; None takes all that are installed.
+
+    Raises:
+        ConfigurationError: There is no format of that name.
+        DataError: The file has no format that is known, or cannot be read.
+    """
+    known = {f.name: f for f in formats} if formats is not None else all_formats()
+    if name != "auto":
+        if name not in known:
+            msg = f"there is no format {name!r}; known are {', '.join(known)}, and 'auto'"
+            raise ConfigurationError(msg)
+        return Detected(format=known[name], because="it was named")
+    head = source.head()
+    for candidate in known.values():
+        because = candidate.detect(head)
+        if because is not None:
+            return Detected(format=candidate, because=because)
+    beginning = head[:40].decode("utf-8", "replace")
+    msg = (
+        f"{source.name!r} begins with {beginning!r}, which is no format that is known ({', '.join(known)}); "
+        "name it with --format, or convert it to JSON lines with the fields query, contexts and response"
+    )
+    raise DataError(msg)

@@ -1,0 +1,101 @@
+"""A file with traces in it, as bytes: opened where it is read, decompressed as it is read, never trusted."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from ragstone.errors import DataError, MissingExtraError
+
+__all__ = ["MAX_RECORD_BYTES", "Line", "Source"]
+
+MAX_RECORD_BYTES: Final = 64 * 2**20
+"""Longest line, or JSON value, that is read as one: a request with its passages is far smaller."""
+
+_HEAD_BYTES: Final = 256 * 2**10
+_GZIP: Final = b"\x1f\x8b"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a file."""
+
+    number: int
+    """1-based."""
+    text: bytes
+    is_torn: bool = False
+    """Whether it is the last one and has no end: its writer may have been killed."""
+    is_too_long: bool = False
+    """Whether it is longer than `MAX_RECORD_BYTES`; then `text` is only its beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to read traces from; gzip and Zstandard are recognised by their first bytes, not by the name.
+
+    Args:
+        path: The file.
+        name: What to call it in messages; the path, or the URL it came from without credentials.
+    """
+
+    path: Path
+    name: str
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """The decompressed bytes, as a stream.
+
+        Raises:
+            DataError: The file cannot be read, or its compression is damaged (also while reading).
+            MissingExtraError: A Zstandard file, and no package that reads it.
+        """
+        try:
+            with self.path.open("rb") as raw:
+                first = raw.read(4)
+                raw.seek(0)
+                yield _decompressed(raw, first)
+        except (OSError, EOFError, zlib.error) as error:
+            msg = f"{self.name!r} cannot be read: {error}"
+            raise DataError(msg) from error
+
+    def head(self, n_bytes: int = _HEAD_BYTES) -> bytes:
+        """The first bytes, decompressed, to recognise a format by."""
+        with self.open() as stream:
+            return stream.read(n_bytes)
+
+    def lines(self) -> Iterator[Line]:
+        """The lines, without their ends; empty ones are left out. One that is too long is cut, marked, and passed over."""
+        with self.open() as stream:
+            number = 0
+            while text := stream.readline(MAX_RECORD_BYTES + 1):
+                number += 1
+                if len(text) > MAX_RECORD_BYTES and not text.endswith(b"\n"):
+                    while (rest := stream.readline(2**20)) and not rest.endswith(b"\n"):
+                        pass
+                    yield Line(number, text[:1000], is_too_long=True)
+                    continue
+                is_torn = not text.endswith(b"\n")
+                text = text.rstrip(b"\r\n")
+                if text.strip():
+                    yield Line(number, text, is_torn=is_torn)
+
+
+def _decompressed(raw: BinaryIO, first: bytes) -> BinaryIO:
+    if first.startswith(_GZIP):
+        return gzip.open(raw, "rb")  # type: ignore[return-value]
+    if first.startswith(_ZSTD):
+        try:
+            import zstandard
+        except ImportError as error:
+            raise MissingExtraError(
+                feature="a Zstandard file", package="zstandard", extra="ragstone[replay]"
+            ) from error
+        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True))
+    return raw

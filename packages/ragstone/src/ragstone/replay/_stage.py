@@ -1,0 +1,249 @@
+"""Spans on their way to whole traces: they come in any order, in many files or requests, and more of them than fit in memory."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from ragstone.errors import DataError, StoreError
+
+__all__ = ["SpanStage", "StagedSpan", "StagedTrace"]
+
+_TABLES: Final = """
+    CREATE TABLE IF NOT EXISTS traces (
+        seq INTEGER PRIMARY KEY,
+        trace_id TEXT NOT NULL UNIQUE,
+        n_spans INTEGER NOT NULL,
+        n_bytes INTEGER NOT NULL,
+        has_root INTEGER NOT NULL,
+        touched_at REAL NOT NULL
+    );
+    CREATE TABLE IF NOT EXISTS spans (
+        trace_seq INTEGER NOT NULL,
+        span_id TEXT NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (trace_seq, span_id)
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS traces_by_age ON traces (touched_at);
+"""
+_PAGE: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedSpan:
+    """One span as it came, in whatever bytes its reader understands."""
+
+    trace_id: str
+    span_id: str
+    is_root: bool
+    """Whether it has no parent."""
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedTrace:
+    """All spans of one trace that have come so far."""
+
+    seq: int
+    """Its place in the order of first arrival."""
+    trace_id: str
+    spans: tuple[bytes, ...]
+    """In the order of their span ids: the same whatever order they came in."""
+    is_cut: bool
+    """Whether spans beyond the limits were left out."""
+
+
+class SpanStage:
+    """Groups spans by trace on disk. What `add` has returned from survives `kill -9` when the stage has a file.
+
+    A span that comes again is ignored: the first one counts. Not for several threads at once.
+
+    Args:
+        path: The file; None makes one that is gone when the stage is closed.
+        max_spans: Spans kept of one trace.
+        max_bytes: Bytes kept of one trace.
+        clock: Unix seconds.
+
+    Raises:
+        StoreError: The file cannot be made or used.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        max_spans: int = 10_000,
+        max_bytes: int = 64 * 2**20,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._max_spans = max_spans
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._folder = tempfile.TemporaryDirectory(prefix="ragstone-") if path is None else None
+        self._path = Path(self._folder.name) / "spans.db" if self._folder else Path(path or "")
+        try:
+            if not self._path.exists():
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            # A stage that is thrown away has nothing to survive.
+            self._db.execute(f"PRAGMA journal_mode = {'WAL' if path else 'MEMORY'}")
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if path else 'OFF'}")
+            self._db.executescript(_TABLES)
+        except (OSError, sqlite3.Error) as error:
+            msg = f"spans cannot be kept in {str(self._path)!r}: {error}"
+            raise StoreError(msg) from error
+
+    def add(self, spans: Iterable[StagedSpan]) -> int:
+        """Keep spans, all of them or, when this raises, none; how many are new and within the limits.
+
+        Raises:
+            StoreError: The disk does not take them.
+        """
+        now, kept = self._clock(), 0
+        with self._transaction() as db:
+            for span in spans:
+                if not span.trace_id or not span.span_id:
+                    msg = "a span without trace id or span id belongs nowhere"
+                    raise DataError(msg)
+                kept += self._keep(db, span, now)
+        return kept
+
+    def _keep(self, db: sqlite3.Connection, span: StagedSpan, now: float) -> int:
+        row = db.execute("SELECT seq, n_spans, n_bytes FROM traces WHERE trace_id = ?", (span.trace_id,)).fetchone()
+        if row is None:
+            seq = db.execute(
+                "INSERT INTO traces (trace_id, n_spans, n_bytes, has_root, touched_at) VALUES (?, 0, 0, 0, ?)",
+                (span.trace_id, now),
+            ).lastrowid
+            n_spans = n_bytes = 0
+        else:
+            seq, n_spans, n_bytes = row
+        fits = n_spans < self._max_spans and n_bytes + len(span.body) <= self._max_bytes
+        new = (
+            db.execute(
+                "INSERT INTO spans VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (seq, span.span_id, span.body)
+            ).rowcount
+            if fits
+            else 0
+        )
+        # A trace that was cut counts one span too many, and so says that it was.
+        db.execute(
+            """
+            UPDATE traces SET n_spans = n_spans + ?, n_bytes = n_bytes + ?, has_root = max(has_root, ?), touched_at = ?
+            WHERE seq = ?
+            """,
+            (
+                new if fits else self._max_spans + 1 - n_spans,
+                len(span.body) * new,
+                span.is_root,
+                now,
+                seq,
+            ),
+        )
+        return new
+
+    def traces(
+        self, *, untouched_since: float | None = None, rooted_since: float | None = None
+    ) -> Iterator[StagedTrace]:
+        """The traces, in the order in which they came first, read page by page.
+
+        Args:
+            untouched_since: Only those that got no span since then (Unix seconds); None takes all.
+            rooted_since: Also those that have their root and got no span since then.
+        """
+        after = -1
+        while True:
+            page = self._page(after, untouched_since, rooted_since)
+            if not page:
+                return
+            for after, trace_id, n_spans in page:
+                spans = self._db.execute("SELECT body FROM spans WHERE trace_seq = ? ORDER BY span_id", (after,))
+                yield StagedTrace(
+                    seq=after,
+                    trace_id=trace_id,
+                    spans=tuple(body for (body,) in spans.fetchall()),
+                    is_cut=n_spans > self._max_spans,
+                )
+
+    def _page(
+        self, after: int, untouched_since: float | None, rooted_since: float | None
+    ) -> list[tuple[int, str, int]]:
+        return self._db.execute(
+            """
+            SELECT seq, trace_id, n_spans FROM traces
+            WHERE seq > ?1 AND (?2 IS NULL OR touched_at <= ?2 OR (has_root AND touched_at <= ?3)) ORDER BY seq LIMIT ?4
+            """,
+            (after, untouched_since, rooted_since, _PAGE),
+        ).fetchall()
+
+    def forget(self, seqs: Sequence[int]) -> None:
+        """Drop traces that have gone on.
+
+        Raises:
+            StoreError: The disk does not take it.
+        """
+        with self._transaction() as db:
+            db.executemany("DELETE FROM spans WHERE trace_seq = ?", [(seq,) for seq in seqs])
+            db.executemany("DELETE FROM traces WHERE seq = ?", [(seq,) for seq in seqs])
+
+    def __len__(self) -> int:
+        """How many traces wait."""
+        return int(self._db.execute("SELECT count(*) FROM traces").fetchone()[0])
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._db, self._path)
+
+    def close(self) -> None:
+        """Let go of the file, and remove it if it was only for now. Safe to call twice."""
+        self._db.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Transaction:
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db = db
+        self._path = path
+
+    def __enter__(self) -> sqlite3.Connection:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+        return self._db
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._db.execute("COMMIT")
+        except sqlite3.Error as failed:
+            self._roll_back()
+            raise self._error(failed) from failed
+        if error is not None:
+            self._roll_back()
+            if isinstance(error, sqlite3.Error):
+                raise self._error(error) from error
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def _error(self, error: sqlite3.Error) -> StoreError:
+        return StoreError(f"spans cannot be kept in {str(self._path)!r}: {error}")

@@ -1,0 +1,102 @@
+"""Spans wait on disk until their trace is whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ragstone.errors import DataError, StoreError
+from ragstone.replay import SpanStage, StagedSpan
+
+
+def span(trace: str, name: str, *, root: bool = False, body: bytes = b"{}") -> StagedSpan:
+    """One span."""
+    return StagedSpan(trace_id=trace, span_id=name, is_root=root, body=body)
+
+
+class Clock:
+    """A clock that tests move."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+
+def test_spans_are_grouped_in_the_order_of_first_arrival():
+    """Traces in the order in which they began to come, their spans in one order whatever came first."""
+    with SpanStage() as stage:
+        assert 2 == stage.add([span("b", "2", body=b"b2"), span("a", "1", body=b"a1")])
+        assert 1 == stage.add([span("b", "1", body=b"b1")])
+
+        assert [("b", (b"b1", b"b2")), ("a", (b"a1",))] == [(t.trace_id, t.spans) for t in stage.traces()]
+        assert 2 == len(stage)
+
+
+def test_a_span_that_comes_again_changes_nothing():
+    """Exporters send again what they think was lost."""
+    with SpanStage() as stage:
+        stage.add([span("a", "1", body=b"first")])
+
+        assert 0 == stage.add([span("a", "1", body=b"second")])
+        assert [(b"first",)] == [t.spans for t in stage.traces()]
+
+
+def test_more_traces_than_a_page():
+    """Reading goes on page by page."""
+    with SpanStage() as stage:
+        stage.add([span(f"t{i}", "1") for i in range(450)])
+
+        assert [f"t{i}" for i in range(450)] == [t.trace_id for t in stage.traces()]
+
+
+@pytest.mark.parametrize("limits", [{"max_spans": 3}, {"max_bytes": 7}])
+def test_a_trace_beyond_the_limits_is_cut_and_says_so(limits):
+    """What fits stays; the trace knows that it is not whole; others are not touched."""
+    with SpanStage(**limits) as stage:
+        assert 3 == stage.add([span("a", str(i)) for i in range(5)])
+        stage.add([span("b", "1")])
+
+        assert [(3, True), (1, False)] == [(len(t.spans), t.is_cut) for t in stage.traces()]
+
+
+def test_only_what_has_settled(tmp_path: Path):
+    """A trace is whole when nothing came for long, or for a shorter time when its root is there."""
+    clock = Clock()
+    with SpanStage(tmp_path / "s.db", clock=clock) as stage:
+        stage.add([span("rooted", "1", root=True), span("open", "1")])
+        clock.now += 10
+        stage.add([span("young", "1", root=True)])
+
+        assert ["rooted"] == [t.trace_id for t in stage.traces(untouched_since=90.0, rooted_since=105.0)]
+        assert ["rooted", "open"] == [t.trace_id for t in stage.traces(untouched_since=100.0, rooted_since=100.0)]
+
+
+def test_what_was_added_is_there_after_a_restart(tmp_path: Path):
+    """A stage with a file keeps its spans; what was forgotten is gone."""
+    with SpanStage(tmp_path / "s.db") as stage:
+        stage.add([span("a", "1"), span("b", "1")])
+        stage.forget([t.seq for t in stage.traces() if t.trace_id == "a"])
+
+    with SpanStage(tmp_path / "s.db") as stage:
+        assert ["b"] == [t.trace_id for t in stage.traces()]
+
+
+def test_all_or_nothing():
+    """A span that belongs nowhere takes back the whole call, and the stage goes on."""
+    with SpanStage() as stage:
+        with pytest.raises(DataError, match="belongs nowhere"):
+            stage.add([span("a", "1"), span("", "1")])
+
+        assert 0 == len(stage)
+        assert 1 == stage.add([span("a", "1")])
+
+
+def test_a_file_that_cannot_be_used_is_told(tmp_path: Path):
+    """The message names the file."""
+    (tmp_path / "s.db").write_bytes(b"no database at all, and long enough to be read as one" * 40)
+
+    with pytest.raises(StoreError, match=r"cannot be kept in .*s\.db"):
+        SpanStage(tmp_path / "s.db")
