@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json as jsonlib
 import os
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -25,6 +26,7 @@ __all__ = ["HttpClient", "answer_error", "base_url", "host_and_port"]
 
 _EXCERPT_CHARS: Final = 200
 _TRY_LATER: Final = frozenset({408, 425, 429})
+_WRONG_ADDRESS: Final = frozenset({404, 405, 421})
 
 
 def base_url(text: str, *, sink: str, example: str) -> SplitResult:
@@ -86,6 +88,8 @@ class HttpClient:
     ) -> httpx.Response:
         """Send one request and return its answer, whatever its status; redirects are not followed.
 
+        In `json`, what no server can decode or no database can store (half of a surrogate pair, NUL) is replaced.
+
         Raises:
             SinkUnavailableError: No connection, or no answer in time.
         """
@@ -93,8 +97,11 @@ class HttpClient:
         if self._client is None or self._home != home:
             self._client = httpx.AsyncClient(headers=self._headers, auth=self._auth, timeout=self._timeout_s)
             self._home = home
+        if json is not None:
+            content = jsonlib.dumps(_storable(json), ensure_ascii=False, allow_nan=False).encode()
+            headers = {"Content-Type": "application/json", **(headers or {})}
         try:
-            return await self._client.request(method, url, json=json, content=content, params=params, headers=headers)
+            return await self._client.request(method, url, content=content, params=params, headers=headers)
         except httpx.HTTPError as error:
             # Not the message of every error: some quote the URL, which may hold credentials.
             msg = f"no answer from {host_and_port(urlsplit(url))}: {type(error).__name__}"
@@ -107,12 +114,16 @@ class HttpClient:
             await client.aclose()
 
 
-def answer_error(response: httpx.Response, *, missing: frozenset[int] = frozenset()) -> SinkError | None:
+def answer_error(
+    response: httpx.Response, *, missing: frozenset[int] = frozenset(), astray: frozenset[int] = frozenset()
+) -> SinkError | None:
     """What an answer means for the delivery; None when it was taken.
 
     Args:
         response: The answer.
         missing: Statuses by which this server says that the trace is not there (yet).
+        astray: Statuses that say more of the address than of the delivery, which waits until one of them is mended; as
+            a redirection always does.
     """
     status = response.status_code
     if response.is_success:
@@ -122,9 +133,27 @@ def answer_error(response: httpx.Response, *, missing: frozenset[int] = frozense
         return SinkTargetMissingError(words)
     if status in (401, 403):
         return SinkDeniedError(f"{words}; check the credentials of this sink")
+    if status in astray or response.is_redirect:
+        return SinkUnavailableError(f"{words}; check the address of this sink")
     if status in _TRY_LATER or status >= 500:
         return SinkUnavailableError(words, retry_after_s=_retry_after_s(response))
+    if response.is_redirect or status in _WRONG_ADDRESS:
+        # Says nothing of the outcome: it must not be given up for a typing error in the address.
+        return SinkUnavailableError(f"{words}; check the address of this sink")
     return SinkRejectedError(words)
+
+
+def _storable(value: Any) -> Any:
+    """`value` with text that every server can decode and every database can store."""
+    match value:
+        case str():
+            return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+        case Mapping():
+            return {_storable(key): _storable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_storable(item) for item in value]
+        case _:
+            return value
 
 
 def _excerpt(response: httpx.Response) -> str:
