@@ -26,7 +26,6 @@ __all__ = ["HttpClient", "answer_error", "base_url", "host_and_port"]
 
 _EXCERPT_CHARS: Final = 200
 _TRY_LATER: Final = frozenset({408, 425, 429})
-_WRONG_ADDRESS: Final = frozenset({404, 405, 421})
 
 
 def base_url(text: str, *, sink: str, example: str) -> SplitResult:
@@ -137,9 +136,6 @@ def answer_error(
         return SinkUnavailableError(f"{words}; check the address of this sink")
     if status in _TRY_LATER or status >= 500:
         return SinkUnavailableError(words, retry_after_s=_retry_after_s(response))
-    if response.is_redirect or status in _WRONG_ADDRESS:
-        # Says nothing of the outcome: it must not be given up for a typing error in the address.
-        return SinkUnavailableError(f"{words}; check the address of this sink")
     return SinkRejectedError(words)
 
 
