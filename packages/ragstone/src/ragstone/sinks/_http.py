@@ -22,7 +22,7 @@ from ragstone.errors import (
     SinkUnavailableError,
 )
 
-__all__ = ["HttpClient", "answer_error", "base_url", "host_and_port"]
+__all__ = ["HttpClient", "answer_error", "base_url", "host_and_port", "json_bytes", "printable"]
 
 _EXCERPT_CHARS: Final = 200
 _TRY_LATER: Final = frozenset({408, 425, 429})
@@ -57,6 +57,14 @@ def host_and_port(url: SplitResult) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def json_bytes(value: object) -> bytes:
+    """Return `value` as JSON that every server can decode and every database can store.
+
+    Half of a surrogate pair and NUL are replaced.
+    """
+    return jsonlib.dumps(_storable(value), ensure_ascii=False, allow_nan=False).encode()
+
+
 class HttpClient:
     """A client that is made where it is first used: a connection belongs to one event loop of one process.
 
@@ -87,18 +95,17 @@ class HttpClient:
     ) -> httpx.Response:
         """Send one request and return its answer, whatever its status; redirects are not followed.
 
-        In `json`, what no server can decode or no database can store (half of a surrogate pair, NUL) is replaced.
+        `json` is sent as `json_bytes` writes it.
 
         Raises:
             SinkUnavailableError: No connection, or no answer in time.
         """
+        if json is not None:
+            content, headers = json_bytes(json), {"Content-Type": "application/json", **(headers or {})}
         home = (os.getpid(), asyncio.get_running_loop())
         if self._client is None or self._home != home:
             self._client = httpx.AsyncClient(headers=self._headers, auth=self._auth, timeout=self._timeout_s)
             self._home = home
-        if json is not None:
-            content = jsonlib.dumps(_storable(json), ensure_ascii=False, allow_nan=False).encode()
-            headers = {"Content-Type": "application/json", **(headers or {})}
         try:
             return await self._client.request(method, url, content=content, params=params, headers=headers)
         except httpx.HTTPError as error:
@@ -140,7 +147,6 @@ def answer_error(
 
 
 def _storable(value: Any) -> Any:
-    """`value` with text that every server can decode and every database can store."""
     match value:
         case str():
             return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
@@ -153,8 +159,14 @@ def _storable(value: Any) -> Any:
 
 
 def _excerpt(response: httpx.Response) -> str:
-    text = " ".join("".join(c if c.isprintable() else " " for c in response.text[: 4 * _EXCERPT_CHARS]).split())
-    return f": {text[:_EXCERPT_CHARS]}" if text else ""
+    text = printable(response.text)
+    return f": {text}" if text else ""
+
+
+def printable(text: str) -> str:
+    """Return the beginning of what a server said, for a message of ours: one line, no control characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * _EXCERPT_CHARS]).split())
+    return line[:_EXCERPT_CHARS]
 
 
 def _retry_after_s(response: httpx.Response) -> float | None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from ragstone.errors import ConfigurationError, SinkUnavailableError
-from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.sinks._protocol import Delivery
+from ragstone.sinks._row import outcome_row
 
 __all__ = ["JsonlSink"]
 
@@ -100,45 +100,9 @@ class JsonlSink:
             del self._seen[next(iter(self._seen))]
 
     def _line(self, delivery: Delivery) -> bytes:
-        text = json.dumps(_row(delivery, include_text=self._include_text), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(outcome_row(delivery, include_text=self._include_text), ensure_ascii=False, allow_nan=False)
         # A lone surrogate is not UTF-8; its backslash escape is valid JSON.
         return text.encode("utf-8", "backslashreplace") + b"\n"
-
-
-def _row(delivery: Delivery, *, include_text: bool) -> dict[str, object]:
-    outcome = delivery.outcome
-    score = outcome if isinstance(outcome, Score) else None
-    failure = outcome if isinstance(outcome, Failure) else None
-    row: dict[str, object] = {
-        "schema_version": outcome.schema_version,
-        "id": outcome.id,
-        "trace_id": delivery.trace_id,
-        "run_id": delivery.run_id,
-        "otel_trace_id": delivery.otel_trace_id,
-        "otel_span_id": delivery.otel_span_id,
-        "metric": outcome.metric,
-        "metric_version": outcome.metric_version,
-        "outcome": outcome.outcome,
-        "value": score.value if score else None,
-        "interval": score.interval.model_dump(mode="json") if score and score.interval else None,
-        "method": score.method if score else None,
-        "n": score.n if score else None,
-        "kind": failure.kind if failure else None,
-        "reason": None if isinstance(outcome, Score) else outcome.reason,
-        "missing": list(outcome.missing) if isinstance(outcome, NotApplicable) else None,
-        "judge": outcome.judge,
-        "judge_hash": outcome.judge_hash,
-        "prompt_hash": outcome.prompt_hash,
-        "usage": outcome.usage.model_dump(mode="json") if outcome.usage else None,
-        "inclusion_probability": delivery.inclusion_probability,
-        "requested_at": delivery.requested_at,
-        "scored_at": outcome.created_at,
-    }
-    if include_text:
-        row["explanation"] = score.explanation if score else None
-        row["details"] = score.model_dump(mode="json", include={"details"})["details"] if score else None
-        row["raw"] = None if isinstance(outcome, NotApplicable) else outcome.raw
-    return row
 
 
 def _ids_in_tail(path: Path) -> dict[str, None]:
