@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from langchain_ragstone._otel import link_root_span
 from langchain_ragstone._tree import LiveTrace, Step
 from ragstone.capture import PassageDraft, SearchDraft
 from ragstone.schema import TraceStatus
@@ -29,6 +30,8 @@ def finish(
     draft = trace.draft
     draft.status = status
     draft.ended_at = ended_at
+    if status != "abandoned":  # given up by whatever request came next, in a span of its own
+        link_root_span(draft)
     draft.searches = _searches(trace)
     draft.contexts = _contexts(trace, draft.searches, stated_contexts)
     if status in ("ok", "truncated"):

@@ -1,23 +1,56 @@
-"""The OpenTelemetry span a request runs in, for applications that trace already."""
+"""The OpenTelemetry span of a request, for applications that trace already.
+
+Tools that listen to LangChain themselves open a span for each request, which is the one to link. Those that are told of
+a request before us have it open when the request begins, those after us while it ends. OpenInference's spans are never
+current and are asked for by the id of the run; others are found by being current and having the request's name.
+"""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
+from uuid import UUID
 
 from ragstone.capture import TraceDraft
 
-__all__ = ["link_current_span"]
+__all__ = ["link_current_span", "link_root_span"]
 
 
 def link_current_span(draft: TraceDraft) -> None:
-    """Note the ids of the current span, as 32 and 16 hex digits, and whether it was sampled, if there is one.
+    """Note the span a request begins in: ids, as 32 and 16 hex digits, and whether it was sampled; if there is one.
 
     OpenTelemetry is only asked when the application has imported it: without it there can be no span.
     """
     otel = sys.modules.get("opentelemetry.trace")
+    if otel is not None:
+        _link(draft, _of_openinference(draft.run_id) or otel.get_current_span())
+
+
+def link_root_span(draft: TraceDraft) -> None:
+    """Look again when a request ends: the span that stands for it may have come after its beginning."""
+    otel = sys.modules.get("opentelemetry.trace")
     if otel is None:
         return
-    context = otel.get_current_span().get_span_context()
+    span = _of_openinference(draft.run_id)
+    if span is None and draft.otel_trace_id is None:
+        current = otel.get_current_span()
+        span = current if getattr(current, "name", None) == draft.name else None
+    if span is not None:
+        _link(draft, span)
+
+
+def _of_openinference(run_id: str | None) -> Any:
+    """The open span of OpenInference for a run; None if there is none."""
+    kind = getattr(sys.modules.get("openinference.instrumentation.langchain"), "LangChainInstrumentor", None)
+    if kind is None or run_id is None:
+        return None
+    instrumentor = kind()  # there is one for the process
+    # Where it is not at work, asking for a span prints a complaint.
+    return instrumentor.get_span(UUID(run_id)) if instrumentor.is_instrumented_by_opentelemetry else None
+
+
+def _link(draft: TraceDraft, span: Any) -> None:
+    context = span.get_span_context()
     if context.is_valid:
         draft.otel_trace_id = f"{context.trace_id:032x}"
         draft.otel_span_id = f"{context.span_id:016x}"

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from llama_index.observability.ragstone import _translate as translate
 from llama_index.observability.ragstone._assemble import finish
-from llama_index.observability.ragstone._otel import current_span_ids
+from llama_index.observability.ragstone._otel import current_span
 from llama_index.observability.ragstone._stream import pulled_stream
 from llama_index.observability.ragstone._tree import REQUESTS, Entry, Kind, LiveTrace, Span, SpanTree
 from ragstone.capture import Recorder, SearchDraft, capture_suppressed
@@ -78,6 +78,8 @@ class Requests:
         kind = translate.kind_of(key, instance)
         span = self.tree.start(key, parent_key, kind, stream_key=pulled_stream())
         if span is None:
+            if (above := self.tree.find(key)) is not None and above.trace.asked_for_otel < 2:
+                self._ask_for_otel(above.trace)
             return
         trace = span.trace
         if span.parent is None:
@@ -251,11 +253,17 @@ class Requests:
         self._abandon(self.tree.give_up())
 
     def _ask_for_otel(self, trace: LiveTrace) -> None:
-        # An instrumentation that is registered after ours starts its span for the root after ours: ask once more.
-        if trace.draft.otel_trace_id is None and trace.asked_for_otel < 2:
-            trace.asked_for_otel += 1
-            if (ids := current_span_ids()) is not None:
-                trace.draft.otel_trace_id, trace.draft.otel_span_id = ids
+        """Link the request to the span that other tools show for it: the one of its root, or else that around it."""
+        # An instrumentation that is registered after ours starts its span for the root after ours has begun: when the
+        # next span begins, it is there, and has the root's name. (Registered before ours, it is there at once.)
+        if trace.asked_for_otel == 2:
+            return
+        trace.asked_for_otel += 1
+        draft, span = trace.draft, current_span()
+        if span is not None and (draft.otel_trace_id is None or span.name == draft.name):
+            draft.otel_trace_id, draft.otel_span_id, draft.otel_sampled = span.trace_id, span.span_id, span.sampled
+            if span.name == draft.name:
+                trace.asked_for_otel = 2
 
     def _tool_returned(self, span: Span, result: Any) -> None:
         """A tool that searched without a retriever of LlamaIndex's shows it by what it returns."""
