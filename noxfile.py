@@ -76,7 +76,7 @@ def golden(session: nox.Session) -> None:
 def integrations(session: nox.Session, framework: str, pins: list[str]) -> None:
     """Each integration against its real framework with fake models, without the other's."""
     package = {"langchain": LANGCHAIN, "llama-index": LLAMA_INDEX}[framework]
-    session.install(*CORE, *package, *group("test"), *group(framework), *pins)
+    session.install(*CORE, *package, *group("test"), *group(framework), *group("beside"), *pins)
     folder = "tests/integrations/" + framework.replace("-", "_")
     name = f"integrations-{framework}{'-oldest' if pins else ''}"
     session.run("pytest", junit(session, name), folder, *session.posargs)
