@@ -7,52 +7,9 @@ import gc
 
 import pytest
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
+from langchain_scenarios import FOUND, Q
 
-Q = "who?"
-FOUND = ["alpha", "beta"]
 OK = (Q, FOUND, "answer", "ok")
-
-
-def lcel_stream(app):
-    assert "answer" == "".join(app.rag().stream(Q, app.config))
-
-
-def lcel_astream(app):
-    async def read() -> str:
-        return "".join([chunk async for chunk in app.rag().astream(Q, app.config)])
-
-    assert "answer" == asyncio.run(read())
-
-
-def lcel_astream_events_v2(app):
-    async def read() -> list[object]:
-        return [event async for event in app.rag().astream_events(Q, app.config, version="v2")]
-
-    assert asyncio.run(read())
-
-
-def stream_of_a_dict(app):
-    list((RunnableLambda(lambda row: row["input"]) | app.rag()).stream({"input": Q}, app.config))
-
-
-def graph_stream(app):
-    from langgraph.graph import END, START, StateGraph
-
-    graph = StateGraph(dict)
-    graph.add_node("rag", lambda state, config: {**state, "answer": app.rag().invoke(state["question"], config)})
-    graph.add_edge(START, "rag")
-    graph.add_edge("rag", END)
-    assert list(graph.compile().stream({"question": Q}, app.config, stream_mode="messages"))
-
-
-@pytest.mark.parametrize(
-    "scenario", [lcel_stream, lcel_astream, lcel_astream_events_v2, stream_of_a_dict, graph_stream]
-)  # rows 3, 4, 5
-def test_stream_read_to_its_end(app, scenario):
-    """One record with the question, the full text, and the time of the first token."""
-    scenario(app)
-    assert [OK] == app.seen()
-    assert 0 <= app.draft.first_token_s <= app.draft.ended_at - app.draft.started_at
 
 
 def test_first_token_is_the_first_text(make_app):
@@ -69,44 +26,6 @@ def test_first_token_is_the_first_text(make_app):
     for _ in (RunnableLambda(slow) | app.rag()).stream(Q, app.config):
         now[0] += 1.0  # the reader takes its time over each token
     assert 2.0 == app.drafts[1].first_token_s
-
-
-def test_stream_closed_early_is_truncated(app):
-    """Row 9: LangChain reports success; the steps still at work tell. Their ends come late and are counted."""
-    stream = app.rag().stream(Q, app.config)
-    next(stream)
-    stream.close()
-    assert [(Q, FOUND, None, "truncated")] == app.seen()
-    assert 2 == app.handler.late_events
-    assert app.draft.first_token_s is not None
-
-
-def test_async_stream_left_early_is_truncated(app):
-    """Row 11: the reader's GeneratorExit is no error of the application."""
-
-    async def leave() -> None:
-        stream = app.rag().astream(Q, app.config)
-        await anext(stream)
-        await stream.aclose()
-
-    asyncio.run(leave())
-    assert [(Q, FOUND, None, "truncated")] == app.seen()
-    assert (None, []) == (app.draft.error, app.draft.inner_errors)
-
-
-def test_graph_stream_left_early_is_truncated(app):
-    """A graph that is left after its first step."""
-    from langgraph.graph import START, StateGraph
-
-    graph = StateGraph(dict)
-    graph.add_node("search", lambda state, config: {**state, "context": app.echo().invoke(Q, config)})
-    graph.add_node("write", lambda state: {**state, "answer": "answer"})
-    graph.add_edge(START, "search")
-    graph.add_edge("search", "write")
-    stream = graph.compile().stream({"question": Q}, app.config)
-    next(stream)
-    stream.close()
-    assert [(Q, [f"about {Q}"], None, "truncated")] == app.seen()
 
 
 def test_stream_held_open_is_given_up_after_its_time(make_app):

@@ -1,4 +1,4 @@
-"""Retrieval: which documents count as the contexts of an answer."""
+"""Searches: several, nested, re-ranked, retried, in other threads."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import concurrent.futures
 import contextvars
 import threading
 
-import pytest
+from langchain_core.callbacks import dispatch_custom_event
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langgraph.graph import START, StateGraph
 
-Q = "who?"
-FOUND = ["alpha", "beta"]
+from langchain_scenarios import FOUND, Q
 
 
 def answer_from(app, search):
@@ -191,62 +190,14 @@ def retriever_fallback(app):
     app.rag(broken.with_fallbacks([app.retriever(*FOUND)])).invoke(Q, app.config)
 
 
-# fmt: off
-MATRIX = [
-    # row   scenario                       contexts                     searches
-    (17,    parallel_two_retrievers,     ["a1", "a2", "b1", "b2"],      2),
-    (18,    ensemble,                    ["b", "a", "c"],               1),
-    (18,    multi_query,                 FOUND,                         1),
-    (18,    compression_rerank,          ["beta"],                      1),
-    (19,    rerank_in_lambda,            ["beta"],                      1),
-    ("19b", rerank_in_lambda_streamed,   ["beta"],                      1),
-    ("19c", rerank_of_a_dict,            ["beta"],                      1),
-    ("19d", rerank_in_nested_sequence,   ["BETA", "ALPHA"],             1),
-    ("19e", rerank_one_of_two_branches,  ["a1", "b1", "b2"],            2),
-    ("19f", filter_that_leaves_nothing,  [],                            1),
-    ("19g", second_hop_with_the_first_at_hand, [*FOUND, "gamma"],       2),  # a search, and no re-ranking
-    (20,    lambda_calls_retriever,      FOUND,                         1),
-    (20,    async_lambda_calls_retriever, FOUND,                        1),
-    (21,    raw_thread_in_lambda,        None,                          0),  # a documented limit: the context is lost
-    (21,    executor_in_async_lambda,    None,                          0),  # the same
-    (22,    lambda_uses_to_thread,       FOUND,                         1),
-    (22,    lambda_uses_a_task,          FOUND,                         1),
-    (22,    lambda_copies_the_context,   FOUND,                         1),
-    (23,    graph_async_node_no_config,  FOUND,                         1),
-    (25,    llm_retry,                   FOUND,                         1),
-    (25,    whole_chain_retry,           FOUND,                         1),
-    (26,    retriever_fallback,          FOUND,                         1),
-    (37,    graph_two_nodes,             ["alpha"],                     1),
-]
-# fmt: on
+def async_retry(app):
+    model = app.model(ConnectionError("try again"), "answer")
+    asyncio.run(app.rag(model=model.with_retry(wait_exponential_jitter=False)).ainvoke(Q, app.config))
 
 
-@pytest.mark.parametrize(
-    ("row", "scenario", "contexts", "searches"), MATRIX, ids=[f"{row[0]}-{row[1].__name__}" for row in MATRIX]
-)
-def test_retrieval_matrix(app, row, scenario, contexts, searches):
-    """Each scenario leaves one good record with these contexts, from so many searches."""
-    scenario(app)
-    assert [(Q, contexts, "answer", "ok")] == app.seen()
-    assert searches == len(app.draft.searches)
+def custom_event_context(app):
+    def search(question: str) -> str:
+        dispatch_custom_event("rag.contexts", {"contexts": [Document(page_content="gamma"), "delta", {"text": "eps"}]})
+        return question
 
-
-@pytest.mark.parametrize("scenario", [parallel_two_retrievers, ensemble, lambda_calls_retriever])
-def test_contexts_are_stated_only_where_they_differ(app, scenario):
-    """Where the prompt got what the searches found, nothing is kept twice."""
-    scenario(app)
-    assert app.draft.contexts is None
-
-
-@pytest.mark.parametrize(
-    ("scenario", "errors"),
-    [
-        (llm_retry, ["ConnectionError: try again"]),
-        (whole_chain_retry, ["ConnectionError: try again"]),
-        (retriever_fallback, ["ConnectionError: index down"]),
-    ],
-)
-def test_errors_that_were_survived_are_kept(app, scenario, errors):
-    """Scoring leaves such requests out by default; for that it has to know."""
-    scenario(app)
-    assert (errors, None) == (app.draft.inner_errors, app.draft.error)
+    (RunnableLambda(search) | app.model("answer")).invoke(Q, app.config)

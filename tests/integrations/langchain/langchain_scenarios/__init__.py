@@ -1,0 +1,7 @@
+"""What people do with LangChain, one function for each way: it is given an application of `conftest` and drives it."""
+
+from langchain_core.messages import HumanMessage
+
+Q = "who?"
+FOUND = ["alpha", "beta"]
+ASK = {"messages": [HumanMessage(Q)]}

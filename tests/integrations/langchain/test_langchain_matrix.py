@@ -1,0 +1,197 @@
+"""The conformance matrix: each way of running LangChain, and what is recorded of it. `docs/how-to/langchain.md` shows it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from langchain_scenarios import FOUND, Q, agents, attaching, chains, graphs, retrieval, streams
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "langchain.md"
+BEGIN, END = "<!-- matrix: begin -->\n", "<!-- matrix: end -->\n"
+
+
+class AnyOrder(list):
+    """Contexts of parallel searches, which come in the order in which they end."""
+
+    def __eq__(self, other):
+        return other is not None and sorted(self) == sorted(other)
+
+    __hash__ = None
+
+
+def ok(question=Q, contexts=FOUND, answer="answer"):
+    """A record of a request that ended well."""
+    return (question, contexts, answer, "ok")
+
+
+OK = ok()
+ECHOED = [ok(question, [f"about {question}"]) for question in chains.QUESTIONS]
+NO_TEXT_YET = (Q, FOUND, None, "truncated")
+PAUSED = (Q, FOUND, None, "interrupted")
+SURVIVED = {"inner_errors": ["ConnectionError: try again"], "searches": 1}
+
+# fmt: off
+MATRIX = [
+    # row    scenario                                     records: question, contexts, answer, status      what else is checked
+    ("1",   chains.lcel_invoke,                           [OK]),
+    ("1b",  chains.inputs_in_a_dict,                      [OK]),
+    ("1c",  chains.inputs_as_messages,                    [OK]),
+    ("2",   chains.lcel_ainvoke,                          [OK]),
+    ("3",   streams.lcel_stream,                          [OK],                                            {"first_token": True}),
+    ("3b",  streams.stream_of_a_dict,                     [OK],                                            {"first_token": True}),
+    ("3c",  streams.graph_stream,                         [OK],                                            {"first_token": True}),
+    ("4",   streams.lcel_astream,                         [OK],                                            {"first_token": True}),
+    ("4b",  streams.graph_astream,                        [OK],                                            {"first_token": True}),
+    ("5",   streams.lcel_astream_events_v2,               [OK],                                            {"first_token": True}),
+    ("5b",  streams.model_stream_events_v3,               [ok(contexts=None)],                             {"first_token": True}),
+    ("5c",  streams.model_astream_events_v3,              [ok(contexts=None)],                             {"first_token": True}),
+    ("5d",  streams.graph_stream_events_v3,               [OK],                                            {"first_token": True}),
+    ("5e",  streams.graph_astream_events_v3,              [OK],                                            {"first_token": True}),
+    ("6",   chains.lcel_batch,                            ECHOED),
+    ("6b",  chains.lcel_abatch,                           ECHOED),
+    ("6c",  chains.lcel_batch_as_completed,               ECHOED),
+    ("6d",  chains.lcel_abatch_as_completed,              ECHOED),
+    ("7",   chains.lcel_batch_one_bad,                    [OK, ("bad", None, None, "error")]),
+    ("8",   chains.concurrent_ainvoke,                    ECHOED),
+    ("9",   streams.stream_closed_early,                  [NO_TEXT_YET],                                   {"first_token": True, "late": 2}),
+    ("9b",  streams.graph_stream_closed_early,            [NO_TEXT_YET]),
+    ("10",  streams.stream_abandoned,                     [(Q, FOUND, None, "abandoned")]),                # once swept; until then in flight
+    ("11",  streams.astream_break,                        [NO_TEXT_YET],                                   {"error": None, "inner_errors": []}),
+    ("12",  chains.ainvoke_cancelled,                     [(Q, FOUND, None, "error")],                     {"error": "CancelledError"}),
+    ("13",  chains.create_retrieval_chain_,               [OK]),
+    ("14",  chains.history_aware_chain,                   [OK],                                            {"queries": ["rewritten"]}),
+    ("15",  chains.retrieval_qa_legacy,                   [OK]),
+    ("16",  chains.text_llm,                              [OK]),
+    ("17",  retrieval.parallel_two_retrievers,            [ok(contexts=["a1", "a2", "b1", "b2"])],         {"searches": 2}),
+    ("18",  retrieval.ensemble,                           [ok(contexts=["b", "a", "c"])],                  {"searches": 1}),
+    ("18b", retrieval.multi_query,                        [OK],                                            {"searches": 1}),
+    ("18c", retrieval.compression_rerank,                 [ok(contexts=["beta"])],                         {"searches": 1}),
+    ("19",  retrieval.rerank_in_lambda,                   [ok(contexts=["beta"])],                         {"searches": 1}),
+    ("19b", retrieval.rerank_in_lambda_streamed,          [ok(contexts=["beta"])],                         {"searches": 1}),
+    ("19c", retrieval.rerank_of_a_dict,                   [ok(contexts=["beta"])],                         {"searches": 1}),
+    ("19d", retrieval.rerank_in_nested_sequence,          [ok(contexts=["BETA", "ALPHA"])],                {"searches": 1}),
+    ("19e", retrieval.rerank_one_of_two_branches,         [ok(contexts=["a1", "b1", "b2"])],               {"searches": 2}),
+    ("19f", retrieval.filter_that_leaves_nothing,         [ok(contexts=[])],                               {"searches": 1}),
+    ("19g", retrieval.second_hop_with_the_first_at_hand,  [ok(contexts=[*FOUND, "gamma"])],                {"searches": 2}),  # no re-ranking
+    ("20",  retrieval.lambda_calls_retriever,             [OK],                                            {"searches": 1}),
+    ("20b", retrieval.async_lambda_calls_retriever,       [OK],                                            {"searches": 1}),
+    ("21",  retrieval.raw_thread_in_lambda,               [ok(contexts=None)]),                            # a limit: the context is lost
+    ("21b", retrieval.executor_in_async_lambda,           [ok(contexts=None)]),                            # the same
+    ("22",  retrieval.lambda_uses_to_thread,              [OK]),
+    ("22b", retrieval.lambda_uses_a_task,                 [OK]),
+    ("22c", retrieval.lambda_copies_the_context,          [OK]),
+    ("23",  retrieval.graph_async_node_no_config,         [OK]),
+    ("24",  chains.plain_function_no_root,                [ok(answer=None), ok("a prompt", None)]),
+    ("25",  retrieval.llm_retry,                          [OK],                                            SURVIVED),
+    ("25b", retrieval.whole_chain_retry,                  [OK],                                            SURVIVED),
+    ("25c", retrieval.async_retry,                        [OK],                                            SURVIVED),
+    ("26",  retrieval.retriever_fallback,                 [OK],                                            {"inner_errors": ["ConnectionError: index down"], "searches": 1}),
+    ("27",  chains.retriever_error,                       [(Q, None, None, "error")],                      {"error": "ConnectionError: index down", "inner_errors": []}),
+    ("27b", chains.llm_error,                             [(Q, FOUND, None, "error")],                     {"error": "ConnectionError: model down", "inner_errors": []}),
+    ("28",  chains.empty_retrieval,                       [ok(contexts=[])],                               {"searches": 1}),
+    ("28b", chains.no_retrieval,                          [ok(contexts=None)],                             {"searches": 0}),
+    ("28c", chains.empty_answer,                          [ok(answer="")]),
+    ("29",  agents.agent_retriever_tool,                  [OK],                                            {"searches": 1}),
+    ("29b", agents.agent_retriever_tool_with_artifact,    [OK],                                            {"searches": 1}),
+    ("29c", agents.agent_messages_as_tuples,              [OK],                                            {"searches": 1}),
+    ("29d", agents.agent_ainvoke,                         [OK],                                            {"searches": 1}),
+    ("30",  agents.agent_two_searches_at_once,            [ok(contexts=AnyOrder(["about first", "about second"]))], {"queries": AnyOrder(["first", "second"])}),
+    ("31",  agents.agent_stream,                          [OK],                                            {"first_token": True, "searches": 1}),
+    ("32",  agents.agent_multi_turn_checkpointer,         [ok("q one", ["about one"], "answer one"), ok("q two", ["about two"], "answer two")], {"sessions": ["T", "T"], "metadata": {}}),
+    ("33",  agents.agent_artifact_tool_no_retriever,      [OK],                                            {"searches": 1}),
+    ("34",  agents.agent_text_tool_no_artifact,           [ok(contexts=None)],                             {"searches": 0}),  # unknown, which is not "none"
+    ("35",  agents.agent_rag_chain_as_tool,               [OK],                                            {"searches": 1}),
+    ("36",  agents.agent_tool_error_then_recovers,        [ok(contexts=["right"])],                        SURVIVED),
+    ("37",  retrieval.graph_two_nodes,                    [ok(contexts=["alpha"])],                        {"searches": 1}),
+    ("37b", graphs.graph_subgraph,                        [OK],                                            {"searches": 1}),
+    ("37c", graphs.graph_map_reduce,                      [ok(contexts=AnyOrder([f"about part {i}" for i in range(3)]))], {"searches": 3}),
+    ("37d", graphs.graph_turns_checkpointer,              [ok("q one"), ok("q two")],                      {"sessions": ["T", "T"]}),
+    ("38",  graphs.graph_interrupt_resume,                [PAUSED, OK],                                    {"inner_errors": []}),
+    ("38b", graphs.graph_interrupt_resume_async,          [PAUSED, OK],                                    {"inner_errors": []}),
+    ("38c", graphs.graph_interrupt_streamed,              [PAUSED, OK],                                    {"inner_errors": []}),
+    ("38d", graphs.graph_interrupt_in_a_subgraph,         [PAUSED, OK],                                    {"inner_errors": []}),
+    ("38e", graphs.graph_interrupt_before,                [PAUSED, OK]),
+    ("38f", graphs.graph_interrupt_before_async,          [PAUSED, OK]),
+    ("38g", graphs.graph_interrupt_after,                 [PAUSED, OK]),
+    ("39",  attaching.ctor_callbacks_only,                []),                                              # LangChain ignores them
+    ("40",  attaching.with_config_bound,                  [OK],                                            {"late": 2}),  # each root event came twice
+    ("41",  chains.foreign_parent,                        [OK],                                            {"parent_run_id": "00000000-0000-0000-0000-000000000007"}),
+    ("42",  attaching.process_wide,                       [OK, OK, OK],                                    {"late": 0}),
+    ("43",  attaching.block_and_a_bare_thread,            [OK]),                                            # a block is its context's
+    ("44",  attaching.process_wide_raw_thread_in_lambda,  [ok(answer=None), ok(contexts=None)]),           # 21, and the search by itself
+    ("45",  attaching.chain_group,                        []),                                              # LangChain drops the handler
+    ("45b", attaching.chain_group_process_wide,           [OK]),
+    ("46",  retrieval.custom_event_context,               [ok(contexts=["gamma", "delta", "eps"])]),
+    ("47",  chains.content_block_answer,                  [ok(contexts=None)]),
+    ("48",  chains.unknown_input_keys,                    [ok("the topic")]),
+    ("48b", chains.unknown_output_keys,                   [OK]),
+    ("49",  chains.usage_and_model,                       [ok(contexts=None)],                             {
+        "tokens": (20, 6), "model": "tiny-1", "name": "twice", "tags": ["canary"], "metadata": {"release": "r1"},
+        "user_id": "7", "session_id": "s", "reference": ["yes", "indeed"],
+    }),
+]
+# fmt: on
+MATRIX = [(*line, {})[:4] for line in MATRIX]
+
+DETAILS = {
+    "first_token": lambda app: 0 < app.drafts[-1].first_token_s <= app.drafts[-1].ended_at - app.drafts[-1].started_at,
+    "late": lambda app: app.handler.late_events,
+    "queries": lambda app: [search.query for search in app.drafts[-1].searches],
+    "searches": lambda app: len(app.drafts[-1].searches),
+    "sessions": lambda app: [draft.session_id for draft in app.drafts],
+    "tokens": lambda app: (app.drafts[-1].input_tokens, app.drafts[-1].output_tokens),
+}
+"""What is more than a field of the last record."""
+
+
+@pytest.mark.parametrize(
+    ("row", "scenario", "records", "also"), MATRIX, ids=[f"{m[0]}-{m[1].__name__}" for m in MATRIX]
+)
+@pytest.mark.filterwarnings("ignore:.*v3.*")  # LangChain calls these streams experimental
+def test_matrix(app, row, scenario, records, also):
+    """Each scenario leaves exactly these records."""
+    scenario(app)
+    assert sorted(records, key=str) == sorted(map(tuple, app.seen()), key=str)
+    for name, expected in also.items():
+        found = DETAILS[name](app) if name in DETAILS else getattr(app.drafts[-1], name)
+        assert expected == found, name
+
+
+def test_no_row_is_missing():
+    """The matrix has rows 1 to 49, in their order, and no scenario twice."""
+    numbers = [int(line[0].rstrip("abcdefgh")) for line in MATRIX]
+    assert sorted(set(numbers)) == list(range(1, 50))
+    assert numbers == sorted(numbers)
+    assert [] == [name for name, count in Counter(line[1] for line in MATRIX).items() if count > 1]
+
+
+def in_words(question, contexts, answer, status):
+    """A record as the page speaks of it."""
+    found = "contexts unknown" if contexts is None else f"{len(contexts) or 'no'} context{'s' * (len(contexts) != 1)}"
+    return f"`{status}`: {found}, {'no answer' if answer is None else 'answer'}"
+
+
+def table():
+    """The matrix as the page shows it: what leaves the same records stands in one line."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for row, scenario, records, _ in MATRIX:
+        counts = Counter(in_words(*record) for record in records)
+        recorded = "; ".join(f"{count} × {words}" if count > 1 else words for words, count in counts.items())
+        run = scenario.__name__.strip("_").replace("_", " ")
+        lines.setdefault((row.rstrip("abcdefgh"), recorded or "nothing"), []).append(run)
+    shown = [f"| {row} | {', '.join(runs)} | {recorded} |" for (row, recorded), runs in lines.items()]
+    return "\n".join(["| row | what is run | what is recorded |", "|---|---|---|", *shown, ""])
+
+
+def test_the_page_shows_the_matrix():
+    """Whoever changes a line runs this with RAGSTONE_WRITE_DOCS=1, and reads what has become of the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    shown, _, after = rest.partition(END)
+    if os.environ.get("RAGSTONE_WRITE_DOCS"):
+        PAGE.write_text(before + BEGIN + table() + END + after, encoding="utf-8")
+    else:
+        assert table() == shown
