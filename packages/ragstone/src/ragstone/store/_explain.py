@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 
 from ragstone.schema import Failure, NotApplicable, Score
@@ -11,11 +10,12 @@ from ragstone.store._bodies import to_outcome, to_trace
 from ragstone.store._plan import planned_metrics
 from ragstone.store._reading import trace_body
 from ragstone.store._records import TraceReport
+from ragstone.store._sql import Sql
 
 __all__ = ["explain"]
 
 
-def explain(db: sqlite3.Connection, trace_id: str, *, max_attempts: int, now: float) -> TraceReport | None:
+def explain(db: Sql, trace_id: str, *, max_attempts: int, now: float) -> TraceReport | None:
     """Everything the store knows of a trace; None when it never came in."""
     row = db.execute(
         """
@@ -80,14 +80,14 @@ def _in_words(outcome: Score | NotApplicable | Failure) -> str:
             return f"{outcome.metric}: failed{by} ({outcome.kind}): {outcome.reason}"
 
 
-def _missing(db: sqlite3.Connection, outcomes: Sequence[Score | NotApplicable | Failure], what: str) -> Iterator[str]:
+def _missing(db: Sql, outcomes: Sequence[Score | NotApplicable | Failure], what: str) -> Iterator[str]:
     found = {outcome.key[1:] for outcome in outcomes}
     names = [m.name for m in planned_metrics(db) if (m.name, m.version, m.judge_hash) not in found]
     if names:
         yield f"{what}: {', '.join(names)}."
 
 
-def _outcomes(db: sqlite3.Connection, trace_id: str) -> Iterator[Score | NotApplicable | Failure]:
+def _outcomes(db: Sql, trace_id: str) -> Iterator[Score | NotApplicable | Failure]:
     for (body,) in db.execute(
         "SELECT b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq) WHERE o.sample_id = ? ORDER BY o.seq",
         (trace_id,),

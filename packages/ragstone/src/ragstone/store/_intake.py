@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 
 from ragstone.schema import Captured, Dropped, SampledOut
 from ragstone.store._bodies import to_body
+from ragstone.store._sql import Sql
 
 __all__ = ["counter", "ingest", "segment_offsets"]
 
 
 def ingest(
-    db: sqlite3.Connection,
+    db: Sql,
     segment: str,
     next_offset: int,
     entries: Sequence[Captured | SampledOut | Dropped],
@@ -27,7 +27,7 @@ def ingest(
         if isinstance(entry, Dropped):
             dropped += entry.n
             db.execute(
-                "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = n + excluded.n",
+                "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",
                 (entry.reason, entry.n),
             )
         elif _insert(db, entry, now=now):
@@ -43,18 +43,18 @@ def ingest(
     return new
 
 
-def segment_offsets(db: sqlite3.Connection) -> dict[str, int]:
+def segment_offsets(db: Sql) -> dict[str, int]:
     """How far each segment has been read."""
     return dict(db.execute("SELECT name, next_offset FROM segments"))
 
 
-def counter(db: sqlite3.Connection, name: str) -> int:
+def counter(db: Sql, name: str) -> int:
     """The value of a counter; 0 when it never moved."""
     row = db.execute("SELECT n FROM counters WHERE name = ?", (name,)).fetchone()
     return int(row[0]) if row else 0
 
 
-def _insert(db: sqlite3.Connection, entry: Captured | SampledOut, *, now: float) -> bool:
+def _insert(db: Sql, entry: Captured | SampledOut, *, now: float) -> bool:
     if isinstance(entry, SampledOut):
         cursor = db.execute(
             """
@@ -88,9 +88,14 @@ def _insert(db: sqlite3.Connection, entry: Captured | SampledOut, *, now: float)
     )
     if cursor.rowcount == 0:
         return False
-    db.execute("INSERT INTO trace_bodies (seq, body) VALUES (?, ?)", (cursor.lastrowid, to_body(trace)))
+    db.execute(
+        "INSERT INTO trace_bodies (seq, body) SELECT seq, ? FROM traces WHERE trace_id = ?",
+        (to_body(trace), trace.trace_id),
+    )
     return True
 
 
-def _count(db: sqlite3.Connection, name: str, n: int) -> None:
-    db.execute("INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = n + excluded.n", (name, n))
+def _count(db: Sql, name: str, n: int) -> None:
+    db.execute(
+        "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = counters.n + excluded.n", (name, n)
+    )

@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Sequence
+from typing import Final
 
 from ragstone.errors import ConfigurationError, StoreCorruptError
 from ragstone.schema import Failure, Trace
 from ragstone.store._bodies import to_trace
 from ragstone.store._outcomes import complete
 from ragstone.store._plan import planned_metrics
+from ragstone.store._sql import Sql
 
-__all__ = ["claim", "release", "release_all", "renew"]
+__all__ = ["FREE", "claim", "release", "release_all", "renew"]
 
 _logger = logging.getLogger("ragstone")
 
+FREE: Final = """
+    SELECT t.seq, t.trace_id, t.attempts, b.body FROM traces AS t LEFT JOIN trace_bodies AS b USING (seq)
+    WHERE t.state = 'pending' AND t.seq > ? AND t.lease_until <= ? ORDER BY t.seq LIMIT ?
+"""
+"""Free traces after a place, at a time, so many of them."""
+
 
 def claim(
-    db: sqlite3.Connection, owner: str, limit: int, *, lease_s: float, max_attempts: int, now: float
+    db: Sql, owner: str, limit: int, *, lease_s: float, max_attempts: int, now: float, free: str = FREE
 ) -> list[Trace]:
-    """Lease up to `limit` free traces; those that were claimed too often end in failures instead."""
+    """Lease up to `limit` free traces; those that were claimed too often end in failures instead.
+
+    `free` is the query for free traces; where others may claim at the same time, one that locks what it finds.
+    """
     _check_lease(lease_s)
     claimed: list[Trace] = []
     last_seq = -1
     # What is given up makes room for the next ones, so that a run of them does not look like an empty store.
     while len(claimed) < limit:
-        rows = db.execute(
-            """
-            SELECT t.seq, t.trace_id, t.attempts, b.body FROM traces AS t LEFT JOIN trace_bodies AS b USING (seq)
-            WHERE t.state = 'pending' AND t.seq > ? AND t.lease_until <= ? ORDER BY t.seq LIMIT ?
-            """,
-            (last_seq, now, limit - len(claimed)),
-        ).fetchall()
+        rows = db.execute(free, (last_seq, now, limit - len(claimed))).fetchall()
         if not rows:
             break
         for last_seq, trace_id, attempts, body in rows:
@@ -52,34 +56,36 @@ def claim(
     return claimed
 
 
-def renew(db: sqlite3.Connection, owner: str, trace_ids: Sequence[str], *, lease_s: float, now: float) -> int:
+def renew(db: Sql, owner: str, trace_ids: Sequence[str], *, lease_s: float, now: float) -> int:
     """Extend leases that are still the owner's; how many were."""
     _check_lease(lease_s)
+    if not trace_ids:
+        return 0
     return db.executemany(
         "UPDATE traces SET lease_until = ? WHERE trace_id = ? AND state = 'pending' AND lease_owner = ?",
         [(now + lease_s, trace_id, owner) for trace_id in trace_ids],
     ).rowcount
 
 
-def release(db: sqlite3.Connection, owner: str) -> int:
+def release(db: Sql, owner: str) -> int:
     """Hand back all leases of `owner`, with the attempts: who hands back has not crashed."""
     return db.execute(
         """
-        UPDATE traces SET lease_owner = NULL, lease_until = 0, attempts = max(attempts - 1, 0)
+        UPDATE traces SET lease_owner = NULL, lease_until = 0, attempts = CASE WHEN attempts > 0 THEN attempts - 1 ELSE 0 END
         WHERE state = 'pending' AND lease_owner = ?
         """,
         (owner,),
     ).rowcount
 
 
-def release_all(db: sqlite3.Connection) -> int:
+def release_all(db: Sql) -> int:
     """End every lease. The attempts stay counted: their owners have died, perhaps of these traces."""
     return db.execute(
         "UPDATE traces SET lease_owner = NULL, lease_until = 0 WHERE state = 'pending' AND lease_owner IS NOT NULL"
     ).rowcount
 
 
-def _give_up(db: sqlite3.Connection, trace_id: str, reason: str, *, now: float) -> None:
+def _give_up(db: Sql, trace_id: str, reason: str, *, now: float) -> None:
     _logger.warning("trace %s will not be scored: %s", trace_id, reason)
     failures = [
         Failure(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import defaultdict
 
 from ragstone.schema import Ledger, LedgerRow
 from ragstone.store import _outbox
 from ragstone.store._intake import counter
+from ragstone.store._sql import Sql
 
 __all__ = ["ledger"]
 
 
-def ledger(db: sqlite3.Connection, *, now: float) -> Ledger:
+def ledger(db: Sql, *, now: float) -> Ledger:
     """Make up the books. Belongs into one transaction, so that all columns are of one moment."""
     traces = defaultdict(int, db.execute("SELECT state, count(*) FROM traces GROUP BY state").fetchall())
     drops: dict[str, int] = dict(db.execute("SELECT reason, n FROM drops ORDER BY reason"))
@@ -35,7 +35,7 @@ def ledger(db: sqlite3.Connection, *, now: float) -> Ledger:
     )
 
 
-def _metric_rows(db: sqlite3.Connection, total: LedgerRow) -> dict[str, LedgerRow]:
+def _metric_rows(db: Sql, total: LedgerRow) -> dict[str, LedgerRow]:
     kinds: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
     for name, kind, n in db.execute(
         """

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from ragstone.schema import SinkBooks
 from ragstone.store._bodies import to_outcome
 from ragstone.store._records import DeliveryState, OutboxItem, OutboxRow
+from ragstone.store._sql import Sql
 
 __all__ = ["again", "books", "due", "mark_dead", "mark_retry", "mark_sent", "mark_skipped", "rows", "stop"]
 
 
-def due(db: sqlite3.Connection, sink: str, *, limit: int, now: float) -> list[OutboxItem]:
+_ALL: Final = 2**62
+
+
+def due(db: Sql, sink: str, *, limit: int, now: float) -> list[OutboxItem]:
     """Deliveries whose time has come, in that order."""
     found = db.execute(
         """
@@ -62,19 +66,19 @@ def due(db: sqlite3.Connection, sink: str, *, limit: int, now: float) -> list[Ou
 
 
 def rows(
-    db: sqlite3.Connection,
+    db: Sql,
     *,
     trace_id: str | None = None,
     sink: str | None = None,
     state: DeliveryState | None = None,
-    limit: int = -1,
+    limit: int = _ALL,
 ) -> list[OutboxRow]:
     """Rows of the books, in the order they were put in line."""
     found = db.execute(
         """
         SELECT x.outcome_id, o.sample_id, o.metric, x.sink, x.state, x.attempts, x.next_try, x.last_error
         FROM outbox AS x JOIN outcomes AS o USING (outcome_id)
-        WHERE (?1 IS NULL OR o.sample_id = ?1) AND (?2 IS NULL OR x.sink = ?2) AND (?3 IS NULL OR x.state = ?3)
+        WHERE (o.sample_id = ?1 OR ?1 IS NULL) AND (x.sink = ?2 OR ?2 IS NULL) AND (x.state = ?3 OR ?3 IS NULL)
         ORDER BY x.seq LIMIT ?4
         """,
         (trace_id, sink, state, limit),
@@ -94,7 +98,7 @@ def rows(
     ]
 
 
-def books(db: sqlite3.Connection, *, now: float) -> dict[str, SinkBooks]:
+def books(db: Sql, *, now: float) -> dict[str, SinkBooks]:
     """Where each sink stands. One that left the plan keeps its rows: what it is still owed stays visible."""
     planned: dict[str, str | None] = dict(db.execute("SELECT name, stopped FROM sinks ORDER BY name"))
     counts: dict[str, dict[str, int]] = {name: {} for name in planned}
@@ -103,9 +107,7 @@ def books(db: sqlite3.Connection, *, now: float) -> dict[str, SinkBooks]:
     return {sink: _books_of(db, sink, found, planned.get(sink), now=now) for sink, found in counts.items()}
 
 
-def _books_of(
-    db: sqlite3.Connection, sink: str, counts: Mapping[str, int], stopped: str | None, *, now: float
-) -> SinkBooks:
+def _books_of(db: Sql, sink: str, counts: Mapping[str, int], stopped: str | None, *, now: float) -> SinkBooks:
     # Rows are put in line in the order of `seq`; the oldest that waits is the first of them.
     oldest = db.execute(
         "SELECT since FROM outbox WHERE sink = ? AND state = 'pending' ORDER BY seq LIMIT 1", (sink,)
@@ -121,7 +123,7 @@ def _books_of(
     )
 
 
-def mark_sent(db: sqlite3.Connection, sink: str, outcome_ids: Sequence[str]) -> None:
+def mark_sent(db: Sql, sink: str, outcome_ids: Sequence[str]) -> None:
     """Close the deliveries that arrived."""
     db.executemany(
         """
@@ -132,7 +134,7 @@ def mark_sent(db: sqlite3.Connection, sink: str, outcome_ids: Sequence[str]) -> 
     )
 
 
-def mark_retry(db: sqlite3.Connection, sink: str, outcome_ids: Sequence[str], *, next_try: float, error: str) -> None:
+def mark_retry(db: Sql, sink: str, outcome_ids: Sequence[str], *, next_try: float, error: str) -> None:
     """Put deliveries that failed back in line."""
     db.executemany(
         """
@@ -143,17 +145,17 @@ def mark_retry(db: sqlite3.Connection, sink: str, outcome_ids: Sequence[str], *,
     )
 
 
-def mark_skipped(db: sqlite3.Connection, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
+def mark_skipped(db: Sql, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
     """Close the deliveries that have no place at their sink."""
     _close(db, sink, outcome_ids, state="skipped", words=reason)
 
 
-def mark_dead(db: sqlite3.Connection, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
+def mark_dead(db: Sql, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
     """Close the deliveries that will not arrive."""
     _close(db, sink, outcome_ids, state="dead", words=error)
 
 
-def _close(db: sqlite3.Connection, sink: str, outcome_ids: Sequence[str], *, state: DeliveryState, words: str) -> None:
+def _close(db: Sql, sink: str, outcome_ids: Sequence[str], *, state: DeliveryState, words: str) -> None:
     db.executemany(
         """
         UPDATE outbox SET state = ?, attempts = attempts + 1, last_error = ?
@@ -163,17 +165,17 @@ def _close(db: sqlite3.Connection, sink: str, outcome_ids: Sequence[str], *, sta
     )
 
 
-def again(db: sqlite3.Connection, *, sink: str | None, state: DeliveryState, now: float) -> int:
+def again(db: Sql, *, sink: str | None, state: DeliveryState, now: float) -> int:
     """Put closed deliveries in line once more; how many."""
     return db.execute(
         """
         UPDATE outbox SET state = 'pending', attempts = 0, since = ?1, next_try = ?1
-        WHERE state = ?2 AND (?3 IS NULL OR sink = ?3)
+        WHERE state = ?2 AND (sink = ?3 OR ?3 IS NULL)
         """,
         (now, state, sink),
     ).rowcount
 
 
-def stop(db: sqlite3.Connection, sink: str, *, reason: str) -> None:
+def stop(db: Sql, sink: str, *, reason: str) -> None:
     """Note why nothing goes to a sink any more; the next `set_plan` forgets it."""
     db.execute("UPDATE sinks SET stopped = ? WHERE name = ?", (reason, sink))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.store._bodies import to_body
 from ragstone.store._records import TraceState
+from ragstone.store._sql import Sql
 
 __all__ = ["complete"]
 
 
 def complete(
-    db: sqlite3.Connection,
+    db: Sql,
     trace_id: str,
     outcomes: Sequence[Score | NotApplicable | Failure],
     *,
@@ -35,11 +35,11 @@ def complete(
         db.execute("UPDATE traces SET lease_owner = NULL, lease_until = 0 WHERE trace_id = ?", (trace_id,))
     # Outcomes of a former plan alone make a trace partial too: harmless, the ledger looks at it more closely.
     partial = state == "pending" and _has_outcomes(db, trace_id)
-    db.execute("UPDATE traces SET state = ?, partial = ? WHERE trace_id = ?", (state, partial, trace_id))
+    db.execute("UPDATE traces SET state = ?, partial = ? WHERE trace_id = ?", (state, int(partial), trace_id))
     return True
 
 
-def _insert(db: sqlite3.Connection, outcome: Score | NotApplicable | Failure, *, trace_id: str, now: float) -> None:
+def _insert(db: Sql, outcome: Score | NotApplicable | Failure, *, trace_id: str, now: float) -> None:
     if outcome.sample_id != trace_id:
         raise DataError(
             f"an outcome of {outcome.metric!r} is about sample {outcome.sample_id!r} and was given for trace "
@@ -61,14 +61,17 @@ def _insert(db: sqlite3.Connection, outcome: Score | NotApplicable | Failure, *,
     )
     if cursor.rowcount == 0:
         return
-    db.execute("INSERT INTO outcome_bodies (seq, body) VALUES (?, ?)", (cursor.lastrowid, to_body(outcome)))
+    db.execute(
+        "INSERT INTO outcome_bodies (seq, body) SELECT seq, ? FROM outcomes WHERE outcome_id = ?",
+        (to_body(outcome), outcome_id),
+    )
     db.execute(
         "INSERT INTO outbox (outcome_id, sink, since, next_try) SELECT ?, name, ?, ? FROM sinks ORDER BY name",
         (outcome_id, now, now),
     )
 
 
-def _state(db: sqlite3.Connection, trace_id: str) -> TraceState:
+def _state(db: Sql, trace_id: str) -> TraceState:
     """The rule of `ragstone.schema.Ledger`, over the planned metrics."""
     return _state_of(
         kind
@@ -91,5 +94,5 @@ def _state_of(kinds: Iterable[str | None]) -> TraceState:
     return "scored" if "score" in found else "not_applicable"
 
 
-def _has_outcomes(db: sqlite3.Connection, trace_id: str) -> bool:
+def _has_outcomes(db: Sql, trace_id: str) -> bool:
     return db.execute("SELECT 1 FROM outcomes WHERE sample_id = ? LIMIT 1", (trace_id,)).fetchone() is not None

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 
 from ragstone.errors import ConfigurationError
 from ragstone.store._records import PlannedMetric
+from ragstone.store._sql import Sql
 
 __all__ = ["planned_metrics", "set_plan"]
 
 
-def set_plan(db: sqlite3.Connection, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
+def set_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
     """Replace the plan; metrics that stay keep their books."""
     twice = sorted(name for name, n in Counter(metric.name for metric in metrics).items() if n > 1)
     if twice:
@@ -36,13 +36,13 @@ def set_plan(db: sqlite3.Connection, metrics: Sequence[PlannedMetric], sinks: Se
     db.executemany("INSERT INTO sinks (name) VALUES (?)", [(name,) for name in dict.fromkeys(sinks)])
 
 
-def planned_metrics(db: sqlite3.Connection) -> list[PlannedMetric]:
+def planned_metrics(db: Sql) -> list[PlannedMetric]:
     """The planned metrics, in the order they were given in."""
     rows = db.execute("SELECT name, version, judge_hash FROM plan ORDER BY position")
     return [PlannedMetric(name=name, version=version, judge_hash=judge_hash) for name, version, judge_hash in rows]
 
 
-def _finished_without(db: sqlite3.Connection, metric: PlannedMetric) -> int:
+def _finished_without(db: Sql, metric: PlannedMetric) -> int:
     (n,) = db.execute(
         """
         SELECT count(*) FROM traces AS t

@@ -6,19 +6,19 @@ keeps the write-ahead log from shrinking while a report is drawn.
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Literal
 
 from ragstone.schema import Score
 from ragstone.store._bodies import to_outcome, to_trace
 from ragstone.store._records import ScoredTrace, TraceState
+from ragstone.store._sql import Sql
 
 __all__ = ["outcome_page", "trace_body", "trace_page", "worst"]
 
 _PAGE = 200
 
 
-def trace_body(db: sqlite3.Connection, trace_id: str) -> str | None:
+def trace_body(db: Sql, trace_id: str) -> str | None:
     """The text of one trace."""
     row = db.execute(
         "SELECT b.body FROM traces AS t JOIN trace_bodies AS b USING (seq) WHERE t.trace_id = ?", (trace_id,)
@@ -26,14 +26,12 @@ def trace_body(db: sqlite3.Connection, trace_id: str) -> str | None:
     return row[0] if row else None
 
 
-def trace_page(
-    db: sqlite3.Connection, *, after: int, state: TraceState | None, since: float | None
-) -> list[tuple[int, str]]:
+def trace_page(db: Sql, *, after: int, state: TraceState | None, since: float | None) -> list[tuple[int, str]]:
     """The next traces after the place `after`: `(place, body)` each; empty at the end."""
     return db.execute(
         """
         SELECT t.seq, b.body FROM traces AS t JOIN trace_bodies AS b USING (seq)
-        WHERE t.seq > ?1 AND (?2 IS NULL OR t.state = ?2) AND (?3 IS NULL OR t.started_at >= ?3)
+        WHERE t.seq > ?1 AND (t.state = ?2 OR ?2 IS NULL) AND (t.started_at >= ?3 OR ?3 IS NULL)
         ORDER BY t.seq LIMIT ?4
         """,
         (after, state, since, _PAGE),
@@ -41,22 +39,22 @@ def trace_page(
 
 
 def outcome_page(
-    db: sqlite3.Connection, *, after: int, metric: str | None, since: float | None, until: float | None
+    db: Sql, *, after: int, metric: str | None, since: float | None, until: float | None
 ) -> list[tuple[int, str]]:
     """The next outcomes after the place `after`: `(place, body)` each; empty at the end."""
     return db.execute(
         """
         SELECT o.seq, b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
         JOIN traces AS t ON t.trace_id = o.sample_id
-        WHERE o.seq > ?1 AND (?2 IS NULL OR o.metric = ?2)
-              AND (?3 IS NULL OR t.started_at >= ?3) AND (?4 IS NULL OR t.started_at < ?4)
+        WHERE o.seq > ?1 AND (o.metric = ?2 OR ?2 IS NULL)
+              AND (t.started_at >= ?3 OR ?3 IS NULL) AND (t.started_at < ?4 OR ?4 IS NULL)
         ORDER BY o.seq LIMIT ?5
         """,
         (after, metric, since, until, _PAGE),
     ).fetchall()
 
 
-def worst(db: sqlite3.Connection, metric: str, n: int, *, direction: Literal["higher", "lower"]) -> list[ScoredTrace]:
+def worst(db: Sql, metric: str, n: int, *, direction: Literal["higher", "lower"]) -> list[ScoredTrace]:
     """The `n` worst scores of the planned version of a metric (of all versions, when it is not planned)."""
     rows = db.execute(
         """
