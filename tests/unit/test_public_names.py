@@ -40,7 +40,7 @@ PUBLIC = {
         ConnectionOptions ForcedReading
         FunctionModel JsonReply Judge JudgeIdentity
         LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel
-        Prompt Reader ReplyCache SpendCap TextReply TokenReading UsageMeter VllmModel
+        Prompt Reader RehearsalJudge RehearsalReader ReplyCache SpendCap TextReply TokenReading UsageMeter VllmModel
         judge_from metered parse_number reader_from record_usage
     """,
     "ragstone.metrics": """
@@ -61,8 +61,11 @@ PUBLIC = {
         committed_json_schema json_schema migrate outcome_adapter sample_from_row sample_from_trace
         spool_entry_adapter trace_from_sample
     """,
+    "ragstone.scoring": """
+        MetricForecast Rehearsal Scorer rehearse
+    """,
     "ragstone.sinks": """
-        Delivery JsonlSink OtlpSink Sink WatchingSink sink_from
+        Delivery JsonlSink MlflowSink OtlpSink PhoenixSink Sink WatchingSink sink_from
     """,
     "ragstone.stats": """
         Agreement Alternative BernsteinSequence BettingSequence ConfidenceSequence Contrast CorrelationKind

@@ -8,10 +8,8 @@ import os
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from time import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urlsplit
-
-import httpx
 
 from ragstone.errors import (
     ConfigurationError,
@@ -21,6 +19,9 @@ from ragstone.errors import (
     SinkTargetMissingError,
     SinkUnavailableError,
 )
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ["HttpClient", "answer_error", "base_url", "host_and_port", "json_bytes", "printable"]
 
@@ -100,6 +101,8 @@ class HttpClient:
         Raises:
             SinkUnavailableError: No connection, or no answer in time.
         """
+        import httpx
+
         if json is not None:
             content, headers = json_bytes(json), {"Content-Type": "application/json", **(headers or {})}
         home = (os.getpid(), asyncio.get_running_loop())
