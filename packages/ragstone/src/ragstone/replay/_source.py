@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ MAX_RECORD_BYTES: Final = 64 * 2**20
 _HEAD_BYTES: Final = 256 * 2**10
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_PARQUET: Final = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,38 @@ class Line:
 class Source:
     """A file to read traces from; gzip and Zstandard are recognised by their first bytes, not by the name.
 
+    It may be a folder whose files belong together: the parts of one export, a BEIR data set.
+
     Args:
-        path: The file.
+        path: The file, or the folder.
         name: What to call it in messages; the path, or the URL it came from without credentials.
     """
 
     path: Path
     name: str
+
+    def parts(self) -> Iterator[Source]:
+        """This file, or the files of this folder and of those in it, by their names; hidden ones are left out.
+
+        Links to folders are not followed. The name of a part is its path within the folder.
+
+        Raises:
+            DataError: The folder holds no file.
+        """
+        if not self.path.is_dir():
+            yield self
+            return
+        n_files = 0
+        for folder, folders, files in os.walk(self.path):
+            # What begins with "_" are the notes of whoever wrote the export, such as Spark's _SUCCESS.
+            folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+            for name in sorted(name for name in files if not name.startswith((".", "_"))):
+                n_files += 1
+                path = Path(folder) / name
+                yield Source(path, path.relative_to(self.path).as_posix())
+        if not n_files:
+            msg = f"{self.name!r} is a folder with no file in it"
+            raise DataError(msg)
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
@@ -66,9 +93,17 @@ class Source:
             raise DataError(msg) from error
 
     def head(self, n_bytes: int = _HEAD_BYTES) -> bytes:
-        """The first bytes, decompressed, to recognise a format by."""
-        with self.open() as stream:
-            return stream.read(n_bytes)
+        """The first bytes, decompressed, to recognise a format by; those of a folder's first file.
+
+        A Parquet file names its columns at its end, so its first four bytes and its end are what is given.
+        """
+        first = next(self.parts())
+        with first.open() as stream:
+            head = stream.read(n_bytes)
+            if head.startswith(_PARQUET) and len(head) == n_bytes:
+                stream.seek(max(4, first.path.stat().st_size - n_bytes))
+                head = _PARQUET + stream.read(n_bytes)
+            return head
 
     def lines(self) -> Iterator[Line]:
         """The lines, without their ends; empty ones are left out. One that is too long is cut, marked, and passed over."""

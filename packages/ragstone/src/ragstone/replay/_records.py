@@ -1,0 +1,199 @@
+"""Records of a file, one by one, in memory that does not grow with it: JSON lines, one JSON document, or Parquet."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+
+from ragstone.errors import DataError, MissingExtraError
+from ragstone.replay._formats import Rejected
+from ragstone.replay._json import clean, parse_json
+from ragstone.replay._source import MAX_RECORD_BYTES, Line, Source
+
+__all__ = ["PARQUET", "Record", "records"]
+
+PARQUET: Final = b"PAR1"
+_BATCH: Final = 64
+"""Rows of Parquet that are in memory at once."""
+_SPACE: Final = b" \t\r\n"
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a file."""
+
+    place: str
+    """Where it stands, for messages: "line 3", "item 7 of b.json"."""
+    value: Any
+    """Plain JSON values (see `clean`)."""
+
+
+def records(source: Source, *, within: Sequence[str] = ("data",)) -> Iterator[Record | Rejected]:
+    """The records of a file or of a folder's files, in their order; what cannot be read is told and passed over.
+
+    Args:
+        source: JSON lines, one JSON document, or Parquet: its bytes tell.
+        within: Names under which a JSON object may hold the list that is meant, such as a page of an API's answer.
+
+    Raises:
+        DataError: A file cannot be read on.
+        MissingExtraError: Parquet, or a document larger than `MAX_RECORD_BYTES`, without the package that reads it.
+    """
+    for part in source.parts():
+        suffix = "" if part is source else f" of {part.name}"
+        for item in _of_file(part, within):
+            if isinstance(item, Rejected):
+                yield Rejected(place=item.place + suffix, reason=item.reason)
+            else:
+                yield Record(item.place + suffix, item.value)
+
+
+def _of_file(source: Source, within: Sequence[str]) -> Iterator[Record | Rejected]:
+    with source.open() as stream:
+        start = stream.read(4)
+    if start == PARQUET:
+        yield from _parquet(source)
+    elif _is_lines(source):
+        for line in source.lines():
+            yield from _of_line(line, within)
+    else:
+        yield from _of_document(source, within)
+
+
+def _is_lines(source: Source) -> bool:
+    """Whether each line is a value of its own; else all of them are one."""
+    lines = source.lines()
+    first = next(lines, None)
+    if first is None or _parses(first):
+        return True
+    second = next(lines, None)
+    text = first.text.removeprefix(_BOM).strip()
+    if second is None:
+        return not (first.is_too_long and text.startswith((b"[", b"{")))
+    if first.is_too_long:
+        return True
+    # Pretty-printed JSON ends its first line in the middle of something; a bad line is followed by good ones.
+    return not text.endswith((b"[", b"{", b",", b":")) and (text[:1] != b"[" or _parses(second))
+
+
+def _parses(line: Line) -> bool:
+    try:
+        json.loads(line.text.removeprefix(_BOM))
+    except RecursionError:
+        return True  # too deep a line is a line
+    except ValueError:
+        return False
+    return True
+
+
+def _of_line(line: Line, within: Sequence[str]) -> Iterator[Record | Rejected]:
+    place = f"line {line.number}"
+    if line.is_too_long:
+        yield Rejected(place=place, reason=f"longer than {MAX_RECORD_BYTES} bytes")
+        return
+    try:
+        value = parse_json(line.text)
+    except DataError as error:
+        torn = "the file ends inside it: " if line.is_torn else ""
+        yield Rejected(place=place, reason=f"{torn}{error}")
+        return
+    yield from _unwrapped(value, place, within)
+
+
+def _unwrapped(value: Any, place: str, within: Sequence[str]) -> Iterator[Record]:
+    if isinstance(value, dict):
+        value = next((value[name] for name in within if isinstance(value.get(name), list)), value)
+    if isinstance(value, list):
+        for number, item in enumerate(value, start=1):
+            yield Record(f"{place} item {number}" if place else f"item {number}", item)
+    else:
+        yield Record(place or "the document", value)
+
+
+def _of_document(source: Source, within: Sequence[str]) -> Iterator[Record | Rejected]:
+    with source.open() as stream:
+        text = stream.read(MAX_RECORD_BYTES + 1)
+    if len(text) <= MAX_RECORD_BYTES:
+        try:
+            value = parse_json(text)
+        except DataError as error:
+            msg = f"{source.name!r} is {error}"
+            raise DataError(msg) from error
+        yield from _unwrapped(value, "", within)
+    else:
+        yield from _of_large_document(source, text[: 2**16].removeprefix(_BOM).lstrip(_SPACE), within)
+
+
+def _of_large_document(source: Source, start: bytes, within: Sequence[str]) -> Iterator[Record | Rejected]:
+    try:
+        import ijson
+    except ImportError as error:
+        feature = f"A JSON document of more than {MAX_RECORD_BYTES} bytes"
+        raise MissingExtraError(feature=feature, package="ijson", extra="ragstone[replay]") from error
+    named = next((n for n in within if re.search(rb'"%s"\s*:\s*\[' % re.escape(n.encode()), start)), None)
+    if not start.startswith(b"[") and named is None:
+        msg = f"{source.name!r} is one JSON value of more than {MAX_RECORD_BYTES} bytes, and no list of records"
+        raise DataError(msg)
+    with source.open() as stream:
+        if stream.read(3) != _BOM:
+            stream.seek(0)
+        bounded = _Bounded(stream, source.name)
+        items = ijson.items(bounded, "item" if named is None else f"{named}.item", use_float=True)
+        number = 0
+        while True:
+            number += 1
+            try:
+                value = next(items, bounded)
+            except (ijson.JSONError, ValueError, RecursionError) as error:
+                msg = f"{source.name!r} cannot be read on from item {number}: {error}"
+                raise DataError(msg) from error
+            if value is bounded:
+                return
+            bounded.n_bytes = 0
+            try:
+                yield Record(f"item {number}", clean(value))
+            except DataError as error:
+                yield Rejected(place=f"item {number}", reason=str(error))
+
+
+class _Bounded:
+    """A stream that gives up where no record ends within `MAX_RECORD_BYTES`."""
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._stream = stream
+        self._name = name
+        self.n_bytes = 0
+
+    def read(self, n: int = -1) -> bytes:
+        self.n_bytes += n
+        if self.n_bytes > MAX_RECORD_BYTES + 2**20:
+            msg = f"{self._name!r} holds a record of more than {MAX_RECORD_BYTES} bytes"
+            raise DataError(msg)
+        return self._stream.read(n)
+
+
+def _parquet(source: Source) -> Iterator[Record | Rejected]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingExtraError(feature="Reading Parquet", package="pyarrow", extra="ragstone[replay]") from error
+    number = 0
+    try:
+        with pq.ParquetFile(source.path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH):
+                for row in batch.to_pylist():
+                    number += 1
+                    try:
+                        yield Record(f"row {number}", clean(row))
+                    except DataError as error:
+                        yield Rejected(place=f"row {number}", reason=str(error))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        msg = f"{source.name!r} cannot be read as Parquet from row {number + 1}: {str(error)[:300]}"
+        raise DataError(msg) from error
