@@ -70,8 +70,13 @@ def golden(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize(
     ("framework", "pins"),
-    [("langchain", []), ("llama-index", []), ("llama-index", ["llama-index-core==0.14.0"])],
-    ids=["langchain", "llama-index", "llama-index-oldest"],
+    [
+        ("langchain", []),
+        ("langchain", ["langchain-core==1.4.0", "langchain==1.3.0", "langgraph==1.2.0"]),
+        ("llama-index", []),
+        ("llama-index", ["llama-index-core==0.14.0"]),
+    ],
+    ids=["langchain", "langchain-oldest", "llama-index", "llama-index-oldest"],
 )
 def integrations(session: nox.Session, framework: str, pins: list[str]) -> None:
     """Each integration against its real framework with fake models, without the other's."""
