@@ -65,7 +65,8 @@ PUBLIC = {
         MetricForecast Rehearsal Scorer rehearse
     """,
     "ragstone.sinks": """
-        Delivery JsonlSink MlflowSink OtlpSink PhoenixSink Sink WatchingSink sink_from
+        Delivery JsonlSink LangfuseSink LangsmithSink MlflowSink OtlpSink ParquetSink PhoenixSink Sink
+        WatchingSink WebhookSink sink_from
     """,
     "ragstone.stats": """
         Agreement Alternative BernsteinSequence BettingSequence ConfidenceSequence Contrast CorrelationKind
@@ -85,10 +86,11 @@ PUBLIC = {
         make_sample make_trace
     """,
     "ragstone.replay": """
-        Detected Node NodeKind Rejected Source SpanStage StagedSpan StagedTrace TraceFormat all_formats detect
+        Detected FileCounts Node NodeKind Rejected ReplayIntake ReplayPlan ReplayReport Source SpanStage StagedSpan
+        StagedTrace TraceFormat all_formats areplay_traces detect plan_replay replay_traces
     """,
     "ragstone.worker": """
-        Intake Troubles Worker read_ledger spool_directory
+        Intake Troubles Worker read_ledger spool_directory why_not
     """,
     "langchain_ragstone": """
         LangChainJudge LangChainModel RagstoneCallbackHandler RagstoneEvaluator collect_traces ragstone_disable ragstone_enable

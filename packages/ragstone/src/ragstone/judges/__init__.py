@@ -25,6 +25,7 @@ from ragstone.judges.lexical import LexicalJudge, LexicalReader
 from ragstone.judges.openai_compatible import OpenAICompatibleJudge
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader
+from ragstone.judges.rehearsal import RehearsalJudge, RehearsalReader
 from ragstone.judges.vllm_engine import VllmModel
 
 __all__ = [
@@ -51,6 +52,8 @@ __all__ = [
     "OpenAICompatibleModel",
     "Prompt",
     "Reader",
+    "RehearsalJudge",
+    "RehearsalReader",
     "ReplyCache",
     "SpendCap",
     "TextReply",

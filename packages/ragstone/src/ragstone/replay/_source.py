@@ -47,10 +47,12 @@ class Source:
     Args:
         path: The file, or the folder.
         name: What to call it in messages; the path, or the URL it came from without credentials.
+        identity: What a later run knows the file by; None takes the path.
     """
 
     path: Path
     name: str
+    identity: str | None = None
 
     def parts(self) -> Iterator[Source]:
         """This file, or the files of this folder and of those in it, by their names; hidden ones are left out.

@@ -1,5 +1,6 @@
-"""Scoring: samples times metrics to outcomes, under one limit and by a deadline."""
+"""Scoring: samples times metrics to outcomes, under one limit and by a deadline; and what that would take."""
 
+from ragstone.scoring._rehearse import MetricForecast, Rehearsal, rehearse
 from ragstone.scoring._scorer import Scorer
 
-__all__ = ["Scorer"]
+__all__ = ["MetricForecast", "Rehearsal", "Scorer", "rehearse"]

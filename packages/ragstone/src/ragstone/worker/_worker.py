@@ -23,6 +23,7 @@ from ragstone.worker._delivery import Outlet
 from ragstone.worker._intake import Intake, SpoolIntake, Troubles
 from ragstone.worker._parts import Parts, lease_s
 from ragstone.worker._spool import spool_directory
+from ragstone.worker._why_not import why_not
 
 __all__ = ["Worker"]
 
@@ -224,7 +225,7 @@ class Worker:
         self._troubles.guarded("keep a lease", lambda: store.renew(self._name, [trace.trace_id], self._lease_s), 0)
 
     async def _score(self, trace: Trace, store: Store, scorer: Scorer, parts: Parts) -> None:
-        reason = _why_not(trace)
+        reason = why_not(trace)
         try:
             if reason is None:
                 await parts.score(
@@ -283,14 +284,3 @@ class Worker:
 def _judge_hash(scorer: Scorer, metric: Metric) -> str:
     identity = scorer.judged_by(metric)
     return "" if identity is None else identity.hash
-
-
-def _why_not(trace: Trace) -> str | None:
-    """Say why a trace is not scored; None when it is."""
-    if trace.status != "ok":
-        return f"the request ended as {trace.status!r}" + (f": {trace.error}" if trace.error else "")
-    if trace.inner_errors:
-        return f"something failed inside the request: {trace.inner_errors[0]}"
-    if trace.response is None and trace.query is None:
-        return "neither a question nor an answer was captured"
-    return None

@@ -1,0 +1,131 @@
+"""Models that are never asked: they count what would be, so that a run can be priced before it is paid for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from pydantic import TypeAdapter
+
+from ragstone.errors import JudgeError
+from ragstone.judges._protocol import Abstention, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
+from ragstone.judges._render import number_request, render
+from ragstone.judges._usage import record_usage
+from ragstone.judges.lexical import LexicalJudge, LexicalReader
+from ragstone.schema import Usage
+
+__all__ = ["RehearsalJudge", "RehearsalReader"]
+
+T = TypeVar("T")
+
+_CHARS_PER_TOKEN: Final = 4
+"""Of English text, for the tokenisers in use; other languages take up to twice the tokens."""
+_NUMBER_TOKENS: Final = 4
+_ANSWER_TOKENS: Final = 100
+_READING_CHARS: Final = 400
+"""The frame that a reader's prompt puts around question and passages."""
+
+
+class RehearsalJudge:
+    """Answers as the lexical baseline does, and reports each question to the meters as if a model had been asked.
+
+    Tokens are estimated from characters, four a token. What the baseline cannot answer (free text) counts as asked.
+    """
+
+    def __init__(self) -> None:
+        self._stand_in = LexicalJudge()
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """It is no judge: nothing that it says may be kept."""
+        digest = hashlib.sha256(b"rehearsal").hexdigest()[:16]
+        return JudgeIdentity(name="rehearsal", hash=digest, is_baseline=True)
+
+    async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
+        """Count the question.
+
+        Raises:
+            JudgeError: Always, kind "unsupported".
+        """
+        _count(_chars(prompt), max_tokens // 2)
+        return await self._stand_in.ask_text(prompt, max_tokens=max_tokens)
+
+    async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
+        """Count the question, and answer by word overlap.
+
+        Raises:
+            JudgeError: Kind "unsupported": the baseline has no stand-in for this construct.
+        """
+        _count(_chars(prompt, number_request(low, high)), _NUMBER_TOKENS)
+        return await self._stand_in.ask_number(prompt, low=low, high=high)
+
+    async def ask_json(self, prompt: Prompt, shape: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
+        """Count the question, and answer by word overlap.
+
+        Raises:
+            JudgeError: Kind "unsupported": the baseline has no stand-in for this construct.
+        """
+        try:
+            reply = await self._stand_in.ask_json(prompt, shape, max_tokens=max_tokens)
+        except JudgeError:
+            _count(_chars(prompt), max_tokens // 2)
+            raise
+        _count(_chars(prompt), len(reply.raw) // _CHARS_PER_TOKEN)
+        return reply
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+class RehearsalReader:
+    """Reads as the lexical baseline does, and reports each question to the meters.
+
+    Args:
+        calls_per_reading: Requests for one p(abstain): 1 where the endpoint tells probabilities, else the draws.
+    """
+
+    def __init__(self, *, calls_per_reading: int = 1) -> None:
+        self._stand_in = LexicalReader()
+        self._calls = calls_per_reading
+
+    @property
+    def marker(self) -> str:
+        """What the reader would reply when it abstains."""
+        return self._stand_in.marker
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """It is no reader: nothing that it says may be kept."""
+        digest = hashlib.sha256(b"rehearsal reader").hexdigest()[:16]
+        return JudgeIdentity(name="rehearsal", hash=digest, is_baseline=True)
+
+    async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
+        """Count the question, and answer by word overlap.
+
+        Raises:
+            JudgeError: Kind "unsupported": a question without a word.
+        """
+        for _ in range(self._calls):
+            _count(_READING_CHARS + len(query) + sum(map(len, passages)), _NUMBER_TOKENS)
+        return await self._stand_in.abstention(query, passages)
+
+    async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
+        """Count the question, and answer by word overlap."""
+        _count(_READING_CHARS + len(query) + sum(map(len, passages)), _ANSWER_TOKENS)
+        return await self._stand_in.answer(query, passages)
+
+    def abstains(self, reply: str) -> bool:
+        """Whether a reply is an abstention."""
+        return self._stand_in.abstains(reply)
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+def _chars(prompt: Prompt, request: str = "") -> int:
+    return sum(len(message["content"]) for message in render(prompt, request=request))
+
+
+def _count(chars: int, output_tokens: int) -> None:
+    record_usage(Usage(calls=1, input_tokens=max(1, chars // _CHARS_PER_TOKEN), output_tokens=max(1, output_tokens)))

@@ -1,0 +1,167 @@
+"""From files of traces into a store: each trace once, and on from where the last run ended."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from ragstone.errors import DataError
+from ragstone.replay._formats import Detected, Rejected
+from ragstone.replay._source import Source
+from ragstone.schema import Captured, Trace
+from ragstone.store import Store
+from ragstone.worker import Troubles
+
+__all__ = ["FileCounts", "ReplayIntake"]
+
+logger = logging.getLogger("ragstone")
+
+_BATCH: Final = 200
+_KEPT: Final = 20
+
+
+@dataclass(slots=True, kw_only=True)
+class FileCounts:
+    """What came of one file."""
+
+    name: str
+    format: str
+    because: str
+    """What the format was recognised by."""
+    n_read: int = 0
+    """Records read so far, those of earlier runs included."""
+    n_new: int = 0
+    """Traces that came into the store in this run."""
+    n_known: int = 0
+    """Traces that the store had already, from an earlier run or from the application itself."""
+    n_clashing: int = 0
+    """Traces left out because the store has another trace of the same id."""
+    n_rejected: int = 0
+    rejected: list[Rejected] = field(default_factory=list)
+    """The first of them, with what is wrong."""
+    damaged: str | None = None
+    """Why nothing could be read any further."""
+
+
+class ReplayIntake:
+    """Reads files, one after another, batch by batch.
+
+    How far a file was read is noted in the store, with the traces, in one transaction; the same file is read on from
+    there, and records that are passed over cost no more than reading them.
+
+    Args:
+        files: The files with their formats.
+    """
+
+    def __init__(self, files: Sequence[tuple[Source, Detected]]) -> None:
+        self.counts = [
+            FileCounts(name=source.name, format=found.format.name, because=found.because) for source, found in files
+        ]
+        self._waiting = list(zip(files, self.counts, strict=True))
+        self._records: Iterator[Trace | Rejected] | None = None
+        self._segment = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is more to read."""
+        return bool(self._waiting)
+
+    def move(self, store: Store, troubles: Troubles) -> int:
+        """Take in a batch of the file whose turn it is; how many of its records were looked at."""
+        if not self._waiting:
+            return 0
+        (source, found), counts = self._waiting[0]
+        try:
+            if self._records is None:
+                self._begin(source, found, counts, store)
+            batch = list(islice(self._records or (), _BATCH))
+        except DataError as error:
+            counts.damaged = str(error)
+            logger.error("ragstone replay: %s; what came before is kept", error)  # noqa: TRY400 - the file is at fault, not we
+            self._end()
+            return 1
+        if not batch:
+            self._end()
+            return 1
+        stored = troubles.guarded("store traces", lambda: self._store(batch, counts, store), None)
+        if stored is None:
+            # The batch comes again from the file: the books say how far it was taken in.
+            self._records = None
+        return len(batch)
+
+    def _begin(self, source: Source, found: Detected, counts: FileCounts, store: Store) -> None:
+        self._segment = _segment(source)
+        counts.n_read = store.segment_offsets().get(self._segment, 0)
+        counts.n_rejected = 0
+        counts.rejected.clear()
+        records = found.format.read(source)
+        # What earlier runs have taken in is read again and passed over: its rejections are told again, its traces are
+        # in the store.
+        for record in islice(records, counts.n_read):
+            if isinstance(record, Rejected):
+                _reject(counts, record)
+            else:
+                counts.n_known += 1
+        self._records = records
+
+    def _end(self) -> None:
+        self._waiting.pop(0)
+        self._records = None
+
+    def _store(self, batch: Sequence[Trace | Rejected], counts: FileCounts, store: Store) -> bool:
+        traces = [record for record in batch if isinstance(record, Trace)]
+        fresh, n_known, clashing = _sorted_out(traces, store)
+        store.ingest(self._segment, counts.n_read + len(batch), [Captured(trace=trace) for trace in fresh])
+        counts.n_read += len(batch)
+        counts.n_new += len(fresh)
+        counts.n_known += n_known
+        counts.n_clashing += len(clashing)
+        for record in batch:
+            if isinstance(record, Rejected):
+                _reject(counts, record)
+        for trace_id in clashing:
+            logger.warning(
+                "ragstone replay: %s has a trace %r, and the store has another one of that id: left out",
+                counts.name,
+                trace_id[:80],
+            )
+        return True
+
+
+def _sorted_out(traces: Sequence[Trace], store: Store) -> tuple[list[Trace], int, list[str]]:
+    """The traces that are new, how many are there already, and the ids of those that another trace has."""
+    fresh: dict[str, Trace] = {}
+    n_known, clashing = 0, []
+    for trace in traces:
+        other = fresh.get(trace.trace_id) or store.trace(trace.trace_id)
+        if other is None:
+            fresh[trace.trace_id] = trace
+        elif _alike(other, trace):
+            n_known += 1
+        else:
+            clashing.append(trace.trace_id)
+    return list(fresh.values()), n_known, clashing
+
+
+def _alike(one: Trace, other: Trace) -> bool:
+    """Whether two traces are about the same request; the doors they came through may differ."""
+    return (one.query, one.response) == (other.query, other.response)
+
+
+def _reject(counts: FileCounts, record: Rejected) -> None:
+    counts.n_rejected += 1
+    if len(counts.rejected) < _KEPT:
+        counts.rejected.append(record)
+
+
+def _segment(source: Source) -> str:
+    """A name for this file as it is now: one that has grown or was replaced is read anew."""
+    found = source.path.stat()
+    # A file that was fetched is a new one each time; its size has to do.
+    known_by = source.identity or f"{source.path.resolve()}|{found.st_mtime_ns}"
+    digest = hashlib.sha256(f"{known_by}|{found.st_size}".encode("utf-8", "surrogateescape")).hexdigest()
+    return f"replay-{digest[:24]}"

@@ -1,0 +1,247 @@
+"""`replay_traces`: other tools' files in, scored traces in a store and at the sinks out; stopped at any time, it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.judges import Judge, Reader, judge_from, reader_from
+from ragstone.metrics import Metric, bind_reader, resolve_metrics
+from ragstone.replay._formats import Detected, Rejected, detect
+from ragstone.replay._intake import FileCounts, ReplayIntake
+from ragstone.replay._source import Source
+from ragstone.replay._sources import open_sources
+from ragstone.schema import Sample, Trace, sample_from_trace
+from ragstone.scoring import Rehearsal, rehearse
+from ragstone.sinks import Sink, sink_from
+from ragstone.worker import Worker, why_not
+
+__all__ = ["ReplayPlan", "ReplayReport", "areplay_traces", "plan_replay", "replay_traces"]
+
+_KEPT: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReport:
+    """What a replay took in. What became of it is in the store: `ragstone status`."""
+
+    files: tuple[FileCounts, ...]
+
+    @property
+    def n_new(self) -> int:
+        """Traces that came into the store in this run."""
+        return sum(file.n_new for file in self.files)
+
+    @property
+    def n_rejected(self) -> int:
+        """Records that could not be read as traces."""
+        return sum(file.n_rejected for file in self.files)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all files could be read to their ends."""
+        return all(file.damaged is None for file in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPlan:
+    """What a replay would take in, score, lack and cost."""
+
+    files: tuple[FileCounts, ...]
+    n_traces: int
+    n_scorable: int
+    """Traces that would be scored: the others ended in an error, or have neither question nor answer."""
+    rehearsal: Rehearsal
+    """Of a sample of the scorable traces, evenly spread."""
+
+    @property
+    def scale(self) -> float:
+        """By what the rehearsal's numbers are multiplied to stand for all."""
+        return self.n_scorable / self.rehearsal.n_samples if self.rehearsal.n_samples else 0.0
+
+
+def plan_replay(
+    sources: Sequence[str],
+    metrics: Sequence[str | Metric] | str = ("ccrs",),
+    *,
+    format: str = "auto",  # noqa: A002 - the word that users know
+    calls_per_reading: int = 1,
+    max_rehearsed: int = 1000,
+) -> ReplayPlan:
+    """Read everything, ask nobody, and say what a replay would do.
+
+    Args:
+        sources: Files, folders, http(s) addresses.
+        metrics: Names, groups or metric objects.
+        format: Name of the format, or "auto".
+        calls_per_reading: Requests for one p(abstain): 1 where the endpoint tells probabilities, else the draws.
+        max_rehearsed: Traces that metrics are tried on; the numbers are scaled up from there.
+
+    Raises:
+        ConfigurationError: A source, a format or a metric that does not exist.
+        DataError: A file whose format is not known, or an address that does not answer.
+    """
+    chosen = resolve_metrics([metrics] if isinstance(metrics, str) else metrics)
+    with open_sources(sources) as found:
+        files = _formats(found, format)
+        counts = [FileCounts(name=s.name, format=d.format.name, because=d.because) for s, d in files]
+        spread = _Spread(max_rehearsed)
+        n_traces = 0
+        for trace in _read(files, counts):
+            n_traces += 1
+            if why_not(trace) is None:
+                spread.add(sample_from_trace(trace))
+        rehearsal = asyncio.run(rehearse(spread.samples, chosen, calls_per_reading=calls_per_reading))
+    return ReplayPlan(files=tuple(counts), n_traces=n_traces, n_scorable=spread.n_seen, rehearsal=rehearsal)
+
+
+async def areplay_traces(
+    sources: Sequence[str],
+    metrics: Sequence[str | Metric] | str = ("ccrs",),
+    *,
+    store: str | os.PathLike[str],
+    judge: str | Judge | None = None,
+    reader: str | Reader | None = None,
+    sinks: Sequence[str | Sink] = (),
+    format: str = "auto",  # noqa: A002
+    concurrency: int = 16,
+    trace_deadline_s: float = 120.0,
+    outage_patience_s: float = 3600.0,
+    started: Callable[[ReplayIntake, Worker], None] | None = None,
+) -> ReplayReport:
+    """Take traces of other tools into a store, score them, deliver the outcomes.
+
+    Stopped at any moment, even killed, the same call goes on: what was taken in is not taken in again, what was scored
+    is not scored again. With a reply cache (`RAGSTONE_CACHE`) no answered question is asked again either.
+
+    Args:
+        sources: Files, folders, http(s) addresses.
+        metrics: Names, groups or metric objects.
+        store: Path of the store, which may be the one that an application captures into, or URL of a database.
+        judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`, else "lexical".
+        reader: The application's generator, for metrics that need it: the forms of `judge`, or a `Reader`.
+        sinks: Where outcomes go besides the store.
+        format: Name of the format, or "auto" to recognise it from the file.
+        concurrency: Traces scored at once.
+        trace_deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
+        outage_patience_s: Seconds for which a trace waits for a judge that answers nobody.
+        started: Called before work begins, with what shows its progress and what can be told to stop.
+
+    Raises:
+        ConfigurationError: A source, format, metric, judge or sink that does not exist.
+        DataError: A file whose format is not known, or an address that does not answer.
+        JudgeError: The judge cannot be reached at all.
+        StoreError: The store cannot be used, or another process owns it.
+    """
+    chosen = resolve_metrics([metrics] if isinstance(metrics, str) else metrics)
+    destinations = [sink_from(s) for s in sinks]
+    chair = judge_from(judge)
+    chosen, lector = bind_reader(chosen, lambda: reader_from(reader, judge=chair))
+    with open_sources(sources) as found:
+        intake = ReplayIntake(_formats(found, format))
+        worker = Worker(
+            store,
+            intakes=[intake],
+            metrics=chosen,
+            judge=chair,
+            sinks=destinations,
+            concurrency=concurrency,
+            trace_deadline_s=trace_deadline_s,
+            outage_patience_s=outage_patience_s,
+        )
+        if started is not None:
+            started(intake, worker)
+        try:
+            await worker.run(until_idle=True)
+        finally:
+            for sink in destinations:
+                await sink.aclose()
+            if not isinstance(judge, Judge):
+                await chair.aclose()
+            if lector is not None and not isinstance(reader, Reader):
+                await lector.aclose()
+    return ReplayReport(files=tuple(intake.counts))
+
+
+def replay_traces(
+    sources: Sequence[str],
+    metrics: Sequence[str | Metric] | str = ("ccrs",),
+    *,
+    store: str | os.PathLike[str],
+    judge: str | Judge | None = None,
+    reader: str | Reader | None = None,
+    sinks: Sequence[str | Sink] = (),
+    format: str = "auto",  # noqa: A002
+    concurrency: int = 16,
+    trace_deadline_s: float = 120.0,
+    outage_patience_s: float = 3600.0,
+) -> ReplayReport:
+    """Take traces of other tools into a store and score them; `areplay_traces` for code that is not async.
+
+    Arguments and errors are the same.
+
+    Example:
+        ```python
+        replay_traces(["spans.jsonl"], ["ccrs"], store="replay.db", judge="http://localhost:8000/v1")
+        ```
+    """
+    return asyncio.run(
+        areplay_traces(
+            sources,
+            metrics,
+            store=store,
+            judge=judge,
+            reader=reader,
+            sinks=sinks,
+            format=format,
+            concurrency=concurrency,
+            trace_deadline_s=trace_deadline_s,
+            outage_patience_s=outage_patience_s,
+        )
+    )
+
+
+def _formats(sources: Sequence[Source], named: str) -> list[tuple[Source, Detected]]:
+    """The format of each file, before anything is read: a file that nobody can read shows at once."""
+    return [(source, detect(source, name=named)) for source in sources]
+
+
+def _read(files: Sequence[tuple[Source, Detected]], counts: Sequence[FileCounts]) -> Iterator[Trace]:
+    for (source, found), count in zip(files, counts, strict=True):
+        try:
+            for record in found.format.read(source):
+                count.n_read += 1
+                if isinstance(record, Rejected):
+                    count.n_rejected += 1
+                    if len(count.rejected) < _KEPT:
+                        count.rejected.append(record)
+                else:
+                    yield record
+        except DataError as error:
+            count.damaged = str(error)
+
+
+class _Spread:
+    """A sample of a stream whose length is not known, evenly spread over it: every k-th, k doubling when there are too many."""
+
+    def __init__(self, most: int) -> None:
+        if most < 1:
+            msg = f"max_rehearsed must be at least 1, got {most!r}"
+            raise ConfigurationError(msg)
+        self.samples: list[Sample] = []
+        self.n_seen = 0
+        self._most = most
+        self._every = 1
+
+    def add(self, sample: Sample) -> None:
+        if self.n_seen % self._every == 0:
+            if len(self.samples) >= self._most:
+                self.samples = self.samples[::2]
+                self._every *= 2
+            if self.n_seen % self._every == 0:
+                self.samples.append(sample)
+        self.n_seen += 1
