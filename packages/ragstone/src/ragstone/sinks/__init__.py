@@ -3,8 +3,25 @@
 from ragstone.sinks._factory import sink_from
 from ragstone.sinks._protocol import Delivery, Sink, WatchingSink
 from ragstone.sinks.jsonl import JsonlSink
+from ragstone.sinks.langfuse import LangfuseSink
+from ragstone.sinks.langsmith import LangsmithSink
 from ragstone.sinks.mlflow import MlflowSink
 from ragstone.sinks.otlp import OtlpSink
+from ragstone.sinks.parquet import ParquetSink
 from ragstone.sinks.phoenix import PhoenixSink
+from ragstone.sinks.webhook import WebhookSink
 
-__all__ = ["Delivery", "JsonlSink", "MlflowSink", "OtlpSink", "PhoenixSink", "Sink", "WatchingSink", "sink_from"]
+__all__ = [
+    "Delivery",
+    "JsonlSink",
+    "LangfuseSink",
+    "LangsmithSink",
+    "MlflowSink",
+    "OtlpSink",
+    "ParquetSink",
+    "PhoenixSink",
+    "Sink",
+    "WatchingSink",
+    "WebhookSink",
+    "sink_from",
+]

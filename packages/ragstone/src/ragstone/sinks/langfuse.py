@@ -15,6 +15,7 @@ from ragstone.errors import (
     SinkUnavailableError,
 )
 from ragstone.schema import Score
+from ragstone.sinks._annotation import place_of, words_of
 from ragstone.sinks._each import write_each
 from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port, json_bytes, printable
 from ragstone.sinks._protocol import Delivery
@@ -175,20 +176,19 @@ def _body(delivery: Delivery, *, environment: str | None, include_text: bool) ->
     outcome = delivery.outcome
     if not isinstance(outcome, Score):
         return SinkNoTargetError("Langfuse has a place for scores only")
-    if not delivery.otel_trace_id:
-        return SinkNoTargetError("the request has no OpenTelemetry trace, by which Langfuse would know it")
-    if delivery.otel_sampled is False:
-        return SinkNoTargetError("the trace of the request was sampled out")
+    place = place_of(delivery)
+    if isinstance(place, SinkNoTargetError):
+        return place
     # The same at each repeat: Langfuse takes a score of another time for another score.
     timestamp = iso_time(delivery.requested_at if outcome.created_at is None else outcome.created_at)
     body = {
         "id": outcome.id,
-        "traceId": delivery.otel_trace_id,
-        "observationId": delivery.otel_span_id,
+        "traceId": place.trace_id,
+        "observationId": place.span_id,
         "name": outcome.metric,
         "value": outcome.value,
         "dataType": "NUMERIC",
-        "comment": outcome.explanation if include_text else None,
+        "comment": words_of(delivery) if include_text else None,
         "environment": environment,
         "timestamp": timestamp,
         "metadata": evidence(delivery),

@@ -15,6 +15,7 @@ from ragstone.errors import (
     SinkUnavailableError,
 )
 from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.sinks._annotation import words_of
 from ragstone.sinks._each import write_each
 from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port, printable
 from ragstone.sinks._protocol import Delivery
@@ -159,7 +160,6 @@ def _feedback(delivery: Delivery, *, session_id: str | None, include_text: bool)
     There is no `trace_id`: it is the id of the outermost run, and what was captured may have run inside another.
     """
     outcome = delivery.outcome
-    text = outcome.explanation if isinstance(outcome, Score) else outcome.reason
     who = {"judge": outcome.judge, "judge_hash": outcome.judge_hash or None, "prompt_hash": outcome.prompt_hash}
     scored_at = iso_time(outcome.created_at)
     body = {
@@ -170,7 +170,7 @@ def _feedback(delivery: Delivery, *, session_id: str | None, include_text: bool)
         "key": outcome.metric,
         "score": round(outcome.value, _SCORE_DECIMALS) if isinstance(outcome, Score) else None,
         "error": True if isinstance(outcome, Failure) else None,
-        "comment": text if include_text else None,
+        "comment": words_of(delivery) if include_text else None,
         "feedback_source": {
             "type": "model" if outcome.judge else "api",
             "metadata": {name: value for name, value in who.items() if value is not None},
