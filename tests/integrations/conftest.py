@@ -9,12 +9,17 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
+import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+
+from ragstone.schema import Ledger
 
 _HERE = Path(__file__).parent
 
@@ -141,3 +146,75 @@ def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
         return done
 
     return run
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[[str], Callable[[str], str]]]:
+    """Serve a WSGI application by two preloaded workers of gunicorn, as its users run it; returns what gets a path.
+
+    `serve.stop()` ends it as an orchestrator does, and waits until all of it has gone.
+    """
+    pytest.importorskip("gunicorn", reason="installed with the group `beside`")
+    servers: list[subprocess.Popen[bytes]] = []
+    log = tmp_path / "gunicorn.log"
+
+    def stop() -> None:
+        while servers:
+            server = servers.pop()
+            server.terminate()
+            server.wait(60)
+
+    def serve(code: str) -> Callable[[str], str]:
+        (tmp_path / "application.py").write_text(textwrap.dedent(code), encoding="utf-8")
+        with log.open("wb") as file:
+            server = subprocess.Popen(
+                [
+                    sys.executable, "-W", "ignore", "-m", "gunicorn", "--preload", "--workers", "2",
+                    "--bind", "127.0.0.1:0", "--no-control-socket", "--graceful-timeout", "30", "application",
+                ],
+                cwd=tmp_path, stdout=file, stderr=file,
+            )  # fmt: skip
+        servers.append(server)
+        end = time.monotonic() + 60
+        while not (line := next((line for line in log.read_text().splitlines() if "Listening at: " in line), None)):
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.05)
+        url = line.partition("Listening at: ")[2].partition(" ")[0]
+
+        def get(path: str) -> str:
+            with urllib.request.urlopen(f"{url}/{path}", timeout=60) as response:
+                return response.read().decode()
+
+        return get
+
+    serve.stop = stop  # type: ignore[attr-defined]
+    yield serve
+    stop()
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> Callable[[], Books]:
+    """Score what the processes of a test left in its folder, and look at it."""
+
+    def look() -> Books:
+        from ragstone import Monitor
+        from ragstone.store import SqliteStore
+
+        store = tmp_path / "r.db"
+        with Monitor(judge="lexical", metrics="ccrs.qr", store=store) as monitor:
+            assert monitor.drain(60)
+            ledger = monitor.ledger()
+        with SqliteStore.open(store, mode="read") as opened:
+            traces = list(opened.traces())
+        return Books(ledger, Counter((trace.query, trace.response, trace.status) for trace in traces))
+
+    return look
+
+
+class Books(NamedTuple):
+    """What a store knows of its requests."""
+
+    ledger: Ledger
+    traces: Counter[tuple[str | None, str | None, str]]
+    """How often each question was captured, with its answer and status."""

@@ -88,6 +88,8 @@ def beside(run_python, collector):
 
     def run(*arguments):
         done = run_python(PROCESS, *arguments, **collector.settings())
+        if "only instruments" in done.stderr:
+            pytest.skip("OpenInference refuses this version of LlamaIndex")
         assert "" == done.stderr
         return json.loads(done.stdout)
 

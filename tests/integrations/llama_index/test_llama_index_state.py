@@ -8,9 +8,6 @@ import gc
 import inspect
 import logging
 import os
-import subprocess
-import sys
-import textwrap
 import threading
 import uuid
 import weakref
@@ -355,36 +352,6 @@ def test_collector_may_call_back_while_the_lock_is_held(app):
         del response
         gc.collect()
     assert [(Q, FOUND, None, "abandoned")] == app.seen()
-
-
-def test_the_interpreter_exits_with_requests_in_flight(tmp_path):
-    """Neither a stream nor a chat turn that is still open delays the exit or prints anything."""
-    code = """
-        from ragstone import Monitor
-        from llama_index.core.instrumentation import get_dispatcher
-        from llama_index.core import MockEmbedding, VectorStoreIndex
-        from llama_index.core.llms import MockLLM
-        from llama_index.core.schema import TextNode
-        from llama_index.observability.ragstone import RagstoneInstrumentor
-
-        instrumentor = RagstoneInstrumentor(Monitor(judge="lexical", metrics=["ccrs"], store="r.db"))
-        instrumentor.start_registering()
-        index = VectorStoreIndex([TextNode(text="alpha")], embed_model=MockEmbedding(embed_dim=2))
-        index.as_query_engine(MockLLM(max_tokens=3)).query("whole")
-        tokens = index.as_query_engine(MockLLM(max_tokens=3), streaming=True).query("open").response_gen
-        next(tokens)
-        unread = index.as_query_engine(MockLLM(max_tokens=3), streaming=True).query("unread")
-        print(instrumentor.live, instrumentor.errors)
-    """
-    done = subprocess.run(
-        # The oldest LlamaIndex cannot be imported without warnings of pydantic's.
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (0, "2 0\n", "") == (done.returncode, done.stdout, done.stderr)
 
 
 def test_registering_twice_is_registering_once(app):

@@ -14,7 +14,7 @@ from llama_index.observability.ragstone._event_handler import RagstoneEventHandl
 from llama_index.observability.ragstone._requests import Requests
 from llama_index.observability.ragstone._span_handler import RagstoneSpanHandler
 from llama_index.observability.ragstone._tree import SpanTree
-from ragstone.capture import Recorder
+from ragstone.capture import Recorder, before_exit
 
 __all__ = ["RagstoneInstrumentor"]
 
@@ -66,6 +66,7 @@ class RagstoneInstrumentor:
         self.answer = answer
         self._tree = SpanTree(ttl_s=ttl_s, max_live=max_live, clock=clock)
         self._requests = Requests(recorder, self, self._tree, clock=clock)
+        before_exit(self._requests.end_all)
         self._span_handler = RagstoneSpanHandler(self._requests)
         self._event_handler = RagstoneEventHandler(self._requests)
 
@@ -109,7 +110,8 @@ class RagstoneInstrumentor:
     def sweep(self, *, older_than_s: float | None = None) -> int:
         """Record requests that have not ended for too long as `abandoned`.
 
-        Each new request sweeps a little; call this at shutdown, or where no new requests come.
+        Each new request sweeps a little, and the end of the process sweeps all; call this where no new requests come,
+        or before you close the monitor yourself.
 
         Args:
             older_than_s: Age in seconds from which a request counts as abandoned; `ttl_s` by default, 0 for all.

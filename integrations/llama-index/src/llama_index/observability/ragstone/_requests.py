@@ -220,6 +220,10 @@ class Requests:
         """No more spans will come: what only they could end is `abandoned`; taps go on."""
         self._abandon(self.tree.give_up(only=lambda trace: not trace.tapped))
 
+    def end_all(self) -> None:
+        """The process ends: nothing that is in flight will."""
+        self._abandon(self.tree.give_up(only=lambda _: True))
+
     def settle(self, trace: LiveTrace, status: TraceStatus) -> None:
         """A request has ended: record it, once."""
         if self.tree.close(trace):
