@@ -95,6 +95,10 @@ PUBLIC = {
     "langchain_ragstone": """
         LangChainJudge LangChainModel RagstoneCallbackHandler RagstoneEvaluator collect_traces ragstone_disable ragstone_enable
     """,
+    "llama_index.evaluation.ragstone": """
+        LlamaIndexJudge LlamaIndexModel RagstoneEvaluationResult RagstoneEvaluator register_retrieval_metrics
+        retrieval_metrics
+    """,
     "llama_index.observability.ragstone": """
         ContextsEvent RagstoneInstrumentor
     """,

@@ -1,0 +1,14 @@
+"""Ragstone's metrics as LlamaIndex's evaluators and retrieval metrics, and LlamaIndex's models as judges."""
+
+from llama_index.evaluation.ragstone._evaluator import RagstoneEvaluationResult, RagstoneEvaluator
+from llama_index.evaluation.ragstone._judge import LlamaIndexJudge, LlamaIndexModel
+from llama_index.evaluation.ragstone._retrieval import register_retrieval_metrics, retrieval_metrics
+
+__all__ = [
+    "LlamaIndexJudge",
+    "LlamaIndexModel",
+    "RagstoneEvaluationResult",
+    "RagstoneEvaluator",
+    "register_retrieval_metrics",
+    "retrieval_metrics",
+]

@@ -1,0 +1,253 @@
+"""Our metrics as LlamaIndex's evaluators: one class, made by a metric's name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llama_index.core.async_utils import asyncio_run
+from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.bridge.pydantic import BaseModel
+from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
+from llama_index.core.prompts.mixin import PromptDictType
+from llama_index.core.schema import BaseNode, NodeWithScore
+
+from llama_index.evaluation.ragstone._judge import LlamaIndexJudge
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.judges import Judge, Reader, judge_from, reader_from
+from ragstone.metrics import Metric, MetricCard, bind_reader, resolve_metrics
+from ragstone.schema import Failure, NotApplicable, Sample, Score, sample_from_row
+from ragstone.scoring import Scorer
+
+__all__ = ["RagstoneEvaluationResult", "RagstoneEvaluator"]
+
+
+class RagstoneEvaluationResult(EvaluationResult):
+    """An `EvaluationResult` that also says how its score came about."""
+
+    outcome: Score | NotApplicable | Failure | None = None
+    """With interval, number of replies, judge and usage; None where the sample could not be read."""
+
+
+class RagstoneEvaluator(BaseEvaluator):
+    """A metric as an evaluator of LlamaIndex's.
+
+    It never raises: where the metric does not apply, where the judge gave no usable answer, and where what was given cannot
+    be read, the result has no score, `invalid_result=True`, and the reason. So one failing judge does not end a
+    `BatchEvalRunner`.
+
+    Args:
+        metric: A metric's name ("ccrs.qr", "exact_match", "udcg"), or a `Metric`. For groups see `for_metrics`.
+        judge: A model of LlamaIndex's, or what `ragstone.judges.judge_from` takes: a `Judge`, "http://host:8000/v1",
+            "lexical". None reads `RAGSTONE_JUDGE`, else takes "lexical", the baseline that is no judge.
+        reader: The application's generator, for metrics that ask it ("udcg"); None takes the judge's model.
+        threshold: What passes: scores from here on, or down from here where lower is better. None leaves `passing` unset.
+        deadline_s: Seconds after which the metric fails as "timeout".
+
+    Raises:
+        ConfigurationError: A metric, judge or reader that does not exist, or a group of metrics.
+        MissingExtraError: The metric needs a package that is not installed.
+
+    Example:
+        ```python
+        evaluator = RagstoneEvaluator("ccrs.qr", judge=llm, threshold=0.7)
+        evaluator.evaluate_response(query="Why?", response=query_engine.query("Why?")).score
+        ```
+    """
+
+    def __init__(
+        self,
+        metric: str | Metric,
+        *,
+        judge: str | Judge | BaseLLM | None = None,
+        reader: str | Reader | BaseLLM | None = None,
+        threshold: float | None = None,
+        deadline_s: float = 120.0,
+    ) -> None:
+        found = resolve_metrics(metric)
+        if len(found) > 1:
+            names = ", ".join(each.card.name for each in found)
+            msg = f"{metric!r} are {len(found)} metrics ({names}), and a result has one score; use for_metrics({metric!r})"
+            raise ConfigurationError(msg)
+        chair = LlamaIndexJudge(judge) if isinstance(judge, BaseLLM) else judge_from(judge)
+        (self._metric,), _ = bind_reader(found, lambda: _reader(reader, chair))
+        self._scorer = Scorer([self._metric], chair, trace_deadline_s=deadline_s)
+        self._threshold = threshold
+
+    @classmethod
+    def for_metrics(
+        cls,
+        metrics: str | Metric | Sequence[str | Metric],
+        *,
+        judge: str | Judge | BaseLLM | None = None,
+        reader: str | Reader | BaseLLM | None = None,
+        thresholds: Mapping[str, float] | None = None,
+        deadline_s: float = 120.0,
+    ) -> dict[str, RagstoneEvaluator]:
+        """One evaluator for each metric, by name, with one judge: what `BatchEvalRunner` takes.
+
+        Args:
+            metrics: Names, groups ("ccrs"), `Metric`s.
+            judge: As for one evaluator.
+            reader: As for one evaluator.
+            thresholds: What passes, by the metric's name.
+            deadline_s: As for one evaluator.
+
+        Raises:
+            ConfigurationError: A metric, judge or reader that does not exist; a threshold for a metric that is not there.
+
+        Example:
+            ```python
+            runner = BatchEvalRunner(RagstoneEvaluator.for_metrics(["ccrs", "exact_match"], judge=llm), workers=8)
+            ```
+        """
+        found = resolve_metrics(metrics)
+        passing = dict(thresholds or {})
+        if unknown := sorted(passing.keys() - {metric.card.name for metric in found}):
+            msg = f"thresholds names {', '.join(map(repr, unknown))}; the metrics are {[m.card.name for m in found]}"
+            raise ConfigurationError(msg)
+        chair = LlamaIndexJudge(judge) if isinstance(judge, BaseLLM) else judge_from(judge)
+        bound, _ = bind_reader(found, lambda: _reader(reader, chair))
+        return {
+            metric.card.name: cls(metric, judge=chair, threshold=passing.get(metric.card.name), deadline_s=deadline_s)
+            for metric in bound
+        }
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.card.name!r})"
+
+    @property
+    def card(self) -> MetricCard:
+        """What it scores by."""
+        return self._metric.card
+
+    def _get_prompts(self) -> PromptDictType:
+        """None that could be changed: a metric's wording is part of its identity."""
+        return {}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        """Refuse other wordings, rather than pass them over in silence.
+
+        Raises:
+            ConfigurationError: Always, where there is a prompt.
+        """
+        if prompts:
+            msg = (
+                f"{self.card.name} has no prompt {min(prompts)!r}: a metric's wording is part of its version; "
+                "another wording is a metric of your own"
+            )
+            raise ConfigurationError(msg)
+
+    async def aevaluate(
+        self,
+        query: str | None = None,
+        response: str | None = None,
+        contexts: Sequence[Any] | None = None,
+        reference: str | Sequence[str] | None = None,
+        sub_questions: Sequence[str] | None = None,
+        qrels: Mapping[str, float] | None = None,
+        ratings: Mapping[str, Mapping[str, float]] | None = None,
+        **kwargs: Any,  # noqa: ARG002  what other evaluators of a batch take
+    ) -> RagstoneEvaluationResult:
+        """Score one response.
+
+        Args:
+            query: The question.
+            response: The answer.
+            contexts: What was retrieved, in prompt order: texts, or nodes, whose ids meet `qrels`.
+            reference: A correct answer, or several.
+            sub_questions: What a complete answer covers.
+            qrels: Relevance by node id over the whole collection, for ranking metrics.
+            ratings: How well a node answers a sub-question, by sub-question and node id.
+            **kwargs: Ignored.
+        """
+        found = list(contexts) if isinstance(contexts, list | tuple) else contexts
+        given: dict[str, Any] = {
+            "query": _told(query),
+            "response": _told(response),
+            "contexts": [text for each in found if (text := _told(each)) is not None]
+            if isinstance(found, list)
+            else None,
+        }
+        row = {
+            "query": query,
+            "response": response,
+            "contexts": [_passage(each) for each in found] if isinstance(found, list) else found,
+            "reference": reference,
+            "sub_questions": sub_questions,
+            "qrels": qrels,
+            "ratings": ratings,
+        }
+        try:
+            sample: Sample = sample_from_row(row, position=1)
+        except DataError as error:
+            return RagstoneEvaluationResult(**given, invalid_result=True, invalid_reason=f"cannot be read: {error}")
+        (outcome,) = await self._scorer.score(sample)
+        if isinstance(outcome, Score):
+            return RagstoneEvaluationResult(
+                **given,
+                outcome=outcome,
+                score=outcome.value,
+                feedback=outcome.explanation,
+                passing=self._passes(outcome.value),
+            )
+        what = f"failed ({outcome.kind})" if isinstance(outcome, Failure) else "not applicable"
+        return RagstoneEvaluationResult(
+            **given, outcome=outcome, invalid_result=True, invalid_reason=f"{what}: {outcome.reason}"
+        )
+
+    async def aevaluate_response(
+        self, query: str | None = None, response: Any = None, **kwargs: Any
+    ) -> RagstoneEvaluationResult:
+        """Score a response with its source nodes, whose ids and scores are kept.
+
+        A streaming response is not read: it has a text once the application has read it.
+        """
+        if response is None:
+            return await self.aevaluate(query=query, **kwargs)
+        said = getattr(response, "response", None)
+        if said is None:
+            said = getattr(response, "response_txt", None)
+        text = said.model_dump_json() if isinstance(said, BaseModel) else said
+        return await self.aevaluate(
+            query=query, response=text, contexts=getattr(response, "source_nodes", None), **kwargs
+        )
+
+    def evaluate_response(
+        self, query: str | None = None, response: Any = None, **kwargs: Any
+    ) -> RagstoneEvaluationResult:
+        """Score a response; the same as `aevaluate_response`, waiting for it."""
+        result: RagstoneEvaluationResult = asyncio_run(self.aevaluate_response(query, response, **kwargs))
+        return result
+
+    def _passes(self, value: float) -> bool | None:
+        if self._threshold is None:
+            return None
+        return value >= self._threshold if self.card.direction == "higher" else value <= self._threshold
+
+
+def _reader(reader: str | Reader | BaseLLM | None, judge: Judge) -> Reader:
+    if isinstance(reader, BaseLLM):
+        return reader_from(None, judge=LlamaIndexJudge(reader))
+    return reader_from(reader, judge=judge)
+
+
+def _node(context: object) -> BaseNode | None:
+    node = context.node if isinstance(context, NodeWithScore) else context
+    return node if isinstance(node, BaseNode) else None
+
+
+def _told(value: object) -> str | None:
+    """A text for the result, which takes neither other things nor lone surrogates."""
+    node = _node(value)
+    text = value if node is None else node.get_content()
+    return text.encode(errors="replace").decode() if isinstance(text, str) else None
+
+
+def _passage(context: object) -> object:
+    """A node as the plain values of a data set; anything else as it is."""
+    node = _node(context)
+    if node is None:
+        return context
+    score = context.score if isinstance(context, NodeWithScore) else None
+    return {"text": node.get_content(), "id": node.node_id, "score": score}

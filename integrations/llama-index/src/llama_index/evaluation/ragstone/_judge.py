@@ -1,0 +1,161 @@
+"""LlamaIndex's models as judges: our messages in, theirs out, and the reply read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+
+from ragstone.errors import ConfigurationError
+from ragstone.judges import ChatRequest, ClientSettings, Completion, FunctionModel, ModelJudge
+from ragstone.schema import Usage
+
+__all__ = ["LlamaIndexJudge", "LlamaIndexModel"]
+
+_LENGTH: Final = ("length", "max_tokens", "max_output_tokens")
+_REFUSED: Final = (
+    *("refusal", "content_filter", "content_filtered", "guardrail_intervened"),
+    *("safety", "recitation", "blocklist", "prohibited_content", "spii"),
+)
+_FINISH_KEYS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_INPUT_KEYS: Final = ("prompt_tokens", "input_tokens", "prompt_token_count")
+_OUTPUT_KEYS: Final = ("completion_tokens", "output_tokens", "candidates_token_count")
+_UNNAMED: Final = "unknown"
+"""What models without a name call themselves."""
+
+
+class LlamaIndexModel(FunctionModel):
+    """Any model of LlamaIndex as a `ragstone.judges.ChatModel`.
+
+    It is asked with `chat`, on threads: its own time-outs and retries hold, and its asynchronous client, which belongs to
+    one event loop, is left alone. It is asked as it was configured, but for the length of replies and, where replies are to
+    be drawn, the temperature; both are set on a copy. What it makes is never captured as user traffic.
+
+    Args:
+        llm: The model, `Settings.llm` for instance.
+        name: The model in words; by default its name and class.
+        concurrency: Requests in flight at once.
+        timeout_s: Seconds for one reply, its own retries included.
+
+    Raises:
+        ConfigurationError: It is no model of LlamaIndex's, or an option has a value that cannot work.
+
+    Example:
+        ```python
+        reader = ChatReader(LlamaIndexModel(llm), prompt=my_template)
+        ```
+    """
+
+    def __init__(
+        self, llm: BaseLLM, *, name: str | None = None, concurrency: int = 16, timeout_s: float = 120.0
+    ) -> None:
+        given: object = llm
+        if not isinstance(given, BaseLLM):
+            msg = f"{given!r:.200} is not a model of LlamaIndex's; give one, such as Settings.llm"
+            raise ConfigurationError(msg)
+        settings = ClientSettings(llm)
+        kind = type(llm).__name__
+        model = llm.metadata.model_name if llm.metadata.model_name != _UNNAMED else settings.model
+        super().__init__(
+            lambda request: _asked(settings, request),
+            name=name or (f"{model} through {kind}" if model else kind),
+            shape={**settings.shape, "model": model},
+            concurrency=concurrency,
+            timeout_s=timeout_s,
+            secrets=settings.secrets,
+        )
+
+
+class LlamaIndexJudge(ModelJudge):
+    """A `ModelJudge` on a `LlamaIndexModel`, in one step: any model of LlamaIndex judges.
+
+    The model's temperature is the one it was made with; 0 makes scores repeatable.
+
+    Args:
+        llm: See `LlamaIndexModel`.
+        name: See `LlamaIndexModel`.
+        concurrency: See `LlamaIndexModel`.
+        timeout_s: See `LlamaIndexModel`.
+        number_max_tokens: See `ragstone.judges.ModelJudge`: models that reason before they answer need thousands.
+        score_mode: "single": the number in one reply. "sampled": the mean of `draws` replies at temperature 1, with an
+            interval.
+        draws: Replies for "sampled".
+
+    Raises:
+        ConfigurationError: A value that cannot work.
+
+    Example:
+        ```python
+        judge = LlamaIndexJudge(OpenAI("gpt-4.1-mini", temperature=0))
+        ragstone.evaluate(rows, ["ccrs"], judge=judge)
+        ```
+    """
+
+    def __init__(
+        self,
+        llm: BaseLLM,
+        *,
+        name: str | None = None,
+        concurrency: int = 16,
+        timeout_s: float = 120.0,
+        number_max_tokens: int = 64,
+        score_mode: Literal["single", "sampled"] = "single",
+        draws: int = 5,
+    ) -> None:
+        super().__init__(
+            LlamaIndexModel(llm, name=name, concurrency=concurrency, timeout_s=timeout_s),
+            temperature=None,
+            number_max_tokens=number_max_tokens,
+            score_mode=score_mode,
+            draws=draws,
+        )
+
+
+def _asked(settings: ClientSettings[BaseLLM], request: ChatRequest) -> tuple[Completion, Usage]:
+    messages = [ChatMessage(role=message["role"], content=message["content"]) for message in request.messages]
+    reply = settings.client_for(request).chat(messages)
+    usage = _look_up(reply.raw, "usage") or _look_up(reply.raw, "usage_metadata")
+    places = (usage, reply.additional_kwargs)
+    return _completion(reply), Usage(
+        input_tokens=_count(places, _INPUT_KEYS), output_tokens=_count(places, _OUTPUT_KEYS)
+    )
+
+
+def _completion(reply: ChatResponse) -> Completion:
+    # Log-probabilities are left alone: LlamaIndex keeps the likeliest tokens of each place, and not which one was said.
+    text = reply.message.content or ""
+    refusal, reason = None, ""
+    for place in _places(reply):
+        refusal = refusal or _look_up(place, "refusal")
+        reason = reason or next((_word(found) for key in _FINISH_KEYS if (found := _look_up(place, key))), "")
+    if refusal or reason in _REFUSED:
+        return Completion(text=str(refusal or text), finish="refused")
+    return Completion(text=text, finish="length" if reason in _LENGTH else "stop")
+
+
+def _places(reply: ChatResponse) -> Iterator[object]:
+    """Where providers say how a reply ended: in the raw reply, its first choice or candidate, or beside the message."""
+    yield reply.raw
+    yield reply.additional_kwargs
+    yield reply.message.additional_kwargs
+    for name in ("choices", "candidates"):
+        choices = _look_up(reply.raw, name)
+        if isinstance(choices, list) and choices:
+            yield choices[0]
+            yield _look_up(choices[0], "message")
+
+
+def _look_up(value: object, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _word(value: object) -> str:
+    """A reason as a word; some providers have an enumeration of them."""
+    return str(getattr(value, "name", value)).lower()
+
+
+def _count(places: tuple[object, ...], names: tuple[str, ...]) -> int:
+    counts = (_look_up(place, name) for place in places for name in names)
+    return next((n for n in counts if isinstance(n, int) and not isinstance(n, bool) and n >= 0), 0)
