@@ -159,9 +159,10 @@ def _reject(counts: FileCounts, record: Rejected) -> None:
 
 
 def _segment(source: Source) -> str:
-    """A name for this file as it is now: one that has grown or was replaced is read anew."""
-    found = source.path.stat()
-    # A file that was fetched is a new one each time; its size has to do.
-    known_by = source.identity or f"{source.path.resolve()}|{found.st_mtime_ns}"
-    digest = hashlib.sha256(f"{known_by}|{found.st_size}".encode("utf-8", "surrogateescape")).hexdigest()
-    return f"replay-{digest[:24]}"
+    """A name for this file, or these, as they are now: what has grown or was replaced is read anew."""
+    digest = hashlib.sha256((source.identity or str(source.path.resolve())).encode("utf-8", "surrogateescape"))
+    for part in source.parts():
+        found = part.path.stat()
+        # A file that was fetched is a new one each time; its size has to do.
+        digest.update(f"|{found.st_size}|{0 if source.identity else found.st_mtime_ns}".encode())
+    return f"replay-{digest.hexdigest()[:24]}"

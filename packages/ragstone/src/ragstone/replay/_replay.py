@@ -206,8 +206,20 @@ def replay_traces(
 
 
 def _formats(sources: Sequence[Source], named: str) -> list[tuple[Source, Detected]]:
-    """The format of each file, before anything is read: a file that nobody can read shows at once."""
-    return [(source, detect(source, name=named)) for source in sources]
+    """The format of each file, before anything is read: a file that nobody can read shows at once.
+
+    A folder whose files all have one format, which knows how they belong together, is one source; else each file is.
+    """
+    files: list[tuple[Source, Detected]] = []
+    for source in sources:
+        parts = [(part, detect(part, name=named)) for part in source.parts()]
+        formats = {found.format.name for _, found in parts}
+        together = len(formats) == 1 and getattr(parts[0][1].format, "joins_files", False)
+        if source.path.is_dir() and together:
+            files.append((source, parts[0][1]))
+        else:
+            files += parts
+    return files
 
 
 def _read(files: Sequence[tuple[Source, Detected]], counts: Sequence[FileCounts]) -> Iterator[Trace]:

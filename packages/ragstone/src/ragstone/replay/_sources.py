@@ -25,8 +25,7 @@ def open_sources(named: Sequence[str]) -> Iterator[list[Source]]:
     """The files that are meant, those at addresses fetched into a folder that is gone afterwards.
 
     Args:
-        named: Paths of files; paths of folders, whose files are taken in the order of their names, hidden ones left out;
-            http(s) addresses.
+        named: Paths of files and of folders; http(s) addresses.
 
     Raises:
         ConfigurationError: Nothing is named, or something that does not exist.
@@ -41,26 +40,16 @@ def open_sources(named: Sequence[str]) -> Iterator[list[Source]]:
             if name.startswith(("http://", "https://")):
                 found.append(_fetched(name, Path(folder) / f"{n}-{Path(urlsplit(name).path).name or 'export'}"))
             else:
-                found += _files(name)
+                found.append(_source(name))
         yield found
 
 
-def _files(name: str) -> list[Source]:
+def _source(name: str) -> Source:
     path = Path(name)
-    if path.is_dir():
-        files = sorted(
-            file
-            for file in path.rglob("*")
-            if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
-        )
-        if not files:
-            msg = f"the folder {name!r} has no files"
-            raise ConfigurationError(msg)
-        return [Source(path=file, name=str(file)) for file in files]
     if not path.exists():
         msg = f"there is no file or folder {name!r}"
         raise ConfigurationError(msg)
-    return [Source(path=path, name=name)]
+    return Source(path=path, name=name)
 
 
 def _fetched(address: str, target: Path) -> Source:
