@@ -28,6 +28,8 @@ class Node:
     started_at: float | None = None
     """Unix seconds."""
     ended_at: float | None = None
+    first_token_at: float | None = None
+    """When the first piece of a streamed answer came, in Unix seconds."""
     error: str | None = None
 
     query: str | None = None

@@ -1,0 +1,81 @@
+"""The tree that the steps of a trace form, whatever a file says about their parents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ragstone.replay._nodes import Node
+
+__all__ = ["Tree"]
+
+
+class Tree:
+    """Steps with their parents, in time that grows with their number, not with its square.
+
+    A parent that is not there makes a step a top; of steps with one id the earliest counts; in a circle of parents the
+    earliest step is the top.
+
+    Args:
+        nodes: The steps of one trace, in any order.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        by_id: dict[str, Node] = {}
+        for node in sorted(nodes, key=_began):
+            by_id.setdefault(node.id, node)
+        children: dict[str | None, list[Node]] = {}
+        for node in by_id.values():
+            children.setdefault(node.parent_id, []).append(node)
+        self._order: list[Node] = []
+        """A step before those inside it, neighbours as they began."""
+        self._enter: dict[str, int] = {}
+        self._leave: dict[str, int] = {}
+        for top in (*(node for node in by_id.values() if node.parent_id not in by_id), *by_id.values()):
+            self._visit(top, children)
+
+    def _visit(self, top: Node, children: dict[str | None, list[Node]]) -> None:
+        if top.id in self._enter:
+            return
+        waiting: list[tuple[Node, bool]] = [(top, False)]
+        while waiting:
+            node, is_left = waiting.pop()
+            if is_left:
+                self._leave[node.id] = len(self._order)
+            elif node.id not in self._enter:
+                self._enter[node.id] = len(self._order)
+                self._order.append(node)
+                waiting.append((node, True))
+                waiting.extend((child, False) for child in reversed(children.get(node.id, ())))
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All steps, in the order in which they began, a step before those inside it that began with it."""
+        return sorted(self._order, key=_began)
+
+    def below(self, node: Node) -> list[Node]:
+        """A step and all steps in it, in the order of `nodes`."""
+        return sorted(self._order[self._enter[node.id] : self._leave[node.id]], key=_began)
+
+    def outermost(self, nodes: Iterable[Node]) -> list[Node]:
+        """Those that are in no other one of them, in the order of `nodes`."""
+        kept: list[Node] = []
+        end = 0
+        for node in sorted(nodes, key=lambda node: self._enter[node.id]):
+            if self._enter[node.id] >= end:
+                kept.append(node)
+                end = self._leave[node.id]
+        return sorted(kept, key=_began)
+
+    def innermost(self, nodes: Iterable[Node]) -> list[Node]:
+        """Those that have no other one of them inside."""
+        ordered = sorted(nodes, key=lambda node: self._enter[node.id])
+        following = [self._enter[node.id] for node in ordered[1:]]
+        return [
+            node
+            for node, after in zip(ordered, [*following, len(self._order)], strict=True)
+            if after >= self._leave[node.id]
+        ]
+
+
+def _began(node: Node) -> float:
+    return node.started_at or 0.0
