@@ -107,6 +107,10 @@ def serving():
 @pytest.fixture(scope="session")
 def phoenix(tmp_path_factory):
     """The base URL of a Phoenix server."""
+    if running := os.environ.get("RAGSTONE_PHOENIX_URL"):
+        # For who works on these tests: starting a server takes longer than most of them.
+        yield running
+        return
     folder = tmp_path_factory.mktemp("phoenix")
     http, grpc = free_port(), free_port()
     environment = {
@@ -126,6 +130,10 @@ def phoenix(tmp_path_factory):
 @pytest.fixture(scope="session")
 def mlflow(tmp_path_factory):
     """The base URL of an MLflow server."""
+    if running := os.environ.get("RAGSTONE_MLFLOW_URL"):
+        # For who works on these tests: starting a server takes longer than most of them.
+        yield running
+        return
     folder = tmp_path_factory.mktemp("mlflow")
     url = f"http://127.0.0.1:{(http := free_port())}"
     command = [
