@@ -18,11 +18,13 @@ from ragstone.cli._meta import meta_command, topicality_command
 from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import JudgeOption, ReaderOption
 from ragstone.cli._options import JsonOption
+from ragstone.cli._outbox import outbox_command
 from ragstone.cli._output import ledger_lines, print_json, trace_lines
+from ragstone.cli._replay import replay_command
 from ragstone.cli._udcg import udcg_app
 from ragstone.cli._worker import worker_command
 from ragstone.errors import DataError
-from ragstone.store import SqliteStore
+from ragstone.store import open_store, shown
 from ragstone.worker import read_ledger
 
 __all__ = ["app"]
@@ -38,6 +40,8 @@ app.command(name="compare")(compare_command)
 app.command(name="evaluate")(evaluate_command)
 app.command(name="meta")(meta_command)
 app.command(name="metrics")(metrics_command)
+app.command(name="outbox")(outbox_command)
+app.command(name="replay")(replay_command)
 app.command(name="topicality")(topicality_command)
 app.command(name="worker")(worker_command)
 app.add_typer(dataset_app, name="dataset")
@@ -84,7 +88,9 @@ def cache_command(
 
 @app.command()
 def status(
-    store: Annotated[Path, typer.Argument(help="The store: what Monitor(store=...) was given.")],
+    store: Annotated[
+        str, typer.Argument(help="The store: what Monitor(store=...) was given, a file or postgresql://...")
+    ],
     trace: Annotated[str | None, typer.Option("--trace", help="Say why this trace was or was not scored.")] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -96,10 +102,10 @@ def status(
         else:
             typer.echo("\n".join(ledger_lines(ledger)))
         return
-    with SqliteStore.open(store, mode="read") as opened:
+    with open_store(store, mode="read") as opened:
         report = opened.explain(trace)
     if report is None:
-        msg = f"the store {str(store)!r} has no trace {trace!r}; if it is quite new, it may still be in the spool"
+        msg = f"the store {shown(store)!r} has no trace {trace!r}; if it is quite new, it may still be in the spool"
         raise DataError(msg)
     lines = trace_lines(report)
     if json_output:

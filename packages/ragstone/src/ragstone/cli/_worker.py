@@ -16,6 +16,7 @@ from ragstone.errors import StoreError
 from ragstone.judges import Judge, Reader, reader_from
 from ragstone.metrics import bind_reader, resolve_metrics
 from ragstone.sinks import Sink, sink_from
+from ragstone.store import is_database_url, settled, shown
 from ragstone.worker import Worker
 
 __all__ = ["worker_command"]
@@ -23,7 +24,9 @@ __all__ = ["worker_command"]
 
 @takes_models
 def worker_command(
-    store: Annotated[Path, typer.Argument(help="The store that the application's monitors were given.")],
+    store: Annotated[
+        str, typer.Argument(help="The store that the application's monitors were given: a file, or postgresql://...")
+    ],
     metrics: MetricsOption = "ccrs",
     sink: SinkOption = None,
     concurrency: ConcurrencyOption = 16,
@@ -37,14 +40,14 @@ def worker_command(
     models: ModelOptions,
 ) -> None:
     """Own a store: drain what applications captured, score it, deliver it. Stops cleanly on SIGTERM or Ctrl-C."""
-    if not store.absolute().parent.is_dir():
-        msg = f"the folder of the store {str(store)!r} does not exist"
+    if not is_database_url(store) and not Path(store).absolute().parent.is_dir():
+        msg = f"the folder of the store {store!r} does not exist"
         raise StoreError(msg)
     chair, named = models.models()
     chosen, lector = bind_reader(resolve_metrics(names_in(metrics)), lambda: reader_from(named, judge=chair))
     destinations = [sink_from(s) for s in sink or ()]
     owner = Worker(
-        store.absolute(),
+        settled(store),
         metrics=chosen,
         judge=chair,
         sinks=destinations,
@@ -52,7 +55,7 @@ def worker_command(
         trace_deadline_s=deadline_s,
         outage_patience_s=outage_patience_s,
     )
-    asyncio.run(_work(owner, chair, lector, destinations, f"owning {store}", until_idle=until_idle))
+    asyncio.run(_work(owner, chair, lector, destinations, f"owning {shown(store)}", until_idle=until_idle))
 
 
 async def _work(

@@ -55,47 +55,65 @@ def summarise(
 
     Outcomes of metrics without a card are left out.
     """
-    by_name = {card.name: card for card in cards}
-    scores: dict[str, list[float]] = {card.name: [] for card in cards}
-    failures: dict[str, list[Failure]] = {card.name: [] for card in cards}
-    absent: dict[str, list[NotApplicable]] = {card.name: [] for card in cards}
+    tallies = {card.name: _Tally(card) for card in cards}
     for outcome in outcomes:
-        if outcome.metric not in scores:
-            continue
+        tally = tallies.get(outcome.metric)
+        if tally is not None:
+            tally.add(outcome)
+    return tuple(tally.summary() for tally in tallies.values())
+
+
+class _Tally:
+    """What has to be known of one metric's outcomes; not the outcomes, of which a store may have very many."""
+
+    def __init__(self, card: MetricCard) -> None:
+        self._card = card
+        self._values: list[float] = []
+        self._kinds: Counter[str] = Counter()
+        self._bounds: list[tuple[float, float]] = []
+        """Of the failures that name some."""
+        self._n_absent = 0
+        self._missing: set[str] = set()
+        self._reasons: Counter[str] = Counter()
+
+    def add(self, outcome: Score | NotApplicable | Failure) -> None:
+        """Take one outcome into account."""
         if isinstance(outcome, Score):
-            card = by_name[outcome.metric]
             # Scorers let a value exceed its range by a rounding error.
-            scores[outcome.metric].append(min(max(outcome.value, card.low), card.high))
+            self._values.append(min(max(outcome.value, self._card.low), self._card.high))
         elif isinstance(outcome, Failure):
-            failures[outcome.metric].append(outcome)
+            self._kinds[outcome.kind] += 1
+            bounds = _bounds(outcome, self._card)
+            if bounds is not None:
+                self._bounds.append(bounds)
         else:
-            absent[outcome.metric].append(outcome)
-    return tuple(_one(card, scores[card.name], failures[card.name], absent[card.name]) for card in cards)
+            self._n_absent += 1
+            self._missing.update(outcome.missing)
+            if not outcome.missing:
+                self._reasons[outcome.reason] += 1
 
-
-def _one(card: MetricCard, values: list[float], failed: list[Failure], absent: list[NotApplicable]) -> MetricSummary:
-    estimate = mean_interval(values, low=card.low, high=card.high) if values else None
-    bounds = None
-    if n := len(values) + len(failed):
-        named = [ends for failure in failed if (ends := _bounds(failure, card)) is not None]
-        n_open = len(failed) - len(named)
-        low, high = (
-            failure_bounds(_mean([*values, *ends]), n - n_open, n_open, low=card.low, high=card.high)[side]
-            for side, ends in enumerate(([low for low, _ in named], [high for _, high in named]))
+    def summary(self) -> MetricSummary:
+        """Sum up."""
+        card, values, n_failed = self._card, self._values, self._kinds.total()
+        bounds = None
+        if n := len(values) + n_failed:
+            n_open = n_failed - len(self._bounds)
+            low, high = (
+                failure_bounds(_mean([*values, *ends]), n - n_open, n_open, low=card.low, high=card.high)[side]
+                for side, ends in enumerate(([low for low, _ in self._bounds], [high for _, high in self._bounds]))
+            )
+            bounds = low, high
+        return MetricSummary(
+            metric=card.name,
+            estimate=mean_interval(values, low=card.low, high=card.high) if values else None,
+            n_scored=len(values),
+            n_failed=n_failed,
+            n_not_applicable=self._n_absent,
+            bounds=bounds,
+            failure_kinds=dict(sorted(self._kinds.items())),
+            missing=tuple(sorted(self._missing)),
+            reasons=dict(self._reasons.most_common()),
         )
-        bounds = low, high
-    kinds = [failure.kind for failure in failed]
-    return MetricSummary(
-        metric=card.name,
-        estimate=estimate,
-        n_scored=len(values),
-        n_failed=len(failed),
-        n_not_applicable=len(absent),
-        bounds=bounds,
-        failure_kinds={kind: kinds.count(kind) for kind in sorted(set(kinds))},
-        missing=tuple(sorted({field for outcome in absent for field in outcome.missing})),
-        reasons=dict(Counter(outcome.reason for outcome in absent if not outcome.missing).most_common()),
-    )
 
 
 def _end(value: float) -> str:

@@ -40,6 +40,10 @@ class Store(Protocol):
         """
         ...
 
+    def planned_metrics(self) -> list[PlannedMetric]:
+        """The metrics of the plan, in their order."""
+        ...
+
     def segment_offsets(self) -> dict[str, int]:
         """How far each spool segment has been taken in: the offset to read on from."""
         ...

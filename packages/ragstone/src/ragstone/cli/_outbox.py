@@ -1,0 +1,53 @@
+"""`ragstone outbox`: what sinks did not take, and sending it again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+import typer
+
+from ragstone.cli._options import JsonOption
+from ragstone.cli._output import clean, print_json
+from ragstone.store import open_store
+
+__all__ = ["outbox_command"]
+
+_StoreArgument = Annotated[str, typer.Argument(help="The store: what Monitor(store=...) was given.")]
+_SinkOption = Annotated[str | None, typer.Option("--sink", help="Only this sink, by its name in `ragstone status`.")]
+
+
+def outbox_command(
+    store: _StoreArgument,
+    sink: _SinkOption = None,
+    state: Annotated[
+        Literal["pending", "sent", "skipped", "dead"], typer.Option("--state", help="Which deliveries.")
+    ] = "dead",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many are listed at most.")] = 50,
+    send_again: Annotated[
+        bool, typer.Option("--send-again", help="Put them in line once more; the worker must not be running.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """List what sinks refused (or what waits, was sent, has no place), with the reasons; or send it again."""
+    if send_again:
+        with open_store(store, mode="own") as owned:
+            n = owned.outbox_again(sink=sink, state=state)
+        if json_output:
+            print_json({"in_line_again": n})
+        else:
+            typer.echo(f"{n} deliveries are in line again; the next worker of this store sends them")
+        return
+    with open_store(store, mode="read") as opened:
+        rows = opened.outbox_rows(sink=sink, state=state, limit=limit)
+        books = opened.ledger().outbox
+    n_all = sum(getattr(row, state) for name, row in books.items() if sink is None or name == sink)
+    if json_output:
+        print_json({"n": n_all, "deliveries": [asdict(row) for row in rows]})
+        return
+    for row in rows:
+        typer.echo(
+            f"{clean(row.sink)}  {clean(row.metric)} of trace {clean(row.trace_id)}, tried {row.attempts} times"
+            + (f": {clean(row.last_error)}" if row.last_error else "")
+        )
+    typer.echo(f"{n_all} {state}" + (f", {len(rows)} of them listed" if len(rows) < n_all else ""), err=True)

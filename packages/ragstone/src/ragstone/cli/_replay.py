@@ -1,0 +1,240 @@
+"""`ragstone replay`: traces that other tools have collected, scored without their server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragstone.cli._connection import EXIT_BUDGET
+from ragstone.cli._models import ModelOptions, takes_models
+from ragstone.cli._options import ConcurrencyOption, DeadlineOption, JsonOption, MetricsOption, SinkOption, names_in
+from ragstone.cli._output import clean, ledger_lines, print_json, print_text
+from ragstone.experiments import MetricSummary, format_table, summarise
+from ragstone.metrics import resolve_metrics
+from ragstone.replay import FileCounts, ReplayIntake, ReplayPlan, ReplayReport, areplay_traces, plan_replay
+from ragstone.store import is_database_url, open_store
+from ragstone.worker import Worker, read_ledger
+
+__all__ = ["replay_command"]
+
+_PROGRESS_S = 2.0
+_SHOWN = 5
+
+
+@takes_models
+def replay_command(
+    sources: Annotated[list[str], typer.Argument(help="Files, folders, http(s) addresses; plain, .gz or .zst.")],
+    store: Annotated[
+        str, typer.Option("--store", help="Where traces and scores are kept; the same one goes on where a run ended.")
+    ] = "ragstone-replay.db",
+    format: Annotated[  # noqa: A002 - the option is called so
+        str, typer.Option("--format", help="Name of the format; auto looks into the file and says how it knew.")
+    ] = "auto",
+    metrics: MetricsOption = "ccrs",
+    sink: SinkOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be scored, what is missing and what it would cost.")
+    ] = False,
+    call_s: Annotated[
+        float, typer.Option("--call-seconds", min=0.0, help="For --dry-run: how long one call to a model takes.")
+    ] = 1.0,
+    concurrency: ConcurrencyOption = 16,
+    deadline_s: DeadlineOption = 120.0,
+    outage_patience_s: Annotated[
+        float,
+        typer.Option("--outage-patience", min=0, help="Seconds a trace waits for a judge that answers nobody."),
+    ] = 3600.0,
+    json_output: JsonOption = False,
+    *,
+    models: ModelOptions,
+) -> None:
+    """Read traces of other tools, score them, send the scores on. Stop it at any time: the same command goes on."""
+    if dry_run:
+        plan = plan_replay(sources, names_in(metrics), format=format, calls_per_reading=models.draws or 1)
+        _print_plan(plan, models, call_s, json_output=json_output)
+        return
+    if models.cache is None and "RAGSTONE_CACHE" not in os.environ and not is_database_url(store):
+        # So that a run that was killed pays for no answer twice.
+        os.environ["RAGSTONE_CACHE"] = f"{Path(store).absolute()}.cache"
+    judge, reader = models.models()
+    with _interruptible() as stop:
+        report = asyncio.run(
+            areplay_traces(
+                sources,
+                names_in(metrics),
+                store=store,
+                judge=judge,
+                reader=reader,
+                sinks=sink or (),
+                format=format,
+                concurrency=concurrency,
+                trace_deadline_s=deadline_s,
+                outage_patience_s=outage_patience_s,
+                started=stop.take,
+            )
+        )
+    stopped = stop.asked
+    summaries = _summaries(store, names_in(metrics))
+    ledger = read_ledger(store)
+    if json_output:
+        print_json(
+            {
+                "files": [_file(counts) for counts in report.files],
+                "stopped": stopped,
+                "metrics": [asdict(summary) for summary in summaries],
+                "ledger": ledger.model_dump(mode="json"),
+            }
+        )
+    else:
+        for line in _file_lines(report.files):
+            typer.echo(line, err=True)
+        print_text(format_table(summaries, baseline=judge.identity.is_baseline))
+        typer.echo("\n" + "\n".join(ledger_lines(ledger)), err=True)
+    if stopped:
+        typer.echo("stopped; the same command goes on from here", err=True)
+        raise typer.Exit(130)
+    _exit(report, summaries)
+
+
+def _exit(report: ReplayReport, summaries: Sequence[MetricSummary]) -> None:
+    if any("budget" in summary.failure_kinds for summary in summaries):
+        raise typer.Exit(EXIT_BUDGET)
+    failed = any(summary.n_failed for summary in summaries) and not any(summary.n_scored for summary in summaries)
+    if failed or not report.is_whole:
+        raise typer.Exit(3)
+
+
+class _Stop:
+    """Ctrl-C and SIGTERM let the work in flight end; a second Ctrl-C does not."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._worker: Worker | None = None
+        self._intake: ReplayIntake | None = None
+
+    def take(self, intake: ReplayIntake, worker: Worker) -> None:
+        """Know whom to stop, and show how far they are."""
+        self._worker, self._intake = worker, intake
+        loop = asyncio.get_running_loop()
+        if sys.stderr.isatty():
+            loop.call_later(_PROGRESS_S, self._show, loop)
+
+    def stop(self) -> None:
+        """Ask the worker to stop."""
+        if self.asked or self._worker is None:
+            raise KeyboardInterrupt
+        self.asked = True
+        self._worker.stop()
+
+    def _show(self, loop: asyncio.AbstractEventLoop) -> None:
+        counts = self._intake.counts if self._intake is not None else []
+        read = sum(file.n_read for file in counts)
+        typer.echo(f"{read} records read, {sum(file.n_new for file in counts)} traces new", err=True)
+        loop.call_later(_PROGRESS_S, self._show, loop)
+
+
+@contextmanager
+def _interruptible() -> Iterator[_Stop]:
+    stop = _Stop()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        # Not in a thread that is not the main one (a test, a notebook).
+        with suppress(ValueError):
+            signal.signal(number, lambda *_: stop.stop())
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            with suppress(ValueError):
+                signal.signal(number, handler)
+
+
+def _summaries(store: str, metrics: list[str]) -> tuple[MetricSummary, ...]:
+    with open_store(store, mode="read") as opened:
+        return summarise(opened.outcomes(), [metric.card for metric in resolve_metrics(metrics)])
+
+
+def _file(counts: FileCounts) -> dict[str, Any]:
+    return asdict(counts)
+
+
+def _file_lines(files: Sequence[FileCounts]) -> Iterator[str]:
+    for counts in files:
+        yield (
+            f"{clean(counts.name)}: {counts.format}, by {clean(counts.because)}: {counts.n_new} traces new, "
+            f"{counts.n_known} known already" + (f", {counts.n_rejected} records rejected" if counts.n_rejected else "")
+        )
+        if counts.n_clashing:
+            yield f"  {counts.n_clashing} left out: the store has other traces of their ids; use another --store"
+        for rejected in counts.rejected[:_SHOWN]:
+            yield f"  rejected, {clean(rejected.place)}: {clean(rejected.reason)}"
+        if counts.n_rejected > _SHOWN:
+            yield f"  and {counts.n_rejected - _SHOWN} more"
+        if counts.damaged is not None:
+            yield f"  NOT READ TO ITS END: {clean(counts.damaged)}"
+
+
+def _print_plan(plan: ReplayPlan, models: ModelOptions, call_s: float, *, json_output: bool) -> None:
+    rehearsal, scale = plan.rehearsal, plan.scale
+    in_flight = models.in_flight or 16
+    prices = models.connection.get("usd_per_million_tokens")
+    calls = round(rehearsal.usage.calls * scale)
+    tokens = round(rehearsal.usage.input_tokens * scale), round(rehearsal.usage.output_tokens * scale)
+    usd = None if prices is None else rehearsal.usd(prices) * scale
+    seconds = rehearsal.seconds(in_flight=in_flight, call_s=call_s) * scale
+    if json_output:
+        print_json(
+            {
+                "files": [_file(counts) for counts in plan.files],
+                "n_traces": plan.n_traces,
+                "n_scorable": plan.n_scorable,
+                "n_rehearsed": rehearsal.n_samples,
+                "metrics": [
+                    {
+                        "metric": forecast.metric,
+                        "n_applicable": round(forecast.n_applicable * scale),
+                        "n_not_applicable": round(forecast.n_not_applicable * scale),
+                        "reasons": {reason: round(n * scale) for reason, n in forecast.reasons.most_common()},
+                        "calls": round(forecast.usage.calls * scale),
+                    }
+                    for forecast in rehearsal.metrics
+                ],
+                "calls": calls,
+                "input_tokens": tokens[0],
+                "output_tokens": tokens[1],
+                "usd": usd,
+                "seconds": seconds,
+            }
+        )
+        return
+    for line in _file_lines(plan.files):
+        typer.echo(line)
+    typer.echo(f"{plan.n_traces} traces, of which {plan.n_scorable} would be scored")
+    for forecast in rehearsal.metrics:
+        line = f"  {forecast.metric}: {round(forecast.n_applicable * scale)} applicable"
+        if forecast.n_not_applicable:
+            often, n = forecast.reasons.most_common(1)[0]
+            line += f", {round(forecast.n_not_applicable * scale)} not, most often ({round(n * scale)}): {clean(often)}"
+        typer.echo(line)
+    typer.echo(
+        f"about {calls} calls, {tokens[0]} + {tokens[1]} tokens"
+        + (f", {usd:.2f} USD" if usd is not None else " (name prices with --usd-per-million-tokens)")
+        + f", {_duration(seconds)} at {call_s:g} s a call and {in_flight} at once"
+    )
+    if rehearsal.n_samples < plan.n_scorable:
+        typer.echo(f"estimated from {rehearsal.n_samples} traces; tokens from characters")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
