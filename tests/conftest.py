@@ -16,7 +16,7 @@ settings.register_profile(
 )
 settings.load_profile("ragstone")
 
-_ENVIRONMENT = ("RAGSTONE_JUDGE", "RAGSTONE_READER")
+_ENVIRONMENT = ("RAGSTONE_JUDGE", "RAGSTONE_READER", "RAGSTONE_WEBHOOK_SECRET")
 _ENVIRONMENT_PREFIXES = ("OPENAI_", "LANGSMITH_", "LANGCHAIN_", "LANGFUSE_", "MLFLOW_", "OTEL_", "PHOENIX_")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 

@@ -1,153 +1,139 @@
-"""What every sink promises: written once here, run for each of ours."""
+"""`SinkContract`, which our users write sinks against, run for each of ours.
+
+Langfuse, LangSmith and webhooks are stand-ins here, which keep what they are sent as the real ones are documented to;
+that we send what the real ones take is tested in `test_sink_requests.py`.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from ragstone.errors import SinkUnavailableError
-from ragstone.schema import Failure, NotApplicable, Outcome, Score
-from ragstone.sinks import Delivery, JsonlSink, Sink
-from ragstone.testing import MemorySink
-
-
-def _outcomes(sample_id: str) -> list[Outcome]:
-    """One outcome of each kind."""
-    return [
-        Score(sample_id=sample_id, metric="a", metric_version="1", value=0.5, method="lexical"),
-        NotApplicable(sample_id=sample_id, metric="b", metric_version="1", reason="no reference"),
-        Failure(sample_id=sample_id, metric="c", metric_version="1", kind="timeout", reason="60 s"),
-    ]
-
-
-def _batch(*sample_ids: str) -> list[Delivery]:
-    return [Delivery(outcome=o, trace_id=sample_id) for sample_id in sample_ids for o in _outcomes(sample_id)]
-
-
-class SinkContract:
-    """Subclass it for a sink: say how to open one destination (again) and how to read it."""
-
-    def open(self, where: Path) -> Sink:
-        """Open the destination in the directory `where`."""
-        raise NotImplementedError
-
-    def delivered(self, sink: Sink, where: Path) -> Sequence[str]:
-        """Return the ids at the destination, repeats included."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    def where(self, tmp_path: Path) -> Path:
-        """An empty directory."""
-        return tmp_path
-
-    def test_is_a_sink(self, where):
-        """The object has the Protocol's members."""
-        assert isinstance(self.open(where), Sink)
-
-    def test_name_is_stable(self, where):
-        """The outbox finds the destination again after a restart."""
-        assert self.open(where).name == self.open(where).name
-
-    def test_delivers_every_kind_of_outcome(self, where):
-        """When `write` returns, all of the batch has arrived."""
-        sink, sent = self.open(where), _batch("t1", "t2")
-        asyncio.run(sink.write(sent))
-        assert [d.outcome.id for d in sent] == list(self.delivered(sink, where))
-
-    def test_a_repeat_changes_nothing(self, where):
-        """At least once at the seam, once at the destination."""
-        sink = self.open(where)
-
-        async def run() -> None:
-            await sink.write(_batch("t1"))
-            await sink.write(_batch("t1", "t2"))
-
-        asyncio.run(run())
-        assert [d.outcome.id for d in _batch("t1", "t2")] == list(self.delivered(sink, where))
-
-    def test_an_empty_batch_is_fine(self, where):
-        """Nothing in, nothing out."""
-        sink = self.open(where)
-        asyncio.run(sink.write([]))
-        assert list(self.delivered(sink, where)) == []
-
-    def test_closing_twice_is_fine(self, where):
-        """`aclose` is idempotent, before and after use."""
-        sink = self.open(where)
-
-        async def run() -> None:
-            await sink.aclose()
-            await sink.aclose()
-
-        asyncio.run(run())
-
-
-class OutsideSinkContract(SinkContract):
-    """For destinations outside this process: they can be down."""
-
-    def take_down(self, sink: Sink, where: Path) -> None:
-        """Make the destination fail."""
-        raise NotImplementedError
-
-    def bring_up(self, sink: Sink, where: Path) -> None:
-        """Make it work again."""
-        raise NotImplementedError
-
-    def test_down_is_unavailable_and_the_batch_comes_again(self, where):
-        """A destination that is down raises `SinkUnavailableError`; after it is up the same batch arrives once."""
-        sink = self.open(where)
-
-        async def run() -> None:
-            self.take_down(sink, where)
-            with pytest.raises(SinkUnavailableError):
-                await sink.write(_batch("t1"))
-            self.bring_up(sink, where)
-            await sink.write(_batch("t1"))
-
-        asyncio.run(run())
-        assert [d.outcome.id for d in _batch("t1")] == list(self.delivered(sink, where))
-
-
-class TestJsonlSink(OutsideSinkContract):
-    """`JsonlSink`: down means that something else stands in the file's place."""
-
-    def open(self, where: Path) -> Sink:
-        """A file."""
-        return JsonlSink(where / "out.jsonl")
-
-    def delivered(self, sink: Sink, where: Path) -> Sequence[str]:
-        """Read the file."""
-        path = where / "out.jsonl"
-        return [json.loads(line)["id"] for line in path.read_bytes().splitlines()] if path.exists() else []
-
-    def take_down(self, sink: Sink, where: Path) -> None:
-        """A directory of the same name."""
-        (where / "out.jsonl").mkdir()
-
-    def bring_up(self, sink: Sink, where: Path) -> None:
-        """Nothing of that name."""
-        (where / "out.jsonl").rmdir()
-
-    def test_a_repeat_after_a_restart_changes_nothing(self, where):
-        """A new sink on the same file knows what the old one delivered."""
-        asyncio.run(self.open(where).write(_batch("t1")))
-        sink = self.open(where)
-        asyncio.run(sink.write(_batch("t1")))
-        assert [d.outcome.id for d in _batch("t1")] == list(self.delivered(sink, where))
+from ragstone.sinks import JsonlSink, LangfuseSink, LangsmithSink, ParquetSink, Sink, WebhookSink
+from ragstone.testing import MemorySink, SinkContract, SinkOutageContract
+from ragstone.testing._capture_server import CaptureServer
+from ragstone.testing._loopback import Reply, Request
 
 
 class TestMemorySink(SinkContract):
     """`MemorySink`, which our users test with."""
 
+    @pytest.fixture(autouse=True)
+    def _one(self):
+        self.sink = MemorySink()
+
     def open(self, where: Path) -> Sink:
-        """A list."""
-        return MemorySink()
+        return self.sink
 
     def delivered(self, sink: Sink, where: Path) -> Sequence[str]:
-        """What an idempotent destination would hold."""
         assert isinstance(sink, MemorySink)
         return list(sink.by_id)
+
+
+class TestJsonlSink(SinkOutageContract):
+    """`JsonlSink`: down means that something else stands in the file's place."""
+
+    def open(self, where: Path) -> Sink:
+        return JsonlSink(where / "out.jsonl")
+
+    def delivered(self, sink: Sink, where: Path) -> Sequence[str]:
+        path = where / "out.jsonl"
+        return [json.loads(line)["id"] for line in path.read_bytes().splitlines()] if path.exists() else []
+
+    def take_down(self, sink: Sink, where: Path) -> None:
+        (where / "out.jsonl").mkdir()
+
+    def bring_up(self, sink: Sink, where: Path) -> None:
+        (where / "out.jsonl").rmdir()
+
+
+class TestParquetSink(SinkOutageContract):
+    """`ParquetSink`: down means that something else stands in the directory's place."""
+
+    def open(self, where: Path) -> Sink:
+        return ParquetSink(where / "out")
+
+    def delivered(self, sink: Sink, where: Path) -> Sequence[str]:
+        return [id_ for path in (where / "out").glob("*.parquet") for id_ in pq.read_table(path)["id"].to_pylist()]
+
+    def take_down(self, sink: Sink, where: Path) -> None:
+        (where / "out").touch()
+
+    def bring_up(self, sink: Sink, where: Path) -> None:
+        (where / "out").unlink()
+
+
+class OfServer(SinkOutageContract):
+    """For destinations behind HTTP: a server a test, which keeps what is posted by its key."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self):
+        self.kept: dict[object, str] = {}
+        with CaptureServer(self.take) as self.server:
+            yield
+
+    def take(self, request: Request) -> Reply:
+        """Keep what is posted."""
+        raise NotImplementedError
+
+    def delivered(self, sink: Sink, where: Path) -> Sequence[str]:
+        return list(self.kept.values())
+
+    def take_down(self, sink: Sink, where: Path) -> None:
+        self.server.down = True
+
+    def bring_up(self, sink: Sink, where: Path) -> None:
+        self.server.down = False
+
+
+class TestLangfuseSink(OfServer):
+    """`LangfuseSink` and a server that takes arrays."""
+
+    arrays = True
+
+    def open(self, where: Path) -> Sink:
+        return LangfuseSink(self.server.address, public_key="pk", secret_key="sk")
+
+    def take(self, request: Request) -> Reply:
+        body = json.loads(request.content)
+        if isinstance(body, list) is not self.arrays:
+            return Reply(400, {"message": "Invalid request data"})
+        for score in body if self.arrays else [body]:
+            self.kept[score["id"], score["timestamp"]] = score["id"]
+        return Reply(202, {"message": "Accepted"}) if self.arrays else Reply(200, {"id": body["id"]})
+
+
+class TestLangfuseSinkAndAnOlderServer(TestLangfuseSink):
+    """The same, and a server that takes one score a request."""
+
+    arrays = False
+
+
+class TestLangsmithSink(OfServer):
+    """`LangsmithSink`."""
+
+    def open(self, where: Path) -> Sink:
+        return LangsmithSink(self.server.address, api_key="key", project="p")
+
+    def take(self, request: Request) -> Reply:
+        if request.path == "/sessions":
+            return Reply(200, json.dumps([{"id": "6ba7b810-9dad-11d1-80b4-00c04fd430c8"}]))
+        body = json.loads(request.content)
+        self.kept[body["id"]] = body["id"]
+        return Reply(200, {})
+
+
+class TestWebhookSink(OfServer):
+    """`WebhookSink`."""
+
+    def open(self, where: Path) -> Sink:
+        return WebhookSink(f"{self.server.address}/scores")
+
+    def take(self, request: Request) -> Reply:
+        for outcome in json.loads(request.content)["outcomes"]:
+            self.kept[outcome["id"]] = outcome["id"]
+        return Reply(200, {})

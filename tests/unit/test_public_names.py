@@ -82,7 +82,7 @@ PUBLIC = {
     """,
     "ragstone.testing": """
         DIALECTS FakeJudge FakeJudgeServer FakeModelServer FakeReader JudgeContract MemoryRecorder MemorySink
-        ScriptedModel ServerDialect ServerStats
+        ScriptedModel ServerDialect ServerStats SinkContract SinkOutageContract
         make_sample make_trace
     """,
     "ragstone.replay": """

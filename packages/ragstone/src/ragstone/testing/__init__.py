@@ -7,6 +7,7 @@ from ragstone.testing._fakes import FakeJudge, FakeReader, MemoryRecorder, Memor
 from ragstone.testing._model import ScriptedModel
 from ragstone.testing._model_server import FakeModelServer
 from ragstone.testing._server import FakeJudgeServer, ServerStats
+from ragstone.testing._sink_contract import SinkContract, SinkOutageContract
 
 __all__ = [
     "DIALECTS",
@@ -20,6 +21,8 @@ __all__ = [
     "ScriptedModel",
     "ServerDialect",
     "ServerStats",
+    "SinkContract",
+    "SinkOutageContract",
     "make_sample",
     "make_trace",
 ]
