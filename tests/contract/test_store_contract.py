@@ -452,6 +452,7 @@ class TestPlan:
         store.set_plan([RECALL, GROUNDED], [])
 
         assert ["recall", "grounded"] == list(store.ledger().metrics)
+        assert [RECALL, GROUNDED] == store.planned_metrics()
 
     def test_without_metrics_a_trace_ends_as_not_applicable(self, store: Store):
         """Nothing failed, and nothing was scored."""

@@ -160,7 +160,10 @@ def _interruptible() -> Iterator[_Stop]:
 
 def _summaries(store: str, metrics: list[str]) -> tuple[MetricSummary, ...]:
     with open_store(store, mode="read") as opened:
-        return summarise(opened.outcomes(), [metric.card for metric in resolve_metrics(metrics)])
+        # Outcomes of an earlier judge or version may lie beside these; means are of one judge.
+        planned = {(metric.name, metric.version, metric.judge_hash) for metric in opened.planned_metrics()}
+        outcomes = (outcome for outcome in opened.outcomes() if outcome.key[1:] in planned)
+        return summarise(outcomes, [metric.card for metric in resolve_metrics(metrics)])
 
 
 def _file(counts: FileCounts) -> dict[str, Any]:

@@ -56,6 +56,11 @@ class SqlStore(Store):
         with self._transactions.write() as db:
             _plan.set_plan(db, metrics, sinks)
 
+    def planned_metrics(self) -> list[PlannedMetric]:
+        """The metrics of the plan."""
+        with self._database.read() as db:
+            return _plan.planned_metrics(db)
+
     def segment_offsets(self) -> dict[str, int]:
         """How far each spool segment has been taken in."""
         with self._transactions.read() as db:
