@@ -58,7 +58,7 @@ class SqlStore(Store):
 
     def planned_metrics(self) -> list[PlannedMetric]:
         """The metrics of the plan."""
-        with self._database.read() as db:
+        with self._transactions.read() as db:
             return _plan.planned_metrics(db)
 
     def segment_offsets(self) -> dict[str, int]:
