@@ -22,6 +22,7 @@ from ragstone.metrics import Metric, bind_reader, resolve_metrics
 from ragstone.schema import Ledger
 from ragstone.sinks import Sink, sink_from
 from ragstone.spool import SpoolWriter
+from ragstone.store import is_database_url, settled
 from ragstone.worker import Worker, read_ledger, spool_directory
 
 __all__ = ["Monitor"]
@@ -44,7 +45,8 @@ class Monitor:
         reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`;
             None reads `RAGSTONE_READER`, else takes the judge's model.
         metrics: Names, groups or metric objects.
-        store: Path of the SQLite store; the spool lies beside it, in `<store>.spool`.
+        store: Path of the SQLite store; the spool lies beside it, in `<store>.spool`. Or the URL of a PostgreSQL
+            database, which monitors and workers of several hosts may share; the spool is then in `RAGSTONE_SPOOL`.
         sinks: Where outcomes go besides the store ("jsonl:PATH", "otlp", a `Sink`).
         sample_rate: Probability in [0, 1] that a request is kept; decided by a hash of its trace id, so that every
             process and every retry decides alike, and stored with the trace as its weight.
@@ -95,8 +97,8 @@ class Monitor:
         if outage_patience_s < 0:
             msg = f"outage_patience_s must be 0 (never wait) or more, got {outage_patience_s!r}"
             raise ConfigurationError(msg)
-        self.path = Path(store).absolute()
-        if not self.path.parent.is_dir():
+        self._store = settled(store)
+        if not is_database_url(store) and not Path(self._store).parent.is_dir():
             msg = f"the folder of store={str(store)!r} does not exist; make it, or give another path"
             raise ConfigurationError(msg)
         self._role = role
@@ -108,7 +110,7 @@ class Monitor:
         self._trace_deadline_s = trace_deadline_s
         self._outage_patience_s = outage_patience_s
         self._clock = clock
-        spool = spool_directory(self.path)
+        spool = spool_directory(self._store)
         self._capture = Capture(
             lambda: SpoolWriter(spool),
             sample_rate=sample_rate,
@@ -172,7 +174,7 @@ class Monitor:
         Raises:
             StoreError: The store cannot be read, or nothing was captured yet.
         """
-        return read_ledger(self.path)
+        return read_ledger(self._store)
 
     def flush(self, deadline_s: float = 5.0) -> bool:
         """Wait until everything recorded so far is on the disk; False when the deadline came first."""
@@ -207,7 +209,7 @@ class Monitor:
 
     def _nothing_pending(self) -> bool:
         try:
-            return read_ledger(self.path).total.pending == 0
+            return read_ledger(self._store).total.pending == 0
         except StoreError:
             # Nobody has made it yet, or it cannot be read now; the deadline decides.
             return False
@@ -245,7 +247,7 @@ class Monitor:
         waiting = False
         while not self._closing.is_set():
             worker = Worker(
-                self.path,
+                self._store,
                 metrics=self._metrics,
                 judge=self._judge,
                 sinks=self._sinks,

@@ -1,6 +1,6 @@
 """The durable home of traces, outcomes and the books: the `Store` Protocol, and `SqliteStore`."""
 
-from ragstone.store._factory import is_database_url, open_store
+from ragstone.store._factory import is_database_url, open_store, settled, shown
 from ragstone.store._protocol import Store
 from ragstone.store._records import (
     DeliveryState,
@@ -25,4 +25,6 @@ __all__ = [
     "TraceState",
     "is_database_url",
     "open_store",
+    "settled",
+    "shown",
 ]

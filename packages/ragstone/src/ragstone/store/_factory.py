@@ -12,7 +12,7 @@ from ragstone.errors import MissingExtraError
 from ragstone.store._protocol import Store
 from ragstone.store._sqlite import SqliteStore
 
-__all__ = ["is_database_url", "open_store"]
+__all__ = ["is_database_url", "open_store", "settled", "shown"]
 
 _SCHEMES = ("postgresql://", "postgres://")
 
@@ -20,6 +20,20 @@ _SCHEMES = ("postgresql://", "postgres://")
 def is_database_url(store: str | os.PathLike[str]) -> bool:
     """Whether a store is a database on a server, which several hosts may share, and not a file."""
     return os.fspath(store).startswith(_SCHEMES)
+
+
+def settled(store: str | os.PathLike[str]) -> str:
+    """The same store from any working directory: the absolute path of a file; a URL is it already."""
+    return os.fspath(store) if is_database_url(store) else str(Path(store).absolute())
+
+
+def shown(store: str | os.PathLike[str]) -> str:
+    """The store in words that may be logged: of a URL the host and the database, never the credentials."""
+    if not is_database_url(store):
+        return os.fspath(store)
+    # All before the last `@` may be a password, however it is written.
+    rest = os.fspath(store).partition("://")[2].rpartition("@")[2]
+    return "postgresql://" + "".join(c if c.isprintable() else "?" for c in rest.partition("?")[0])
 
 
 def open_store(

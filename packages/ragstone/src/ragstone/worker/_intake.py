@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from ragstone._util.filelock import FileLock
 from ragstone.errors import SpoolError, StoreError
 from ragstone.spool import SegmentState, SpoolReader
 from ragstone.store import Store
@@ -83,10 +84,23 @@ class SpoolIntake:
     """Applications come and go; nobody waits for the next one."""
 
     def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._reader = SpoolReader(directory)
+        self._lock = FileLock(directory.with_name(f"{directory.name}.lock"))
 
     def move(self, store: Store, troubles: Troubles) -> int:
         """Move a batch of each segment; one that cannot be read does not hold back the others."""
+        if not store.is_shared:
+            return self._move(store, troubles)
+        # Another worker of this host may be moving the same batch: it would count drops a second time.
+        if not self._directory.is_dir() or not troubles.guarded("lock the spool", self._lock.acquire, otherwise=False):
+            return 0
+        try:
+            return self._move(store, troubles)
+        finally:
+            self._lock.release()
+
+    def _move(self, store: Store, troubles: Troubles) -> int:
         none: list[SegmentState] = []
         segments = troubles.guarded("list the spool", self._reader.segments, none)
         return sum(

@@ -11,10 +11,14 @@ from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer
 from ragstone.worker._outage import PAUSE_MAX_S, Outage
 
-__all__ = ["Parts", "lease_s"]
+__all__ = ["SHARED_LEASE_S", "Parts", "lease_s"]
 
 _WAITING: Final = 16
 """For each slot, so many requests may wait for a model that is down while another goes on."""
+
+
+SHARED_LEASE_S: Final = 90.0
+"""Where others wait for what a killed worker had in work, leases are short, and renewed while the work goes on."""
 
 
 def lease_s(trace_deadline_s: float) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ragstone.errors import SpoolError, StoreError, StoreNotReadyError
 from ragstone.schema import Captured, Dropped, Ledger, LedgerRow, SampledOut
 from ragstone.spool import SpoolReader
-from ragstone.store import SqliteStore
+from ragstone.store import is_database_url, open_store
 from ragstone.worker._spool import spool_directory
 
 __all__ = ["read_ledger"]
@@ -16,41 +17,48 @@ _TRIES = 20
 _BATCH = 1000
 
 
-def read_ledger(store: str | Path) -> Ledger:
+def read_ledger(store: str | os.PathLike[str]) -> Ledger:
     """Read the ledger of a store, with what is spooled and not yet in the store counted as it is.
 
-    Reads only, and needs no lock: the owner may be alive, dead, or absent.
+    Reads only, and needs no lock: the owner may be alive, dead, or absent. Of a database, the spool of this host and
+    user is seen; what other hosts have not brought in yet is not.
 
     Raises:
         StoreError: There is neither a store nor a spool, or the store cannot be read.
     """
-    path = Path(store).absolute()
-    spool = spool_directory(path)
-    if not path.exists() and not spool.is_dir():
-        msg = f"there is no store {str(path)!r}; give the path that was given to Monitor(store=...)"
+    spool = spool_directory(store)
+    if not _may_exist(store) and not spool.is_dir():
+        msg = f"there is no store {str(Path(store).absolute())!r}; give what was given to Monitor(store=...)"
         raise StoreError(msg)
     for _ in range(_TRIES):
-        before, ledger = _stored(path)
+        before, ledger = _stored(store, spool)
         try:
             tail = _spooled(spool, before)
         except SpoolError:
-            if _stored(path)[0] == before:
+            if _stored(store, spool)[0] == before:
                 raise
             continue  # the owner removed a segment that it had drained meanwhile: look again
-        if _stored(path)[0] == before:
+        if _stored(store, spool)[0] == before:
             return _with_tail(ledger, tail)
     # The owner is faster than we can look: what it holds in this moment is as true as what it held in the last.
     return ledger
 
 
-def _stored(path: Path) -> tuple[dict[str, int], Ledger]:
+def _may_exist(store: str | os.PathLike[str]) -> bool:
+    return is_database_url(store) or Path(store).exists()
+
+
+def _stored(store: str | os.PathLike[str], spool: Path) -> tuple[dict[str, int], Ledger]:
     nothing: tuple[dict[str, int], Ledger] = {}, Ledger(total=LedgerRow())
-    if not path.exists():
+    if not _may_exist(store):
         return nothing
+    # Those of other hosts move without us.
+    here = {segment.name for segment in SpoolReader(spool).segments()} if spool.is_dir() else set[str]()
     try:
-        with SqliteStore.open(path, mode="read") as store:
+        with open_store(store, mode="read") as opened:
             # The offsets come first: what is drained between the two reads shows as a changed offset afterwards.
-            return store.segment_offsets(), store.ledger()
+            offsets = {name: offset for name, offset in opened.segment_offsets().items() if name in here}
+            return offsets, opened.ledger()
     except StoreNotReadyError:
         return nothing
 

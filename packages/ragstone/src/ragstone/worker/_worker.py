@@ -21,7 +21,7 @@ from ragstone.sinks import Sink, WatchingSink
 from ragstone.store import PlannedMetric, Store, open_store
 from ragstone.worker._delivery import Outlet
 from ragstone.worker._intake import Intake, SpoolIntake, Troubles
-from ragstone.worker._parts import Parts, lease_s
+from ragstone.worker._parts import SHARED_LEASE_S, Parts, lease_s
 from ragstone.worker._spool import spool_directory
 from ragstone.worker._why_not import why_not
 
@@ -84,6 +84,8 @@ class Worker:
         self._progress = 0
         self._troubles = Troubles()
         self._watch_next = 0.0
+        self._in_work: set[str] = set()
+        self._renew_next = 0.0
 
     def stop(self) -> None:
         """Ask `run` to return soon; from any thread, or a signal handler."""
@@ -127,7 +129,9 @@ class Worker:
             return
         with open_store(self._store, mode="own", clock=self._clock) as store:
             on_owned()
-            if not store.is_shared:
+            if store.is_shared:
+                self._lease_s = SHARED_LEASE_S
+            else:
                 store.release_all()
             store.set_plan(
                 [
@@ -182,6 +186,7 @@ class Worker:
             while not self._stop.is_set():
                 woken.clear()
                 store.check_place()
+                self._renew(store)
                 moved = await self._take_in(store)
                 claimed = self._claim(store, parts.room(len(scoring)))
                 for trace in claimed:
@@ -221,11 +226,19 @@ class Worker:
             return []
         return self._troubles.guarded("claim traces", lambda: store.claim(self._name, free, lease_s=self._lease_s), [])
 
+    def _renew(self, store: Store) -> None:
+        """Show other workers that this one lives."""
+        if store.is_shared and time.monotonic() >= self._renew_next:
+            self._renew_next = time.monotonic() + self._lease_s / 3
+            held = sorted(self._in_work)
+            self._troubles.guarded("keep leases", lambda: store.renew(self._name, held, self._lease_s), 0)
+
     def _hold(self, trace: Trace, store: Store) -> None:
         self._troubles.guarded("keep a lease", lambda: store.renew(self._name, [trace.trace_id], self._lease_s), 0)
 
     async def _score(self, trace: Trace, store: Store, scorer: Scorer, parts: Parts) -> None:
         reason = why_not(trace)
+        self._in_work.add(trace.trace_id)
         try:
             if reason is None:
                 await parts.score(
@@ -238,6 +251,8 @@ class Worker:
         except Exception:
             # The lease runs out and the trace comes again; the store gives up on it after some attempts.
             logger.exception("ragstone worker: trace %s could not be finished", trace.trace_id)
+        finally:
+            self._in_work.discard(trace.trace_id)
 
     async def _keep(
         self, trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], store: Store, *, last: bool
