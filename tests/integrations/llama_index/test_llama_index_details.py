@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import types
 
 import pytest
-from llama_index.core.base.llms import types
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.base.llms import types as llm_types
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import Response
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
@@ -15,7 +16,7 @@ from llama_index.core.retrievers import BaseRetriever, QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index.observability.ragstone import _compat
-from llama_index.observability.ragstone._translate import reply_from
+from llama_index.observability.ragstone._replies import reply_from
 
 Q = "who?"
 FOUND = ["alpha", "beta"]
@@ -56,19 +57,57 @@ def test_ids_and_times(make_app):
     assert 100.0 == draft.started_at < draft.ended_at
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        {"usage": {"prompt_tokens": 10, "completion_tokens": 3}, "model": "tiny-2"},
-        {"usage": {"input_tokens": 10, "output_tokens": 3}, "model": "tiny-2"},
-        {"usage_metadata": {"prompt_token_count": 10, "candidates_token_count": 3}, "model": "tiny-2"},
-    ],
-    ids=["chat completions", "messages", "generate content"],
-)
+class Usage(types.SimpleNamespace):
+    """A provider's answer that is an object, as its client's own types are."""
+
+
+PROVIDERS = {
+    "chat completions": {"usage": {"prompt_tokens": 10, "completion_tokens": 3}, "model": "tiny-2"},
+    "an object": Usage(usage=Usage(prompt_tokens=10, completion_tokens=3), model="tiny-2"),
+    "messages": {"usage": {"input_tokens": 10, "output_tokens": 3}, "model": "tiny-2"},
+    "generate content": {
+        "usage_metadata": {"prompt_token_count": 10, "candidates_token_count": 3}, "model_version": "tiny-2",
+    },
+    "generate content, over HTTP": {
+        "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 3}, "modelVersion": "tiny-2",
+    },
+    "converse": {"usage": {"inputTokens": 10, "outputTokens": 3}, "model": "tiny-2"},
+    "a local server": {"prompt_eval_count": 10, "eval_count": 3, "model": "tiny-2"},
+    "nested": {"usage": {"tokens": {"input_tokens": 10, "output_tokens": 3}}, "model": "tiny-2"},
+    "billed": {"meta": {"billed_units": {"input_tokens": 10, "output_tokens": 3}}, "model": "tiny-2"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("raw", PROVIDERS.values(), ids=PROVIDERS)
+def test_usage_as_providers_name_it(app, raw):
+    """Wherever the answer of a provider has its tokens and the name of its model."""
+    app.engine(model=app.model("answer", raw=raw)).query(Q)
+    assert (10, 3, "tiny-2") == (app.draft.input_tokens, app.draft.output_tokens, app.draft.model)
+
+
+def test_usage_beside_the_reply():
+    """Some of LlamaIndex's models count into the extras of the response, or of its message."""
+    usage, message = {"prompt_tokens": 10, "completion_tokens": 3}, ChatMessage(role="assistant", content="answer")
+    replies = [
+        ChatResponse(message=message, additional_kwargs=usage),
+        ChatResponse(message=ChatMessage(role="assistant", content="answer", additional_kwargs=usage)),
+        CompletionResponse(text="answer", additional_kwargs=usage),
+    ]
+    assert [(10, 3)] * 3 == [(reply.input_tokens, reply.output_tokens) for reply in map(reply_from, replies)]
+
+
+@pytest.mark.parametrize("raw", [None, 7, {"usage": None}, {"usage": {"prompt_tokens": "many"}}, {"usage": [1]}])
+def test_usage_that_is_none(app, raw):
+    """What is no number of tokens is not taken for one, and costs nothing else."""
+    app.engine(model=app.model("answer", raw=raw)).query(Q)
+    assert [OK] == app.seen()
+    assert (None, None, "tiny-1") == (app.draft.input_tokens, app.draft.output_tokens, app.draft.model)
+
+
 @pytest.mark.parametrize("way", ["query", "aquery", "stream"])
-def test_usage_and_model(app, raw, way):
+def test_usage_and_model(app, way):
     """Tokens of each call are counted once, whichever of a model's methods calls which."""
-    engine = app.engine(model=app.model("answer", raw=raw), streaming=way == "stream")
+    engine = app.engine(model=app.model("answer", raw=PROVIDERS["messages"]), streaming=way == "stream")
     asyncio.run(engine.aquery(Q)) if way == "aquery" else str(engine.query(Q))
     assert (10, 3, "tiny-2") == (app.draft.input_tokens, app.draft.output_tokens, app.draft.model)
 
@@ -284,8 +323,8 @@ def test_a_call_of_a_tool_is_no_answer():
     beside = ChatMessage(role="assistant", content="I search.", additional_kwargs={"tool_calls": [object()]})
     plain = ChatMessage(role="assistant", content="answer")
     assert [None, "answer"] == [reply_from(ChatResponse(message=message)).text for message in (beside, plain)]
-    if hasattr(types, "ToolCallBlock"):
-        blocks = [types.TextBlock(text="I search."), types.ToolCallBlock(tool_name="search", tool_kwargs={})]
+    if hasattr(llm_types, "ToolCallBlock"):
+        blocks = [llm_types.TextBlock(text="I search."), llm_types.ToolCallBlock(tool_name="search", tool_kwargs={})]
         assert reply_from(ChatResponse(message=ChatMessage(role="assistant", blocks=blocks))).text is None
 
 

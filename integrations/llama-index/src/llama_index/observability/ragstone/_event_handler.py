@@ -18,8 +18,8 @@ from llama_index.core.instrumentation.events.llm import (
     LLMCompletionStartEvent,
 )
 
+from llama_index.observability.ragstone._replies import model_from
 from llama_index.observability.ragstone._requests import Requests
-from llama_index.observability.ragstone._translate import model_from
 
 __all__ = ["ContextsEvent", "RagstoneEventHandler"]
 

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from llama_index.observability.ragstone import _translate as translate
 from llama_index.observability.ragstone._assemble import finish
 from llama_index.observability.ragstone._otel import current_span
+from llama_index.observability.ragstone._replies import reply_from
 from llama_index.observability.ragstone._stream import pulled_stream
 from llama_index.observability.ragstone._tree import REQUESTS, Entry, Kind, LiveTrace, Span, SpanTree
 from ragstone.capture import Recorder, SearchDraft, capture_suppressed
@@ -91,6 +92,8 @@ class Requests:
             return
         if kind in REQUESTS:
             trace.is_request = True
+        elif span.is_workflow_step:
+            trace.paused = False
         if span.inside_search:
             return
         if kind is Kind.RETRIEVE:
@@ -132,6 +135,8 @@ class Requests:
                 self._written(span, "".join(span.parts or ()).strip() if text is None else text, None)
         if span.parent is None:
             self._root_returned(trace, translate.unwrapped(result))
+        elif span.is_workflow_step:
+            trace.paused = not span.stopped and translate.waits_for_event(result)
 
     @guarded
     def drop(self, key: str, error: BaseException | None) -> None:
@@ -143,9 +148,14 @@ class Requests:
                 self.tree.close(span.trace)
             return
         trace = holder.trace
+        if error is not None and translate.is_pause(error):
+            return
         description = "unknown" if error is None else translate.describe_error(error)
         if span is not None and span.parent is None:
-            self._failed(trace, description)
+            if trace.paused and translate.is_cancellation(error):
+                self.settle(trace, "interrupted")
+            else:
+                self._failed(trace, description)
             return
         trace.note_inner_error(description)
         if span is not None and span.kind is Kind.WRITER:
@@ -161,17 +171,14 @@ class Requests:
     def model_replied(self, key: str | None, response: Any) -> None:
         """A model has answered."""
         span = self._heard(key)
-        if span is None or span.counted or (reply := translate.reply_from(response)) is None:
+        if span is None or span.counted or (reply := reply_from(response)) is None:
             return
         for above in span.ancestors():
             # A model's asynchronous methods may call its others: one call, told several times.
             if above.kind is not Kind.LLM:
                 break
             above.counted = True
-        draft = span.trace.draft
-        draft.model = reply.model or draft.model
-        draft.input_tokens = _add(draft.input_tokens, reply.input_tokens)
-        draft.output_tokens = _add(draft.output_tokens, reply.output_tokens)
+        reply.add_to(span.trace.draft)
         if reply.text is not None and not span.inside_search:
             span.trace.last_answer = (span, reply.text)
 
@@ -197,9 +204,10 @@ class Requests:
 
     @guarded
     def cancelled(self, key: str | None) -> None:
-        """The application has stopped a workflow."""
-        if (span := self._heard(key)) is not None and span.parent is None:
-            span.trace.cancelled = True
+        """The application has stopped a workflow, or one of its steps with it."""
+        if (span := self._heard(key)) is not None:
+            span.stopped = span.key == key
+            span.trace.cancelled = span.trace.cancelled or span.parent is None
 
     @guarded
     def contexts_stated(self, key: str | None, contexts: Iterable[Any]) -> None:
@@ -319,7 +327,7 @@ class Requests:
         else:
             answer = self._stated(self._extractors.answer, result)
             trace.answer = self._attempt(translate.answer_from, result) if answer is None else answer
-        self.settle(trace, "truncated" if trace.cancelled else "ok")
+        self.settle(trace, "ok" if not trace.cancelled else "interrupted" if trace.paused else "truncated")
 
     def _abandon(self, traces: list[LiveTrace]) -> int:
         for trace in traces:
@@ -380,7 +388,3 @@ class _Listener:
     @guarded
     def lost(self) -> None:
         self._requests.settle(self._trace, "abandoned")
-
-
-def _add(total: int | None, more: int | None) -> int | None:
-    return total if more is None else (total or 0) + more

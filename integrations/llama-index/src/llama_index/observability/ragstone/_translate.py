@@ -1,4 +1,4 @@
-"""LlamaIndex's shapes in, Ragstone's words out: the only file that knows both vocabularies.
+"""LlamaIndex's shapes in, Ragstone's words out: with `_replies` the only file that knows both vocabularies.
 
 Everything is copied out as plain strings and numbers, so that nothing of the application stays alive with a trace, and
 nothing is printed or iterated: `str()` of a streaming response would read the application's stream.
@@ -6,9 +6,9 @@ nothing is printed or iterated: `str()` of a streaming response would read the a
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -30,31 +30,31 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TransformComponent
 from llama_index.core.tools.types import BaseTool, ToolOutput
 from llama_index.core.types import BaseOutputParser, BasePydanticProgram
-from llama_index.core.workflow import StopEvent, Workflow
+from llama_index.core.workflow import InputRequiredEvent, StopEvent, Workflow
 
 from llama_index.observability.ragstone._stream import StreamListener, tap, tap_async
 from llama_index.observability.ragstone._tree import Kind
 from ragstone.capture import PassageDraft, TraceDraft
 
 __all__ = [
-    "LlmReply",
     "answer_from",
     "describe_error",
     "fill_identity",
     "found_by_tool",
     "install_tap",
+    "is_cancellation",
     "is_chat_stream",
+    "is_pause",
     "is_token_stream",
     "kind_of",
-    "model_from",
     "node_texts",
     "passages_from",
     "question_from",
-    "reply_from",
     "sources_from",
     "tags_here",
     "text_of",
     "unwrapped",
+    "waits_for_event",
     "writer_text",
 ]
 
@@ -166,6 +166,21 @@ def _field(value: Any, name: str) -> Any:
 def unwrapped(result: object) -> object:
     """What a workflow returned, inside its last event."""
     return result.result if isinstance(result, StopEvent) else result
+
+
+def waits_for_event(result: object) -> bool:
+    """Whether a workflow's step that returned this is followed by nothing, unless an event comes from outside."""
+    return result is None or isinstance(result, InputRequiredEvent)
+
+
+def is_pause(error: BaseException) -> bool:
+    """Whether a tool or step is left to wait for an event, to be run again when it comes."""
+    return type(error).__name__ == "WaitingForEvent"  # private to LlamaIndex's workflows
+
+
+def is_cancellation(error: BaseException | None) -> bool:
+    """Whether a run is taken down from outside."""
+    return isinstance(error, asyncio.CancelledError)
 
 
 def answer_from(result: object) -> str | None:
@@ -289,65 +304,6 @@ def _scalars(metadata: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, Real) and math.isfinite(value):
             copied[str(key)] = float(value)
     return copied
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmReply:
-    """What one call of a model contributes to a trace."""
-
-    text: str | None
-    """None when the reply is a call of a tool, or has no text."""
-    model: str | None
-    input_tokens: int | None
-    output_tokens: int | None
-
-
-def model_from(payload: Mapping[str, Any]) -> str | None:
-    """The model that a call asked for, as its description names it."""
-    names = (payload.get("model"), payload.get("model_name"))
-    return next((name for name in names if isinstance(name, str) and name and name != "unknown"), None)
-
-
-def reply_from(response: object) -> LlmReply | None:
-    """Read the reply of a chat or completion model; None where there is none."""
-    if isinstance(response, ChatResponse):
-        message = response.message
-        text = None if _calls_tool(message) else message.content
-        extra = message.additional_kwargs
-    elif isinstance(response, CompletionResponse):
-        text, extra = response.text, response.additional_kwargs
-    else:
-        return None
-    usage = _look_up(response.raw, "usage") or _look_up(response.raw, "usage_metadata") or {}
-    model = _look_up(response.raw, "model")
-    return LlmReply(
-        text=text,
-        model=model if isinstance(model, str) and model else None,
-        input_tokens=_count((usage, "prompt_tokens", "input_tokens", "prompt_token_count"), (extra, "prompt_tokens")),
-        output_tokens=_count(
-            (usage, "completion_tokens", "output_tokens", "candidates_token_count"), (extra, "completion_tokens")
-        ),
-    )
-
-
-def _calls_tool(message: ChatMessage) -> bool:
-    # By name: the blocks of the oldest versions know no such type.
-    return bool(message.additional_kwargs.get("tool_calls")) or any(
-        block.block_type == "tool_call" for block in message.blocks
-    )
-
-
-def _look_up(value: object, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-
-
-def _count(*places: tuple[Any, ...]) -> int | None:
-    for value, *names in places:
-        for name in names:
-            count = _look_up(value, name)
-            if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
-                return count
-    return None
 
 
 def fill_identity(draft: TraceDraft, tags: Mapping[str, Any]) -> None:

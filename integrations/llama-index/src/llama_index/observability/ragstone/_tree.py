@@ -66,7 +66,7 @@ class LiveTrace:
 
     __slots__ = (
         "answer", "asked_for_otel", "cancelled", "closed", "contexts", "draft", "ignored", "is_request", "keys",
-        "last_answer", "log", "passages", "root", "root_returned", "sources", "tapped", "written",
+        "last_answer", "log", "passages", "paused", "root", "root_returned", "sources", "tapped", "written",
     )  # fmt: skip
 
     root: Span
@@ -93,6 +93,8 @@ class LiveTrace:
         """The last text of a synthesizer or a model that was not a tool call."""
         self.cancelled = False
         """Whether the application stopped it."""
+        self.paused = False
+        """Whether it is a workflow that waits for an event from outside, such as a person's answer."""
         self.root_returned = False
         """Whether the root has returned; a streamed answer comes later."""
         self.tapped = False
@@ -115,7 +117,7 @@ class Span:
 
     __slots__ = (
         "counted", "ended", "failed", "inside_search", "key", "kind", "muted", "name", "parent", "parts", "query",
-        "scope", "search", "texts_in", "trace",
+        "scope", "search", "stopped", "texts_in", "trace",
     )  # fmt: skip
 
     def __init__(self, key: str, kind: Kind, trace: LiveTrace, parent: Span | None) -> None:
@@ -125,6 +127,8 @@ class Span:
         self.parent = parent
         self.ended = False
         self.failed = False
+        self.stopped = False
+        """Whether it ends because the application stops its run."""
         self.counted = False
         """Whether a model call below has told its tokens already."""
         self.query: str | None = None
@@ -145,6 +149,12 @@ class Span:
             """Whether it is a detail of a search: a sub-query, an inner index, a rewritten question."""
             self.scope = self if kind in _SCOPES else parent.scope
             """The nearest engine, tool or workflow: what is searched in it is what its answers are made from."""
+
+    @property
+    def is_workflow_step(self) -> bool:
+        """Whether it is a step of the workflow that is the request."""
+        parent = self.parent
+        return self.kind is Kind.STEP and parent is self.trace.root and parent.kind is Kind.WORKFLOW
 
     def ancestors(self) -> Iterator[Span]:
         """The spans above this one, nearest first."""
