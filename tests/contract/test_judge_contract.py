@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ragstone.judges import Judge, LexicalJudge, OpenAICompatibleJudge
+from ragstone.judges import Completion, FunctionModel, Judge, LexicalJudge, ModelJudge, OpenAICompatibleJudge
+from ragstone.schema import Usage
 from ragstone.testing import FakeJudge, FakeJudgeServer, JudgeContract
 
 
@@ -22,6 +23,13 @@ class TestFakeJudge(JudgeContract):
 
     def make_judge(self) -> Judge:
         return FakeJudge()
+
+
+class TestFunctionModel(JudgeContract):
+    """A judge on a function of somebody's own."""
+
+    def make_judge(self) -> Judge:
+        return ModelJudge(FunctionModel(lambda _: (Completion(text="1"), Usage()), name="one", shape={}))
 
 
 class _OverHttp(JudgeContract):
