@@ -75,42 +75,43 @@ class ReplayIntake:
         if not self._waiting:
             return 0
         (source, found), counts = self._waiting[0]
+        batch: list[Trace | Rejected] = []
+        is_at_end = False
         try:
             if self._records is None:
-                self._begin(source, found, counts, store)
-            batch = list(islice(self._records or (), _BATCH))
+                self._records = self._begin(source, found, counts, store)
+            batch.extend(islice(self._records, _BATCH))
+            is_at_end = not batch
         except DataError as error:
             counts.damaged = str(error)
-            logger.error("ragstone replay: %s; what came before is kept", error)  # noqa: TRY400 - the file is at fault, not we
-            self._end()
-            return 1
-        if not batch:
-            self._end()
-            return 1
-        stored = troubles.guarded("store traces", lambda: self._store(batch, counts, store), None)
-        if stored is None:
+            is_at_end = True
+        if batch and troubles.guarded("store traces", lambda: self._store(batch, counts, store), None) is None:
             # The batch comes again from the file: the books say how far it was taken in.
             self._records = None
-        return len(batch)
+        elif is_at_end:
+            if counts.damaged is not None:
+                logger.error("ragstone replay: %s; what came before is kept", counts.damaged)
+            self._waiting.pop(0)
+            self._records = None
+        return max(1, len(batch))
 
-    def _begin(self, source: Source, found: Detected, counts: FileCounts, store: Store) -> None:
+    def _begin(self, source: Source, found: Detected, counts: FileCounts, store: Store) -> Iterator[Trace | Rejected]:
         self._segment = _segment(source)
+        # Not after a full disk: then what this run has taken in is passed over.
+        is_first = counts.n_read == 0
         counts.n_read = store.segment_offsets().get(self._segment, 0)
         counts.n_rejected = 0
         counts.rejected.clear()
+        counts.damaged = None
         records = found.format.read(source)
         # What earlier runs have taken in is read again and passed over: its rejections are told again, its traces are
         # in the store.
         for record in islice(records, counts.n_read):
             if isinstance(record, Rejected):
                 _reject(counts, record)
-            else:
+            elif is_first:
                 counts.n_known += 1
-        self._records = records
-
-    def _end(self) -> None:
-        self._waiting.pop(0)
-        self._records = None
+        return records
 
     def _store(self, batch: Sequence[Trace | Rejected], counts: FileCounts, store: Store) -> bool:
         traces = [record for record in batch if isinstance(record, Trace)]

@@ -1,0 +1,321 @@
+"""Files of traces into a store: each trace once, on from where the last run ended, whatever is in the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ragstone.errors import ConfigurationError, DataError, StoreError
+from ragstone.replay import Detected, Rejected, ReplayIntake, Source, areplay_traces, plan_replay, replay_traces
+from ragstone.replay import _formats as formats
+from ragstone.replay._sources import open_sources
+from ragstone.schema import Captured, Trace
+from ragstone.store import SqliteStore
+from ragstone.testing import FakeJudge, MemorySink
+from ragstone.worker import Troubles, read_ledger
+
+
+class Lines:
+    """A format of one trace a line: its id, question and answer."""
+
+    name = "lines"
+    joins_files = False
+
+    def __init__(self) -> None:
+        self.n_read = 0
+
+    def detect(self, head: bytes) -> str | None:
+        """Every file that begins with an object."""
+        return "its first byte" if head.startswith(b"{") else None
+
+    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+        """One trace a line; "!" damages the file from there on."""
+        for line in source.lines():
+            self.n_read += 1
+            if line.text.startswith(b"!"):
+                msg = f"line {line.number} is the end of what can be read"
+                raise DataError(msg)
+            try:
+                row = json.loads(line.text)
+            except ValueError:
+                yield Rejected(place=f"line {line.number}", reason="no JSON")
+                continue
+            yield Trace(trace_id=row["id"], query=row["q"], response=row.get("a"), started_at=1.0, source="lines")
+
+
+def write(path: Path, *rows: object, mode: str = "w") -> Path:
+    """Write rows as JSON, and strings as they are."""
+    with path.open(mode, encoding="utf-8") as file:
+        file.writelines((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
+    return path
+
+
+def rows(n: int, *, first: int = 0) -> list[dict[str, str]]:
+    """Rows of n requests."""
+    return [{"id": f"t{i}", "q": f"question {i}", "a": f"answer {i}"} for i in range(first, first + n)]
+
+
+def intake_of(*paths: Path) -> ReplayIntake:
+    """An intake of files in our format."""
+    return ReplayIntake([(Source(path=p, name=p.name), Detected(format=Lines(), because="")) for p in paths])
+
+
+def run(intake: ReplayIntake, store: SqliteStore) -> None:
+    """Move everything."""
+    while intake.is_open:
+        intake.move(store, Troubles())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    """A store without a plan."""
+    with SqliteStore.open(tmp_path / "s.db", mode="own") as opened:
+        yield opened
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> Lines:
+    """Our format is the only one."""
+    lines = Lines()
+    monkeypatch.setattr(formats, "all_formats", lambda: {"lines": lines})
+    return lines
+
+
+def test_each_trace_comes_in_once(store, tmp_path):
+    """More than a batch, in the order of the file."""
+    intake = intake_of(write(tmp_path / "a.jsonl", *rows(450)))
+    run(intake, store)
+
+    assert [f"t{i}" for i in range(450)] == [t.trace_id for t in store.traces()]
+    (counts,) = intake.counts
+    assert (450, 450, 0, 0) == (counts.n_read, counts.n_new, counts.n_known, counts.n_rejected)
+
+
+def test_a_run_that_was_stopped_is_gone_on_with(store, tmp_path):
+    """The next run passes over what the last one took in, and says so."""
+    path = write(tmp_path / "a.jsonl", *rows(450))
+    first = intake_of(path)
+    first.move(store, Troubles())
+
+    second = intake_of(path)
+    run(second, store)
+    assert (200, 250) == (second.counts[0].n_known, second.counts[0].n_new)
+    assert 450 == store.ledger().total.captured == len(list(store.traces()))
+    assert 0 == store.duplicates()
+
+
+def test_a_file_that_has_grown_is_read_anew(store, tmp_path):
+    """What was there is known by its id; what was added is new."""
+    path = write(tmp_path / "a.jsonl", *rows(3))
+    run(intake_of(path), store)
+    again = intake_of(write(path, *rows(2, first=3), mode="a"))
+    run(again, store)
+
+    assert (3, 2) == (again.counts[0].n_known, again.counts[0].n_new)
+
+
+def test_one_bad_record_is_one_rejection(store, tmp_path):
+    """It is counted and told, also when a later run passes over it; the rest goes on."""
+    path = write(tmp_path / "a.jsonl", *rows(2), "no json {", *rows(2, first=2))
+    for n_new in (4, 0):
+        intake = intake_of(path)
+        run(intake, store)
+        assert ([Rejected(place="line 3", reason="no JSON")], 1, n_new) == (
+            intake.counts[0].rejected,
+            intake.counts[0].n_rejected,
+            intake.counts[0].n_new,
+        )
+
+
+def test_only_the_first_rejections_are_kept(store, tmp_path):
+    """A file of rubbish must not fill the memory."""
+    intake = intake_of(write(tmp_path / "a.jsonl", *["rubbish"] * 300))
+    run(intake, store)
+
+    assert (300, 20) == (intake.counts[0].n_rejected, len(intake.counts[0].rejected))
+
+
+def test_a_damaged_file_gives_what_comes_before_the_damage(store, tmp_path):
+    """And the next file has its turn."""
+    broken = write(tmp_path / "a.jsonl", *rows(2), "!", *rows(2, first=2))
+    intake = intake_of(broken, write(tmp_path / "b.jsonl", *rows(2, first=10)))
+    run(intake, store)
+
+    assert ["t0", "t1", "t10", "t11"] == [t.trace_id for t in store.traces()]
+    assert "line 3 is the end of what can be read" == intake.counts[0].damaged
+    assert intake.counts[1].damaged is None
+
+
+def test_another_trace_of_the_same_id_is_left_out_and_counted(store, tmp_path, caplog):
+    """Two data sets number their rows alike: that is told, and nothing is overwritten."""
+    run(intake_of(write(tmp_path / "a.jsonl", *rows(2))), store)
+    other = [{"id": "t1", "q": "something else", "a": "x"}, {"id": "t0", "q": "question 0", "a": "answer 0"}]
+    intake = intake_of(write(tmp_path / "b.jsonl", *other, {"id": "t9", "q": "a"}, {"id": "t9", "q": "b"}))
+    run(intake, store)
+
+    assert (1, 1, 2) == (intake.counts[0].n_new, intake.counts[0].n_known, intake.counts[0].n_clashing)
+    assert "question 1" == store.trace("t1").query
+    assert "has a trace 't1', and the store has another one of that id" in caplog.text
+
+
+def test_a_full_disk_holds_up_and_loses_nothing(store, tmp_path, monkeypatch):
+    """The batch comes again from the file when the disk takes it."""
+    intake, troubles = intake_of(write(tmp_path / "a.jsonl", *rows(300))), Troubles()
+    ingest = store.ingest
+    intake.move(store, troubles)
+
+    def full(*args: object) -> int:
+        monkeypatch.setattr(store, "ingest", ingest)
+        msg = "no space left"
+        raise StoreError(msg)
+
+    monkeypatch.setattr(store, "ingest", full)
+    intake.move(store, troubles)
+    assert troubles
+    while intake.is_open:
+        intake.move(store, troubles)
+
+    assert not troubles
+    assert [f"t{i}" for i in range(300)] == [t.trace_id for t in store.traces()]
+    assert (300, 300, 0) == (intake.counts[0].n_read, intake.counts[0].n_new, intake.counts[0].n_known)
+
+
+def test_a_replay_scores_and_delivers(known, tmp_path):
+    """From files to scores at a sink; the second run asks nobody."""
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    write(folder / "a.jsonl", *rows(3))
+    write(folder / "b.jsonl", *rows(2, first=3))
+    for n_calls, n_new in ((5, 5), (0, 0)):
+        judge, sink = FakeJudge(), MemorySink()
+        report = replay_traces([str(folder)], ["ccrs.qr"], store=tmp_path / "r.db", judge=judge, sinks=[sink])
+
+        assert (n_new, True, n_calls) == (report.n_new, report.is_whole, len(judge.prompts))
+        assert n_new == len(sink.deliveries)
+    assert 5 == read_ledger(tmp_path / "r.db").total.scored
+    assert ["its first byte"] * 2 == [file.because for file in report.files]
+
+
+def test_a_plan_asks_nobody_and_says_what_it_would_take(known, tmp_path):
+    """Counts, what is missing with its reason, calls and tokens; a store is not even made."""
+    path = write(tmp_path / "a.jsonl", *rows(8), "rubbish")
+    plan = plan_replay([str(path)], ["ccrs.qr", "ccrs.ac"], max_rehearsed=4)
+
+    assert (8, 8, 4, 2.0) == (plan.n_traces, plan.n_scorable, plan.rehearsal.n_samples, plan.scale)
+    relevance, correctness = plan.rehearsal.metrics
+    assert (4, 4) == (relevance.n_applicable, relevance.usage.calls)
+    assert {"the sample has no reference": 4} == dict(correctness.reasons)
+    assert plan.rehearsal.usage.input_tokens > 4 * 100
+    assert 1 == plan.files[0].n_rejected
+    assert [path] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("n", "most", "kept"), [(3, 4, [0, 1, 2]), (8, 4, [0, 2, 4, 6]), (9, 4, [0, 4, 8]), (100, 4, [0, 32, 64, 96])]
+)
+def test_a_plan_tries_metrics_on_an_even_spread(known, tmp_path, n, most, kept):
+    """Not on the first ones: files are ordered by time."""
+    from ragstone.replay._replay import _Spread
+    from ragstone.schema import Sample
+
+    spread = _Spread(most)
+    for i in range(n):
+        spread.add(Sample(id=str(i)))
+
+    assert [str(i) for i in kept] == [s.id for s in spread.samples]
+    assert n == spread.n_seen
+
+
+def test_a_file_that_nobody_can_read_shows_before_anything_is_done(known, tmp_path):
+    """The message shows how it begins; no store is made."""
+    good, bad = write(tmp_path / "a.jsonl", *rows(1)), write(tmp_path / "b.txt", "hello")
+    with pytest.raises(DataError, match=r"begins with 'hello\\n', which is no format that is known \(lines\)"):
+        replay_traces([str(good), str(bad)], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical")
+
+    assert not (tmp_path / "r.db").exists()
+
+
+def test_nothing_to_replay_is_an_error(tmp_path):
+    """A path that is not there, a format that is not known, nothing at all."""
+    with pytest.raises(ConfigurationError, match="there is no file or folder 'nowhere'"), open_sources(["nowhere"]):
+        pass
+    with pytest.raises(ConfigurationError, match="nothing to replay was named"), open_sources([]):
+        pass
+    path = write(tmp_path / "a.jsonl", *rows(1))
+    with pytest.raises(ConfigurationError, match="there is no format 'nonsense'"):
+        plan_replay([str(path)], format="nonsense")
+
+
+def test_an_address_is_fetched_once_and_known_again(known, tmp_path, httpserver_of):
+    """The file goes when it was read; a second run finds everything known."""
+    body = write(tmp_path / "a.jsonl", *rows(3)).read_bytes()
+    address = httpserver_of(body) + "/export.jsonl?token=secret"
+    first = replay_traces([address], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical")
+    second = replay_traces([address], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical")
+
+    assert (3, 0, 3) == (first.n_new, second.n_new, second.files[0].n_known)
+    assert "secret" not in first.files[0].name
+
+
+@pytest.fixture
+def httpserver_of() -> Iterator[object]:
+    """Serve one body on the loopback interface."""
+    import threading
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    servers = []
+
+    def serve(body: bytes) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args: object) -> None:
+                """Be quiet."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        servers.append((server, thread))
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield serve
+    for server, thread in servers:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_what_the_application_captured_itself_is_known(store, tmp_path):
+    """A request that was captured live and comes in an export too is there once."""
+    store.ingest(
+        "live", 1, [Captured(trace=Trace(trace_id="t0", query="question 0", response="answer 0", started_at=5.0))]
+    )
+    intake = intake_of(write(tmp_path / "a.jsonl", *rows(1)))
+    run(intake, store)
+
+    assert (1, 0) == (intake.counts[0].n_known, intake.counts[0].n_new)
+
+
+def test_the_async_door_tells_how_far_it_is(known, tmp_path):
+    """Whoever shows progress, or stops it, is given the intake and the worker."""
+    import asyncio
+
+    path, seen = write(tmp_path / "a.jsonl", *rows(2)), []
+    asyncio.run(
+        areplay_traces(
+            [str(path)],
+            ["ccrs.qr"],
+            store=tmp_path / "r.db",
+            judge="lexical",
+            started=lambda intake, worker: seen.append((intake.is_open, worker.idle)),
+        )
+    )
+
+    assert [(True, False)] == seen
