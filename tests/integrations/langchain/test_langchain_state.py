@@ -15,48 +15,75 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableLambda
+from langchain_scenarios import FOUND, Q
 
+from langchain_ragstone._tree import RunTree
 from ragstone.capture import suppress_capture
 
-Q = "who?"
-FOUND = ["alpha", "beta"]
-REQUESTS = int(os.environ.get("RAGSTONE_TEST_REQUESTS", "2000"))
-"""How many requests go through one handler at once; the release notes give the figure for 10,000."""
+THREADS, CALLS_EACH, TASKS = 8, int(os.environ.get("RAGSTONE_TEST_REQUESTS", "500")), 500
 
 
 def test_many_requests_through_one_handler(app):
-    """Threads and tasks at once, whole and streamed: each record has its own contexts and answer; no state is left."""
-    chain = app.rag(app.echo(), model=RunnableLambda(lambda prompt: prompt.to_string().partition("\n")[2]))
-    threads, tasks = 8, 200
-    half = REQUESTS // 2
+    """8 threads of 500 and 500 tasks at once, whole and streamed: each record has its own contexts and answer, and nothing
+    of the requests is left, neither in the handler nor because of it.
+    """
+    made = weakref.WeakSet()
+
+    class Found(Document):
+        """A document that can say whether it is gone, as the classes below; an identity is its only equal."""
+
+        __hash__ = object.__hash__
+        __eq__ = object.__eq__
+
+    class Asked(dict):
+        __hash__ = object.__hash__
+
+    class Answered(dict):
+        __hash__ = object.__hash__
+
+    def watched(thing):
+        made.add(thing)
+        return thing
+
+    search = RunnableLambda(lambda asked: app.echo().invoke(asked["question"]))
+    rerank = RunnableLambda(lambda found: [watched(Found(page_content=d.page_content + "!")) for d in found])
+    write = RunnableLambda(lambda found: watched(Answered(answer=found[0].page_content.removeprefix("about "))))
+    chain = search | rerank | write
 
     def call(number: int) -> None:
+        asked = watched(Asked(question=f"q{number}"))
         if number % 2:
-            chain.invoke(f"q{number}", app.config)
+            chain.invoke(asked, app.config)
         else:
-            list(chain.stream(f"q{number}", app.config))
+            list(chain.stream(asked, app.config))
 
-    async def all_tasks() -> None:
-        numbers = iter(range(half, REQUESTS))
+    async def task(number: int) -> None:
+        asked = watched(Asked(question=f"q{number}"))
+        if number % 2:
+            await chain.ainvoke(asked, app.config)
+        else:
+            [part async for part in chain.astream(asked, app.config)]
 
-        async def work() -> None:
-            for number in numbers:
-                if number % 2:
-                    await chain.ainvoke(f"q{number}", app.config)
-                else:
-                    [chunk async for chunk in chain.astream(f"q{number}", app.config)]
+    async def all_tasks(numbers: range) -> None:
+        await asyncio.gather(*(task(number) for number in numbers))
 
-        await asyncio.gather(*(work() for _ in range(tasks)))
+    in_threads = THREADS * CALLS_EACH
+    with concurrent.futures.ThreadPoolExecutor(THREADS + 1) as pool:
+        loop = pool.submit(asyncio.run, all_tasks(range(in_threads, in_threads + TASKS)))
+        calls = [
+            pool.submit(lambda first=first: [call(number) for number in range(first, in_threads, THREADS)])
+            for first in range(THREADS)
+        ]
+        for work in (loop, *calls):
+            work.result()
+    del loop, calls, work
 
-    with concurrent.futures.ThreadPoolExecutor(threads + 1) as pool:
-        loop = pool.submit(asyncio.run, all_tasks())
-        list(pool.map(call, range(half)))
-        loop.result()
-
-    expected = sorted((f"q{i}", [f"about q{i}"], f"q{i}", "ok") for i in range(REQUESTS))
+    expected = sorted((f"q{i}", [f"about q{i}!"], f"q{i}!", "ok") for i in range(in_threads + TASKS))
     assert expected == sorted(app.seen())
     tree = app.handler._tree
     assert (0, 0, 0) == (len(tree._runs), len(tree), app.handler.late_events)
+    gc.collect()
+    assert [] == list(made)
 
 
 def test_nothing_of_the_application_is_kept_alive(app):
@@ -116,6 +143,26 @@ def test_a_failing_recorder_does_not_reach_the_application(make_app, caplog):
     assert (2, 0) == (app.handler.errors, app.handler.live)
     (line,) = [record for record in caplog.records if record.name == "ragstone.langchain"]
     assert "disk on fire" in str(line.exc_info[1])
+
+
+@pytest.mark.parametrize("broken", ["start", "end", "find", "give_up"])
+def test_a_bug_of_ours_does_not_reach_the_application(make_app, caplog, monkeypatch, broken):
+    """However deep inside it is: the answers are there, each error is counted, and each place logs once."""
+    app = make_app()
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(RunTree, broken, fail)
+    with caplog.at_level(logging.WARNING):
+        assert "answer" == app.rag().invoke(Q, app.config)
+        assert "answer" == "".join(app.rag().stream(Q, app.config))
+        once = (app.handler.errors, len(caplog.records))
+        assert "answer" == "".join(app.rag().stream(Q, app.config))
+    assert 0 < once[1] < once[0] < app.handler.errors
+    assert once[1] == len(caplog.records)
+    assert {"ragstone.langchain"} == {record.name for record in caplog.records}
+    assert all("the application goes on (logged once)" in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.parametrize("wrong", [None, 7, object(), {"question": 3}, {"messages": [None]}, [1, 2], b"bytes"])
