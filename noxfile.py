@@ -15,7 +15,7 @@ nox.options.sessions = ["lint", "types", "tests", "golden", "integrations", "doc
 ROOT = Path(__file__).parent
 PROJECT = nox.project.load_toml("pyproject.toml")
 SOURCES = ["packages/ragstone/src", "integrations/langchain/src", "integrations/llama-index/src"]
-CORE = ["-e", "packages/ragstone[otlp,pandas,parquet,postgres,prometheus,fit,text]"]
+CORE = ["-e", "packages/ragstone[otlp,pandas,parquet,postgres,prometheus,fit,text,replay]"]
 LANGCHAIN = ["-e", "integrations/langchain"]
 LLAMA_INDEX = ["-e", "integrations/llama-index"]
 

@@ -1,0 +1,116 @@
+"""Files of OTLP messages: a collector's JSON lines, one JSON document of any size, or protobuf."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from ragstone.errors import DataError, MissingExtraError
+from ragstone.replay._formats import Rejected
+from ragstone.replay._json import clean
+from ragstone.replay._records import records
+from ragstone.replay._source import MAX_RECORD_BYTES, Source
+from ragstone.replay.otlp._json_messages import is_request, span_of, spans_of
+from ragstone.replay.otlp._protobuf import looks_like_protobuf, spans_in_stream
+from ragstone.replay.otlp._span import OtelSpan
+
+__all__ = ["spans_in"]
+
+_LARGE: Final = 8 * 2**20
+"""Bytes of one JSON value beyond which it is read span by span: as Python's objects it takes ten times as much."""
+
+
+def spans_in(source: Source) -> Iterator[OtelSpan | Rejected]:
+    """The spans of a file or of a folder's files, in their order.
+
+    Raises:
+        DataError: A file cannot be read on.
+        MissingExtraError: The file needs a package that is not installed.
+    """
+    for part in source.parts():
+        head = part.head(_LARGE + 1)
+        if looks_like_protobuf(head[:64]):
+            yield from _protobuf(part)
+        elif len(head) > _LARGE and not _has_line_end(head):
+            yield from _large(part, head)
+        else:
+            yield from _json(part)
+
+
+def _has_line_end(head: bytes) -> bool:
+    """Whether the first value ends within the first bytes, at the end of its line."""
+    first, end, rest = head.partition(b"\n")
+    return bool(end) and first.rstrip().endswith((b"}", b"]")) and rest.lstrip()[:1] in (b"{", b"[", b"")
+
+
+def _json(source: Source) -> Iterator[OtelSpan | Rejected]:
+    for record in records(source, within=()):
+        if isinstance(record, Rejected):
+            yield record
+        elif not is_request(record.value):
+            yield Rejected(place=record.place, reason="no OTLP message: it has no `resourceSpans`")
+        else:
+            for span in spans_of(record.value):
+                yield span if isinstance(span, OtelSpan) else Rejected(place=record.place, reason=span)
+
+
+def _protobuf(source: Source) -> Iterator[OtelSpan | Rejected]:
+    with source.open() as stream:
+        try:
+            for span in spans_in_stream(stream):
+                yield span if isinstance(span, OtelSpan) else Rejected(place="the file", reason=span)
+        except DataError as error:
+            msg = f"{source.name!r} cannot be read on: {error}"
+            raise DataError(msg) from error
+
+
+def _large(source: Source, head: bytes) -> Iterator[OtelSpan | Rejected]:
+    """One document, span by span."""
+    try:
+        import ijson
+    except ImportError as error:
+        feature = f"A JSON document of more than {_LARGE} bytes"
+        raise MissingExtraError(feature=feature, package="ijson", extra="ragstone[replay]") from error
+    names = (
+        ("resource_spans", "scope_spans") if b'"resource_spans"' in head[:65536] else ("resourceSpans", "scopeSpans")
+    )
+    path = f"{names[0]}.item.{names[1]}.item.spans.item"
+    if re.match(rb"\s*\[", head.removeprefix(b"\xef\xbb\xbf")):
+        path = f"item.{path}"
+    number = 0
+    with source.open() as stream:
+        if stream.read(3) != b"\xef\xbb\xbf":
+            stream.seek(0)
+        bounded = _Bounded(stream)
+        items = ijson.items(bounded, path, use_float=True, multiple_values=True)
+        while True:
+            number += 1
+            try:
+                value = clean(next(items, None))
+            except DataError as error:
+                yield Rejected(place=f"span {number}", reason=str(error))
+                continue
+            except (ijson.JSONError, ValueError, RecursionError) as error:
+                msg = f"{source.name!r} cannot be read on from span {number}: {str(error)[:200]}"
+                raise DataError(msg) from error
+            if value is None:
+                return
+            bounded.n_bytes = 0
+            span = span_of(value)
+            yield span if isinstance(span, OtelSpan) else Rejected(place=f"span {number}", reason=span)
+
+
+class _Bounded:
+    """A stream that gives up where no span ends within `MAX_RECORD_BYTES`."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.n_bytes = 0
+
+    def read(self, n: int = -1) -> bytes:
+        self.n_bytes += n
+        if self.n_bytes > MAX_RECORD_BYTES + 2**20:
+            msg = f"no span ends within {MAX_RECORD_BYTES} bytes"
+            raise ValueError(msg)
+        return self._stream.read(n)

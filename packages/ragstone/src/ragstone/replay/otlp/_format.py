@@ -1,0 +1,80 @@
+"""The format of OTLP files, of any convention."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from ragstone.errors import DataError
+from ragstone.replay._formats import Rejected
+from ragstone.replay._source import Source
+from ragstone.replay._stage import SpanStage, StagedSpan
+from ragstone.replay.otlp._files import spans_in
+from ragstone.replay.otlp._protobuf import looks_like_protobuf
+from ragstone.replay.otlp._requests import CONVENTIONS, traces_of
+from ragstone.replay.otlp._span import OtelSpan
+from ragstone.schema import Trace
+
+__all__ = ["OtlpFormat", "conventions_in", "requests_of"]
+
+_BATCH: Final = 500
+"""Spans that are kept in one transaction."""
+_MESSAGE: Final = re.compile(
+    rb'\A(?:\xef\xbb\xbf)?\s*\[?\s*\{\s*"resource_?(?:[sS]pans|[lL]ogs|[mM]etrics|[pP]rofiles)"'
+)
+
+
+class OtlpFormat:
+    """OpenTelemetry's spans, as a collector writes them to files and as exporters send them: JSON, JSON lines, protobuf.
+
+    The attributes may follow OpenInference, OpenTelemetry's GenAI convention, Traceloop, Langfuse's SDK or MLflow; each
+    trace is read by the one that says most about it, which is its `source`.
+    """
+
+    name = "otlp"
+
+    def detect(self, head: bytes) -> str | None:
+        """Recognise OTLP messages; see `TraceFormat`."""
+        by_protobuf = looks_like_protobuf(head)
+        if by_protobuf is None and not _MESSAGE.match(head):
+            return None
+        found = conventions_in(head)
+        return f"{by_protobuf or 'OTLP messages in JSON'}{f', with spans of {found}' if found else ''}"
+
+    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+        """Read the requests; spans of a trace may be anywhere in the file. See `TraceFormat`."""
+        return requests_of(spans_in(source))
+
+
+def conventions_in(head: bytes) -> str:
+    """The conventions whose attributes are among the first bytes of a file, by what people call them."""
+    return ", ".join(
+        convention.title for convention in CONVENTIONS if any(marker.encode() in head for marker in convention.markers)
+    )
+
+
+def requests_of(spans: Iterator[OtelSpan | Rejected]) -> Iterator[Trace | Rejected]:
+    """Group spans by trace, on disk, and make requests of them.
+
+    Where the spans end in an error, what came before it is read first.
+    """
+    with SpanStage() as stage:
+        damage: DataError | None = None
+        batch: list[StagedSpan] = []
+        try:
+            for span in spans:
+                if isinstance(span, Rejected):
+                    yield span
+                    continue
+                batch.append(span.staged())
+                if len(batch) >= _BATCH:
+                    stage.add(batch)
+                    batch.clear()
+        except DataError as error:
+            damage = error
+        stage.add(batch)
+        for staged in stage.traces():
+            yield from traces_of(staged)
+        if damage is not None:
+            raise damage

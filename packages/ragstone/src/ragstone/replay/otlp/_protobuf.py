@@ -1,0 +1,196 @@
+"""OTLP messages as protobuf: one request, several one after another, or each with its length before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final
+
+from ragstone.errors import DataError, MissingExtraError
+from ragstone.replay._json import clean
+from ragstone.replay._source import MAX_RECORD_BYTES
+from ragstone.replay.otlp._span import OtelSpan, SpanEvent, hex_id, seconds
+
+__all__ = ["looks_like_protobuf", "spans_in_stream", "spans_of_bytes"]
+
+_MAX_DEPTH: Final = 16
+_ERROR: Final = 2
+
+
+def looks_like_protobuf(head: bytes) -> str | None:
+    """What a file of trace requests is recognised by; None when it is something else.
+
+    A resource's spans begin with the resource (field 1) or with a scope's spans (field 2), each with its length.
+    """
+    if _is_request(head):
+        return "an OTLP trace request in protobuf"
+    length, start = _varint(head, 0)
+    if length and start and _is_request(head[start : start + length], whole=length):
+        return "OTLP trace requests in protobuf, each with its length before it"
+    return None
+
+
+def _is_request(head: bytes, *, whole: int | None = None) -> bool:
+    if head[:1] != b"\x0a":
+        return False
+    length, start = _varint(head, 1)
+    if not length or not start or (whole is not None and start + length > whole):
+        return False
+    if head[start : start + 1] not in (b"\x0a", b"\x12"):
+        return False
+    inner, after = _varint(head, start + 1)
+    return inner is not None and after is not None and after - start + inner <= length
+
+
+def _varint(data: bytes, start: int) -> tuple[int | None, int | None]:
+    """A number and where it ends; None and None where there is none."""
+    number = 0
+    for place in range(start, min(start + 5, len(data))):
+        number |= (data[place] & 0x7F) << (7 * (place - start))
+        if data[place] < 0x80:
+            return number, place + 1
+    return None, None
+
+
+def spans_of_bytes(message: bytes) -> Iterator[OtelSpan | str]:
+    """The spans of one request.
+
+    Raises:
+        DataError: It is no such request.
+        MissingExtraError: The package that reads protobuf is not installed.
+    """
+    request_type, decode_error = _messages()
+    try:
+        request = request_type.FromString(message)
+    except (decode_error, ValueError) as error:
+        msg = f"it is no OTLP trace request in protobuf: {error}"
+        raise DataError(msg) from error
+    number = 0
+    for resource in request.resource_spans:
+        for span in (span for scope in resource.scope_spans for span in scope.spans):
+            number += 1
+            read = _span(span)
+            yield read if isinstance(read, OtelSpan) else f"span {number}: {read}"
+
+
+def spans_in_stream(stream: BinaryIO) -> Iterator[OtelSpan | str]:
+    """The spans of a file of requests, one resource's at a time.
+
+    Raises:
+        DataError: It cannot be read on, or holds more than `MAX_RECORD_BYTES` in one piece.
+        MissingExtraError: The package that reads protobuf is not installed.
+    """
+    for number, piece in enumerate(_pieces(stream), start=1):
+        for item in spans_of_bytes(piece):
+            yield item if isinstance(item, OtelSpan) else f"message {number}, {item}"
+
+
+def _pieces(stream: BinaryIO) -> Iterator[bytes]:
+    """Requests that are complete in themselves, one after another.
+
+    A request is the spans of resources one after another, so that a file of one may be read resource by resource.
+    """
+    head = stream.read(32)
+    is_delimited = not _is_request(head)
+    stream = _Pushed(head, stream)  # type: ignore[assignment]
+    while True:
+        if not is_delimited and (tag := stream.read(1)) != b"\x0a":
+            if tag:
+                msg = f"byte {tag.hex()} where the spans of a resource should begin"
+                raise DataError(msg)
+            return
+        length = _length(stream)
+        if length is None:
+            return
+        if length > MAX_RECORD_BYTES:
+            msg = f"it holds a message of {length} bytes; at most {MAX_RECORD_BYTES} are read as one"
+            raise DataError(msg)
+        body = stream.read(length)
+        if len(body) < length:
+            msg = "it ends inside a message"
+            raise DataError(msg)
+        yield body if is_delimited else b"\x0a" + _as_varint(length) + body
+
+
+class _Pushed:
+    """A stream with its first bytes given back."""
+
+    def __init__(self, first: bytes, rest: BinaryIO) -> None:
+        self._first = first
+        self._rest = rest
+
+    def read(self, n: int) -> bytes:
+        taken, self._first = self._first[:n], self._first[n:]
+        return taken if len(taken) == n else taken + self._rest.read(n - len(taken))
+
+
+def _length(stream: BinaryIO) -> int | None:
+    """The number that is next; None at the end."""
+    data = b""
+    while byte := stream.read(1):
+        data += byte
+        if byte[0] < 0x80:
+            return _varint(data, 0)[0]
+        if len(data) == 5:
+            break
+    if not data:
+        return None
+    msg = "the length of a message cannot be read"
+    raise DataError(msg)
+
+
+def _as_varint(number: int) -> bytes:
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*data, number])
+
+
+def _messages() -> tuple[Any, type[Exception]]:
+    try:
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    except ImportError as error:
+        raise MissingExtraError(
+            feature="OTLP in protobuf", package="opentelemetry-proto", extra="ragstone[otlp]"
+        ) from error
+    return ExportTraceServiceRequest, DecodeError
+
+
+def _span(span: Any) -> OtelSpan | str:
+    trace_id, span_id = hex_id(span.trace_id, n_bytes=16), hex_id(span.span_id, n_bytes=8)
+    if trace_id is None or span_id is None:
+        return "no trace id of 16 bytes and span id of 8 bytes"
+    return OtelSpan(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=hex_id(span.parent_span_id, n_bytes=8),
+        name=span.name,
+        started_at=seconds(span.start_time_unix_nano),
+        ended_at=seconds(span.end_time_unix_nano),
+        is_error=span.status.code == _ERROR,
+        status_message=span.status.message,
+        attributes=_attributes(span.attributes),
+        events=tuple(
+            SpanEvent(event.name, seconds(event.time_unix_nano), _attributes(event.attributes)) for event in span.events
+        ),
+    )
+
+
+def _attributes(items: Any) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    for item in items:
+        attributes.setdefault(item.key, _any_value(item.value, 0))
+    return attributes
+
+
+def _any_value(value: Any, depth: int) -> Any:
+    kind = value.WhichOneof("value")
+    if kind is None or depth >= _MAX_DEPTH:
+        return None
+    inner = getattr(value, kind)
+    if kind == "array_value":
+        return [_any_value(item, depth + 1) for item in inner.values]
+    if kind == "kvlist_value":
+        return {item.key: _any_value(item.value, depth + 1) for item in inner.values}
+    return clean(inner)

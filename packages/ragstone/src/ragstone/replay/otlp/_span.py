@@ -1,0 +1,114 @@
+"""A span of OpenTelemetry, whichever container brought it: what the conventions look at, and what is kept on disk."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ragstone.replay._stage import StagedSpan
+
+__all__ = ["OtelSpan", "SpanEvent", "hex_id", "seconds"]
+
+_HEX: Final = frozenset("0123456789abcdefABCDEF")
+_NANOSECONDS: Final = 1e9
+_MAX_NANOSECONDS: Final = 2**64
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEvent:
+    """Something that happened within a span."""
+
+    name: str
+    at: float | None
+    """Unix seconds."""
+    attributes: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtelSpan:
+    """One span: ids in hex digits, times in Unix seconds, attributes as plain JSON values under their dotted names."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str | None
+    name: str
+    started_at: float | None
+    ended_at: float | None
+    is_error: bool = False
+    status_message: str = ""
+    attributes: dict[str, Any]
+    events: tuple[SpanEvent, ...] = ()
+
+    def staged(self) -> StagedSpan:
+        """What a stage keeps of it."""
+        body = [
+            self.trace_id, self.span_id, self.parent_id, self.name, self.started_at, self.ended_at, self.is_error,
+            self.status_message, self.attributes, [[event.name, event.at, event.attributes] for event in self.events],
+        ]  # fmt: skip
+        return StagedSpan(
+            trace_id=self.trace_id,
+            span_id=self.span_id,
+            is_root=self.parent_id is None,
+            body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
+        )
+
+    @classmethod
+    def from_staged(cls, body: bytes) -> OtelSpan:
+        """A span that a stage kept."""
+        trace_id, span_id, parent_id, name, started_at, ended_at, is_error, message, attributes, events = json.loads(
+            body
+        )
+        return cls(
+            trace_id=trace_id,
+            span_id=span_id,
+            parent_id=parent_id,
+            name=name,
+            started_at=started_at,
+            ended_at=ended_at,
+            is_error=is_error,
+            status_message=message,
+            attributes=attributes,
+            events=tuple(SpanEvent(name, at, attributes) for name, at, attributes in events),
+        )
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong; None when nothing did."""
+        if not self.is_error:
+            return None
+        for event in self.events:
+            if event.name == "exception":
+                kind, message = (event.attributes.get(f"exception.{part}") for part in ("type", "message"))
+                return ": ".join(str(part) for part in (kind, message) if part) or self.status_message or "exception"
+        return self.status_message or str(self.attributes.get("error.type") or "error")
+
+
+def hex_id(value: object, *, n_bytes: int) -> str | None:
+    """An id as hex digits, of hex digits (OTLP's JSON), base64 (protobuf's own JSON) or bytes; None if it is no id.
+
+    An id of zeros is none: so OpenTelemetry writes "no parent".
+    """
+    if isinstance(value, bytes):
+        digits = value.hex()
+    elif not isinstance(value, str):
+        return None
+    elif len(value) == 2 * n_bytes and not set(value) - _HEX:
+        digits = value.lower()
+    else:
+        try:
+            digits = base64.b64decode(value, validate=True).hex()
+        except (binascii.Error, ValueError):
+            return None
+    return digits if len(digits) == 2 * n_bytes and digits.strip("0") else None
+
+
+def seconds(nanoseconds: object) -> float | None:
+    """Unix seconds, of nanoseconds that may be written as text; None where there is no time."""
+    if isinstance(nanoseconds, str) and len(nanoseconds) <= 20 and nanoseconds.isascii() and nanoseconds.isdigit():
+        nanoseconds = int(nanoseconds)
+    if isinstance(nanoseconds, bool) or not isinstance(nanoseconds, int | float):
+        return None
+    return nanoseconds / _NANOSECONDS if 0 < nanoseconds < _MAX_NANOSECONDS else None
