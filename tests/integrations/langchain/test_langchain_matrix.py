@@ -116,6 +116,8 @@ MATRIX = [
     ("38e", graphs.graph_interrupt_before,                [PAUSED, OK]),
     ("38f", graphs.graph_interrupt_before_async,          [PAUSED, OK]),
     ("38g", graphs.graph_interrupt_after,                 [PAUSED, OK]),
+    ("38h", attaching.process_wide_graph_interrupt_resume, [PAUSED, OK]),
+    ("38i", attaching.process_wide_graph_interrupt_before, [ok(answer=None), OK]),                         # a limit: only handlers of the call are told
     ("39",  attaching.ctor_callbacks_only,                []),                                              # LangChain ignores them
     ("40",  attaching.with_config_bound,                  [OK],                                            {"late": 2}),  # each root event came twice
     ("41",  chains.foreign_parent,                        [OK],                                            {"parent_run_id": "00000000-0000-0000-0000-000000000007"}),
@@ -162,7 +164,7 @@ def test_matrix(app, row, scenario, records, also):
 
 def test_no_row_is_missing():
     """The matrix has rows 1 to 49, in their order, and no scenario twice."""
-    numbers = [int(line[0].rstrip("abcdefgh")) for line in MATRIX]
+    numbers = [int(line[0].rstrip("abcdefghi")) for line in MATRIX]
     assert sorted(set(numbers)) == list(range(1, 50))
     assert numbers == sorted(numbers)
     assert [] == [name for name, count in Counter(line[1] for line in MATRIX).items() if count > 1]
@@ -181,7 +183,7 @@ def table():
         counts = Counter(in_words(*record) for record in records)
         recorded = "; ".join(f"{count} × {words}" if count > 1 else words for words, count in counts.items())
         run = scenario.__name__.strip("_").replace("_", " ")
-        lines.setdefault((row.rstrip("abcdefgh"), recorded or "nothing"), []).append(run)
+        lines.setdefault((row.rstrip("abcdefghi"), recorded or "nothing"), []).append(run)
     shown = [f"| {row} | {', '.join(runs)} | {recorded} |" for (row, recorded), runs in lines.items()]
     return "\n".join(["| row | what is run | what is recorded |", "|---|---|---|", *shown, ""])
 

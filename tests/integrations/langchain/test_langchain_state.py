@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableLambda
 from langchain_scenarios import FOUND, Q
+from opentelemetry.sdk.trace import TracerProvider, sampling
 
 from langchain_ragstone._tree import RunTree
 from ragstone.capture import suppress_capture
@@ -24,9 +25,7 @@ THREADS, CALLS_EACH, TASKS = 8, int(os.environ.get("RAGSTONE_TEST_REQUESTS", "50
 
 
 def test_many_requests_through_one_handler(app):
-    """8 threads of 500 and 500 tasks at once, whole and streamed: each record has its own contexts and answer, and nothing
-    of the requests is left, neither in the handler nor because of it.
-    """
+    """8 threads of 500 and 500 tasks at once: each record has its own contexts and answer, and nothing of it all is left."""
     made = weakref.WeakSet()
 
     class Found(Document):
@@ -304,16 +303,12 @@ def test_collector_may_call_back_while_the_lock_is_held(app):
     assert [(Q, FOUND, None, "truncated")] == app.seen()
 
 
-def test_the_current_span_is_linked(app):
-    """An application that traces with OpenTelemetry gets its scores on its own spans."""
-    from opentelemetry.sdk.trace import TracerProvider
-
-    with TracerProvider().get_tracer("test").start_as_current_span("request") as span:
+@pytest.mark.parametrize(("sampler", "sampled"), [(sampling.ALWAYS_ON, True), (sampling.ALWAYS_OFF, False)])
+def test_the_current_span_is_linked(app, sampler, sampled):
+    """An application that traces with OpenTelemetry gets its scores on its own spans, if these are kept."""
+    with TracerProvider(sampler=sampler).get_tracer("test").start_as_current_span("request") as span:
         app.rag().invoke(Q, app.config)
     app.rag().invoke(Q, app.config)
     context = span.get_span_context()
-    assert (f"{context.trace_id:032x}", f"{context.span_id:016x}") == (
-        app.drafts[0].otel_trace_id,
-        app.drafts[0].otel_span_id,
-    )
-    assert (None, None) == (app.drafts[1].otel_trace_id, app.drafts[1].otel_span_id)
+    linked = [(draft.otel_trace_id, draft.otel_span_id, draft.otel_sampled) for draft in app.drafts]
+    assert [(f"{context.trace_id:032x}", f"{context.span_id:016x}", sampled), (None, None, None)] == linked

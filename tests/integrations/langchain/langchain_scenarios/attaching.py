@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from langchain_core.callbacks import CallbackManager
 from langchain_core.callbacks.manager import trace_as_chain_group
 from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
 
 from langchain_ragstone import collect_traces, ragstone_disable, ragstone_enable
 from langchain_scenarios import FOUND, Q
+from langchain_scenarios.graphs import search_and_write
 
 
 @contextmanager
@@ -51,6 +54,22 @@ def block_and_a_bare_thread(app):
         app.rag().invoke(Q)
         in_a_bare_thread(app.rag().invoke, "missed")
     app.drafts.extend(traces)
+
+
+def process_wide_graph_interrupt_before(app):
+    bot = search_and_write(app, checkpointer=InMemorySaver(), interrupt_before=["write"])
+    with enabled(app):
+        bot.invoke({"question": Q}, {"configurable": {"thread_id": "T"}})
+        bot.invoke(None, {"configurable": {"thread_id": "T"}})
+
+
+def process_wide_graph_interrupt_resume(app):
+    bot = search_and_write(
+        app, write=lambda _: {"answer": interrupt("what shall I say?")}, checkpointer=InMemorySaver()
+    )
+    with enabled(app):
+        bot.invoke({"question": Q}, {"configurable": {"thread_id": "T"}})
+        bot.invoke(Command(resume="answer"), {"configurable": {"thread_id": "T"}})
 
 
 def process_wide_raw_thread_in_lambda(app):

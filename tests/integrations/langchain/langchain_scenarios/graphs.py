@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import uuid
 from typing import Annotated, TypedDict
 
 from langchain_core.documents import Document
@@ -12,6 +13,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
 from langchain_scenarios import FOUND, Q
+
+UNKNOWN = uuid.UUID(int=7)
 
 
 class State(TypedDict, total=False):
