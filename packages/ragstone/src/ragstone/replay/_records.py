@@ -16,6 +16,8 @@ from ragstone.replay._source import MAX_RECORD_BYTES, Line, Source
 __all__ = ["PARQUET", "Record", "records"]
 
 PARQUET: Final = b"PAR1"
+_LARGE: Final = 8 * 2**20
+"""Bytes of a document beyond which it is read piece by piece: Python's objects for it take ten times as much."""
 _BATCH: Final = 64
 """Rows of Parquet that are in memory at once."""
 _SPACE: Final = b" \t\r\n"
@@ -67,14 +69,14 @@ def _of_file(source: Source, within: Sequence[str]) -> Iterator[Record | Rejecte
 def _is_lines(source: Source) -> bool:
     """Whether each line is a value of its own; else all of them are one."""
     lines = source.lines()
-    first = next(lines, None)
-    if first is None or _parses(first):
+    first, second = next(lines, None), next(lines, None)
+    if first is None:
         return True
-    second = next(lines, None)
     text = first.text.removeprefix(_BOM).strip()
     if second is None:
-        return not (first.is_too_long and text.startswith((b"[", b"{")))
-    if first.is_too_long:
+        # One line may be a whole list, and too large a one to be read as a whole.
+        return not ((first.is_too_long or len(text) > _LARGE) and text.startswith((b"[", b"{")))
+    if first.is_too_long or _parses(first):
         return True
     # Pretty-printed JSON ends its first line in the middle of something; a bad line is followed by good ones.
     return not text.endswith((b"[", b"{", b",", b":")) and (text[:1] != b"[" or _parses(second))
@@ -117,32 +119,48 @@ def _unwrapped(value: Any, place: str, within: Sequence[str]) -> Iterator[Record
 def _of_document(source: Source, within: Sequence[str]) -> Iterator[Record | Rejected]:
     with source.open() as stream:
         text = stream.read(MAX_RECORD_BYTES + 1)
-    if len(text) <= MAX_RECORD_BYTES:
+    start = text[: 2**16].removeprefix(_BOM).lstrip(_SPACE)
+    if len(text) > _LARGE and (found := _parser()) is not None and _list_name(start, within) is not None:
+        del text
+        yield from _of_large_document(source, start, within, found)
+    elif len(text) <= MAX_RECORD_BYTES:
         try:
             value = parse_json(text)
         except DataError as error:
             msg = f"{source.name!r} is {error}"
             raise DataError(msg) from error
         yield from _unwrapped(value, "", within)
-    else:
-        yield from _of_large_document(source, text[: 2**16].removeprefix(_BOM).lstrip(_SPACE), within)
-
-
-def _of_large_document(source: Source, start: bytes, within: Sequence[str]) -> Iterator[Record | Rejected]:
-    try:
-        import ijson
-    except ImportError as error:
-        feature = f"A JSON document of more than {MAX_RECORD_BYTES} bytes"
-        raise MissingExtraError(feature=feature, package="ijson", extra="ragstone[replay]") from error
-    named = next((n for n in within if re.search(rb'"%s"\s*:\s*\[' % re.escape(n.encode()), start)), None)
-    if not start.startswith(b"[") and named is None:
+    elif _list_name(start, within) is None:
         msg = f"{source.name!r} is one JSON value of more than {MAX_RECORD_BYTES} bytes, and no list of records"
         raise DataError(msg)
+    else:
+        feature = f"A JSON document of more than {MAX_RECORD_BYTES} bytes"
+        raise MissingExtraError(feature=feature, package="ijson", extra="ragstone[replay]")
+
+
+def _parser() -> Any:
+    """The package that reads JSON piece by piece; None where it is not installed."""
+    try:
+        import ijson
+    except ImportError:
+        return None
+    return ijson
+
+
+def _list_name(start: bytes, within: Sequence[str]) -> str | None:
+    """The name that the list of records has in a document that begins so: "" if it is the list; None if there is none."""
+    if start.startswith(b"["):
+        return ""
+    return next((n for n in within if re.search(rb'"%s"\s*:\s*\[' % re.escape(n.encode()), start)), None)
+
+
+def _of_large_document(source: Source, start: bytes, within: Sequence[str], ijson: Any) -> Iterator[Record | Rejected]:
+    name = _list_name(start, within)
     with source.open() as stream:
         if stream.read(3) != _BOM:
             stream.seek(0)
         bounded = _Bounded(stream, source.name)
-        items = ijson.items(bounded, "item" if named is None else f"{named}.item", use_float=True)
+        items = ijson.items(bounded, f"{name}.item" if name else "item", use_float=True)
         number = 0
         while True:
             number += 1

@@ -1,0 +1,179 @@
+"""MLflow: traces, as `Trace.to_json()` writes them, and as tables of `search_traces` hold them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ragstone.errors import DataError
+from ragstone.replay._assemble import assemble
+from ragstone.replay._fields import has_fields, mapping, names_in, reply_in, text_or_none, tokens_in, unix_time
+from ragstone.replay._formats import Rejected
+from ragstone.replay._json import inner_json, parse_json
+from ragstone.replay._nodes import Node, NodeKind
+from ragstone.replay._payloads import answer_in, contexts_in, passages_in, question_in, request_metadata
+from ragstone.replay._records import records
+from ragstone.replay._source import Source
+from ragstone.schema import Trace
+
+__all__ = ["MlflowFormat"]
+
+_KINDS: Final[Mapping[str, NodeKind]] = {
+    "CHAIN": "chain",
+    "WORKFLOW": "chain",
+    "TASK": "chain",
+    "AGENT": "agent",
+    "TOOL": "tool",
+    "RETRIEVER": "retriever",
+    "RERANKER": "reranker",
+    "LLM": "llm",
+    "CHAT_MODEL": "llm",
+    "EMBEDDING": "embedding",
+    "UNKNOWN": "chain",
+}
+_EXPECTED: Final = ("expected_response", "expected_output", "expected_answer", "ground_truth", "reference")
+"""Expectations that are a whole correct answer; `expected_facts` are parts of one."""
+_TABLE: Final = ("trace_metadata", "request_metadata")
+_MAX_SPANS: Final = 10_000
+_HEX: Final = re.compile("(?:0x)?([0-9a-fA-F]+)")
+
+
+class MlflowFormat:
+    """Traces of MLflow 2 and 3: JSON lines, JSON, or the Parquet or JSON of a table of `search_traces`."""
+
+    name = "mlflow"
+
+    def detect(self, head: bytes) -> str | None:
+        """A trace has `info` and `data`; its spans have attributes that begin with "mlflow."."""
+        if head.startswith(b"PAR1"):
+            is_table = any(has_fields(head, name, "spans", "trace") for name in _TABLE)
+            return "columns of `search_traces`" if is_table else None
+        found = names_in(head)
+        if "resourceSpans" in found:
+            return None
+        if {"info", "data"} <= found and (found & {"trace_metadata", "request_metadata", "mlflow.traceRequestId"}):
+            return "traces with `info` and `data`, whose metadata are MLflow's"
+        if found & set(_TABLE) and found & {"spans", "trace"} and b"mlflow." in head:
+            return "rows of `search_traces`"
+        return None
+
+    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+        """Read traces. Previews are not looked at, for they are cut; feedback is passed over, expectations are kept."""
+        for record in records(source, within=("traces", "data")):
+            if isinstance(record, Rejected):
+                yield record
+                continue
+            try:
+                nodes = _nodes(record.value)
+            except DataError as error:
+                yield Rejected(place=record.place, reason=str(error))
+                continue
+            yield from assemble(nodes, source=self.name)
+
+
+def _nodes(value: Any) -> list[Node]:
+    if isinstance(value, str):
+        value = parse_json(value)
+    row = mapping(value)
+    whole = mapping(inner_json(row.get("trace"))) or row
+    # A row of a table has beside each other what a trace has in `info` and in `data`.
+    info = mapping(whole.get("info")) or row
+    spans = inner_json(mapping(whole.get("data")).get("spans", row.get("spans")))
+    if not isinstance(spans, list) or not all(isinstance(span, Mapping) for span in spans):
+        raise DataError(
+            "a trace must have `spans`, in `data` or beside it; an export without spans holds only previews"
+        )
+    if not spans:
+        raise DataError("the trace has no spans: they may have been archived, or it is still open")
+    if len(spans) > _MAX_SPANS:
+        raise DataError(f"the trace has {len(spans)} spans, more than {_MAX_SPANS}")
+    run_id = text_or_none(info.get("trace_id")) or text_or_none(info.get("request_id"))
+    nodes = [_node(span, run_id) for span in spans]
+    about = mapping(inner_json(info.get("trace_metadata"))) or mapping(inner_json(info.get("request_metadata")))
+    _fill_roots([node for node in nodes if node.parent_id is None], nodes, info, about)
+    return nodes
+
+
+def _fill_roots(roots: list[Node], nodes: list[Node], info: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """Put what a trace says of itself on its outermost spans."""
+    tags = mapping(inner_json(info.get("tags")))
+    said = {k: v for k, v in (dict(about) | dict(tags)).items() if not str(k).startswith("mlflow.")}
+    read, written = tokens_in(inner_json(about.get("mlflow.trace.tokenUsage")))
+    has_counts = any(node.input_tokens is not None or node.output_tokens is not None for node in nodes)
+    for root in roots:
+        root.session_id = text_or_none(about.get("mlflow.trace.session"))
+        root.user_id = text_or_none(about.get("mlflow.trace.user"))
+        root.metadata = request_metadata(said)
+        root.reference = tuple(_references(inner_json(info.get("assessments"))))
+        if len(roots) == 1 and not has_counts:
+            root.input_tokens, root.output_tokens = read, written
+
+
+def _references(assessments: Any) -> Iterator[str]:
+    for assessment in assessments if isinstance(assessments, list) else ():
+        expectation = mapping(mapping(assessment).get("expectation"))
+        value = expectation.get("value")
+        if mapping(assessment).get("assessment_name") in _EXPECTED and isinstance(value, str) and value.strip():
+            yield value
+
+
+def _node(span: Mapping[str, Any], run_id: str | None) -> Node:
+    context = mapping(span.get("context")) or span  # MLflow 2 keeps ids in a context
+    trace_hex, span_hex = _hex(context.get("trace_id"), 16), _hex(context.get("span_id"), 8)
+    span_id, trace_id = text_or_none(context.get("span_id")), text_or_none(context.get("trace_id")) or run_id
+    if span_id is None or trace_id is None:
+        raise DataError("a span must have a `span_id`, and a `trace_id` or a trace that has one")
+    parent = span.get("parent_span_id", span.get("parent_id"))
+    attributes = {name: inner_json(value) for name, value in mapping(inner_json(span.get("attributes"))).items()}
+    inputs, outputs = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
+    kind = _KINDS.get(str(attributes.get("mlflow.spanType", "UNKNOWN")).upper(), "other")
+    node = Node(
+        id=span_hex or span_id,
+        parent_id=_hex(parent, 8) or text_or_none(parent),
+        trace_id=trace_hex or trace_id,
+        run_id=run_id,
+        is_otel=trace_hex is not None and span_hex is not None,
+        kind=kind,
+        name=text_or_none(span.get("name")),
+        started_at=unix_time(span.get("start_time_unix_nano", span.get("start_time"))),
+        ended_at=unix_time(span.get("end_time_unix_nano", span.get("end_time"))),
+        error=_error(span),
+        query=question_in(inputs),
+    )
+    if kind == "llm":
+        reply = reply_in(outputs)
+        node.answer = reply.text
+        node.model = text_or_none(attributes.get("mlflow.llm.model")) or reply.model
+        node.input_tokens, node.output_tokens = tokens_in(attributes.get("mlflow.chat.tokenUsage"))
+        if node.input_tokens is None and node.output_tokens is None:
+            node.input_tokens, node.output_tokens = reply.input_tokens, reply.output_tokens
+    elif kind in ("retriever", "reranker"):
+        node.passages = passages_in(outputs)
+    elif kind in ("chain", "agent", "tool"):
+        node.answer, node.passages = answer_in(outputs), contexts_in(outputs)
+    return node
+
+
+def _error(span: Mapping[str, Any]) -> str | None:
+    status = mapping(span.get("status"))
+    code = status.get("code", status.get("status_code", span.get("status_code")))
+    if not str(code).endswith("ERROR"):
+        return None
+    return text_or_none(status.get("message", status.get("description", span.get("status_message")))) or "error"
+
+
+def _hex(value: Any, n_bytes: int) -> str | None:
+    """An OpenTelemetry id in hexadecimal digits, from those or from Base64; None where it is neither."""
+    if not isinstance(value, str):
+        return None
+    digits = _HEX.fullmatch(value)
+    if digits and (value.startswith("0x") or len(value) == 2 * n_bytes):
+        return digits[1].lower().zfill(2 * n_bytes) if len(digits[1]) <= 2 * n_bytes else None
+    try:
+        raw = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return raw.hex() if len(raw) == n_bytes else None

@@ -1,0 +1,51 @@
+"""Traces in our own JSON: one a line, as `Trace.model_dump_json()` writes them, also by an older version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from ragstone.errors import DataError, StoreVersionError
+from ragstone.replay._fields import has_fields
+from ragstone.replay._formats import Rejected
+from ragstone.replay._records import records
+from ragstone.replay._source import Source
+from ragstone.schema import Trace, migrate
+
+__all__ = ["OwnFormat"]
+
+
+class OwnFormat:
+    """Traces of Ragstone: JSON lines or JSON. They keep the source they came from first."""
+
+    name = "ragstone"
+
+    def detect(self, head: bytes) -> str | None:
+        """A trace of ours has an id, a beginning and a schema version."""
+        fields = ("trace_id", "started_at", "schema_version")
+        return "traces with `trace_id`, `started_at` and `schema_version`" if has_fields(head, *fields) else None
+
+    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+        """Read traces, in their order."""
+        for record in records(source, within=("traces",)):
+            if isinstance(record, Rejected):
+                yield record
+                continue
+            try:
+                yield _trace(record.value)
+            except (DataError, StoreVersionError) as error:
+                yield Rejected(place=record.place, reason=str(error))
+
+
+def _trace(value: Any) -> Trace:
+    if isinstance(value, Mapping) and isinstance(value.get("trace"), Mapping):
+        value = value["trace"]  # beside it stands what became of the trace
+    if not isinstance(value, Mapping):
+        raise DataError("a trace must be an object")
+    try:
+        return Trace.model_validate(migrate(value))
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        raise DataError(f"field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error

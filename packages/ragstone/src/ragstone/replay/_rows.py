@@ -1,0 +1,196 @@
+"""Rows of data sets: one question each, with the field names that people use, and the files of retrieval research."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ragstone.data import read_beir, read_qrels, read_trec_run
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.replay._fields import names_in, snake_case, unix_time
+from ragstone.replay._formats import Rejected
+from ragstone.replay._json import clean
+from ragstone.replay._records import PARQUET, Record, records
+from ragstone.replay._source import MAX_RECORD_BYTES, Source
+from ragstone.schema import FIELD_ALIASES, Passage, Sample, Trace, sample_from_row, trace_from_sample
+
+__all__ = ["RowsFormat", "trace_of_row"]
+
+_LISTS: Final = ("input_data", "results", "samples", "examples", "rows", "test_cases", "goldens", "data")
+"""Names under which tools keep their rows; the first two are RAGChecker's."""
+_TIMES: Final = ("started_at", "start_time", "timestamp", "created_at", "time", "date")
+_KNOWN: Final = frozenset(n for field in ("query", "response", "contexts") for n in FIELD_ALIASES[field])
+_CAMEL: Final = {
+    name: "".join([p if i == 0 else p.capitalize() for i, p in enumerate(name.split("_"))]) for name in _KNOWN
+}
+_SPLITS: Final = ("test", "dev", "train")
+_RUN_SUFFIXES: Final = (".run", ".trec")
+
+
+class RowsFormat:
+    """Rows of ragas, deepeval, openevals, Phoenix, MLflow, Langfuse, RAGChecker, autoevals and the like.
+
+    JSON lines, JSON, CSV or Parquet; a TREC run; a folder with a BEIR data set, or with a TREC run and its qrels.
+    """
+
+    name = "rows"
+
+    def detect(self, head: bytes) -> str | None:
+        """A field whose name people use for a question, an answer or passages."""
+        if head.startswith(PARQUET):
+            found = {name for name in _KNOWN if name.encode() in head}
+        elif head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
+            found = {name for name in names_in(head) if name in _KNOWN or snake_case({name: 0}).keys() & _KNOWN}
+        else:
+            return _text_file(head)
+        return f"rows with {_listed(found)}" if found else None
+
+    def detect_folder(self, folder: Path) -> str | None:
+        """BEIR's names of files, or one TREC run beside one file of qrels."""
+        if (folder / "queries.jsonl").is_file() and any((folder / "qrels").glob("*.tsv")):
+            return "BEIR's `queries.jsonl` and `qrels`"
+        return "a TREC run beside qrels" if _run_and_qrels(folder) else None
+
+    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+        """Read rows as traces. One without an id gets one from its contents and its place, the same each time.
+
+        A row without a time of its own is dated as its file is. The files of retrieval research are read as a whole.
+        """
+        started_at = source.path.stat().st_mtime
+        if source.path.is_dir():
+            for sample in _folder(source):
+                yield trace_from_sample(sample, source=self.name, started_at=started_at)
+            return
+        head = source.head()
+        if not head.startswith(PARQUET) and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
+            found = _run(source) if _is_run(head) else _csv(source)
+        else:
+            found = records(source, within=_LISTS)
+        for record in found:
+            yield record if isinstance(record, Rejected) else trace_of_row(record, self.name, started_at)
+
+
+def trace_of_row(record: Record, source: str, started_at: float) -> Trace | Rejected:
+    """The trace of one row, or why it is none.
+
+    Args:
+        record: The row and its place.
+        source: The name of the format.
+        started_at: When the row is from, in Unix seconds, where it does not say.
+    """
+    row = record.value
+    if isinstance(row, Sample):
+        return trace_from_sample(row, source=source, started_at=started_at)
+    if not isinstance(row, Mapping):
+        return Rejected(
+            place=record.place, reason=f"a row must be an object with named fields, got {type(row).__name__}"
+        )
+    try:
+        row = {name: value for name, value in (_renamed(row)).items() if value is not None}
+        sample = sample_from_row(row, position=1)
+    except DataError as error:
+        return Rejected(place=record.place, reason=str(error).removeprefix("row 1 ").removeprefix("row 1: "))
+    if not any(_names_row(row.get(name)) for name in FIELD_ALIASES["id"]):
+        sample = sample.model_copy(update={"id": _made_id(record)})
+    times = (unix_time(row.get(name)) for name in _TIMES)
+    return trace_from_sample(sample, source=source, started_at=next((t for t in times if t is not None), started_at))
+
+
+def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with `actualOutput` as `actual_output`, where that is a name we know."""
+    known = {camel: name for name, camel in _CAMEL.items() if camel != name and name not in row}
+    return {known.get(name, name): value for name, value in row.items()}
+
+
+def _names_row(value: Any) -> bool:
+    return value is not None and value != ""
+
+
+def _made_id(record: Record) -> str:
+    body = json.dumps([record.place, record.value], sort_keys=True, ensure_ascii=False)
+    return f"row-{hashlib.sha256(body.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def _listed(names: set[str]) -> str:
+    return " and ".join(f"`{name}`" for name in sorted(names)[:3])
+
+
+def _text_file(head: bytes) -> str | None:
+    first = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0].decode("utf-8", "replace")
+    if _is_run(head):
+        return "a TREC run: query, Q0, passage, rank, score, tag"
+    try:
+        names = {name.strip() for name in next(csv.reader([first.rstrip("\r")]), [])}
+    except csv.Error:
+        return None
+    found = {name for name in names if name in _KNOWN or name in _CAMEL.values()}
+    return f"a table with {_listed(found)}" if found else None
+
+
+def _is_run(head: bytes) -> bool:
+    columns = head.partition(b"\n")[0].split()
+    if len(columns) != 6 or columns[1].upper() != b"Q0":
+        return False
+    try:
+        int(columns[3]), float(columns[4])
+    except ValueError:
+        return False
+    return True
+
+
+def _csv(source: Source) -> Iterator[Record | Rejected]:
+    # One cell may hold all passages of a row; the csv module's own limit is 128 KiB.
+    csv.field_size_limit(MAX_RECORD_BYTES)
+    with source.open() as stream:
+        # A line, as csv sees it, cannot be longer than a cell may be.
+        reader = csv.DictReader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""))
+        number = 0
+        try:
+            for number, row in enumerate(reader, start=1):
+                unnamed: Any = row.pop(None, ())  # a list, of all that are too many
+                if any(unnamed):
+                    # Half an answer would be scored as if it were all of it.
+                    yield Rejected(place=f"row {number}", reason="more cells than the first line has names")
+                else:
+                    yield Record(f"row {number}", clean(row))
+        except (UnicodeDecodeError, csv.Error) as error:
+            msg = f"{source.name!r} cannot be read as CSV in UTF-8 from row {number + 1}: {error}"
+            raise DataError(msg) from error
+
+
+def _run(source: Source) -> Iterator[Record]:
+    for query, docs in read_trec_run(source.path).items():
+        yield Record(f"query {query}", Sample(id=query, contexts=_passages(docs)))
+
+
+def _passages(docs: Mapping[str, float]) -> tuple[Passage, ...]:
+    return tuple(Passage(text="", id=doc, score=score, rank=rank) for rank, (doc, score) in enumerate(docs.items()))
+
+
+def _run_and_qrels(folder: Path) -> tuple[Path, Path] | None:
+    files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith((".", "_"))]
+    qrels = [path for path in files if "qrel" in path.name.lower()]
+    runs = [path for path in files if path not in qrels and path.suffix.lower() in _RUN_SUFFIXES]
+    return (runs[0], qrels[0]) if len(files) == 2 and runs and qrels else None
+
+
+def _folder(source: Source) -> list[Sample]:
+    try:
+        pair = _run_and_qrels(source.path)
+        if pair is not None:
+            run, qrels = read_trec_run(pair[0]), read_qrels(pair[1])
+            return [
+                Sample(id=query, contexts=_passages(run.get(query, {})), qrels=qrels.get(query))
+                for query in dict.fromkeys([*run, *qrels])
+            ]
+        split = next((name for name in _SPLITS if (source.path / "qrels" / f"{name}.tsv").is_file()), _SPLITS[0])
+        runs = sorted(path for path in source.path.iterdir() if path.suffix.lower() in _RUN_SUFFIXES)
+        return read_beir(source.path, split=split, run=read_trec_run(runs[0]) if runs else None)
+    except (OSError, ConfigurationError) as error:
+        msg = f"{source.name!r} cannot be read: {error}"
+        raise DataError(msg) from error
