@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
 from langsmith import Client, aevaluate, evaluate
 from langsmith.evaluation import run_evaluator
+from langsmith.run_helpers import tracing_context
 from langsmith.schemas import Example, Run
 
 from langchain_ragstone import RagstoneEvaluator
@@ -29,9 +31,10 @@ SEVERAL = ["ccrs.qr", "exact_match", "ccrs.cc"]
 
 
 class _Sink(BaseHTTPRequestHandler):
-    """Takes everything and knows nothing."""
+    """Takes everything, knows nothing, and notes where it was sent."""
 
     def _answer(self) -> None:
+        self.server.sent.append(f"{self.command} {self.path}")
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         body = json.dumps({}).encode()
         self.send_response(200)
@@ -47,9 +50,16 @@ class _Sink(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+def sent() -> list[str]:
+    """Method and path of each request to LangSmith."""
+    return []
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch, sent: list[str]) -> Iterator[Client]:
     """LangSmith's client, whose world is one server on this machine."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Sink)
+    server.sent = sent
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{server.server_port}"
@@ -111,6 +121,25 @@ def test_evaluate_takes_evaluators_as_they_are(client):
     last = rows[0]["evaluation_results"]["results"][-1]
     assert "not applicable: the sample has no qrels" == last.comment
     assert "not_applicable" == last.metadata["outcome"]
+
+
+@pytest.mark.parametrize("upload", [False, True])
+def test_chat_model_that_judges_is_traced_where_tracing_is_wanted(client, sent, upload):
+    """Inside LangSmith's tracing the judge's call is a run of its own; where nothing is to be uploaded, nothing is."""
+    judge = FakeListChatModel(responses=["80"])
+    adapted = RagstoneEvaluator("ccrs.qr", judge=judge)
+    with tracing_context(enabled=True if upload else "local", client=client):
+        found = adapted(inputs={"question": "?"}, outputs={"answer": "!"})
+    assert 0.8 == found["score"]
+    assert upload is any("/runs" in each for each in sent)
+
+
+def test_evaluating_without_an_upload_sends_nothing(client, sent):
+    """The whole of `evaluate(upload_results=False)` with a chat model as judge stays here."""
+    evaluators = [RagstoneEvaluator("ccrs.qr", judge=FakeListChatModel(responses=["80"]))]
+    rows = list(evaluate(target, data=EXAMPLES, evaluators=evaluators, client=client, upload_results=False))
+    assert [{"ccrs.qr": 0.8}] * 2 == told(rows)
+    assert [] == [each for each in sent if "/runs" in each]
 
 
 def test_evaluate_goes_on_when_a_judge_fails(client, caplog):

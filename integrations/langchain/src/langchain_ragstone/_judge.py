@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Literal
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
+from langsmith.run_helpers import get_tracing_context, tracing_context
 
 from langchain_ragstone._translate import text_of
 from ragstone.errors import ConfigurationError
@@ -135,13 +137,24 @@ def _names_and_scalars(options: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _asked(model: Runnable[Any, Any], request: ChatRequest) -> tuple[Completion, Usage]:
-    reply = _configured(model, request).invoke([dict(message) for message in request.messages], _CONFIG)
+    with _no_upload_where_none_is_wanted():
+        reply = _configured(model, request).invoke([dict(message) for message in request.messages], _CONFIG)
     if not isinstance(reply, BaseMessage):
         return Completion(text=text_of(reply) or ""), Usage()
     usage = getattr(reply, "usage_metadata", None) or {}
     return _completion(reply), Usage(
         input_tokens=_count(usage.get("input_tokens")), output_tokens=_count(usage.get("output_tokens"))
     )
+
+
+@contextmanager
+def _no_upload_where_none_is_wanted() -> Iterator[None]:
+    """LangChain sends what its models do to LangSmith even inside `evaluate(upload_results=False)`; here it does not."""
+    if get_tracing_context()["enabled"] == "local":
+        with tracing_context(enabled=False):
+            yield
+    else:
+        yield
 
 
 def _configured(model: Runnable[Any, Any], request: ChatRequest) -> Runnable[Any, Any]:
