@@ -122,10 +122,13 @@ class WebhookSink:
         timestamp = str(int(self._clock()))
         headers = {"Content-Type": "application/json", "webhook-id": batch_id, "webhook-timestamp": timestamp}
         if self._key is not None:
-            signed = b".".join((batch_id.encode(), timestamp.encode(), content))
-            signature = base64.b64encode(hmac.digest(self._key, signed, "sha256")).decode()
-            headers["webhook-signature"] = f"v1,{signature}"
+            headers["webhook-signature"] = _signature(self._key, batch_id, timestamp, content)
         return headers
+
+
+def _signature(key: bytes, batch_id: str, timestamp: str, content: bytes) -> str:
+    signed = b".".join((batch_id.encode(), timestamp.encode(), content))
+    return "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
 
 
 def _key(secret: str | None) -> bytes | None:
