@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.replay._source import Source
 from ragstone.schema import Trace
 
-__all__ = ["Detected", "Rejected", "TraceFormat", "all_formats", "detect"]
+__all__ = ["Detected", "FolderFormat", "Rejected", "TraceFormat", "all_formats", "detect"]
 
 _GROUP: Final = "ragstone.formats"
 
@@ -55,6 +56,15 @@ class TraceFormat(Protocol):
         ...
 
 
+@runtime_checkable
+class FolderFormat(TraceFormat, Protocol):
+    """A format that also comes as a folder of files with names of their own."""
+
+    def detect_folder(self, folder: Path) -> str | None:
+        """Recognise a folder by the names in it; what it was recognised by, or None. It may be anything."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detected:
     """The format of a file, and how that is known."""
@@ -71,10 +81,10 @@ def all_formats() -> dict[str, TraceFormat]:
 
 
 def detect(source: Source, *, name: str = "auto", formats: Sequence[TraceFormat] | None = None) -> Detected:
-    """Find the format of a file.
+    """Find the format of a file, or of a folder: by the names in it, else that of all its files, if they are alike.
 
     Args:
-        source: The file.
+        source: The file or folder.
         name: The format's name; "auto" looks into the file.
         formats: The formats to choose from; None takes all that are installed.
 
@@ -88,14 +98,42 @@ def detect(source: Source, *, name: str = "auto", formats: Sequence[TraceFormat]
             msg = f"there is no format {name!r}; known are {', '.join(known)}, and 'auto'"
             raise ConfigurationError(msg)
         return Detected(format=known[name], because="it was named")
+    if source.path.is_dir():
+        return _of_folder(source, known)
     head = source.head()
     for candidate in known.values():
         because = candidate.detect(head)
         if because is not None:
             return Detected(format=candidate, because=because)
+    if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        msg = (
+            f"{source.name!r} is a Python pickle, which may run any code when it is read, so it never is; write the "
+            "objects as JSON, for example with langchain_core.load.dumps or LlamaIndex's model_dump_json"
+        )
+        raise DataError(msg)
     beginning = head[:40].decode("utf-8", "replace")
     msg = (
         f"{source.name!r} begins with {beginning!r}, which is no format that is known ({', '.join(known)}); "
         "name it with --format, or convert it to JSON lines with the fields query, contexts and response"
     )
     raise DataError(msg)
+
+
+def _of_folder(source: Source, known: Mapping[str, TraceFormat]) -> Detected:
+    for candidate in known.values():
+        because = candidate.detect_folder(source.path) if isinstance(candidate, FolderFormat) else None
+        if because is not None:
+            return Detected(format=candidate, because=because)
+    found: Detected | None = None
+    for part in source.parts():
+        here = detect(part, formats=tuple(known.values()))
+        if found is not None and here.format.name != found.format.name:
+            msg = (
+                f"{source.name!r} holds files of several formats, {found.format.name} and {here.format.name}: name each"
+            )
+            raise DataError(msg)
+        found = found or here
+    if found is None:
+        msg = f"{source.name!r} is a folder with no file in it"
+        raise DataError(msg)
+    return found

@@ -61,18 +61,25 @@ class RowsFormat:
 
         A row without a time of its own is dated as its file is. The files of retrieval research are read as a whole.
         """
-        started_at = source.path.stat().st_mtime
-        if source.path.is_dir():
+        if source.path.is_dir() and self.detect_folder(source.path) is not None:
+            started_at = source.path.stat().st_mtime
             for sample in _folder(source):
                 yield trace_from_sample(sample, source=self.name, started_at=started_at)
             return
-        head = source.head()
-        if not head.startswith(PARQUET) and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
-            found = _run(source) if _is_run(head) else _csv(source)
-        else:
-            found = records(source, within=_LISTS)
-        for record in found:
-            yield record if isinstance(record, Rejected) else trace_of_row(record, self.name, started_at)
+        for part in source.parts():
+            started_at = part.path.stat().st_mtime
+            for record in _in_file(part):
+                item = record if isinstance(record, Rejected) else trace_of_row(record, self.name, started_at)
+                if isinstance(item, Rejected) and part is not source:
+                    item = Rejected(place=f"{item.place} of {part.name}", reason=item.reason)
+                yield item
+
+
+def _in_file(source: Source) -> Iterator[Record | Rejected]:
+    head = source.head()
+    if head.startswith(PARQUET) or head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
+        return records(source, within=_LISTS)
+    return _run(source) if _is_run(head) else _csv(source)
 
 
 def trace_of_row(record: Record, source: str, started_at: float) -> Trace | Rejected:
