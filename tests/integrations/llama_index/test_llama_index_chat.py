@@ -53,12 +53,25 @@ def turn(engine, way, message=Q, history=None):
     return asyncio.run(go())
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("mode", MODES)
-def test_first_turn(app, mode, way):
-    """Rows 27, 28, 29: the user's message, the nodes in the prompt, the text the application saw."""
-    assert "answer" == turn(chat_engine(app, mode), way)
-    assert [(Q, ["alpha"], "answer", "ok")] == app.seen()
+def first_turn(mode, way):
+    """A scenario of the matrix."""
+
+    def scenario(app):
+        assert "answer" == turn(chat_engine(app, mode), way)
+
+    scenario.__name__ = f"{mode} {way}"
+    return scenario
+
+
+ROWS = {"chat": 27, "achat": 27, "stream_chat": 28, "astream_chat": 29}
+MATRIX = [(ROWS[way], first_turn(mode, way), [(Q, ["alpha"], "answer", "ok")]) for way in WAYS for mode in MODES]
+
+
+@pytest.mark.parametrize(("row", "scenario", "expected"), MATRIX, ids=[f"{row[0]}-{row[1].__name__}" for row in MATRIX])
+def test_chat_matrix(app, row, scenario, expected):
+    """The user's message, the nodes in the prompt, the text the application saw."""
+    scenario(app)
+    assert expected == app.seen()
 
 
 @pytest.mark.parametrize("way", WAYS)

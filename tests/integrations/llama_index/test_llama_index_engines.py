@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 
 import pytest
 from llama_index.core import get_response_synthesizer
-from llama_index.core.base.response.schema import Response
+from llama_index.core.base.response.schema import Response, StreamingResponse
 from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
 from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.postprocessor import LongContextReorder, SimilarityPostprocessor
 from llama_index.core.query_engine import (
     CitationQueryEngine,
@@ -333,6 +335,45 @@ def model_alone_is_no_request(app):
     app.model("hello").complete("a prompt")
 
 
+def tags(app):
+    with instrument_tags({"user_id": 7, "session_id": "s"}):
+        app.engine().query(Q)
+    assert ("7", "s") == (app.draft.user_id, app.draft.session_id)
+
+
+def raw_thread_inside(app):
+    @dispatcher.span
+    def answer(question):
+        thread = threading.Thread(target=app.retriever().retrieve, args=("inside",))
+        thread.start()
+        thread.join()
+        return app.engine(app.nothing()).query(question)
+
+    answer(Q)
+
+
+def bare_generator(app):
+    @dispatcher.span
+    def answer(question):
+        nodes = app.retriever().retrieve(question)
+        tokens = app.model().stream_complete(f"{question} {len(nodes)}")
+        return (token.delta for token in tokens)
+
+    assert ["ans", "wer"] == list(answer(Q))
+
+
+def response_of_a_class_of_its_own(app):
+    class Reply(StreamingResponse):
+        pass
+
+    class Engine(CustomQueryEngine):
+        def custom_query(self, query_str):
+            tokens = (token.delta for token in app.model().stream_complete(query_str))
+            return Reply(response_gen=tokens, source_nodes=app.retriever().retrieve(query_str))
+
+    assert ["ans", "wer"] == list(Engine().query(Q).response_gen)
+
+
 # fmt: off
 MATRIX = [
     # row  scenario                                question  contexts              answer            status
@@ -377,8 +418,13 @@ MATRIX = [
     (26,   citation,                             [(Q,        ["Source 1:\nalpha\n", "Source 2:\nbeta\n"],
                                                                                    "answer",         "ok")]),
     (36,   structured_output,                    [(Q,        FOUND,                '{"name":"Ada"}', "ok")]),
+    (37,   tags,                                 [(Q,        FOUND,                "answer",         "ok")]),
+    (38,   raw_thread_inside,                    [("inside", FOUND,                None,             "ok"),  # a limit of LlamaIndex
+                                                  (Q,        [],                   "Empty Response", "ok")]),
     ("39", own_engine_with_sources,              [(Q,        ["gamma"],            "answer",         "ok")]),
     ("39", own_engine_without,                   [(Q,        None,                 "answer",         "ok")]),
+    ("39", response_of_a_class_of_its_own,        [(Q,        FOUND,                "answer",         "ok")]),
+    ("39b", bare_generator,                      [(Q,        FOUND,                None,             "ok")]),  # nobody can stand in for it
     ("40", contexts_stated_by_an_event,          [(Q,        ["gamma", "delta"],   "answer",         "ok")]),
     ("41", indexing_is_no_request,               []),
     ("41", model_alone_is_no_request,            []),

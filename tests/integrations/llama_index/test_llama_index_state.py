@@ -8,7 +8,6 @@ import gc
 import inspect
 import logging
 import os
-import threading
 import uuid
 import weakref
 
@@ -268,20 +267,6 @@ def test_memory_of_ended_spans_is_bounded(app):
     closed = tree._closed
     assert len(closed._young) + len(closed._old) <= 2 * _REMEMBERED
     assert (False, True) == (keys[0] in closed, keys[-1] in closed)
-
-
-def test_a_bare_thread_is_a_request_of_its_own(app):
-    """Row 38: LlamaIndex loses the parent; the search is recorded by itself, and the request without it."""
-
-    @get_dispatcher(__name__).span
-    def answer(question):
-        thread = threading.Thread(target=app.retriever().retrieve, args=("inside",))
-        thread.start()
-        thread.join()
-        return app.engine(app.nothing()).query(question)
-
-    answer(Q)
-    assert [("inside", FOUND, None, "ok"), (Q, [], "Empty Response", "ok")] == app.seen()
 
 
 def test_a_copied_context_keeps_the_search(app):

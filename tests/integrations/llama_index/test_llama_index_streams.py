@@ -88,28 +88,6 @@ def synthesizer_alone(app):
     assert "answer" == str(get_response_synthesizer(app.model(), streaming=True).synthesize(Q, nodes))
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        only_the_generator_kept,  # row 3
-        through_str,  # row 4
-        through_get_response,  # row 4
-        asynchronous,  # row 5
-        asynchronous_through_its_own_generator,  # row 5
-        read_in_another_thread,  # row 9
-        token_by_token_in_many_threads,  # row 9
-        refine_over_two_chunks,  # row 10
-        through_a_function_of_the_application,  # row 15
-        synthesizer_alone,  # row 14
-    ],
-)
-def test_stream_read_to_its_end(app, scenario):
-    """One record with the question, the contexts, the full text and the time of the first token."""
-    scenario(app)
-    assert [OK] == app.seen()
-    assert 0 <= app.draft.first_token_s <= app.draft.ended_at - app.draft.started_at
-
-
 def test_model_is_asked_when_the_application_reads(app):
     """Until the first token is pulled nothing is generated; the late call belongs to the request it answers."""
     asked = []
@@ -174,56 +152,113 @@ def dropped_early_async(app):
     asyncio.run(read())
 
 
-@pytest.mark.parametrize("scenario", [closed_early, dropped_early, closed_early_async, dropped_early_async])
-def test_stream_closed_early_is_truncated(app, scenario):
-    """Row 6: with the part of the answer that was read."""
-    scenario(app)
-    assert [(Q, FOUND, "ans", "truncated")] == app.seen()
-    assert [] == app.draft.inner_errors
-
-
-@pytest.mark.parametrize("use_async", [False, True])
-def test_stream_never_read_is_abandoned(app, use_async):
-    """Row 7: when the application lets go of it."""
-    engine = app.engine(streaming=True)
-    response = asyncio.run(engine.aquery(Q)) if use_async else engine.query(Q)
+def never_read(app):
+    response = app.engine(streaming=True).query(Q)
     assert 1 == app.instrumentor.live
     del response
     gc.collect()
-    assert [(Q, FOUND, None, "abandoned")] == app.seen()
+
+
+def never_read_async(app):
+    response = asyncio.run(app.engine(streaming=True).aquery(Q))
+    assert 1 == app.instrumentor.live
+    del response
+    gc.collect()
+
+
+def held_open(app):
+    tokens = app.engine(streaming=True).query(Q).response_gen
+    assert ("ans", 1) == (next(tokens), app.instrumentor.live)
+    app.instrumentor.sweep(older_than_s=0)
+    assert ["wer"] == list(tokens)
+
+
+def model_fails(app):
+    error, read = ConnectionError("model down"), []
+    with pytest.raises(ConnectionError) as raised:
+        for token in app.engine(model=app.model(error), streaming=True).query(Q).response_gen:
+            read.append(token)  # noqa: PERF402
+    assert (error, ["par"]) == (raised.value, read)
+
+
+def model_fails_async(app):
+    error, read = ConnectionError("model down"), []
+
+    async def read_all():
+        async for token in (await app.engine(model=app.model(error), streaming=True).aquery(Q)).response_gen:
+            read.append(token)  # noqa: PERF401 - as above
+
+    with pytest.raises(ConnectionError) as raised:
+        asyncio.run(read_all())
+    assert (error, ["par"]) == (raised.value, read)
+
+
+def many_tasks_at_once(app):
+    model = app.model(lambda prompt: f"to {prompt.partition('Query: ')[2][:2]}")
+    streaming = app.engine(app.echo(), model, streaming=True)
+
+    async def ask(question):
+        response = await streaming.aquery(question)
+        async for _ in response.async_response_gen():
+            await asyncio.sleep(0)
+
+    async def all_at_once():
+        await asyncio.gather(*(ask(f"q{i}") for i in range(8)))
+
+    asyncio.run(all_at_once())
+
+
+EARLY, ABANDONED, FAILED = (Q, FOUND, "ans", "truncated"), (Q, FOUND, None, "abandoned"), (Q, FOUND, None, "error")
+# fmt: off
+MATRIX = [
+    # row  scenario                                question, contexts, answer, status
+    (3,    only_the_generator_kept,                [OK]),
+    (4,    through_str,                            [OK]),
+    (4,    through_get_response,                   [OK]),
+    (5,    asynchronous,                           [OK]),
+    (5,    asynchronous_through_its_own_generator, [OK]),
+    (6,    closed_early,                           [EARLY]),
+    (6,    dropped_early,                          [EARLY]),
+    (6,    closed_early_async,                     [EARLY]),
+    (6,    dropped_early_async,                    [EARLY]),
+    (7,    never_read,                             [ABANDONED]),
+    (7,    never_read_async,                       [ABANDONED]),
+    (8,    held_open,                              [ABANDONED]),
+    (9,    read_in_another_thread,                 [OK]),
+    (9,    token_by_token_in_many_threads,         [OK]),
+    (10,   refine_over_two_chunks,                 [OK]),
+    (11,   model_fails,                            [FAILED]),
+    (11,   model_fails_async,                      [FAILED]),
+    (12,   many_tasks_at_once,                     [(f"q{i}", [f"about q{i}"], f"to q{i}", "ok") for i in range(8)]),
+    (14,   synthesizer_alone,                      [OK]),
+    (15,   through_a_function_of_the_application,  [OK]),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("row", "scenario", "expected"), MATRIX, ids=[f"{row[0]}-{row[1].__name__}" for row in MATRIX])
+def test_stream_matrix(app, row, scenario, expected):
+    """Each scenario leaves exactly these records; the first token has its time, the error is the trace's."""
+    scenario(app)
+    assert expected == sorted(app.seen())
+    for draft in app.drafts:
+        if draft.status == "ok":
+            assert 0 <= draft.first_token_s <= draft.ended_at - draft.started_at
+        assert ("ConnectionError: model down" if draft.status == "error" else None, []) == (
+            draft.error, draft.inner_errors,
+        )  # fmt: skip
 
 
 def test_stream_held_open_is_abandoned_after_a_while(make_app):
-    """Row 8: and what the application reads afterwards is still whole."""
+    """And what the application reads afterwards is still whole."""
     now = [0.0]
     app = make_app(options={"ttl_s": 60.0, "clock": lambda: now[0]})
     tokens = app.engine(streaming=True).query(Q).response_gen
     assert "ans" == next(tokens)
     now[0] = 61.0
     app.engine().query("another")
-    assert [(Q, FOUND, None, "abandoned"), ("another", FOUND, "answer", "ok")] == app.seen()
+    assert [ABANDONED, ("another", FOUND, "answer", "ok")] == app.seen()
     assert (["wer"], 2, 0) == (list(tokens), len(app.drafts), app.instrumentor.live)
-
-
-@pytest.mark.parametrize("use_async", [False, True])
-def test_stream_that_fails(app, use_async):
-    """Row 11: the application gets the very error, after the tokens before it."""
-    error, read = ConnectionError("model down"), []
-    engine = app.engine(model=app.model(error), streaming=True)
-
-    async def read_async():
-        async for token in (await engine.aquery(Q)).response_gen:
-            read.append(token)  # noqa: PERF401 - as below
-
-    def read_all():
-        for token in engine.query(Q).response_gen:
-            read.append(token)  # noqa: PERF402 - what came before the error counts
-
-    with pytest.raises(ConnectionError) as raised:
-        asyncio.run(read_async()) if use_async else read_all()
-    assert (error, ["par"]) == (raised.value, read)
-    assert [(Q, FOUND, None, "error")] == app.seen()
-    assert ("ConnectionError: model down", []) == (app.draft.error, app.draft.inner_errors)
 
 
 def test_stream_that_fails_after_it_was_given_up(app):
@@ -233,23 +268,6 @@ def test_stream_that_fails_after_it_was_given_up(app):
     with pytest.raises(ConnectionError):
         list(tokens)
     assert ("abandoned", None) == (app.draft.status, app.draft.error)
-
-
-def test_streams_of_many_tasks_are_not_mixed(app):
-    """Row 12: streams that are read at the same time, token by token in turn."""
-    engine = app.engine(app.echo(), model=app.model(lambda prompt: f"to {prompt.partition('Query: ')[2][:2]}"))
-    streaming = app.engine(app.echo(), model=engine._response_synthesizer._llm, streaming=True)
-
-    async def all_at_once():
-        async def ask(question):
-            response = await streaming.aquery(question)
-            async for _ in response.async_response_gen():
-                await asyncio.sleep(0)
-
-        await asyncio.gather(*(ask(f"q{i}") for i in range(8)))
-
-    asyncio.run(all_at_once())
-    assert [(f"q{i}", [f"about q{i}"], f"to q{i}", "ok") for i in range(8)] == sorted(app.seen())
 
 
 class Heard:

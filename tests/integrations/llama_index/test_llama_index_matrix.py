@@ -1,0 +1,61 @@
+"""The matrix on the page: made from the scenarios of the other files here, so that it says what is tested."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections import Counter
+from pathlib import Path
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "llama-index.md"
+BEGIN, END = "<!-- matrix: begin -->\n", "<!-- matrix: end -->\n"
+FILES = ("engines", "streams", "chat", "agents")
+
+
+def rows():
+    """Row, title and records of all files, by row."""
+    lines = []
+    for name in FILES:
+        file = Path(__file__).with_name(f"test_llama_index_{name}.py")
+        spec = importlib.util.spec_from_file_location(f"llama_index_matrix_{name}", file)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        for row, scenario, records in module.MATRIX:
+            title = ("stream " if name == "streams" else "") + scenario.__name__.replace("_", " ")
+            lines.append((int(str(row).rstrip("abcdef")), title, records))
+    return sorted(lines, key=lambda line: line[0])
+
+
+def test_no_row_is_missing():
+    """The 38 ways of running LlamaIndex that were found by probing it, and those that came since; no scenario twice."""
+    lines = rows()
+    assert list(range(1, 42)) == sorted({row for row, _, _ in lines})
+    assert [] == [name for name, count in Counter(name for _, name, _ in lines).items() if count > 1]
+
+
+def in_words(question, contexts, answer, status):
+    """A record as the page speaks of it."""
+    found = "contexts unknown" if contexts is None else f"{len(contexts) or 'no'} context{'s' * (len(contexts) != 1)}"
+    return f"`{status}`: {found}, {'no answer' if answer is None else 'answer' if answer else 'an empty answer'}"
+
+
+def table():
+    """What leaves the same records stands in one line."""
+    lines = {}
+    for row, title, records in rows():
+        counts = Counter(in_words(*record) for record in records)
+        recorded = "; ".join(f"{count} × {words}" if count > 1 else words for words, count in counts.items())
+        lines.setdefault((row, recorded or "nothing"), []).append(title)
+    shown = [f"| {row} | {', '.join(runs)} | {recorded} |" for (row, recorded), runs in lines.items()]
+    return "\n".join(["| row | what is run | what is recorded |", "|---|---|---|", *shown, ""])
+
+
+def test_the_page_shows_the_matrix():
+    """Whoever changes a line runs this with RAGSTONE_WRITE_DOCS=1, and reads what has become of the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    shown, _, after = rest.partition(END)
+    if os.environ.get("RAGSTONE_WRITE_DOCS"):
+        PAGE.write_text(before + BEGIN + table() + END + after, encoding="utf-8")
+    else:
+        assert table() == shown
