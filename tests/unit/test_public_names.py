@@ -65,7 +65,8 @@ PUBLIC = {
         MetricForecast Rehearsal Scorer rehearse
     """,
     "ragstone.sinks": """
-        Delivery JsonlSink LangfuseSink LangsmithSink MlflowSink OtlpSink ParquetSink PhoenixSink Sink
+        Delivery JsonlSink LangfuseSink LangsmithSink MlflowSink OtlpSink ParquetSink PhoenixSink PostgresqlSink
+        PrometheusSink Sink
         WatchingSink WebhookSink sink_from
     """,
     "ragstone.stats": """

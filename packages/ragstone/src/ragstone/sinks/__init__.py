@@ -9,6 +9,8 @@ from ragstone.sinks.mlflow import MlflowSink
 from ragstone.sinks.otlp import OtlpSink
 from ragstone.sinks.parquet import ParquetSink
 from ragstone.sinks.phoenix import PhoenixSink
+from ragstone.sinks.postgresql import PostgresqlSink
+from ragstone.sinks.prometheus import PrometheusSink
 from ragstone.sinks.webhook import WebhookSink
 
 __all__ = [
@@ -20,6 +22,8 @@ __all__ = [
     "OtlpSink",
     "ParquetSink",
     "PhoenixSink",
+    "PostgresqlSink",
+    "PrometheusSink",
     "Sink",
     "WatchingSink",
     "WebhookSink",

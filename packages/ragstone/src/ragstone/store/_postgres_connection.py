@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
-from psycopg.types.string import StrDumperUnknown
 
-from ragstone.errors import ConfigurationError, StoreCorruptError, StoreError
+from ragstone._util.postgres import connection_parameters, place_of, take_any_text, without_secrets
+from ragstone.errors import StoreCorruptError, StoreError
 from ragstone.store._postgres_schema import SCHEMA
 from ragstone.store._sql import Rows
 
@@ -46,13 +44,6 @@ _SETTINGS: Final = (
     "SET tcp_keepalives_interval TO 10",
     "SET tcp_keepalives_count TO 3",
 )
-
-
-class _TextDumper(StrDumperUnknown):
-    """PostgreSQL's text has no NUL, and UTF-8 no half characters; ids and names that were captured may have both."""
-
-    def dump(self, obj: str) -> bytes:
-        return obj.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
 
 
 class PostgresConnection:
@@ -90,8 +81,8 @@ class PostgresDatabase:
     """
 
     def __init__(self, url: str, *, writable: bool, on_connect: Callable[[PostgresConnection], None]) -> None:
-        self._parameters = _parameters(url)
-        self.place = _place(self._parameters)
+        self._parameters = _CONNECT | connection_parameters(url)
+        self.place = place_of(self._parameters)
         """Which database this is, without credentials."""
         self._writable = writable
         self._on_connect = on_connect
@@ -192,7 +183,7 @@ class PostgresDatabase:
         connection = None
         try:
             connection = psycopg.connect(**self._parameters, autocommit=True)
-            connection.adapters.register_dumper(str, _TextDumper)
+            take_any_text(connection)
             for setting in _SETTINGS:
                 connection.execute(setting.encode())
             if connection.info.parameter_status("server_encoding") != "UTF8":
@@ -210,7 +201,7 @@ class PostgresDatabase:
         return connection
 
     def _store_error(self, error: psycopg.Error) -> StoreError:
-        words = _without_secrets(str(error), self._parameters)
+        words = without_secrets(str(error), self._parameters)
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             return StoreError(
                 f"this user may not do that in {self.place} ({words}). A store needs the right to create the schema "
@@ -240,43 +231,3 @@ def _translated(sql: str) -> tuple[bytes, bool]:
 
 def _named(parameters: Sequence[Any]) -> Mapping[str, Any]:
     return {f"p{place}": value for place, value in enumerate(parameters, start=1)}
-
-
-def _parameters(url: str) -> dict[str, Any]:
-    # More than one `@`, or one elsewhere, puts a part of the password into another place, which messages show.
-    clear = url.count("@") == _user_part(url).count("@") <= 1
-    try:
-        given = conninfo_to_dict(url) if clear else None
-    except psycopg.Error:
-        given = None
-    if given is None or not re.fullmatch(r"[0-9,]*", str(given.get("port", ""))):
-        # Neither the URL nor libpq's words about it: both may hold the password.
-        msg = (
-            "the URL of the database cannot be read; write 'postgresql://user:password@host:5432/database', with "
-            "percent-encoding for '@', '/', ':' and '%' in user and password"
-        )
-        raise ConfigurationError(msg)
-    return _CONNECT | given
-
-
-def _user_part(url: str) -> str:
-    try:
-        return urlsplit(url).netloc
-    except ValueError:
-        return ""
-
-
-def _place(parameters: Mapping[str, Any]) -> str:
-    host = str(parameters.get("host") or parameters.get("hostaddr") or "localhost")
-    port, database = parameters.get("port", 5432), parameters.get("dbname") or parameters.get("user") or ""
-    # Control characters from a percent-encoded URL have no place in messages.
-    return "".join(c if c.isprintable() else "?" for c in f"postgresql://{host}:{port}/{database}")
-
-
-def _without_secrets(words: str, parameters: Mapping[str, Any]) -> str:
-    words = " ".join(words.split())
-    for name in ("password", "sslpassword", "passfile"):
-        secret = str(parameters.get(name) or "")
-        if secret:
-            words = words.replace(secret, "***")
-    return words[:500]

@@ -1,0 +1,222 @@
+"""What Prometheus gets: the families of metrics, of outcomes as they pass and of the books as they stand."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import version
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.registry import Collector
+
+from ragstone.errors import ConfigurationError
+from ragstone.metrics import resolve_metrics
+from ragstone.schema import Ledger, Score, SinkBooks
+from ragstone.sinks._protocol import Delivery
+
+__all__ = ["Families"]
+
+_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_SEEN_MAX_IDS: Final = 20_000
+_LABEL_MAX_CHARS: Final = 100
+_EXEMPLAR_MAX_CHARS: Final = 100
+"""OpenMetrics allows 128 characters for names and values of an exemplar together."""
+_METRICS_MAX: Final = 200
+_MODELS_MAX: Final = 20
+
+
+class Families:
+    """Metrics in one registry.
+
+    Args:
+        registry: Where they are registered.
+        buckets: Upper bounds of the buckets of scores.
+        max_apps: So many names of traces become values of the label `app`; the rest share "other".
+    """
+
+    def __init__(self, registry: CollectorRegistry, *, buckets: Sequence[float], max_apps: int) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[str, None] = {}
+        self._metric = _Bounded(_METRICS_MAX)
+        self._app = _Bounded(max_apps)
+        self._model = _Bounded(_MODELS_MAX)
+        self._score = Histogram(
+            "ragstone_score", "Scores, by metric.", ["metric", "app"], buckets=buckets, registry=registry
+        )
+        self._outcomes = Counter(
+            "ragstone_outcomes", "What metrics said: score, not_applicable or failure.", ["metric", "app", "outcome"],
+            registry=registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "ragstone_judge_duration_seconds", "Time that one metric took for one request.", ["metric", "outcome"],
+            buckets=_SECONDS, registry=registry,
+        )  # fmt: skip
+        self._tokens = Counter(
+            "ragstone_judge_tokens", "Tokens that judges read (input) and wrote (output).", ["model", "direction"],
+            registry=registry,
+        )  # fmt: skip
+        self.books = Books()
+        registry.register(self.books)
+
+    def count(self, delivery: Delivery) -> None:
+        """Count an outcome; one that was counted lately is not counted again."""
+        outcome = delivery.outcome
+        with self._lock:
+            if outcome.id in self._seen:
+                return
+            self._seen[outcome.id] = None
+            if len(self._seen) > _SEEN_MAX_IDS:
+                del self._seen[next(iter(self._seen))]
+            metric, app = self._metric(outcome.metric), self._app(delivery.name or "")
+            model = self._model(outcome.judge or "")
+        self._outcomes.labels(metric, app, outcome.outcome).inc()
+        if isinstance(outcome, Score):
+            self._score.labels(metric, app).observe(outcome.value, _exemplar(delivery))
+        if outcome.duration_s is not None:
+            self._seconds.labels(metric, outcome.outcome).observe(outcome.duration_s)
+        if outcome.usage is not None:
+            self._tokens.labels(model, "input").inc(outcome.usage.input_tokens)
+            self._tokens.labels(model, "output").inc(outcome.usage.output_tokens)
+        if metric == _clean(outcome.metric):
+            self.books.note_metric(metric, outcome.metric_version, model)
+
+    def unregister(self, registry: CollectorRegistry) -> None:
+        """Take the metrics out of their registry."""
+        for collector in (self._score, self._outcomes, self._seconds, self._tokens, self.books):
+            registry.unregister(collector)
+
+
+class Books(Collector):
+    """The ledgers of one or several stores, added up when somebody asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ledgers: dict[int, tuple[Ledger, float]] = {}
+        self._metrics: dict[str, tuple[str, str, str]] = {}
+
+    def put(self, whose: int, ledger: Ledger) -> None:
+        """Take the newest ledger of a store."""
+        with self._lock:
+            self._ledgers[whose] = ledger, time.monotonic()
+
+    def remove(self, whose: int) -> None:
+        """Forget a store."""
+        with self._lock:
+            self._ledgers.pop(whose, None)
+
+    def note_metric(self, metric: str, version: str, judge: str) -> None:
+        """Note what a metric is at present."""
+        with self._lock:
+            if self._metrics.get(metric, ("", ""))[:2] != (_clean(version), judge):
+                self._metrics[metric] = _clean(version), judge, _direction(metric)
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Nothing: what there is depends on the books."""
+        return ()
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily]:
+        """All families of this moment."""
+        with self._lock:
+            ledgers, metrics = list(self._ledgers.values()), dict(self._metrics)
+        yield InfoMetricFamily("ragstone", "The version of Ragstone.", value={"version": version("ragstone")})
+        info = InfoMetricFamily(
+            "ragstone_metric", "What a metric is: its version, its judge, and which way is better.",
+            labels=["metric", "version", "judge", "direction"],
+        )  # fmt: skip
+        for metric, (of_version, judge, direction) in metrics.items():
+            info.add_metric([metric, of_version, judge, direction], {})
+        yield info
+        if ledgers:
+            yield from _queue(ledgers)
+            yield from _outboxes(ledgers)
+
+
+def _queue(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    totals = [ledger.total for ledger, _ in ledgers]
+    captures = CounterMetricFamily("ragstone_captures", "Requests, by what became of them.", labels=["outcome"])
+    captures.add_metric(["queued"], sum(row.captured - row.sampled_out - row.dropped for row in totals))
+    for outcome in ("sampled_out", "dropped", "scored", "not_applicable", "failed"):
+        captures.add_metric([outcome], sum(getattr(row, outcome) for row in totals))
+    yield captures
+    yield GaugeMetricFamily(
+        "ragstone_queue_depth", "Requests that wait to be scored.", value=sum(row.pending for row in totals)
+    )
+    yield GaugeMetricFamily(
+        "ragstone_queue_oldest_seconds", "Age of the oldest request that waits to be scored; 0 when none does.",
+        value=max(_age(ledger.oldest_pending_s, at) for ledger, at in ledgers),
+    )  # fmt: skip
+
+
+def _outboxes(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    deliveries = CounterMetricFamily(
+        "ragstone_sink_deliveries", "Outcomes that are done with at a sink.", labels=["sink", "outcome"]
+    )
+    depth = GaugeMetricFamily(
+        "ragstone_outbox_depth", "Outcomes that have not arrived at a sink: pending or dead.", labels=["sink", "state"]
+    )
+    oldest = GaugeMetricFamily(
+        "ragstone_outbox_oldest_seconds", "Age of the oldest outcome that waits for a sink; 0 when none does.",
+        labels=["sink"],
+    )  # fmt: skip
+    stopped = GaugeMetricFamily(
+        "ragstone_sink_stopped", "1 where a sink is stopped because it refuses the credentials.", labels=["sink"]
+    )
+    by_sink: dict[str, list[tuple[SinkBooks, float]]] = {}
+    for ledger, at in ledgers:
+        for sink, books in ledger.outbox.items():
+            by_sink.setdefault(_clean(sink), []).append((books, at))
+    for sink, found in by_sink.items():
+        for outcome in ("sent", "skipped", "dead"):
+            deliveries.add_metric([sink, outcome], sum(getattr(books, outcome) for books, _ in found))
+        for state in ("pending", "dead"):
+            depth.add_metric([sink, state], sum(getattr(books, state) for books, _ in found))
+        oldest.add_metric([sink], max(_age(books.oldest_pending_s, at) for books, at in found))
+        stopped.add_metric([sink], float(any(books.stopped is not None for books, _ in found)))
+    yield from (deliveries, depth, oldest, stopped)
+
+
+def _age(age_s: float | None, at: float) -> float:
+    # What waits grows older while nobody makes up the books: a worker that hangs shows.
+    return 0.0 if age_s is None else age_s + time.monotonic() - at
+
+
+class _Bounded:
+    """The first `most` different values as they are, all others as "other": a label must not grow without end."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def __call__(self, value: str) -> str:
+        value = _clean(value)
+        if value in self._known:
+            return value
+        if len(self._known) >= self._most:
+            return "other"
+        self._known.add(value)
+        return value
+
+
+def _clean(text: str) -> str:
+    """Names may come from users' requests: one that is no UTF-8 would make the whole page unreadable."""
+    return "".join(c if c.isprintable() else " " for c in text[:_LABEL_MAX_CHARS])
+
+
+def _exemplar(delivery: Delivery) -> dict[str, str] | None:
+    """The trace behind a score: where the tracing tool has it under its id there, else under ours."""
+    if delivery.otel_trace_id is not None and delivery.otel_sampled is not False:
+        name, value = "trace_id", delivery.otel_trace_id
+    else:
+        name, value = "ragstone_trace_id", delivery.trace_id
+    return {name: value} if len(value) <= _EXEMPLAR_MAX_CHARS and value.isprintable() else None
+
+
+def _direction(metric: str) -> str:
+    try:
+        (found,) = resolve_metrics(metric)
+    except (ConfigurationError, ValueError):
+        return "unknown"
+    return found.card.direction

@@ -1,0 +1,231 @@
+"""Outcomes as rows of a table in PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ragstone.errors import (
+    ConfigurationError,
+    MissingExtraError,
+    SinkDeniedError,
+    SinkRejectedError,
+    SinkUnavailableError,
+)
+from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.sinks._protocol import Delivery
+
+if TYPE_CHECKING:
+    import psycopg
+
+__all__ = ["PostgresqlSink"]
+
+# Column by column what the docs list; the order is that of `_row`.
+_COLUMNS: Final = {
+    "id": "UUID PRIMARY KEY",
+    "trace_id": "TEXT NOT NULL",
+    "run_id": "TEXT",
+    "otel_trace_id": "TEXT",
+    "otel_span_id": "TEXT",
+    "session_id": "TEXT",
+    "user_id": "TEXT",
+    "app": "TEXT",
+    "metric": "TEXT NOT NULL",
+    "metric_version": "TEXT NOT NULL",
+    "outcome": "TEXT NOT NULL",
+    "value": "DOUBLE PRECISION",
+    "interval_low": "DOUBLE PRECISION",
+    "interval_high": "DOUBLE PRECISION",
+    "interval_level": "DOUBLE PRECISION",
+    "method": "TEXT",
+    "n": "BIGINT",
+    "kind": "TEXT",
+    "judge": "TEXT",
+    "judge_hash": "TEXT NOT NULL",
+    "prompt_hash": "TEXT",
+    "input_tokens": "BIGINT",
+    "output_tokens": "BIGINT",
+    "cost_usd": "DOUBLE PRECISION",
+    "duration_s": "DOUBLE PRECISION",
+    "inclusion_probability": "DOUBLE PRECISION NOT NULL",
+    "requested_at": "TIMESTAMPTZ",
+    "scored_at": "TIMESTAMPTZ",
+    "explanation": "TEXT",
+    "reason": "TEXT",
+}
+_TABLE: Final = "ragstone_outcomes"
+_CREATE: Final = f"CREATE TABLE IF NOT EXISTS {_TABLE} ({', '.join(f'{n} {t}' for n, t in _COLUMNS.items())})"
+_VALUES: Final = ", ".join("to_timestamp(%s)" if t == "TIMESTAMPTZ" else "%s" for t in _COLUMNS.values())
+_INSERT: Final = f"INSERT INTO {_TABLE} ({', '.join(_COLUMNS)}) VALUES ({_VALUES}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
+_LOCK: Final = 0x52475354
+"""Two that make one table at once would get in each other's way; the letters RGST."""
+
+
+class PostgresqlSink:
+    """Inserts one row per outcome into the table `ragstone_outcomes`, which it makes when it is not there.
+
+    A batch is one transaction, and the id of an outcome is the primary key: what comes again changes nothing. Rows are
+    never changed or deleted by Ragstone.
+
+    Args:
+        url: `postgresql://user:password@host/database`, with the parameters of libpq, among them `options` for another
+            `search_path`. The password may come from `PGPASSWORD` or a password file instead.
+        include_text: Also write explanations and reasons, which may quote captured text.
+        timeout_s: Seconds to wait for a connection, and for one statement.
+
+    Raises:
+        ConfigurationError: The URL cannot be read.
+        MissingExtraError: The extra `postgres` is not installed.
+    """
+
+    def __init__(self, url: str, *, include_text: bool = False, timeout_s: float = 30.0) -> None:
+        try:
+            from ragstone._util.postgres import connection_parameters, place_of
+        except ImportError as error:
+            raise MissingExtraError(
+                feature="the sink 'postgresql'", package="psycopg", extra="ragstone[postgres]"
+            ) from error
+        self._parameters = connection_parameters(url)
+        self._place = place_of(self._parameters)
+        self._include_text = include_text
+        self._timeout_s = timeout_s
+        self._connection: psycopg.Connection[Any] | None = None
+        self._pid = os.getpid()
+        self._closed = False
+
+    @classmethod
+    def from_spec(cls, argument: str, *, include_text: bool = False) -> PostgresqlSink:
+        """Make the sink of `"postgresql://user:password@host/database"` from its part after the colon.
+
+        Raises:
+            ConfigurationError: The URL cannot be read.
+            MissingExtraError: The extra `postgres` is not installed.
+        """
+        if not argument.startswith("//"):
+            msg = "the sink 'postgresql' needs the URL of a database: 'postgresql://user:password@host:5432/database'"
+            raise ConfigurationError(msg)
+        return cls(f"postgresql:{argument}", include_text=include_text)
+
+    @property
+    def name(self) -> str:
+        """The URL without credentials and parameters."""
+        return self._place
+
+    async def write(self, batch: Sequence[Delivery]) -> None:
+        """Insert what is new in `batch`, in one transaction.
+
+        Raises:
+            SinkUnavailableError: The server cannot be reached, or is in trouble.
+            SinkDeniedError: It refuses the credentials, or this user may not write to the table.
+            SinkRejectedError: It does not take the rows, or the table is another one.
+        """
+        if self._closed:
+            msg = f"the sink {self.name!r} is closed"
+            raise SinkUnavailableError(msg)
+        if batch:
+            await asyncio.to_thread(self._write, batch)
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        self._closed = True
+        if self._pid == os.getpid():
+            self._drop()
+
+    def _write(self, batch: Sequence[Delivery]) -> None:
+        import psycopg
+
+        from ragstone._util.postgres import without_secrets
+
+        rows = [_row(delivery, include_text=self._include_text) for delivery in batch]
+        try:
+            connection = self._connected()
+            with connection.transaction(), connection.cursor() as cursor:
+                cursor.executemany(_INSERT.encode(), rows)
+        except psycopg.Error as error:
+            words = f"{self._place}: {without_secrets(str(error), self._parameters)}"
+            denied = _is_denied(error)
+            # A new connection has the table made again, and knows of new passwords.
+            self._drop()
+            if denied:
+                msg = f"{words}; check user, password and rights of this sink"
+                raise SinkDeniedError(msg) from None
+            if isinstance(error, (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError)):
+                raise SinkRejectedError(words) from None
+            raise SinkUnavailableError(words) from None
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        import psycopg
+
+        from ragstone._util.postgres import take_any_text
+
+        if self._pid != os.getpid():
+            # The parent's: closing it here would end the parent's session.
+            self._connection, self._pid = None, os.getpid()
+        if self._connection is None:
+            parameters = {"connect_timeout": max(2, round(self._timeout_s)), **self._parameters}
+            connection = psycopg.connect(**parameters, autocommit=True)
+            try:
+                take_any_text(connection)
+                connection.execute(f"SET statement_timeout TO {round(self._timeout_s * 1000)}".encode())
+                if connection.execute("SELECT to_regclass(%s)", (_TABLE,)).fetchone() == (None,):
+                    with connection.transaction():
+                        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+                        connection.execute(_CREATE.encode())
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _is_denied(error: psycopg.Error) -> bool:
+    """Whether we are refused; a refusal while connecting has no code, only words."""
+    state = error.sqlstate or ""
+    refused = state == "42501" or state.startswith("28")
+    return refused or (not state and ("authentication failed" in str(error) or "no pg_hba.conf entry" in str(error)))
+
+
+def _row(delivery: Delivery, *, include_text: bool) -> tuple[object, ...]:
+    outcome = delivery.outcome
+    score = outcome if isinstance(outcome, Score) else None
+    interval = score.interval if score else None
+    usage = outcome.usage
+    return (
+        outcome.id,
+        delivery.trace_id,
+        delivery.run_id,
+        delivery.otel_trace_id,
+        delivery.otel_span_id,
+        delivery.session_id,
+        delivery.user_id,
+        delivery.name,
+        outcome.metric,
+        outcome.metric_version,
+        outcome.outcome,
+        score.value if score else None,
+        interval.low if interval else None,
+        interval.high if interval else None,
+        interval.level if interval else None,
+        score.method if score else None,
+        score.n if score else None,
+        outcome.kind if isinstance(outcome, Failure) else None,
+        outcome.judge,
+        outcome.judge_hash,
+        outcome.prompt_hash,
+        usage.input_tokens if usage else None,
+        usage.output_tokens if usage else None,
+        usage.cost_usd if usage else None,
+        outcome.duration_s,
+        delivery.inclusion_probability,
+        delivery.requested_at,
+        outcome.created_at,
+        score.explanation if score and include_text else None,
+        outcome.reason if isinstance(outcome, (NotApplicable, Failure)) and include_text else None,
+    )
