@@ -196,3 +196,21 @@ def test_a_label_that_cannot_be_read_is_refused(given: object) -> None:
         sample_from_row({"query": Q, "contexts": [C, {"text": C, "relevance": given}]}, position=7)
 
     assert repr(given) in str(caught.value)
+
+
+def test_passages_take_the_ids_that_ragas_keeps_beside_them():
+    """`retrieved_context_ids` name the passages, and `reference_context_ids` those that are relevant."""
+    row = {"user_input": Q, "retrieved_contexts": [C, A], "retrieved_context_ids": ["d7", 12]}
+
+    sample = sample_from_row(row | {"reference_context_ids": ["d7"]}, position=1)
+
+    assert ["d7", "12"] == [p.id for p in sample.contexts or ()]
+    assert {"d7": 1.0} == sample.qrels
+
+
+@pytest.mark.parametrize("ids", [["d7"], [], None, "d7"], ids=["too few", "none", "absent", "no list"])
+def test_ids_that_do_not_fit_the_passages_name_none(ids: object) -> None:
+    """An id on the wrong passage would be worse than none."""
+    row = {"user_input": Q, "retrieved_contexts": [C, A], "retrieved_context_ids": ids}
+
+    assert [None, None] == [p.id for p in sample_from_row(row, position=1).contexts or ()]

@@ -77,19 +77,6 @@ class Source:
             msg = f"{self.name!r} is a folder with no file in it"
             raise DataError(msg)
 
-    def stamp(self) -> str:
-        """Sizes and times of all its parts: another one says that something has changed.
-
-        Raises:
-            DataError: A file is gone.
-        """
-        try:
-            found = [(part.name, part.path.stat()) for part in self.parts()]
-        except OSError as error:
-            msg = f"{self.name!r} cannot be read: {error}"
-            raise DataError(msg) from error
-        return "|".join(f"{name if name != self.name else ''}|{s.st_size}|{s.st_mtime_ns}" for name, s in found)
-
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """The decompressed bytes, as a stream.

@@ -54,7 +54,7 @@ Langfuse, RAGChecker, autoevals). The first is ours, and the only one printed.""
 
 _KNOWN: Final = frozenset(name for field, names in FIELD_ALIASES.items() if field != "id" for name in names)
 _TEXT_KEYS: Final = ("text", "page_content", "content", "page", "chunk", "body")
-_ID_KEYS: Final = ("id", "doc_id", "passage_id", "node_id", "_id", "docid")
+_ID_KEYS: Final = ("id", "doc_id", "passage_id", "node_id", "id_", "_id", "docid")
 _EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "expected_response", "answer", "output", "response")
 
 
@@ -114,11 +114,11 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         return Sample(
             id=_id(found.get("id"), position),
             query=_text(found.get("query"), "query", position, FIELD_ALIASES["query"]),
-            contexts=_contexts(found.get("contexts"), position),
+            contexts=_identified(_contexts(found.get("contexts"), position), row.get("retrieved_context_ids")),
             response=_text(found.get("response"), "response", position, FIELD_ALIASES["response"]),
             reference=_texts(found.get("reference"), "reference", position),
             sub_questions=_texts(found.get("sub_questions"), "sub_questions", position),
-            qrels=_grades(found.get("qrels"), "qrels", position),
+            qrels=_grades(found.get("qrels", _gold(row.get("reference_context_ids"))), "qrels", position),
             ratings=_ratings(found.get("ratings"), position),
             metadata={k: _plain(v) for k, v in row.items() if k not in used and k not in ("inputs", "outputs")},
         )
@@ -198,6 +198,25 @@ def _contexts(value: Any, position: int) -> tuple[Passage, ...] | None:
         msg = f"row {position}: contexts must be a list of passages, got {_short(value)}"
         raise DataError(msg)
     return tuple(_passage(item, rank, position) for rank, item in enumerate(value))
+
+
+def _identified(passages: tuple[Passage, ...] | None, ids: Any) -> tuple[Passage, ...] | None:
+    """Give passages the ids that ragas keeps beside them."""
+    names = _names(ids)
+    if not passages or len(names) != len(passages) or any(passage.id is not None for passage in passages):
+        return passages
+    return tuple(passage.model_copy(update={"id": name}) for passage, name in zip(passages, names, strict=True))
+
+
+def _gold(ids: Any) -> dict[str, float] | None:
+    """The passages that ragas says a good retrieval finds, as qrels: these are relevant, and no others."""
+    return dict.fromkeys(names, 1.0) if (names := _names(ids)) else None
+
+
+def _names(ids: Any) -> list[str]:
+    ids = _plain(ids)
+    ids = _list_in(ids) if isinstance(ids, str) and ids.lstrip().startswith("[") else ids
+    return [str(name) for name in ids if not _missing(name)] if isinstance(ids, list | tuple) else []
 
 
 def _list_in(text: str) -> Any:
