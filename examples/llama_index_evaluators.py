@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from llama_index.core.evaluation import RetrieverEvaluator
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
@@ -34,5 +36,5 @@ for name, evaluator in RagstoneEvaluator.for_metrics(["ccrs.qr", "ccrs.cc", "rou
     print(f"{name:<16} {result.score:.2f}")
 
 retrieval = RetrieverEvaluator(metrics=retrieval_metrics("ndcg@10", "recall@5"), retriever=Words())
-for name, value in retrieval.evaluate(question, expected_ids=["ferry"]).metric_vals_dict.items():
+for name, value in asyncio.run(retrieval.aevaluate(question, expected_ids=["ferry"])).metric_vals_dict.items():
     print(f"{name:<16} {value:.2f}")

@@ -100,10 +100,10 @@ def test_retriever_evaluator_takes_instances(app):
 def test_retriever_evaluator_takes_names_once_registered(app):
     """Names work after registering, which may be done twice."""
     with pytest.raises(ValueError, match="Invalid metric name"):
-        RetrieverEvaluator.from_metric_names(["ndcg@10"], retriever=app.retriever())
+        RetrieverEvaluator.from_metric_names(["ndcg@3"], retriever=app.retriever())
     for _ in range(2):
-        register_retrieval_metrics("ndcg@10", "reciprocal_rank")
-    evaluator = RetrieverEvaluator.from_metric_names(["ndcg@10", "reciprocal_rank", "mrr"], retriever=app.retriever())
+        register_retrieval_metrics("ndcg@3", "reciprocal_rank")
+    evaluator = RetrieverEvaluator.from_metric_names(["ndcg@3", "reciprocal_rank", "mrr"], retriever=app.retriever())
     found = evaluator.evaluate("who?", expected_ids=["id-beta"]).metric_vals_dict
     assert found["mrr"] == found["reciprocal_rank"] == 0.5
 

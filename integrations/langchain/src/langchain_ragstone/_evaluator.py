@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, Final, TypeVar
@@ -158,16 +158,12 @@ def _reader(reader: str | Reader | Runnable[Any, Any] | None, judge: Judge) -> R
     return reader_from(reader, judge=judge)
 
 
-def _run(work: Callable[[], Awaitable[T]]) -> T:
+def _run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine to its end, beside a loop that is running here already."""
-
-    async def whole() -> T:
-        return await work()
-
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(whole())
+        return asyncio.run(work())
     # With the caller's context, in which LangSmith keeps the run that this belongs to.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(copy_context().run, asyncio.run, whole()).result()
+        return thread.submit(copy_context().run, asyncio.run, work()).result()

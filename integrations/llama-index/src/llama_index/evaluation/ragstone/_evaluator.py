@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
-from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
@@ -196,6 +198,16 @@ class RagstoneEvaluator(BaseEvaluator):
             **given, outcome=outcome, invalid_result=True, invalid_reason=f"{what}: {outcome.reason}"
         )
 
+    def evaluate(
+        self,
+        query: str | None = None,
+        response: str | None = None,
+        contexts: Sequence[Any] | None = None,
+        **kwargs: Any,
+    ) -> RagstoneEvaluationResult:
+        """Score one response; the same as `aevaluate`, waiting for it. Works inside a running event loop too."""
+        return _run(lambda: self.aevaluate(query, response, contexts, **kwargs))
+
     async def aevaluate_response(
         self, query: str | None = None, response: Any = None, **kwargs: Any
     ) -> RagstoneEvaluationResult:
@@ -217,8 +229,7 @@ class RagstoneEvaluator(BaseEvaluator):
         self, query: str | None = None, response: Any = None, **kwargs: Any
     ) -> RagstoneEvaluationResult:
         """Score a response; the same as `aevaluate_response`, waiting for it."""
-        result: RagstoneEvaluationResult = asyncio_run(self.aevaluate_response(query, response, **kwargs))
-        return result
+        return _run(lambda: self.aevaluate_response(query, response, **kwargs))
 
     def _passes(self, value: float) -> bool | None:
         if self._threshold is None:
@@ -230,6 +241,16 @@ def _reader(reader: str | Reader | BaseLLM | None, judge: Judge) -> Reader:
     if isinstance(reader, BaseLLM):
         return reader_from(None, judge=LlamaIndexJudge(reader))
     return reader_from(reader, judge=judge)
+
+
+def _run(work: Callable[[], Coroutine[Any, Any, RagstoneEvaluationResult]]) -> RagstoneEvaluationResult:
+    """Run a coroutine to its end, beside a loop that is running here already. LlamaIndex's own way leaves a loop open."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(copy_context().run, asyncio.run, work()).result()
 
 
 def _node(context: object) -> BaseNode | None:
