@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 import ragstone
 from ragstone.data import read_samples
-from ragstone.errors import ConfigurationError, DataError, SinkUnavailableError
+from ragstone.errors import (
+    ConfigurationError,
+    DataError,
+    SinkDeniedError,
+    SinkError,
+    SinkNoTargetError,
+    SinkRejectedError,
+    SinkUnavailableError,
+)
 from ragstone.experiments import format_table, summarise
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.sinks import Delivery
 from ragstone.testing import FakeJudge, MemorySink
 
 ROWS = [
@@ -227,8 +237,82 @@ def test_a_sink_that_is_down_costs_no_score() -> None:
     result = ragstone.evaluate(ROWS, judge="lexical", sinks=[Down()])
 
     assert 15 == len(result.outcomes)
-    assert ["no route"] == [e.partition(": ")[2] for e in result.sink_errors]
-    assert "not delivered to" in str(result)
+    assert ("memory: no route (15 of 15 outcomes)",) == result.sink_errors == tuple(result.to_dict()["sink_errors"])
+    assert "not delivered to memory: no route (15 of 15 outcomes)" in str(result)
+
+
+class Choosy(MemorySink):
+    """Says of each batch what `answer` says; counts its calls."""
+
+    def __init__(self, answer: Callable[[list[Delivery]], object]) -> None:
+        super().__init__()
+        self.answer = answer
+        self.sizes: list[int] = []
+
+    async def write(self, batch: Sequence[Delivery]) -> object:
+        self.sizes.append(len(batch))
+        errors = self.answer(list(batch)) or {}
+        await super().write([d for d in batch if d.outcome.id not in errors])
+        return errors
+
+
+def test_what_a_sink_says_of_single_outcomes_is_told() -> None:
+    """Those it refuses are errors, the most frequent first and the rarest together; those without a place are counted."""
+
+    def answer(batch: list[Delivery]) -> dict[str, SinkError]:
+        words = ["down"] * 3 + ["no column"] * 2 + ["a", "b", "c"]
+        errors: list[SinkError] = [SinkUnavailableError(w) if w == "down" else SinkRejectedError(w) for w in words]
+        errors += [SinkNoTargetError("no trace")] * 4
+        return {d.outcome.id: error for d, error in zip(batch, errors, strict=False)}
+
+    sink = Choosy(answer)
+    result = ragstone.evaluate(ROWS, judge="lexical", sinks=[sink, MemorySink("other")])
+
+    assert (
+        "memory: down (3 of 15 outcomes)",
+        "memory: no column (2 of 15 outcomes)",
+        "memory: a (1 of 15 outcomes)",
+        "memory: 2 other reasons (2 of 15 outcomes)",
+    ) == result.sink_errors
+    assert {"memory": 4} == result.sink_skipped == result.to_dict()["sink_skipped"]
+    assert "no place at memory: 4 of 15 outcomes" in str(result)
+    assert 3 == len(sink.deliveries)
+
+
+def test_a_row_at_fault_holds_back_no_other() -> None:
+    """A batch that is refused is split, down to the row."""
+    bad = ragstone.evaluate(ROWS, judge="lexical").outcomes[7].id
+
+    def answer(batch: list[Delivery]) -> None:
+        if bad in {d.outcome.id for d in batch}:
+            raise SinkRejectedError("no column")
+
+    sink = Choosy(answer)
+    result = ragstone.evaluate(ROWS, judge="lexical", sinks=[sink])
+
+    assert ("memory: no column (1 of 15 outcomes)",) == result.sink_errors
+    assert {o.id for o in result.outcomes} - {bad} == set(sink.by_id)
+    assert {} == result.sink_skipped
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(SinkDeniedError("401"), "401"), (SinkUnavailableError("no route"), "no route"), (KeyError("x"), "KeyError: 'x'")],
+)
+def test_a_sink_that_fails_is_not_asked_again(monkeypatch: pytest.MonkeyPatch, error: Exception, words: str) -> None:
+    """What had arrived by then has; the rest is counted, also when the sink breaks its promise of what it raises."""
+    monkeypatch.setattr("ragstone.experiments._deliver._BATCH", 4)
+
+    def answer(batch: list[Delivery]) -> None:
+        if len(sink.sizes) > 1:
+            raise error
+
+    sink = Choosy(answer)
+    result = ragstone.evaluate(ROWS, judge="lexical", sinks=[sink])
+
+    assert (f"memory: {words} (11 of 15 outcomes)",) == result.sink_errors
+    assert [4, 4] == sink.sizes
+    assert 4 == len(sink.deliveries)
 
 
 def test_outcomes_reach_the_sinks_and_the_data_frame(tmp_path: Path) -> None:

@@ -13,20 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ragstone.data import QrelsSource, Rejection, SampleSource, read_samples
-from ragstone.errors import DataError, MissingExtraError, SinkError
+from ragstone.errors import DataError, MissingExtraError
+from ragstone.experiments._deliver import deliver
 from ragstone.experiments._summary import MetricSummary, format_table, summarise
 from ragstone.judges import Judge, JudgeIdentity, Reader, judge_from, reader_from
 from ragstone.metrics import Metric, MetricCard, bind_reader, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
 from ragstone.scoring import Scorer
-from ragstone.sinks import Delivery, Sink, sink_from
+from ragstone.sinks import Sink, sink_from
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Experiment", "aevaluate", "evaluate"]
-
-_SINK_BATCH = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,9 @@ class Experiment:
     rejected: tuple[Rejection, ...] = field(default=())
     """Rows that could not be read; counted here, in no other number."""
     sink_errors: tuple[str, ...] = field(default=())
-    """What sinks said that did not take the outcomes; the outcomes themselves are all here."""
+    """What sinks said that did not take the outcomes, and of how many; the outcomes themselves are all here."""
+    sink_skipped: Mapping[str, int] = field(default_factory=dict)
+    """Outcomes that a sink has no place for, by its name: a sample has no trace in a tracing tool, for one."""
 
     def summary(self) -> tuple[MetricSummary, ...]:
         """One line a metric: mean, interval, denominators."""
@@ -55,6 +56,8 @@ class Experiment:
         table = format_table(self.summary(), baseline=self.judge.is_baseline and asked)
         for error in self.sink_errors:
             table += f"\nnot delivered to {error}"
+        for sink, count in self.sink_skipped.items():
+            table += f"\nno place at {sink}: {count} of {len(self.outcomes)} outcomes"
         if self.rejected:
             table += f"\nrows that could not be read, and are in none of these numbers: {len(self.rejected)}"
         return table
@@ -65,6 +68,8 @@ class Experiment:
             "judge": {"name": self.judge.name, "hash": self.judge.hash, "is_baseline": self.judge.is_baseline},
             "n_samples": len(self.samples),
             "n_rejected": len(self.rejected),
+            "sink_errors": list(self.sink_errors),
+            "sink_skipped": dict(self.sink_skipped),
             "usage": self.usage.model_dump(exclude={"schema_version"}),
             "wall_s": self.wall_s,
             "metrics": [_summary_dict(s) for s in self.summary()],
@@ -192,7 +197,7 @@ async def aevaluate(
             if progress is not None:
                 progress(len(done), len(samples))
         ordered = tuple(o for s in samples for o in done[s.id])
-        sink_errors = [error for sink in destinations if (error := await _deliver(sink, ordered))]
+        delivered = [await deliver(sink, ordered) for sink in destinations]
         return Experiment(
             samples=tuple(samples),
             outcomes=ordered,
@@ -201,7 +206,8 @@ async def aevaluate(
             usage=scorer.usage,
             wall_s=time.monotonic() - started,
             rejected=tuple(rejected),
-            sink_errors=tuple(sink_errors),
+            sink_errors=tuple(error for at in delivered for error in at.errors()),
+            sink_skipped={at.sink: at.skipped for at in delivered if at.skipped},
         )
     finally:
         for sink in destinations:
@@ -210,16 +216,6 @@ async def aevaluate(
             await chair.aclose()
         if lector is not None and not isinstance(reader, Reader):
             await lector.aclose()
-
-
-async def _deliver(sink: Sink, outcomes: Sequence[Score | NotApplicable | Failure]) -> str | None:
-    """Write all outcomes to one sink; return what went wrong, in words."""
-    try:
-        for i in range(0, len(outcomes), _SINK_BATCH):
-            await sink.write([Delivery(outcome=o, trace_id=o.sample_id) for o in outcomes[i : i + _SINK_BATCH]])
-    except SinkError as error:
-        return f"{sink.name}: {error}"
-    return None
 
 
 def evaluate(
