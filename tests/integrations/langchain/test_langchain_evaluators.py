@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
 
 from langchain_ragstone import LangChainJudge, RagstoneCallbackHandler, RagstoneEvaluator
 from ragstone.errors import ConfigurationError, JudgeUnavailableError, MissingExtraError
@@ -268,6 +270,21 @@ def test_works_inside_a_running_loop():
         return [evaluator(inputs=INPUTS, outputs=OUTPUTS), await evaluator.acall(inputs=INPUTS, outputs=OUTPUTS)]
 
     assert [0.8, 0.8] == [found["score"] for found in asyncio.run(both())]
+
+
+def test_threads_share_an_evaluator_and_mix_nothing():
+    """Eight threads score four hundred runs through one evaluator and one chat model, each its own."""
+
+    def number_in(prompt: Any) -> AIMessage:
+        return AIMessage(re.search(r"number (\d+)", str(prompt))[1])
+
+    evaluator = RagstoneEvaluator("ccrs.qr", judge=RunnableLambda(number_in))
+
+    def scored(nth: int) -> float:
+        return evaluator(inputs=f"number {nth}", outputs="x")["score"]
+
+    with ThreadPoolExecutor(8) as threads:
+        assert [nth % 101 / 100 for nth in range(400)] == list(threads.map(scored, (nth % 101 for nth in range(400))))
 
 
 def test_slow_judge_fails_by_the_deadline():

@@ -99,8 +99,7 @@ def _plain(field: str, value: Any) -> Any:
         found = answer_from(value)
         return value if found is None else found
     if field == "contexts":
-        documents = value if isinstance(value, list | tuple) else [value]
-        return [_passage(_unpacked(document)) for document in documents] if documents is value else _passage(value)
+        return [_passage(document) for document in value] if isinstance(value, list) else _passage(value)
     if field == "reference":
         if isinstance(value, Mapping):
             value = next(
@@ -114,12 +113,15 @@ def _plain(field: str, value: Any) -> Any:
 
 
 def _unpacked(value: Any) -> Any:
-    """What LangChain writes when it saves an object, as the object's fields."""
+    """What LangChain writes when it saves an object, as the object's fields; of a list, its items."""
     if isinstance(value, list | tuple):
-        return [_unpacked(item) for item in value]
-    if isinstance(value, Mapping) and value.get("lc") and isinstance(value.get("kwargs"), Mapping):
-        return value["kwargs"]
-    return value
+        return [_fields_of(item) for item in value]
+    return _fields_of(value)
+
+
+def _fields_of(value: Any) -> Any:
+    saved = isinstance(value, Mapping) and value.get("lc") and isinstance(value.get("kwargs"), Mapping)
+    return value["kwargs"] if saved else value
 
 
 def _passage(document: Any) -> Any:
