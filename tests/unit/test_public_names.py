@@ -35,6 +35,9 @@ PUBLIC = {
         plan_dataset rank_udcg read_outcomes summarise
         topicality
     """,
+    "ragstone.ingest": """
+        OtlpReceiver SharedStage StageIntake
+    """,
     "ragstone.judges": """
         Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion
         ConnectionOptions ForcedReading
@@ -66,8 +69,7 @@ PUBLIC = {
     """,
     "ragstone.sinks": """
         Delivery JsonlSink LangfuseSink LangsmithSink MlflowSink OtlpSink ParquetSink PhoenixSink PostgresqlSink
-        PrometheusSink Sink
-        WatchingSink WebhookSink sink_from
+        PrometheusSink Sink WatchingSink WebhookSink sink_from
     """,
     "ragstone.stats": """
         Agreement Alternative BernsteinSequence BettingSequence ConfidenceSequence Contrast CorrelationKind
@@ -85,6 +87,9 @@ PUBLIC = {
         DIALECTS FakeJudge FakeJudgeServer FakeModelServer FakeReader JudgeContract MemoryRecorder MemorySink
         ScriptedModel ServerDialect ServerStats SinkContract SinkOutageContract
         make_sample make_trace
+    """,
+    "ragstone.monitor": """
+        Monitor read_config
     """,
     "ragstone.replay": """
         Detected FileCounts Node NodeKind Rejected ReplayIntake ReplayPlan ReplayReport Source SpanStage StagedSpan

@@ -1,0 +1,479 @@
+"""PostgreSQL as the store of several workers: shared, killed, restarted; and what its messages do not say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import pytest
+
+from ragstone.capture import TraceDraft
+from ragstone.errors import (
+    ConfigurationError,
+    StoreCorruptError,
+    StoreError,
+    StoreNotReadyError,
+    StoreVersionError,
+)
+from ragstone.monitor import Monitor
+from ragstone.schema import Captured, Dropped, Score, Trace
+from ragstone.store import PlannedMetric, open_store
+from ragstone.worker import read_ledger
+
+pytestmark = pytest.mark.servers
+
+EXACT = PlannedMetric(name="exact", version="1")
+DEADLINE_S = 120
+
+
+@pytest.fixture
+def own(database):
+    """Opens the same database as another worker would."""
+    opened = []
+
+    def open_one(**options):
+        store = open_store(database, mode="own", **options)
+        opened.append(store)
+        return store
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def spool(tmp_path, monkeypatch):
+    """Where the captures of this test wait."""
+    folder = tmp_path / "spool"
+    monkeypatch.setenv("RAGSTONE_SPOOL", str(folder))
+    return folder
+
+
+def sql(url, statement, *parameters):
+    """Ask the database itself."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as db:
+        cursor = db.execute(statement, parameters)
+        return cursor.fetchall() if cursor.description else []
+
+
+def captured(*trace_ids, **fields):
+    """Entries of a spool."""
+    return [Captured(trace=Trace(trace_id=trace_id, started_at=1.0, query="q", **fields)) for trace_id in trace_ids]
+
+
+def score(trace_id):
+    """The outcome of the only planned metric."""
+    return Score(sample_id=trace_id, metric="exact", metric_version="1", value=1.0, method="exact")
+
+
+def eventually(condition):
+    """Wait for a condition, within reason."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (result := condition()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.05)
+    return result
+
+
+class TestSharing:
+    """Several workers, each with a connection of its own."""
+
+    def test_claims_pass_each_other(self, own):
+        """Eight that claim at once get different traces, and between them all of them."""
+        own().ingest("a", 1, captured(*(f"t{i}" for i in range(200))))
+        stores = [own() for _ in range(8)]
+
+        with ThreadPoolExecutor(8) as pool:
+            claims = list(pool.map(lambda pair: pair[1].claim(str(pair[0]), 25, lease_s=60), enumerate(stores)))
+
+        assert sorted(f"t{i}" for i in range(200)) == sorted(t.trace_id for claim in claims for t in claim)
+
+    def test_a_claim_does_not_wait_for_rows_that_another_holds(self, own, database):
+        """A worker that is stopped in the middle of a transaction holds up its own rows and nobody else's."""
+        import psycopg
+
+        store = own()
+        store.ingest("a", 1, captured("held", "free"))
+        with psycopg.connect(database) as other:
+            other.execute("SELECT 1 FROM ragstone.traces WHERE trace_id = 'held' FOR UPDATE")
+
+            assert ["free"] == [t.trace_id for t in store.claim("me", 2, lease_s=60)]
+
+    def test_two_that_finish_one_trace_agree_on_who_was_first(self, own):
+        """Whoever comes second is told so, and its outcomes are not stored."""
+        first = own()
+        first.set_plan([EXACT], ["s"])
+        first.ingest("a", 1, captured(*(f"t{i}" for i in range(50))))
+        stores = [first, own(), own(), own()]
+
+        def finish(store):
+            return [store.complete(f"t{i}", [score(f"t{i}")]) for i in range(50)]
+
+        with ThreadPoolExecutor(4) as pool:
+            told = list(pool.map(finish, stores))
+
+        assert [1] * 50 == [sum(by_trace) for by_trace in zip(*told, strict=True)]
+        ledger = first.ledger()
+        assert (50, 50, True) == (ledger.total.scored, ledger.outbox["s"].pending, ledger.total.balanced)
+
+    def test_a_sink_has_one_deliverer_at_a_time(self, own):
+        """The first that looks delivers; when its connection ends, another one does."""
+        first, second = own(), own()
+        first.set_plan([EXACT], ["s"])
+        second.set_plan([EXACT], ["s"])
+        first.ingest("a", 1, captured("t"))
+        first.complete("t", [score("t")])
+
+        assert 1 == len(first.outbox_due("s", limit=9))
+        assert 1 == len(first.outbox_due("s", limit=9))
+        assert [] == second.outbox_due("s", limit=9)
+        first.close()
+        assert 1 == len(second.outbox_due("s", limit=9))
+
+    def test_a_deliverer_that_is_refused_makes_room(self, own):
+        """Another worker may have better credentials."""
+        first, second = own(), own()
+        first.set_plan([EXACT], ["s"])
+        second.set_plan([EXACT], ["s"])
+        first.ingest("a", 1, captured("t"))
+        first.complete("t", [score("t")])
+        first.outbox_due("s", limit=9)
+
+        first.stop_sink("s", reason="401")
+
+        assert 1 == len(second.outbox_due("s", limit=9))
+
+    def test_workers_that_start_together_agree_on_a_plan(self, own):
+        """None of them is refused, and none finds the plan half made."""
+        stores = [own() for _ in range(6)]
+
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(lambda store: store.set_plan([EXACT], ["s"]), stores))
+
+        assert ["exact"] == list(stores[0].ledger().metrics)
+
+    def test_another_plan_waits_until_the_others_are_gone(self, own):
+        """Two plans in one store would undo each other's work for ever."""
+        first, second = own(), own()
+        first.set_plan([EXACT], ["s"])
+
+        with pytest.raises(StoreError, match="by another plan"):
+            second.set_plan([EXACT, PlannedMetric(name="more", version="1")], ["s"])
+        assert ["exact"] == list(first.ledger().metrics)
+
+        first.close()
+        second.set_plan([PlannedMetric(name="more", version="1")], ["s"])
+        assert ["more"] == list(second.ledger().metrics)
+
+    def test_a_plan_that_changed_during_an_outage_stops_the_old_worker(self, own, database):
+        """It would score by the old plan what the new one waits for."""
+        old, new = own(), own()
+        old.set_plan([EXACT], ["s"])
+        sql(database, "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE objid = 3")
+        new.set_plan([PlannedMetric(name="more", version="1")], ["s"])
+
+        old.check_place()
+        with pytest.raises(StoreError):
+            old.ledger()
+        with pytest.raises(StoreError, match="by another plan"):
+            old.ledger()
+        with pytest.raises(StoreError, match="by another plan"):
+            old.check_place()
+
+    def test_the_books_are_of_one_moment(self, own):
+        """While others bring in and finish, every ledger that anybody sees adds up."""
+        busy, looking = own(), own()
+        busy.set_plan([EXACT], [])
+
+        def work():
+            for i in range(120):
+                busy.ingest("a", i + 1, [*captured(f"t{i}"), Dropped(reason="full", n=1, at=0.0)])
+                busy.complete(f"t{i}", [score(f"t{i}")])
+
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(work)
+            seen = [looking.ledger()]
+            while not running.done():
+                seen.append(looking.ledger())
+            running.result()
+
+        assert all(ledger.total.balanced and ledger.metrics["exact"].balanced for ledger in seen)
+        assert 240 == looking.ledger().total.captured
+
+
+class TestTime:
+    """Leases are by the server's clock."""
+
+    def test_hosts_whose_clocks_differ_agree(self, own, monkeypatch):
+        """A host an hour ahead does not take what another one holds."""
+        slow = own()
+        slow.ingest("a", 1, captured("t"))
+        slow.claim("slow", 1, lease_s=60)
+
+        truth = time.time
+        monkeypatch.setattr("ragstone.store.postgres.time.time", lambda: truth() + 3600)
+        ahead = own(clock=time.time)
+
+        assert [] == ahead.claim("ahead", 1, lease_s=60)
+
+
+class TestOutage:
+    """The server goes away and comes back."""
+
+    def test_a_restart_costs_one_call(self, own, postgres):
+        """Calls fail in words while it is down; after it is up the next one works, and nothing is lost."""
+        store = own()
+        store.set_plan([EXACT], ["s"])
+        store.ingest("a", 1, captured("t"))
+        postgres.stop()
+        try:
+            for _ in range(2):
+                with pytest.raises(StoreError, match="cannot be used now"):
+                    store.ledger()
+        finally:
+            postgres.start()
+
+        def ledger():
+            try:
+                return store.ledger()
+            except StoreError:
+                return None
+
+        assert 1 == eventually(ledger).total.pending
+        assert store.complete("t", [score("t")])
+        assert 1 == len(store.outbox_due("s", limit=9))
+
+    def test_what_was_under_way_is_not_stored_in_part(self, own, database):
+        """The connection ends between two statements of one call."""
+        store, entries = own(), captured("t1", "t2")
+
+        class Cut(list):
+            def __iter__(self):
+                yield entries[0]
+                sql(
+                    database, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE state LIKE 'idle in%'"
+                )
+                yield entries[1]
+
+        with pytest.raises(StoreError):
+            store.ingest("a", 1, Cut(entries))
+
+        assert ({}, 0) == (store.segment_offsets(), store.ledger().total.captured)
+        assert 2 == store.ingest("a", 1, entries)
+
+
+class TestOpening:
+    """Tables appear once, whoever comes; what cannot be used says why, and never with a password."""
+
+    def test_many_that_come_first_make_one_store(self, database):
+        """The tables are made under a lock."""
+        with ThreadPoolExecutor(8) as pool:
+            stores = list(pool.map(lambda _: open_store(database, mode="own"), range(8)))
+        assert 0 == stores[0].ledger().total.captured
+        for store in stores:
+            store.close()
+
+    def test_the_application_s_own_tables_are_left_alone(self, own, database):
+        """Ours are in a schema of their own."""
+        sql(database, "CREATE TABLE traces (x int)")
+
+        own().ingest("a", 1, captured("t"))
+
+        assert [] == sql(database, "SELECT * FROM public.traces")
+
+    def test_reading_makes_nothing(self, database):
+        """An empty database stays empty."""
+        with pytest.raises(StoreNotReadyError, match="no store in postgresql://127"):
+            open_store(database, mode="read")
+        assert [] == sql(database, "SELECT 1 FROM pg_namespace WHERE nspname = 'ragstone'")
+
+    def test_a_reader_does_not_write(self, own, database):
+        """It is refused by us, and would be by the server."""
+        own()
+        with (
+            open_store(database, mode="read") as reader,
+            pytest.raises(StoreError, match="open for reading only"),
+        ):
+            reader.ingest("a", 1, captured("t"))
+
+    def test_a_newer_store_is_left_alone(self, own, database):
+        """An old worker must not write into tables it does not know."""
+        own()
+        sql(database, "UPDATE ragstone.meta SET value = '99' WHERE key = 'version'")
+
+        for mode in ("own", "read"):
+            with pytest.raises(StoreVersionError, match="has version 99"):
+                open_store(database, mode=mode)
+
+    def test_a_schema_of_somebody_else_is_left_alone(self, database):
+        """It has our name and not our tables."""
+        sql(database, "CREATE SCHEMA ragstone CREATE TABLE traces (x int)")
+
+        with pytest.raises(StoreCorruptError, match="no Ragstone store"):
+            open_store(database, mode="own")
+        assert [("traces",)] == sql(database, "SELECT tablename FROM pg_tables WHERE schemaname = 'ragstone'")
+
+    def test_a_wrong_password_is_not_shown(self, database):
+        """Nor is the right one."""
+        with pytest.raises(StoreError, match="authentication failed") as told:
+            open_store(database.replace("s3cret", "wr0ng"), mode="own")
+        assert "wr0ng" not in str(told.value)
+
+    @pytest.mark.parametrize(
+        "url",
+        ["postgresql://u:se@cret@h/d", "postgresql://u:se/cret@h/d", "postgresql://u:se%zzcret@h/d",
+         "postgresql://u:se?cret@h/d", "postgresql://u:secret@h:sesame/d", "postgresql://[secret/d"],
+    )  # fmt: skip
+    def test_a_url_that_cannot_be_read_is_not_shown(self, url):
+        """The password may be anywhere in it."""
+        with pytest.raises(ConfigurationError, match="percent-encoding") as told:
+            open_store(url, mode="own")
+        assert not any(part in str(told.value) for part in ("se@", "cret@", "secret", "sesame", "zz"))
+
+    def test_text_that_the_server_does_not_take_is_stored(self, own):
+        """NUL has no place in its text; a captured name may have one all the same."""
+        store = own()
+        store.ingest("a", 1, captured("t", name="a\0b", session_id="\0"))
+        store.set_plan([EXACT], ["s"])
+        store.complete("t", [score("t")])
+
+        (item,) = store.outbox_due("s", limit=1)
+        assert ("a\N{REPLACEMENT CHARACTER}b", "a\0b") == (item.name, store.trace("t").name)
+
+    def test_a_connection_does_not_cross_a_fork(self, own):
+        """The child is refused, and leaves the parent's connection alone."""
+        store = own()
+        child = os.fork()
+        if child == 0:
+            try:
+                store.ledger()
+            except StoreError as error:
+                os._exit(0 if "after forking" in str(error) else 2)
+            os._exit(1)
+        assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert 0 == store.ledger().total.captured
+
+
+WORKER = "import sys; from ragstone.cli import main; main(sys.argv[1:])"
+
+
+def worker(database, sink, *, slow=False):
+    """`ragstone worker` in a process of its own; a slow one holds each trace for long."""
+    code = WORKER
+    if slow:
+        # Traces that are in work when it is killed.
+        code = (
+            "import asyncio, ragstone.worker._parts as p\n"
+            "async def late(self, sample, **rest): await asyncio.sleep(3600)\n"
+            "p.Parts.score = late\n" + WORKER
+        )
+    command = ["worker", database, "--judge", "lexical", "--metrics", "ccrs", "--sink", sink]
+    return subprocess.Popen([sys.executable, "-c", code, *command])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(420)
+class TestWorkers:
+    """Real processes."""
+
+    def test_a_killed_worker_s_traces_come_back(self, database, spool, tmp_path):
+        """One of two workers is killed with traces in work: each trace has one outcome a metric, within two minutes."""
+        sink = f"jsonl:{tmp_path}/out.jsonl"
+        with Monitor(store=database, role="capture", judge="lexical") as monitor:
+            for i in range(300):
+                assert monitor.record(TraceDraft(trace_id=f"t{i}", query=f"What is {i}?", response=f"{i} is it."))
+            assert monitor.flush(30)
+        doomed = worker(database, sink, slow=True)
+
+        def leased():
+            try:
+                found = sql(database, "SELECT count(*) FROM ragstone.traces WHERE lease_owner IS NOT NULL")
+            except Exception:  # noqa: BLE001 - no tables yet
+                return 0
+            return found[0][0]
+
+        held = eventually(leased)
+        good = worker(database, sink)
+        try:
+            eventually(lambda: read_ledger(database).total.scored > 50)
+            doomed.send_signal(signal.SIGKILL)
+            doomed.wait()
+            eventually(lambda: read_ledger(database).total.pending == 0)
+            eventually(lambda: not any(b.pending for b in read_ledger(database).outbox.values()))
+        finally:
+            for process in (doomed, good):
+                process.terminate()
+                process.wait()
+
+        ledger = read_ledger(database)
+        assert held > 0
+        assert (300, True) == (ledger.total.captured, ledger.total.balanced)
+        assert all(row.balanced and row.pending == 0 for row in ledger.metrics.values())
+        lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+        expected = {(f"t{i}", metric) for i in range(300) for metric in ledger.metrics}
+        assert expected == {(line["trace_id"], line["metric"]) for line in lines}
+        assert len(expected) == len(lines)
+
+    def test_a_living_worker_keeps_what_takes_long(self, own, database, spool, tmp_path):
+        """Its leases are short and renewed: long after the first would have ended nobody else can claim."""
+        with Monitor(store=database, role="capture", judge="lexical") as monitor:
+            monitor.record(TraceDraft(trace_id="t", query="q", response="r"))
+        slow = worker(database, f"jsonl:{tmp_path}/out.jsonl", slow=True)
+        try:
+
+            def until():
+                try:
+                    found = sql(database, "SELECT lease_until FROM ragstone.traces WHERE lease_owner IS NOT NULL")
+                except Exception:  # noqa: BLE001 - no tables yet
+                    return 0
+                return found[0][0] if found else 0
+
+            first = eventually(until)
+            assert first - time.time() < 120
+            eventually(lambda: until() > first)
+            assert [] == own().claim("other", 1, lease_s=60)
+        finally:
+            slow.kill()
+            slow.wait()
+
+    def test_monitors_of_one_host_share_a_spool(self, database, spool):
+        """Each process drains and scores; what is in the spool comes in once, drops included."""
+        monitors = [Monitor(store=database, judge="lexical") for _ in range(3)]
+        for i in range(150):
+            monitors[i % 3].record(TraceDraft(trace_id=f"t{i}", query="q", response="r"))
+
+        assert all(monitor.drain(60) for monitor in monitors)
+        eventually(lambda: monitors[0].ledger().total.pending == 0)
+        ledger = monitors[0].ledger()
+        for monitor in monitors:
+            monitor.close()
+
+        assert (150, 150, True) == (ledger.total.captured, ledger.total.scored, ledger.total.balanced)
+        with open_store(database, mode="read") as store:
+            assert 0 == store.duplicates()
+
+    def test_status_shows_a_database_and_no_password(self, database, spool):
+        """`ragstone status` takes the URL."""
+        with Monitor(store=database, judge="lexical") as monitor:
+            monitor.record(TraceDraft(trace_id="t", query="q", response="r"))
+            assert monitor.drain(60)
+
+        def status(*arguments):
+            return subprocess.run(
+                [sys.executable, "-c", WORKER, "status", database, *arguments],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+
+        assert 1 == json.loads(status("--json").stdout)["total"]["scored"]
+        assert "ccrs" in status("--trace", "t").stdout
+        missing = status("--trace", "no such trace")
+        assert "no such trace" in missing.stderr
+        assert urlsplit(database).password not in missing.stderr + missing.stdout
