@@ -214,9 +214,18 @@ def _reranked(groups: list[tuple[Passage, ...]], passages: tuple[Passage, ...]) 
     ]
     if not touched:
         return [passages]
+    before = {passage.id: passage for place in touched for passage in groups[place] if passage.id is not None}
+    passages = tuple(_with_text(passage, before.get(passage.id or "")) for passage in passages)
     replaced = [group for place, group in enumerate(groups) if place not in touched]
     replaced.insert(touched[0], passages)
     return replaced
+
+
+def _with_text(passage: Passage, before: Passage | None) -> Passage:
+    """Where a re-ranker names its passages by their ids alone, the search says what they are."""
+    if passage.text or before is None:
+        return passage
+    return passage.model_copy(update={"text": before.text, "metadata": passage.metadata or before.metadata})
 
 
 def _search(step: Node, passages: tuple[Passage, ...]) -> Search:

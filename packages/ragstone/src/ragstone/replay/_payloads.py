@@ -12,12 +12,14 @@ from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.replay._json import parse_json
+from ragstone.replay._nodes import Node
 from ragstone.schema import Passage
 
 __all__ = [
     "answer_in",
     "contexts_in",
     "count_in",
+    "fill_identity",
     "json_in",
     "last_of",
     "number_in",
@@ -47,6 +49,7 @@ _SCORE_KEYS: Final = ("relevance_score", "score")
 _HUMAN: Final = frozenset({"human", "user", "HumanMessage", "HumanMessageChunk"})
 _AI: Final = frozenset({"ai", "assistant", "AIMessage", "AIMessageChunk", "model"})
 _FRAMEWORK: Final = ("ls_", "lc_", "langgraph_", "checkpoint_", "__", "LANGSMITH_", "LANGCHAIN_")
+_SESSION_KEYS: Final = ("session_id", "thread_id", "conversation_id")
 _MAX_DEPTH: Final = 8
 _MAX_INT: Final = 2**53
 """Readers of JSON disagree about larger whole numbers."""
@@ -84,12 +87,31 @@ def count_in(value: object) -> int | None:
     return int(number) if number is not None and 0 <= number < _MAX_INT else None
 
 
+def fill_identity(node: Node, metadata: object) -> None:
+    """Sort the metadata of a request into its step: who asked, in which session, and the rest. What it has stays."""
+    rest = request_metadata(metadata)
+    for key in _SESSION_KEYS:
+        session_id = _label(rest.pop(key, None))
+        node.session_id = node.session_id or session_id
+    user_id = _label(rest.pop("user_id", None))
+    node.user_id = node.user_id or user_id
+    reference = rest.pop("reference", None)
+    if isinstance(reference, str | list) and not node.reference:
+        texts = [reference] if isinstance(reference, str) else reference
+        node.reference = tuple(text for text in texts if isinstance(text, str))
+    node.metadata = node.metadata | rest
+
+
+def _label(value: object) -> str | None:
+    return str(value) if isinstance(value, str | int) and value != "" else None
+
+
 def request_metadata(metadata: object) -> dict[str, Any]:
     """What the application itself said about a request, without what its framework and its tracer added."""
     value = json_in(metadata)
     if not isinstance(value, Mapping):
         return {}
-    return {key: item for key, item in value.items() if not str(key).startswith(_FRAMEWORK)}
+    return {str(key): item for key, item in value.items() if not str(key).startswith(_FRAMEWORK)}
 
 
 def question_in(value: Any) -> str | None:

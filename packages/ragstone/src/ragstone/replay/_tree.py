@@ -69,10 +69,10 @@ class Tree:
     def innermost(self, nodes: Iterable[Node]) -> list[Node]:
         """Those that have no other one of them inside."""
         ordered = sorted(nodes, key=lambda node: self._enter[node.id])
-        following = [self._enter[node.id] for node in ordered[1:]]
+        entered = [self._enter[node.id] for node in ordered]
         return [
             node
-            for node, after in zip(ordered, [*following, len(self._order)], strict=True)
+            for node, after in zip(ordered, [*entered[1:], len(self._order)], strict=False)
             if after >= self._leave[node.id]
         ]
 

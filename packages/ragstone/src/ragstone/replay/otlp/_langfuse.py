@@ -10,10 +10,10 @@ from ragstone.replay._payloads import (
     answer_in,
     contexts_in,
     count_in,
+    fill_identity,
     json_in,
     passages_in,
     question_in,
-    request_metadata,
 )
 from ragstone.replay.otlp._convention import Convention, exploded, node_of, tags_in, text_or_none
 from ragstone.replay.otlp._span import OtelSpan
@@ -66,9 +66,7 @@ def _read(span: OtelSpan) -> Node:
     node.user_id = text_or_none(attributes.get("user.id"), attributes.get("langfuse.user.id"))
     node.tags = tags_in(attributes.get("langfuse.trace.tags"))
     metadata = exploded(attributes, "langfuse.trace.metadata") | exploded(attributes, f"{_OBSERVATION}.metadata")
-    node.metadata = request_metadata(
-        {key: _value(value) for key, value in metadata.items() if key not in _OWN_METADATA}
-    )
+    fill_identity(node, {key: _value(value) for key, value in metadata.items() if key not in _OWN_METADATA})
     return node
 
 

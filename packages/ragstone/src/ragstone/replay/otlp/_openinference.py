@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,11 +11,11 @@ from ragstone.replay._payloads import (
     answer_in,
     contexts_in,
     count_in,
+    fill_identity,
     json_in,
     number_in,
     passages_in,
     question_in,
-    request_metadata,
 )
 from ragstone.replay.otlp._convention import Convention, exploded, indexed, node_of, tags_in, text_or_none
 from ragstone.replay.otlp._span import OtelSpan
@@ -32,6 +33,9 @@ _KINDS: Final[dict[str, NodeKind]] = {
     "AGENT": "agent",
     "EMBEDDING": "embedding",
 }
+_SHOWN_NODE: Final = re.compile(
+    r"<NodeWithScore\(node=\w{1,40}\(id_=(?P<id>[^\s(),]{1,500})\), score=(?P<score>[-+.\w]{1,40})\)>"
+)
 _HUMAN: Final = ("user", "human")
 
 
@@ -59,11 +63,29 @@ def _read(span: OtelSpan) -> Node:
         node.query = question_in(_value(attributes, "input"))
         node.answer = answer_in(output)
         node.passages = contexts_in(output)
+        _recognise_postprocessor(node, attributes, output)
     node.session_id = text_or_none(attributes.get("session.id"))
     node.user_id = text_or_none(attributes.get("user.id"))
     node.tags = tags_in(attributes.get("tag.tags"))
-    node.metadata = request_metadata(attributes.get("metadata") or exploded(attributes, "metadata"))
+    fill_identity(node, attributes.get("metadata") or exploded(attributes, "metadata"))
     return node
+
+
+def _recognise_postprocessor(node: Node, attributes: Mapping[str, Any], output: Any) -> None:
+    """LlamaIndex's re-rankers are chains with nodes in and nodes out, of which only ids and scores are shown."""
+    given = _value(attributes, "input")
+    if not isinstance(given, Mapping) or "nodes" not in given or not isinstance(output, list):
+        return
+    shown = [_SHOWN_NODE.match(item) for item in output if isinstance(item, str)]
+    if len(shown) != len(output):
+        return
+    nodes = [match for match in shown if match]
+    if len(nodes) == len(output):
+        node.kind, node.answer = "reranker", None
+        node.passages = tuple(
+            Passage(text="", id=match["id"], score=number_in(match["score"]), rank=rank)
+            for rank, match in enumerate(nodes)
+        )
 
 
 def _value(attributes: Mapping[str, Any], side: str) -> Any:

@@ -10,10 +10,10 @@ from ragstone.replay._payloads import (
     answer_in,
     contexts_in,
     count_in,
+    fill_identity,
     json_in,
     passages_in,
     question_in,
-    request_metadata,
 )
 from ragstone.replay.otlp._convention import Convention, exploded, text_or_none
 from ragstone.replay.otlp._genai import genai_node
@@ -24,7 +24,6 @@ __all__ = ["TRACELOOP"]
 
 _PREFIX: Final = "traceloop."
 _PROPERTIES: Final = "traceloop.association.properties"
-_SESSION_KEYS: Final = ("session_id", "thread_id", "conversation_id", "chat_id")
 
 
 def _claims(span: OtelSpan) -> bool:
@@ -36,7 +35,7 @@ def _read(span: OtelSpan) -> Node:
     node = genai_node(span)
     given = json_in(attributes.get("traceloop.entity.input"))
     got = json_in(attributes.get("traceloop.entity.output"))
-    nodes = _nodes(got)
+    nodes = _nodes(given, got)
     if node.kind in ("other", "chain", "agent"):
         span_kind = attributes.get("traceloop.span.kind")
         if nodes is not None:
@@ -58,18 +57,22 @@ def _read(span: OtelSpan) -> Node:
         outputs = got.get("outputs", got) if isinstance(got, Mapping) else None
         node.passages = contexts_in(outputs)
     properties = exploded(attributes, _PROPERTIES)
-    node.session_id = text_or_none(*(properties.pop(key, None) for key in _SESSION_KEYS), node.session_id)
-    node.user_id = text_or_none(properties.pop("user_id", None), node.user_id)
-    node.metadata = request_metadata(properties)
+    if node.model in (None, "unknown"):
+        node.model = text_or_none(properties.get("ls_model_name"))
+    fill_identity(node, properties)
     node.run_id = text_or_none(attributes.get("gen_ai.agent.id")) or node.run_id
     node.name = text_or_none(attributes.get("traceloop.entity.name")) or node.name
     return node
 
 
-def _nodes(output: Any) -> tuple[Passage, ...] | None:
+def _nodes(given: Any, output: Any) -> tuple[Passage, ...] | None:
     """LlamaIndex's nodes with their scores, each of which is a text of JSON; None if it is something else."""
-    if not isinstance(output, list) or not output:
+    if not isinstance(output, list):
         return None
+    if not output:
+        # Nothing, given for a query, was found by a retriever.
+        asked = given.values() if isinstance(given, Mapping) else ()
+        return () if any(isinstance(value, Mapping) and "query_str" in value for value in asked) else None
     items = [json_in(item) for item in output]
     return passages_in(items) if all(isinstance(item, Mapping) and "node" in item for item in items) else None
 
