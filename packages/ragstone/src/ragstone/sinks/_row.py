@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.sinks._protocol import Delivery
 
 __all__ = ["evidence", "iso_time", "outcome_row"]
+
+_NOT_EVIDENCE: Final = ("id", "reason", "usage")
 
 
 def outcome_row(delivery: Delivery, *, include_text: bool) -> dict[str, Any]:
@@ -57,7 +59,7 @@ def outcome_row(delivery: Delivery, *, include_text: bool) -> dict[str, Any]:
 def evidence(delivery: Delivery) -> dict[str, Any]:
     """Return what stands behind an outcome, for the metadata of a score elsewhere: all that exists and holds no text."""
     row = outcome_row(delivery, include_text=False)
-    return {name: value for name, value in row.items() if value is not None and name not in ("id", "reason", "usage")}
+    return {name: value for name, value in row.items() if value not in (None, "") and name not in _NOT_EVIDENCE}
 
 
 def iso_time(unix_s: float | None) -> str | None:
