@@ -10,10 +10,12 @@ import typer
 
 from ragstone.cli._cache import run_cache
 from ragstone.cli._compare import compare_command
+from ragstone.cli._config import ConfigOption, apply_config
 from ragstone.cli._dataset import dataset_app
 from ragstone.cli._demo import run_demo
 from ragstone.cli._doctor import run_doctor
 from ragstone.cli._evaluate import evaluate_command
+from ragstone.cli._ingest import ingest_command
 from ragstone.cli._meta import meta_command, topicality_command
 from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import JudgeOption, ReaderOption
@@ -38,6 +40,7 @@ app = typer.Typer(
 )
 app.command(name="compare")(compare_command)
 app.command(name="evaluate")(evaluate_command)
+app.command(name="ingest")(ingest_command)
 app.command(name="meta")(meta_command)
 app.command(name="metrics")(metrics_command)
 app.command(name="outbox")(outbox_command)
@@ -50,9 +53,12 @@ app.add_typer(udcg_app, name="udcg")
 
 @app.callback()
 def _common(
+    context: typer.Context,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to stderr.")] = False,
+    config: ConfigOption = None,
 ) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(message)s")
+    apply_config(context, config)
 
 
 @app.command()

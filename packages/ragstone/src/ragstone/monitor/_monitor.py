@@ -12,13 +12,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from ragstone._util.exit import finish_before_exit
 from ragstone.capture import Capture, CaptureCounters, CaptureLimits, TraceDraft, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
 from ragstone.judges import Judge, Reader, judge_from, reader_from
 from ragstone.metrics import Metric, bind_reader, resolve_metrics
+from ragstone.monitor._config import CONFIGURABLE, read_config
 from ragstone.schema import Ledger
 from ragstone.sinks import Sink, sink_from
 from ragstone.spool import SpoolWriter
@@ -123,6 +124,33 @@ class Monitor:
         )
         self._reset()
         _live.add(self)
+
+    @classmethod
+    def from_config(cls, path: str | os.PathLike[str], **arguments: Any) -> Self:
+        """Make a monitor by a TOML file, the one that `ragstone --config` takes as well.
+
+        Args:
+            path: The file. Its keys are the arguments of `Monitor`; tables, which are for commands, are passed over.
+            arguments: Arguments of `Monitor` that count instead of the file's.
+
+        Raises:
+            ConfigurationError: The file cannot be read, or a key is no argument.
+
+        Example:
+            ```toml
+            store = "ragstone.db"
+            judge = "http://localhost:8000/v1"
+            metrics = ["ccrs", "udcg"]
+            sinks = ["otlp", "prometheus:9464"]
+            sample_rate = 0.1
+
+            [replay]
+            format = "langsmith"
+            ```
+        """
+        values = read_config(path)
+        named: dict[str, Any] = {key: values[key] for key in CONFIGURABLE if key in values}
+        return cls(**(named | arguments))
 
     def _reset(self) -> None:
         """Start without a worker: at birth, and in a forked child, where the parent's thread does not exist."""

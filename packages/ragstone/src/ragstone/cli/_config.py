@@ -1,0 +1,77 @@
+"""`--config FILE`: options that are the same each time, in a TOML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from ragstone.errors import ConfigurationError
+from ragstone.monitor import read_config
+
+__all__ = ["ConfigOption", "apply_config"]
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="A TOML file with options for all commands, and for one in [its.name]."),
+]
+
+_NAMES: Final = {"sinks": "sink", "trace_deadline_s": "deadline_s"}
+"""What `Monitor` calls otherwise than the commands do."""
+_LISTED: Final = frozenset({"metrics"})
+"""What commands take as one text with commas."""
+
+
+def apply_config(context: typer.Context, path: Path | None) -> None:
+    """Let the file's values stand for options that are not given.
+
+    Args:
+        context: Of the application, before its command runs.
+        path: The file; None does nothing.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or names an option that no command has.
+    """
+    if path is None:
+        return
+    values = read_config(path)
+    group = context.command
+    shared = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
+    for table in values.keys() - shared.keys():
+        if table not in _inner(group):
+            msg = f"{str(path)!r} has a table [{table}], and there is no such command; there are {', '.join(_inner(group))}"
+            raise ConfigurationError(msg)
+    context.default_map = _defaults(group, shared, values, path)
+
+
+def _inner(command: Any) -> Mapping[str, Any]:
+    """The commands of a group; nothing for a command."""
+    # Typer brings a copy of click with it, so its classes are not for comparing.
+    return getattr(command, "commands", {})
+
+
+def _defaults(group: Any, shared: Mapping[str, Any], own: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """What click takes for values that the command line does not give, by command."""
+    found: dict[str, Any] = {}
+    for name, command in _inner(group).items():
+        section = own.get(name, {})
+        if not isinstance(section, Mapping):
+            section = {}
+        if _inner(command):
+            inner = {key: value for key, value in section.items() if not isinstance(value, Mapping)}
+            found[name] = _defaults(command, {**shared, **inner}, section, path)
+            continue
+        names = {parameter.name for parameter in command.params}
+        for key in section:
+            if _NAMES.get(key, key) not in names:
+                msg = f"{str(path)!r} sets {key!r} for `{name}`, which has no such option"
+                raise ConfigurationError(msg)
+        merged = {**shared, **section}
+        found[name] = {_NAMES.get(k, k): _plain(k, v) for k, v in merged.items() if _NAMES.get(k, k) in names}
+    return found
+
+
+def _plain(key: str, value: Any) -> Any:
+    return ",".join(map(str, value)) if key in _LISTED and isinstance(value, list) else value

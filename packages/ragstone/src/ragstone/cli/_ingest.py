@@ -1,0 +1,136 @@
+"""`ragstone ingest`: receive spans of any instrumented application, score the requests in them, deliver the scores."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragstone.cli._models import ModelOptions, takes_models
+from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MetricsOption, SinkOption, names_in
+from ragstone.errors import ConfigurationError, JudgeError, StoreError, StoreOwnedError
+from ragstone.ingest import OtlpReceiver, SharedStage, StageIntake
+from ragstone.judges import Judge, Reader, reader_from
+from ragstone.metrics import bind_reader, resolve_metrics
+from ragstone.sinks import Sink, sink_from
+from ragstone.store import is_database_url
+from ragstone.worker import Worker, spool_directory
+
+__all__ = ["ingest_command"]
+
+_RETRY_S = 5.0
+
+
+@takes_models
+def ingest_command(
+    store: Annotated[str, typer.Argument(help="Where requests and scores are kept.")],
+    otlp: Annotated[str, typer.Option("--otlp", help="HOST:PORT to listen at for OTLP over HTTP.")] = "127.0.0.1:4318",
+    metrics: MetricsOption = "ccrs",
+    sink: SinkOption = None,
+    settle_s: Annotated[
+        float,
+        typer.Option("--settle", min=0, help="Seconds without a new span after which a trace with its root is whole."),
+    ] = 10.0,
+    give_up_s: Annotated[
+        float, typer.Option("--give-up", min=0, help="Seconds without a new span after which any trace is.")
+    ] = 300.0,
+    concurrency: ConcurrencyOption = 16,
+    deadline_s: DeadlineOption = 120.0,
+    outage_patience_s: Annotated[
+        float,
+        typer.Option("--outage-patience", min=0, help="Seconds a trace waits for a judge that answers nobody."),
+    ] = 3600.0,
+    *,
+    models: ModelOptions,
+) -> None:
+    """Receive OTLP/HTTP from any instrumented application, in any language; stops cleanly on SIGTERM or Ctrl-C."""
+    host, port = _address(otlp)
+    judge, named = models.models()
+    chosen, reader = bind_reader(resolve_metrics(names_in(metrics)), lambda: reader_from(named, judge=judge))
+    destinations = [sink_from(s) for s in sink or ()]
+    stage = SharedStage(_stage_path(store))
+    intake = StageIntake(stage, settle_s=settle_s, give_up_s=give_up_s)
+    try:
+        asyncio.run(
+            _serve(
+                OtlpReceiver(stage, host=host, port=port),
+                lambda: Worker(
+                    store,
+                    intakes=[intake],
+                    metrics=chosen,
+                    judge=judge,
+                    sinks=destinations,
+                    concurrency=concurrency,
+                    trace_deadline_s=deadline_s,
+                    outage_patience_s=outage_patience_s,
+                ),
+                judge,
+                reader,
+                destinations,
+            )
+        )
+    finally:
+        stage.close()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        msg = f"--otlp must be HOST:PORT, such as 127.0.0.1:4318, got {text!r}"
+        raise ConfigurationError(msg)
+    return host.strip("[]"), int(port)
+
+
+def _stage_path(store: str) -> Path:
+    if is_database_url(store):
+        folder = spool_directory(store)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / "spans.db"
+    path = Path(store).absolute()
+    if not path.parent.is_dir():
+        msg = f"the folder of the store {store!r} does not exist"
+        raise StoreError(msg)
+    return path.with_name(path.name + ".spans")
+
+
+async def _serve(
+    receiver: OtlpReceiver,
+    make: Callable[[], Worker],
+    judge: Judge,
+    reader: Reader | None,
+    destinations: Sequence[Sink],
+) -> None:
+    stopping = asyncio.Event()
+    workers: list[Worker] = []
+
+    def stop() -> None:
+        stopping.set()
+        for worker in workers:
+            worker.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    await receiver.start()
+    typer.echo(f"listening at {receiver.url}/v1/traces, judge {judge.identity.name}", err=True)
+    try:
+        while not stopping.is_set():
+            workers[:] = [make()]
+            try:
+                await workers[0].run()
+            except (JudgeError, StoreOwnedError) as error:
+                # Spans are kept meanwhile; who is not there now may come.
+                typer.echo(f"cannot score now, spans are kept: {error}; trying again in {_RETRY_S:.0f} s", err=True)
+                with_in = asyncio.create_task(stopping.wait())
+                await asyncio.wait([with_in], timeout=_RETRY_S)
+                with_in.cancel()
+    finally:
+        await receiver.aclose()
+        for destination in destinations:
+            await destination.aclose()
+        await judge.aclose()
+        if reader is not None:
+            await reader.aclose()

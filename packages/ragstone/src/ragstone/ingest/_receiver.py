@@ -1,0 +1,163 @@
+"""OTLP over HTTP: protobuf and JSON in, on the disk before the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import zlib
+from typing import Final
+
+from aiohttp import web
+
+from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
+from ragstone.ingest._stage import SharedStage
+from ragstone.replay import StagedSpan
+from ragstone.replay.otlp import spans_of_request
+
+__all__ = ["OtlpReceiver"]
+
+logger = logging.getLogger("ragstone")
+
+_MAX_BYTES: Final = 64 * 2**20
+"""Largest body, as sent and unpacked; exporters send batches of 512 spans."""
+_RETRY_AFTER_S: Final = "5"
+_PROTOBUF: Final = "application/x-protobuf"
+
+
+class OtlpReceiver:
+    """Takes spans at `/v1/traces` as any OpenTelemetry exporter sends them.
+
+    Logs and metrics are accepted and left alone, so that an application whose exporters share one address is not told
+    of errors. There is no authentication: listen on the loopback interface, or behind a proxy that has one.
+
+    Args:
+        stage: Where spans are kept.
+        host: Address to listen at.
+        port: Port; 0 takes a free one.
+    """
+
+    def __init__(self, stage: SharedStage, *, host: str = "127.0.0.1", port: int = 4318) -> None:
+        self._stage = stage
+        self._host = host
+        self._port = port
+        self._runner: web.AppRunner | None = None
+        self.n_spans = 0
+        """Spans that were new."""
+        self.n_rejected = 0
+        """Spans that could not be read."""
+
+    @property
+    def url(self) -> str:
+        """Where exporters send to; final once it listens."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ConfigurationError: The address cannot be listened at.
+        """
+        app = web.Application(client_max_size=_MAX_BYTES)
+        app.router.add_post("/v1/traces", self._traces)
+        app.router.add_post("/v1/logs", self._ignored)
+        app.router.add_post("/v1/metrics", self._ignored)
+        # Bodies are unpacked here, where their size is watched.
+        self._runner = web.AppRunner(app, access_log=None, auto_decompress=False, handle_signals=False)
+        await self._runner.setup()
+        try:
+            site = web.TCPSite(self._runner, self._host, self._port)
+            await site.start()
+        except OSError as error:
+            await self.aclose()
+            msg = (
+                f"cannot listen at {self._host}:{self._port}: {error.strerror or error}; name another --otlp HOST:PORT"
+            )
+            raise ConfigurationError(msg) from None
+        self._port = self._runner.addresses[0][1]
+
+    async def aclose(self) -> None:
+        """Answer what has come, and stop listening. Safe to call twice."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def _traces(self, request: web.Request) -> web.Response:
+        kind = request.content_type
+        try:
+            body = _unpacked(await request.read(), request.headers.get("Content-Encoding", "identity"))
+            # Reading is work for the processor, keeping waits for the disk: neither is for the loop.
+            rejected = await asyncio.to_thread(self._keep, body, kind)
+        except web.HTTPRequestEntityTooLarge:
+            return _refused(413, f"more than {_MAX_BYTES} bytes; send smaller batches")
+        except MissingExtraError as error:
+            return _refused(415, str(error))
+        except DataError as error:
+            return _refused(400, str(error))
+        except StoreError as error:
+            logger.error("ragstone ingest: %s; exporters are told to come again", error)  # noqa: TRY400
+            return _refused(503, "the disk does not take it now", {"Retry-After": _RETRY_AFTER_S})
+        return _accepted(kind, rejected)
+
+    def _keep(self, body: bytes, kind: str) -> list[str]:
+        """Keep the spans of a message; why some could not be read."""
+        spans: list[StagedSpan] = []
+        rejected: list[str] = []
+        for item in spans_of_request(body, kind):
+            if isinstance(item, StagedSpan):
+                spans.append(item)
+            else:
+                rejected.append(item.reason)
+        self.n_spans += self._stage.add(spans)
+        self.n_rejected += len(rejected)
+        return rejected
+
+    async def _ignored(self, request: web.Request) -> web.Response:
+        await request.read()
+        return _accepted(request.content_type, [])
+
+
+def _unpacked(body: bytes, encoding: str) -> bytes:
+    if encoding in ("identity", ""):
+        return body
+    if encoding not in ("gzip", "deflate"):
+        msg = f"the content encoding {encoding[:40]!r} is not known; send gzip, or none"
+        raise DataError(msg)
+    unpacker = zlib.decompressobj(wbits=47)
+    try:
+        unpacked = unpacker.decompress(body, _MAX_BYTES + 1)
+    except zlib.error as error:
+        msg = f"the body is no {encoding}: {error}"
+        raise DataError(msg) from None
+    if len(unpacked) > _MAX_BYTES:
+        raise web.HTTPRequestEntityTooLarge(max_size=_MAX_BYTES, actual_size=len(unpacked))
+    if not unpacker.eof:
+        msg = f"the body ends in the middle of its {encoding}"
+        raise DataError(msg)
+    return unpacked
+
+
+def _accepted(kind: str, rejected: list[str]) -> web.Response:
+    """The answer of the protocol, in the form of the request."""
+    if kind == "application/json":
+        partial = {"partialSuccess": {"rejectedSpans": str(len(rejected)), "errorMessage": rejected[0]}}
+        return web.json_response(partial if rejected else {})
+    if not rejected:
+        # A message without fields is empty.
+        return web.Response(body=b"", content_type=_PROTOBUF)
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+        ExportTracePartialSuccess,
+        ExportTraceServiceResponse,
+    )
+
+    success = ExportTracePartialSuccess(rejected_spans=len(rejected), error_message=rejected[0][:500])
+    body = ExportTraceServiceResponse(partial_success=success).SerializeToString()
+    return web.Response(body=body, content_type=_PROTOBUF)
+
+
+def _refused(status: int, words: str, headers: dict[str, str] | None = None) -> web.Response:
+    # `google.rpc.Status` in JSON; exporters show the text.
+    return web.Response(
+        status=status, text=json.dumps({"message": words}), content_type="application/json", headers=headers
+    )

@@ -1,0 +1,175 @@
+"""Spans that were received, until their trace is whole and goes into the store."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final
+
+from ragstone.replay import Rejected, SpanStage, StagedSpan, StagedTrace
+from ragstone.replay.otlp import traces_of
+from ragstone.schema import Captured, Trace
+from ragstone.store import Store
+from ragstone.worker import Troubles
+
+__all__ = ["SharedStage", "StageIntake"]
+
+logger = logging.getLogger("ragstone")
+
+_BATCH: Final = 100
+_BATCH_BYTES: Final = 32 * 2**20
+_SEGMENT: Final = "otlp"
+_LOG_S: Final = 60.0
+
+
+class SharedStage:
+    """A stage on disk that the receiver fills and the worker empties, each on threads of their own.
+
+    Args:
+        path: The file; spans in it survive the death of the process.
+        clock: Unix seconds.
+
+    Raises:
+        StoreError: The file cannot be made or used.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
+        self._stage = SpanStage(path, clock=clock)
+        self._lock = threading.Lock()
+
+    def add(self, spans: Iterable[StagedSpan]) -> int:
+        """Keep spans; they are on the disk when this returns.
+
+        Raises:
+            StoreError: The disk does not take them.
+        """
+        with self._lock:
+            return self._stage.add(spans)
+
+    def settled(self, *, untouched_since: float, rooted_since: float, limit: int) -> list[StagedTrace]:
+        """Traces that seem whole, in the order in which they began to come."""
+        traces: list[StagedTrace] = []
+        n_bytes = 0
+        with self._lock:
+            found = self._stage.traces(untouched_since=untouched_since, rooted_since=rooted_since)
+            for trace in islice(found, limit):
+                traces.append(trace)
+                n_bytes += sum(map(len, trace.spans))
+                if n_bytes > _BATCH_BYTES:
+                    break
+        return traces
+
+    def forget(self, seqs: list[int]) -> None:
+        """Drop traces that have gone on.
+
+        Raises:
+            StoreError: The disk does not take it.
+        """
+        with self._lock:
+            self._stage.forget(seqs)
+
+    def __len__(self) -> int:
+        """How many traces wait."""
+        with self._lock:
+            return len(self._stage)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._stage.close()
+
+
+class StageIntake:
+    """Moves traces from the stage into the store when they are whole.
+
+    Nobody says when a trace has ended: exporters send spans when they end, in batches, and each process its own. A trace
+    with its root counts as whole when nothing came for `settle_s`, one without when nothing came for `give_up_s`. Spans
+    that come later are left out, and counted.
+
+    Args:
+        stage: Where the spans are.
+        settle_s: Seconds, of a trace whose root is there.
+        give_up_s: Seconds, of any trace.
+        clock: Unix seconds.
+    """
+
+    is_open = True
+    """There is always another request."""
+
+    def __init__(
+        self,
+        stage: SharedStage,
+        *,
+        settle_s: float = 10.0,
+        give_up_s: float = 300.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._stage = stage
+        self._settle_s = settle_s
+        self._give_up_s = give_up_s
+        self._clock = clock
+        self._log_next = 0.0
+        self.n_requests = 0
+        """Requests that went into the store."""
+        self.n_late = 0
+        """Requests of traces that were in the store before: spans that came after the trace had gone on."""
+        self.n_others = 0
+        """Traces that are no RAG requests."""
+        self.others: Counter[str] = Counter()
+        """Why not, of the most frequent reasons."""
+
+    def move(self, store: Store, troubles: Troubles) -> int:
+        """Move a batch; how many traces that was."""
+        now = self._clock()
+        none: list[StagedTrace] = []
+        staged = troubles.guarded(
+            "read spans",
+            lambda: self._stage.settled(
+                untouched_since=now - self._give_up_s, rooted_since=now - self._settle_s, limit=_BATCH
+            ),
+            none,
+        )
+        if not staged:
+            self._report()
+            return 0
+        stored: bool = troubles.guarded("store traces", lambda: self._store(staged, store), otherwise=False)
+        if stored:
+            # Killed before this, they come again: the store knows them by their ids.
+            troubles.guarded("forget spans", lambda: self._stage.forget([trace.seq for trace in staged]), None)
+        self._report()
+        return len(staged)
+
+    def _store(self, staged: list[StagedTrace], store: Store) -> bool:
+        traces: list[Trace] = []
+        rejected: list[Rejected] = []
+        for trace in staged:
+            for item in traces_of(trace):
+                (traces if isinstance(item, Trace) else rejected).append(item)  # type: ignore[arg-type]
+        # The offset only has to grow: what came is known by its trace id.
+        offset = store.segment_offsets().get(_SEGMENT, 0) + len(staged)
+        n_new = store.ingest(_SEGMENT, offset, [Captured(trace=trace) for trace in traces])
+        self.n_requests += n_new
+        self.n_late += len(traces) - n_new
+        self.n_others += len(rejected)
+        self.others.update(item.reason for item in rejected)
+        if len(self.others) > _BATCH:
+            self.others = Counter(dict(self.others.most_common(_BATCH // 2)))
+        return True
+
+    def _report(self) -> None:
+        if not (self.n_others or self.n_late) or time.monotonic() < self._log_next:
+            return
+        self._log_next = time.monotonic() + _LOG_S
+        often = self.others.most_common(1)
+        logger.info(
+            "ragstone ingest: %d requests taken in, %d traces that are no RAG requests%s, %d that came late",
+            self.n_requests,
+            self.n_others,
+            f" (most often: {often[0][0]})" if often else "",
+            self.n_late,
+        )

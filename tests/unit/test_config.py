@@ -1,0 +1,109 @@
+"""One TOML file for the Monitor and for the commands."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+
+import pytest
+
+from ragstone.cli import main
+from ragstone.errors import ConfigurationError
+from ragstone.monitor import Monitor, read_config
+from ragstone.monitor._config import CONFIGURABLE
+
+
+def write(path: Path, text: str) -> Path:
+    """Write a configuration."""
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Run the command line: its exit code, stdout and stderr."""
+    code = 0
+    try:
+        main(list(arguments))
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_a_file_can_say_every_argument_that_is_no_object():
+    """What is missing from the list could not be configured."""
+    assert set(inspect.signature(Monitor).parameters) - {"redact", "limits", "clock"} == set(CONFIGURABLE)
+
+
+def test_a_monitor_by_a_file(tmp_path):
+    """Arguments in code count before those of the file; tables are for commands."""
+    path = write(
+        tmp_path / "r.toml",
+        f"""
+        store = {str(tmp_path / "a.db")!r}
+        judge = "lexical"
+        metrics = ["ccrs.qr"]
+        concurrency = 3
+        [replay]
+        format = "langsmith"
+        """,
+    )
+    with Monitor.from_config(path, concurrency=5) as monitor:
+        assert (tmp_path / "a.db", 5) == (Path(monitor._store), monitor._concurrency)
+        assert ["ccrs.qr"] == [metric.card.name for metric in monitor._metrics]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("metricss = 1", "sets 'metricss', which is no argument of Monitor; those are judge, reader, metrics"),
+        ("store = ", "cannot be read: Invalid value"),
+        (None, "cannot be read: .*No such file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(tmp_path, text, words):
+    """The message names the file, the key and what could be meant."""
+    path = tmp_path / "r.toml"
+    if text is not None:
+        write(path, text)
+    with pytest.raises(ConfigurationError, match=rf"r\.toml' {words}"):
+        read_config(path)
+
+
+def test_commands_take_what_they_share_and_their_own(tmp_path, capsys):
+    """Top-level keys for all, a table for one; the command line counts before both."""
+    rows = write(tmp_path / "rows.jsonl", json.dumps({"query": "How tall?", "response": "31 m tall.", "contexts": []}))
+    config = write(
+        tmp_path / "r.toml",
+        f"""
+        judge = "lexical"
+        metrics = ["ccrs.qr", "ccrs.cc"]
+        sinks = ["jsonl:{tmp_path}/scores.jsonl"]
+        sample_rate = 0.5
+        [evaluate]
+        output = "{tmp_path}/outcomes.jsonl"
+        """,
+    )
+    code, out, _ = run(capsys, "--config", str(config), "evaluate", str(rows), "--json")
+    assert (0, ["ccrs.qr", "ccrs.cc"]) == (code, [metric["metric"] for metric in json.loads(out)["metrics"]])
+    assert 2 == len((tmp_path / "scores.jsonl").read_text().splitlines())
+    assert 2 == len((tmp_path / "outcomes.jsonl").read_text().splitlines())
+
+    _, out, _ = run(capsys, "--config", str(config), "evaluate", str(rows), "--json", "--metrics", "ccrs.id")
+    assert ["ccrs.id"] == [metric["metric"] for metric in json.loads(out)["metrics"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[evaluat]", "has a table [evaluat], and there is no such command"),
+        ("[evaluate]\nformat = 'x'", "sets 'format' for `evaluate`, which has no such option"),
+        ("[udcg.fit]\nnonsense = 1", "sets 'nonsense' for `fit`, which has no such option"),
+    ],
+)
+def test_a_table_of_no_command_and_an_option_of_none(tmp_path, capsys, text, words):
+    """A typo is told; it would otherwise change nothing, silently."""
+    code, _, err = run(capsys, "--config", str(write(tmp_path / "r.toml", text)), "metrics")
+    assert 2 == code
+    assert words in err
