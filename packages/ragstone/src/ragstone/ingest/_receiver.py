@@ -141,8 +141,8 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
 def _accepted(kind: str, rejected: list[str]) -> web.Response:
     """The answer of the protocol, in the form of the request."""
     if kind == "application/json":
-        partial = {"partialSuccess": {"rejectedSpans": str(len(rejected)), "errorMessage": rejected[0]}}
-        return web.json_response(partial if rejected else {})
+        told = {"partialSuccess": {"rejectedSpans": str(len(rejected)), "errorMessage": "; ".join(rejected[:3])}}
+        return web.json_response(told if rejected else {})
     if not rejected:
         # A message without fields is empty.
         return web.Response(body=b"", content_type=_PROTOBUF)
@@ -151,7 +151,7 @@ def _accepted(kind: str, rejected: list[str]) -> web.Response:
         ExportTraceServiceResponse,
     )
 
-    success = ExportTracePartialSuccess(rejected_spans=len(rejected), error_message=rejected[0][:500])
+    success = ExportTracePartialSuccess(rejected_spans=len(rejected), error_message="; ".join(rejected[:3]))
     body = ExportTraceServiceResponse(partial_success=success).SerializeToString()
     return web.Response(body=body, content_type=_PROTOBUF)
 

@@ -1,0 +1,315 @@
+"""Spans of any application: on the disk before the answer, whole traces into the store, each once."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ragstone.errors import ConfigurationError, StoreError
+from ragstone.ingest import OtlpReceiver, SharedStage, StageIntake
+from ragstone.store import SqliteStore
+from ragstone.worker import Troubles
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+def attribute(key: str, value: str) -> dict[str, Any]:
+    """An attribute in OTLP's JSON."""
+    return {"key": key, "value": {"stringValue": value}}
+
+
+def span(n: int, *, trace: str = TRACE, parent: int | None = None, **attributes: str) -> dict[str, Any]:
+    """A span in OTLP's JSON."""
+    return {
+        "traceId": trace,
+        "spanId": f"{n:016x}",
+        **({} if parent is None else {"parentSpanId": f"{parent:016x}"}),
+        "name": f"span {n}",
+        "startTimeUnixNano": str(10**18 + n),
+        "endTimeUnixNano": str(10**18 + 1000 + n),
+        "attributes": [attribute(key, value) for key, value in attributes.items()],
+    }
+
+
+def request(*spans: dict[str, Any]) -> bytes:
+    """A message of an exporter."""
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}).encode()
+
+
+def rag(trace: str = TRACE) -> list[dict[str, Any]]:
+    """The spans of a RAG request, the root first."""
+    return [
+        span(
+            1, trace=trace, **{"openinference.span.kind": "CHAIN", "input.value": "How tall?", "output.value": "31 m."}
+        ),
+        span(
+            2,
+            trace=trace,
+            parent=1,
+            **{
+                "openinference.span.kind": "RETRIEVER",
+                "input.value": "How tall?",
+                "retrieval.documents.0.document.content": "It is 31 m tall.",
+            },
+        ),
+    ]
+
+
+class Clock:
+    """A clock that tests move."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands still."""
+    return Clock()
+
+
+@pytest.fixture
+def stage(tmp_path: Path, clock: Clock) -> Iterator[SharedStage]:
+    """A stage on disk."""
+    opened = SharedStage(tmp_path / "s.db.spans", clock=clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    """A store."""
+    with SqliteStore.open(tmp_path / "s.db", mode="own") as opened:
+        yield opened
+
+
+def talk(stage: SharedStage, ask: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]) -> httpx.Response:
+    """Ask a receiver one thing."""
+
+    async def session() -> httpx.Response:
+        receiver = OtlpReceiver(stage, port=0)
+        await receiver.start()
+        try:
+            async with httpx.AsyncClient(base_url=receiver.url) as client:
+                return await ask(client)
+        finally:
+            await receiver.aclose()
+
+    return asyncio.run(session())
+
+
+def post(stage: SharedStage, body: bytes, kind: str = "application/json", **headers: str) -> httpx.Response:
+    """Send a body to the place of traces."""
+    sent = {"Content-Type": kind, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    return talk(stage, lambda client: client.post("/v1/traces", content=body, headers=sent))
+
+
+def protobuf(*spans: dict[str, Any]) -> bytes:
+    """The same message as protobuf."""
+    from google.protobuf.json_format import ParseDict
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    message = ExportTraceServiceRequest()
+    ParseDict(json.loads(request()), message)
+    scope = message.resource_spans[0].scope_spans[0]
+    for item in spans:
+        made = scope.spans.add(
+            trace_id=bytes.fromhex(item["traceId"]),
+            span_id=bytes.fromhex(item["spanId"]),
+            parent_span_id=bytes.fromhex(item.get("parentSpanId", "")),
+            name=item["name"],
+            start_time_unix_nano=int(item["startTimeUnixNano"]),
+            end_time_unix_nano=int(item["endTimeUnixNano"]),
+        )
+        for entry in item["attributes"]:
+            made.attributes.add(key=entry["key"]).value.string_value = entry["value"]["stringValue"]
+    return message.SerializeToString()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["application/json", "application/x-protobuf"])
+def test_both_forms_are_taken_packed_or_not(stage, store, clock, kind, packed):
+    """What exporters of all languages send ends as the same request."""
+    body = request(*rag()) if kind == "application/json" else protobuf(*rag())
+    headers = {"Content_Encoding": "gzip"} if packed else {}
+    answer = post(stage, gzip.compress(body) if packed else body, kind, **headers)
+    assert (200, kind, b"{}" if kind == "application/json" else b"") == (
+        answer.status_code,
+        answer.headers["content-type"].partition(";")[0],
+        answer.content,
+    )
+
+    clock.now += 60
+    StageIntake(stage, clock=clock).move(store, Troubles())
+    (trace,) = store.traces()
+    assert ("How tall?", "31 m.", ["It is 31 m tall."], TRACE, f"{1:016x}") == (
+        trace.query,
+        trace.response,
+        [passage.text for passage in trace.prompt_contexts],
+        trace.otel_trace_id,
+        trace.otel_span_id,
+    )
+
+
+def test_a_trace_waits_until_it_seems_whole(stage, store, clock):
+    """With its root for the shorter time after the last span, without it for the longer one."""
+    intake = StageIntake(stage, settle_s=10, give_up_s=100, clock=clock)
+    other = "00000000000000000000000000000001"
+    post(stage, request(rag()[1], rag(other)[1]))
+    clock.now += 9
+    post(stage, request(rag()[0]))
+    clock.now += 9
+    assert 0 == intake.move(store, Troubles())
+    clock.now += 1
+    assert 1 == intake.move(store, Troubles())
+    assert [TRACE] == [trace.otel_trace_id for trace in store.traces()]
+
+    clock.now += 90
+    assert 1 == intake.move(store, Troubles())
+    assert 0 == len(stage)
+
+
+def test_spans_that_come_again_or_late_change_nothing(stage, store, clock):
+    """An exporter that was not sure sends again; a trace that has gone on is not opened again."""
+    intake = StageIntake(stage, clock=clock)
+    for _ in range(2):
+        post(stage, request(*rag()))
+    clock.now += 60
+    intake.move(store, Troubles())
+    post(stage, request(*rag()))
+    clock.now += 60
+    intake.move(store, Troubles())
+
+    assert (1, 1) == (intake.n_requests, intake.n_late)
+    assert 1 == store.ledger().total.captured
+
+
+def test_traces_that_are_no_requests_are_left_out_and_counted(stage, store, clock, caplog):
+    """Health checks and database calls are not RAG."""
+    intake = StageIntake(stage, clock=clock)
+    post(stage, request(span(1, **{"http.request.method": "GET"})))
+    clock.now += 60
+    with caplog.at_level("INFO"):
+        intake.move(store, Troubles())
+
+    assert (0, 1) == (store.ledger().total.captured, intake.n_others)
+    assert "1 traces that are no RAG requests (most often: no request" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "headers", "status", "words"),
+    [
+        (b"{", "application/json", {}, 400, ""),
+        (b'{"spans": []}', "application/json", {}, 400, "resourceSpans"),
+        (b"\xff\xff", "application/x-protobuf", {}, 400, ""),
+        (b"<xml/>", "text/xml", {}, 400, "content type must be application/x-protobuf"),
+        (b"not gzip", "application/json", {"Content_Encoding": "gzip"}, 400, "no gzip"),
+        (
+            gzip.compress(b"{}" * 9000)[:-20],
+            "application/json",
+            {"Content_Encoding": "gzip"},
+            400,
+            "middle of its gzip",
+        ),
+        (b"{}", "application/json", {"Content_Encoding": "br"}, 400, "encoding 'br' is not known"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_reason(stage, body, kind, headers, status, words):
+    """Exporters do not send it again, and show what is said."""
+    answer = post(stage, body, kind, **headers)
+    assert status == answer.status_code
+    assert words in answer.json()["message"]
+    assert 0 == len(stage)
+
+
+def test_a_bomb_is_refused_before_it_goes_off(stage):
+    """A small body that unpacks to more than is taken: refused, whatever it holds."""
+    bomb = gzip.compress(b" " * (65 * 2**20), compresslevel=1)
+    answer = post(stage, bomb, Content_Encoding="gzip")
+    assert (413, True) == (answer.status_code, "send smaller batches" in answer.json()["message"])
+
+
+def test_spans_that_cannot_be_read_are_told_and_the_others_kept(stage):
+    """In the words of the protocol: a partial success."""
+    answer = post(stage, request(*rag(), {"traceId": "x", "spanId": "y"}))
+    assert "1" == answer.json()["partialSuccess"]["rejectedSpans"]
+    assert 1 == len(stage)
+
+
+def test_a_full_disk_is_told_so_that_exporters_come_again(stage, monkeypatch):
+    """Nothing that was not kept is confirmed."""
+
+    def full(spans: object) -> int:
+        msg = "no space left"
+        raise StoreError(msg)
+
+    monkeypatch.setattr(stage, "add", full)
+    answer = post(stage, request(*rag()))
+    assert (503, "5") == (answer.status_code, answer.headers["Retry-After"])
+
+
+@pytest.mark.parametrize("signal", ["logs", "metrics"])
+def test_other_signals_are_accepted_and_left_alone(stage, signal):
+    """An application whose exporters share one address sees no errors."""
+    answer = talk(stage, lambda client: client.post(f"/v1/{signal}", content=b"\x0a\x00"))
+    assert 200 == answer.status_code
+    assert 404 == talk(stage, lambda client: client.get("/")).status_code
+
+
+def test_a_port_that_is_taken(stage):
+    """The message names the address and the option."""
+
+    async def session() -> None:
+        first = OtlpReceiver(stage, port=0)
+        await first.start()
+        second = OtlpReceiver(stage, port=int(first.url.rpartition(":")[2]))
+        try:
+            with pytest.raises(ConfigurationError, match=r"cannot listen at 127.0.0.1:\d+: .*--otlp HOST:PORT"):
+                await second.start()
+        finally:
+            await second.aclose()
+            await first.aclose()
+
+    asyncio.run(session())
+
+
+def test_what_was_answered_survives_the_process(tmp_path, store, clock):
+    """The next one finds the spans on the disk."""
+    stage = SharedStage(tmp_path / "x.spans", clock=clock)
+    post(stage, request(*rag()))
+    stage.close()
+
+    again = SharedStage(tmp_path / "x.spans", clock=clock)
+    clock.now += 60
+    StageIntake(again, clock=clock).move(store, Troubles())
+    again.close()
+    assert 1 == store.ledger().total.captured
+
+
+def test_a_store_that_does_not_take_it_loses_nothing(stage, store, clock, monkeypatch):
+    """The spans stay until the traces are stored."""
+    intake, troubles = StageIntake(stage, clock=clock), Troubles()
+    post(stage, request(*rag()))
+    clock.now += 60
+    ingest = store.ingest
+
+    def full(*args: object) -> int:
+        monkeypatch.setattr(store, "ingest", ingest)
+        msg = "no space left"
+        raise StoreError(msg)
+
+    monkeypatch.setattr(store, "ingest", full)
+    intake.move(store, troubles)
+    assert (True, 1) == (bool(troubles), len(stage))
+    intake.move(store, troubles)
+    assert (False, 0, 1) == (bool(troubles), len(stage), store.ledger().total.captured)
