@@ -6,6 +6,8 @@ import asyncio
 import concurrent.futures
 import contextvars
 import logging
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -185,6 +187,16 @@ class TestBlock:
                 app.rag().invoke("two")
             app.rag().invoke("three")
         assert (["one", "two", "three"], ["two"]) == tuple([trace.query for trace in it] for it in (outer, inner))
+
+    def test_it_needs_nothing_else_to_be_on(self):
+        """In a process where nobody has enabled anything before."""
+        code = (
+            "from langchain_core.runnables import RunnableLambda; from langchain_ragstone import collect_traces\n"
+            "with collect_traces() as traces: RunnableLambda(str).invoke('who?')\n"
+            "print([trace.query for trace in traces])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert "['who?']" == done.stdout.strip()
 
     def test_an_error_ends_it_too(self, app):
         """What ran until then is there."""
