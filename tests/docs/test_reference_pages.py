@@ -14,7 +14,7 @@ from ragstone.metrics import all_metrics
 from ragstone.schema import FIELD_ALIASES, FailureKind, Interval, Sample, Score, Trace
 from ragstone.sinks import Delivery
 from ragstone.sinks._otlp_event import evaluation_attributes
-from ragstone.sinks.jsonl import _row
+from ragstone.sinks._row import outcome_row
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -78,7 +78,7 @@ def test_every_field_of_the_records():
 
 def test_every_key_of_a_jsonl_line(delivery):
     """`schema.md` names every key."""
-    row = _row(delivery, include_text=True)
+    row = outcome_row(delivery, include_text=True)
     json.dumps(row)
     assert row.keys() <= _words("schema.md")
 
