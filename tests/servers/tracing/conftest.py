@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -50,6 +50,9 @@ class Seen:
 class TracingServer:
     """A real server of a tracing tool, with a project of its own."""
 
+    children: ClassVar[dict[int, ReadableSpan]] = {}
+    """Of each root span that was made, by its id: the same spans may go to several servers."""
+
     def __init__(self, url: str) -> None:
         self.url = url
         self.project = f"ragstone-{uuid.uuid4().hex[:8]}"
@@ -71,14 +74,14 @@ class TracingServer:
             with tracer.start_as_current_span(f"request {i}"), tracer.start_as_current_span("retrieve"):
                 pass
         spans = made.get_finished_spans()
-        self._children = {span.parent.span_id: span for span in spans if span.parent}
+        self.children.update({span.parent.span_id: span for span in spans if span.parent})
         return [span for span in spans if span.parent is None]
 
     def send(self, spans: list[ReadableSpan]) -> None:
         """Export spans as an application does, and wait until the server has them."""
         exporter = OTLPSpanExporter(f"{self.url}/v1/traces", headers=self.otlp_headers(), timeout=60)
         for start in range(0, len(spans), 500):
-            chunk = [s for root in spans[start : start + 500] for s in (root, self._children[root.context.span_id])]
+            chunk = [s for root in spans[start : start + 500] for s in (root, self.children[root.context.span_id])]
             assert SpanExportResult.SUCCESS is exporter.export(chunk)
         exporter.shutdown()
         deadline = time.monotonic() + VISIBLE_LIMIT_S
@@ -180,7 +183,7 @@ class MlflowServer(TracingServer):
         wanted = {trace_id_of(span) for span in spans}
         return [
             Seen(
-                id=row["assessment_id"],
+                id=row["metadata"]["id"],
                 name=row["assessment_name"],
                 value=row["feedback"].get("value"),
                 failure=row["feedback"].get("error", {}).get("error_code"),

@@ -63,6 +63,14 @@ def test_a_repeat_changes_nothing(server, deliveries):
     assert once == sorted(server.seen(spans), key=lambda s: s.id)
 
 
+def test_applications_may_name_their_requests_alike(server, deliveries):
+    """Two requests with the same id of ours, and traces of their own, have their own scores."""
+    spans = server.sent(2)
+    sent = [replace(deliveries(span)[1], outcome=deliveries(spans[0])[1].outcome) for span in spans]
+    assert [{}, {}] == write(server.sink(), sent[:1], sent[1:])
+    assert sorted(d.otel_span_id for d in sent) == sorted(s.span_id for s in server.seen(spans))
+
+
 @pytest.mark.parametrize("changed", [{"metric_version": "3"}, {"judge_hash": "j2"}])
 def test_another_version_or_judge_stands_beside(server, deliveries, changed):
     """History is not overwritten: each version of a metric, and each judge, has a score of its own."""

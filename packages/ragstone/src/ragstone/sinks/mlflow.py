@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,8 +41,8 @@ class MlflowSink:
     """Adds an assessment to the trace of the captured request, in the MLflow server that has it.
 
     MLflow knows a trace that came by OTLP as `tr-` and its OpenTelemetry id. It takes one assessment a request, and
-    takes one with the same id no second time: ours is the id of the outcome, so a repeat changes nothing. A `Failure`
-    is an assessment with an error and without a value. A `NotApplicable` is none.
+    takes one with the same id no second time: ours is made from the ids of outcome and trace, so a repeat changes
+    nothing. A `Failure` is an assessment with an error and without a value. A `NotApplicable` is none.
 
     A request without a trace, or whose trace was sampled out, has no place there. One whose trace is not there yet
     waits for it.
@@ -146,7 +147,8 @@ def _assessment(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | S
     else:
         feedback = {"value": outcome.value if isinstance(outcome, Score) else None}
     assessment = {
-        "assessment_id": outcome.id,
+        # Unique in the whole server, where another application may have named a request as this one did.
+        "assessment_id": str(uuid.uuid5(uuid.UUID(outcome.id), place.trace_id)),
         "trace_id": f"tr-{place.trace_id}",
         "span_id": place.span_id,
         "assessment_name": outcome.metric[:_NAME_MAX_CHARS],
@@ -157,9 +159,8 @@ def _assessment(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | S
         "feedback": feedback,
         "rationale": words if isinstance(outcome, Score) else None,
         # It takes text only.
-        "metadata": {
-            name: value if isinstance(value, str) else json.dumps(value) for name, value in evidence(delivery).items()
-        },
+        "metadata": {"id": outcome.id}
+        | {name: value if isinstance(value, str) else json.dumps(value) for name, value in evidence(delivery).items()},
     }
     return {name: value for name, value in assessment.items() if value is not None}
 
