@@ -125,6 +125,8 @@ class TestProcess:
         """At once, rather than by a warning at each request."""
         with pytest.raises(ConfigurationError, match=r"needs a recorder, such as a ragstone\.Monitor, got str"):
             ragstone_enable("ragstone.db")
+        with pytest.raises(ConfigurationError, match=r"needs a recorder, .*, got RagstoneCallbackHandler"):
+            RagstoneCallbackHandler(RagstoneCallbackHandler(MemoryRecorder()))
         assert _activation._process.get() is None
 
 

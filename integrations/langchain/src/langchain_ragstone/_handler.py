@@ -86,9 +86,9 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             clock: Unix time in seconds.
 
         Raises:
-            ConfigurationError: The recorder has no `record` method.
+            ConfigurationError: The recorder has no `record` method, or is a handler.
         """
-        if not callable(getattr(recorder, "record", None)):
+        if isinstance(recorder, BaseCallbackHandler) or not callable(getattr(recorder, "record", None)):
             raise ConfigurationError(f"needs a recorder, such as a ragstone.Monitor, got {type(recorder).__name__}")
         super().__init__()
         self._recorder = recorder
