@@ -313,6 +313,19 @@ def test_reasoning_is_seen(reply):
     assert measured(lambda _: reply).reasons
 
 
+def test_long_reply_is_no_reasoning():
+    """A chatty model that is cut short says something from its first token on."""
+    assert not measured(lambda _: Completion(text="Yes, of course, and", finish="length")).reasons
+
+
+def test_log_probabilities_that_come_at_times_are_none():
+    """Where they come at one temperature and not at another, nothing can be built on them."""
+    found = measured(
+        lambda each: logprobs(each, processed=False) if each.sampling["temperature"] < 1 else Completion(text="yes")
+    )
+    assert (0, None) == (found.top_logprobs, found.logprobs_raw)
+
+
 def test_refused_options_are_no_obstacle_to_measuring():
     """A model that takes neither temperature nor log-probabilities is measured all the same."""
 

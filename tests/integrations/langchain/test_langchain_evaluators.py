@@ -206,6 +206,7 @@ def test_contexts_are_found(inputs, outputs, given):
         {"reference": ["no", "31 metres"]},
         {"expected": AIMessage("31 metres")},
         {"output": {"answer": "31 metres"}},
+        {"output": {"answer": ["no", "31 metres"]}},
         AIMessage("31 metres"),
     ],
     ids=repr,
