@@ -58,9 +58,9 @@ def reply_from(response: object) -> LlmReply | None:
     if isinstance(response, ChatResponse):
         message = response.message
         text = None if _calls_tool(message) else message.content
-        beside = (response.additional_kwargs, message.additional_kwargs)
+        beside = [response.additional_kwargs, message.additional_kwargs]
     elif isinstance(response, CompletionResponse):
-        text, beside = response.text, (response.additional_kwargs,)
+        text, beside = response.text, [response.additional_kwargs]
     else:
         return None
     raw = response.raw
