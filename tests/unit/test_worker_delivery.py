@@ -127,6 +127,14 @@ def test_one_outcome_has_a_fate_of_its_own(store, clock, error, column):
     assert ("t3", str(error)) == (row.trace_id, row.last_error)
 
 
+def test_one_reason_is_told_once(store, clock, caplog):
+    """Rows that went alone have errors of their own; what they say is said once for all of them."""
+    run(store, clock, lambda batch: {d.outcome.id: SinkUnavailableError("503") for d in batch})
+
+    assert ["ragstone sink scripted: 503; trying again in 1 s"] == caplog.messages
+    assert SinkBooks(pending=5, oldest_pending_s=0.0, last_error="503") == books(store)
+
+
 def test_a_batch_that_is_refused_is_split_down_to_the_row(store, clock):
     """Whoever refuses a whole batch for one row gets the others alone."""
 

@@ -96,11 +96,11 @@ class Outlet:
         if sent:
             self._book(lambda: store.outbox_sent(name, sent))
         # What failed together for one reason is noted together.
-        together: dict[int, tuple[SinkError, list[OutboxItem]]] = {}
+        together: dict[tuple[type[SinkError], str], tuple[SinkError, list[OutboxItem]]] = {}
         for item in items:
             error = refused.get(item.outcome.id)
             if error is not None:
-                together.setdefault(id(error), (error, []))[1].append(item)
+                together.setdefault((type(error), str(error)), (error, []))[1].append(item)
         for error, group in together.values():
             self._note_group(group, error, store)
 
