@@ -26,7 +26,7 @@ from ragstone.worker import read_ledger
 pytestmark = pytest.mark.servers
 
 SCORES = int(os.environ.get("RAGSTONE_OUTBOX_SCORES", "1000"))
-FAULTS = int(os.environ.get("RAGSTONE_OUTBOX_FAULTS", "6"))
+FAULTS = int(os.environ.get("RAGSTONE_OUTBOX_FAULTS", "4"))
 """Kills of the worker, and outages of each destination. With 5,000 scores and 20 of each it takes ten minutes."""
 
 METRICS_A_TRACE = 5
