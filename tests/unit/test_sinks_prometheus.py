@@ -1,0 +1,419 @@
+"""`PrometheusSink`: what is counted, under which labels, on which port, and in whose registry."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+
+import httpx
+import prometheus_client
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from ragstone.errors import ConfigurationError, SinkUnavailableError
+from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score, SinkBooks, Usage
+from ragstone.sinks import Delivery, PrometheusSink, Sink, WatchingSink, sink_from
+
+
+def score(trace_id="t", value=0.5, metric="exact_match", *, name="app", **fields):
+    """A delivery of a score."""
+    of_delivery = {key: fields.pop(key) for key in ("otel_trace_id", "otel_sampled") if key in fields}
+    outcome = Score(sample_id=trace_id, metric=metric, metric_version="1", value=value, method="exact", **fields)
+    return Delivery(outcome=outcome, trace_id=trace_id, name=name, **of_delivery)
+
+
+class Registry(prometheus_client.CollectorRegistry):
+    """A registry that is easy to ask."""
+
+    def value(self, name, **labels):
+        """The value of a sample, None when there is none."""
+        return self.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def registry():
+    """The application's registry."""
+    return Registry()
+
+
+@pytest.fixture
+def sink(registry):
+    """A sink that adds to it."""
+    made = PrometheusSink(None, registry=registry)
+    yield made
+    asyncio.run(made.aclose())
+
+
+def write(sink, *deliveries):
+    """Deliver."""
+    asyncio.run(sink.write(deliveries))
+
+
+def page(sink, accept="application/openmetrics-text"):
+    """What a scraper reads."""
+    response = httpx.get(f"http://127.0.0.1:{sink.port}/metrics", headers={"Accept": accept}, trust_env=False)
+    return response.text
+
+
+class TestCounting:
+    """Outcomes become samples."""
+
+    def test_it_is_a_sink_that_watches(self, sink):
+        """The worker shows it the books."""
+        assert isinstance(sink, Sink)
+        assert isinstance(sink, WatchingSink)
+
+    def test_scores_fill_buckets(self, sink, registry):
+        """Tenths up to one; a value on a bound is in the bucket that it bounds; sum and count are exact."""
+        write(sink, *(score(f"t{i}", value) for i, value in enumerate([0.0, 0.1, 0.11, 1.0])))
+
+        labels = {"metric": "exact_match", "app": "app"}
+        buckets = {le: registry.value("ragstone_score_bucket", le=le, **labels) for le in ("0.1", "0.2", "0.9", "1.0")}
+        assert {"0.1": 2, "0.2": 3, "0.9": 3, "1.0": 4} == buckets
+        assert (4, 1.21) == (
+            registry.value("ragstone_score_count", **labels), registry.value("ragstone_score_sum", **labels),
+        )  # fmt: skip
+
+    def test_values_beyond_one_count_in_full(self, sink, registry):
+        """Information density has no upper end: the mean stays right, the quantile says "more"."""
+        write(sink, score(value=7.5, metric="crux.density"))
+
+        labels = {"metric": "crux.density", "app": "app"}
+        assert 0 == registry.value("ragstone_score_bucket", le="1.0", **labels)
+        assert 7.5 == registry.value("ragstone_score_sum", **labels)
+
+    def test_buckets_can_be_others(self, registry):
+        """For metrics of another range."""
+        sink = PrometheusSink(None, registry=registry, buckets=[1, 10])
+        write(sink, score(value=7.5))
+
+        assert 1 == registry.value("ragstone_score_bucket", le="10.0", metric="exact_match", app="app")
+
+    def test_every_outcome_is_counted_by_kind(self, sink, registry):
+        """What failed is no low score, and is seen."""
+        failure = Failure(sample_id="f", metric="exact_match", metric_version="1", kind="timeout", reason="slow")
+        nothing = NotApplicable(sample_id="n", metric="exact_match", metric_version="1", reason="no reference")
+        others = [Delivery(outcome=outcome, trace_id="x", name="app") for outcome in (failure, nothing)]
+        write(sink, score(), *others)
+
+        kinds = ("score", "failure", "not_applicable")
+        assert [1, 1, 1] == [
+            registry.value("ragstone_outcomes_total", metric="exact_match", app="app", outcome=kind) for kind in kinds
+        ]
+        assert 1 == registry.value("ragstone_score_count", metric="exact_match", app="app")
+
+    def test_a_repeat_is_not_counted(self, sink, registry):
+        """Within a batch, and in another one."""
+        write(sink, score(), score())
+        write(sink, score(value=0.9), score("u"))
+
+        assert 2 == registry.value("ragstone_score_count", metric="exact_match", app="app")
+
+    def test_judges_cost_time_and_tokens(self, sink, registry):
+        """By metric and outcome, by model and direction."""
+        usage = Usage(input_tokens=300, output_tokens=20)
+        write(sink, score(judge="llama", duration_s=0.3, usage=usage), score("u", judge="llama", usage=usage))
+
+        assert 600 == registry.value("ragstone_judge_tokens_total", model="llama", direction="input")
+        assert 40 == registry.value("ragstone_judge_tokens_total", model="llama", direction="output")
+        labels = {"metric": "exact_match", "outcome": "score"}
+        assert 1 == registry.value("ragstone_judge_duration_seconds_bucket", le="0.5", **labels)
+        assert 1 == registry.value("ragstone_judge_duration_seconds_count", **labels)
+
+    @pytest.mark.parametrize(
+        ("metric", "direction"), [("exact_match", "higher"), ("ragchecker.hallucination", "lower"), ("mine", "unknown")]
+    )
+    def test_rules_can_know_which_way_is_better(self, sink, registry, metric, direction):
+        """Low hallucination is no alarm."""
+        write(sink, score(metric=metric, judge="j"))
+
+        labels = {"metric": metric, "version": "1", "judge": "j", "direction": direction}
+        assert 1 == registry.value("ragstone_metric_info", **labels)
+
+
+class TestLabels:
+    """Names come from requests: there may be any number of them, with anything in them."""
+
+    def test_apps_are_bounded(self, registry):
+        """A name that holds a user id must not grow the memory of every Prometheus."""
+        sink = PrometheusSink(None, registry=registry, max_apps=3)
+        write(sink, *(score(f"t{i}", name=f"app{i}") for i in range(50)), score("again", name="app0"))
+
+        apps = {
+            s.labels["app"]: s.value for f in registry.collect() for s in f.samples if s.name == "ragstone_score_count"
+        }
+        assert {"app0": 2, "app1": 1, "app2": 1, "other": 47} == apps
+
+    def test_metrics_and_models_are_bounded(self, sink, registry):
+        """Both could be made up by a program."""
+        write(sink, *(score(f"t{i}", metric=f"m{i}", judge=f"j{i}", usage=Usage(calls=1)) for i in range(300)))
+
+        samples = [sample for family in registry.collect() for sample in family.samples]
+        assert 201 == len({s.labels["metric"] for s in samples if s.name == "ragstone_score_count"})
+        assert 21 == len({s.labels["model"] for s in samples if s.name == "ragstone_judge_tokens_total"})
+        assert 200 == len([s for s in samples if s.name == "ragstone_metric_info"])
+
+    def test_hostile_names_leave_the_page_readable(self):
+        """Quotes, newlines, half characters, endless ones: a parser reads all of it back."""
+        sink = PrometheusSink(port=0)
+        names = ['"} 1\nevil_total 1', "a\\", "\udc80\0\x1b[31m", "x" * 10_000, "ő\u202e"]
+        write(sink, *(score(f"t{i}\n" + "y" * 500 * i, name=name) for i, name in enumerate(names)))
+        text, plain = page(sink), page(sink, accept="text/plain")
+        asyncio.run(sink.aclose())
+
+        for families in (text_string_to_metric_families(text), parse_text(plain)):
+            found = {s.labels["app"] for f in families for s in f.samples if s.name == "ragstone_score_count"}
+            assert {'"} 1 evil_total 1', "a\\", "   [31m", "x" * 100, "ő "} == found
+
+
+class TestExemplars:
+    """From a bucket to a trace."""
+
+    @pytest.mark.parametrize(
+        ("ids", "exemplar"),
+        [
+            ({"otel_trace_id": "ab" * 16, "otel_sampled": True}, {"trace_id": "ab" * 16}),
+            ({"otel_trace_id": "ab" * 16}, {"trace_id": "ab" * 16}),
+            ({"otel_trace_id": "ab" * 16, "otel_sampled": False}, {"ragstone_trace_id": "t"}),
+            ({}, {"ragstone_trace_id": "t"}),
+        ],
+    )
+    def test_an_exemplar_names_a_trace_that_exists(self, sink, registry, ids, exemplar):
+        """The tracing tool's id where that tool has the trace, ours where it does not."""
+        write(sink, score(value=0.25, **ids))
+
+        (found,) = [s.exemplar for f in registry.collect() for s in f.samples if s.exemplar is not None]
+        assert (exemplar, 0.25) == (found.labels, found.value)
+
+    def test_an_id_that_is_too_long_makes_no_exemplar(self, sink, registry):
+        """OpenMetrics has a limit, and the score counts all the same."""
+        write(sink, score("t" * 200), score("a\nb"))
+
+        assert [] == [s for f in registry.collect() for s in f.samples if s.exemplar is not None]
+        assert 2 == registry.value("ragstone_score_count", metric="exact_match", app="app")
+
+
+class TestBooks:
+    """The ledger of the store, as it stands."""
+
+    LEDGER = Ledger(
+        total=LedgerRow(captured=20, scored=4, sampled_out=3, not_applicable=1, failed=2, dropped=5, pending=5),
+        oldest_pending_s=30.0,
+        outbox={
+            "jsonl:/x": SinkBooks(pending=2, sent=7, skipped=3, dead=1, oldest_pending_s=60.0),
+            "otlp:h": SinkBooks(sent=1, stopped="401"),
+        },
+    )
+
+    def test_the_books_are_the_store_s(self, sink, registry):
+        """Totals of all times, not of this process."""
+        sink.watch(self.LEDGER)
+
+        def value(name, **labels):
+            return registry.value(f"ragstone_{name}", **labels)
+
+        outcomes = ("queued", "sampled_out", "dropped", "scored", "not_applicable", "failed")
+        assert [12, 3, 5, 4, 1, 2] == [value("captures_total", outcome=outcome) for outcome in outcomes]
+        assert 5 == value("queue_depth")
+        x = {"sink": "jsonl:/x"}
+        assert [7, 3, 1] == [value("sink_deliveries_total", outcome=o, **x) for o in ("sent", "skipped", "dead")]
+        assert [2, 1] == [value("outbox_depth", state=state, **x) for state in ("pending", "dead")]
+        assert [0, 1] == [value("sink_stopped", sink=sink) for sink in ("jsonl:/x", "otlp:h")]
+        assert 0 == value("outbox_oldest_seconds", sink="otlp:h")
+
+    def test_what_waits_grows_older_by_itself(self, sink, registry, monkeypatch):
+        """A worker that hangs makes up no books, and shows all the same."""
+        now = [100.0]
+        monkeypatch.setattr("ragstone.sinks._prometheus_families.time.monotonic", lambda: now[0])
+        sink.watch(self.LEDGER)
+        now[0] += 40
+
+        assert 70 == registry.value("ragstone_queue_oldest_seconds")
+        assert 100 == registry.value("ragstone_outbox_oldest_seconds", sink="jsonl:/x")
+
+    def test_without_books_there_are_no_zeros(self, sink, registry):
+        """Nothing known is not an empty queue."""
+        assert registry.value("ragstone_queue_depth") is None
+        sink.watch(Ledger(total=LedgerRow()))
+        assert 0 == registry.value("ragstone_queue_depth")
+
+    def test_two_stores_of_one_process_are_added_up(self, sink, registry):
+        """Two monitors that show themselves in one place."""
+        other = PrometheusSink(None, registry=registry)
+        sink.watch(self.LEDGER)
+        other.watch(self.LEDGER)
+
+        assert 10 == registry.value("ragstone_queue_depth")
+        assert 4 == registry.value("ragstone_outbox_depth", sink="jsonl:/x", state="pending")
+        asyncio.run(other.aclose())
+        assert 5 == registry.value("ragstone_queue_depth")
+
+
+class TestPort:
+    """The page."""
+
+    def test_nothing_listens_before_there_is_something_to_show(self):
+        """Processes of an application that do not own the store leave the port alone."""
+        sink = PrometheusSink(port=0)
+        assert sink.port is None
+
+        sink.watch(Ledger(total=LedgerRow()))
+        assert "ragstone_queue_depth 0.0" in page(sink)
+        asyncio.run(sink.aclose())
+        assert sink.port is None
+
+    def test_sinks_of_one_process_share_a_port(self):
+        """Two monitors with the same specification; the page stays until both are closed."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        one, two = sink_from(f"prometheus:{port}"), sink_from(f"prometheus:127.0.0.1:{port}")
+        write(one, score("t"))
+        write(two, score("u"))
+
+        asyncio.run(one.aclose())
+        assert 'ragstone_score_count{app="app",metric="exact_match"} 2.0' in page(two)
+        asyncio.run(two.aclose())
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False)
+        again = sink_from(f"prometheus:{port}")
+        write(again, score())
+        assert port == again.port
+        asyncio.run(again.aclose())
+
+    def test_a_port_in_use_is_named(self):
+        """The deliveries wait, and arrive when it is free; the books do not raise."""
+        with socket.socket() as holder:
+            holder.bind(("127.0.0.1", 0))
+            holder.listen()
+            port = holder.getsockname()[1]
+            sink = sink_from(f"prometheus:{port}")
+            with pytest.raises(SinkUnavailableError, match=rf"127\.0\.0\.1:{port} .*choose another port"):
+                write(sink, score())
+            sink.watch(Ledger(total=LedgerRow()))
+        write(sink, score())
+        assert 'ragstone_score_count{app="app",metric="exact_match"} 1.0' in page(sink)
+        asyncio.run(sink.aclose())
+
+    def test_the_application_s_registry_is_left_alone(self):
+        """Without being asked nothing is registered in it."""
+        sink = PrometheusSink(port=0)
+        write(sink, score())
+
+        assert b"ragstone" not in prometheus_client.generate_latest(prometheus_client.REGISTRY)
+        asyncio.run(sink.aclose())
+
+    def test_closing_leaves_the_application_s_registry(self, registry):
+        """A second monitor after the first finds its place free."""
+        for _ in range(2):
+            sink = PrometheusSink(None, registry=registry)
+            write(sink, score())
+            assert 1 == registry.value("ragstone_score_count", metric="exact_match", app="app")
+            asyncio.run(sink.aclose())
+            asyncio.run(sink.aclose())
+        assert [] == list(registry.collect())
+        with pytest.raises(SinkUnavailableError, match="is closed"):
+            write(sink, score())
+
+    @pytest.mark.parametrize(
+        ("spec", "name"),
+        [
+            ("prometheus", "prometheus:127.0.0.1:9464"),
+            ("prometheus:9100", "prometheus:127.0.0.1:9100"),
+            ("prometheus:0.0.0.0:9100", "prometheus:0.0.0.0:9100"),
+            ("prometheus:[::1]:9100", "prometheus:[::1]:9100"),
+        ],
+    )
+    def test_specifications(self, spec, name):
+        """This machine alone, unless another address is asked for."""
+        sink = sink_from(spec)
+        assert name == sink.name
+        asyncio.run(sink.aclose())
+
+    @pytest.mark.parametrize(
+        "spec", ["prometheus:x", "prometheus:70000", "prometheus:a:b", "prometheus:http://h:1", "prometheus:u:p@h:1"]
+    )
+    def test_what_is_no_address_is_refused(self, spec):
+        """With the form that would work, and without what was given."""
+        with pytest.raises(ConfigurationError, match="prometheus:HOST:PORT") as told:
+            sink_from(spec)
+        assert "p@h" not in str(told.value)
+
+    def test_there_is_no_place_for_text(self):
+        """Explanations in labels would be one series each."""
+        with pytest.raises(ConfigurationError, match="no place for text"):
+            sink_from("prometheus+text:9100")
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"port": None}, "needs a registry"),
+            ({"port": 70000}, "from 0 to 65535"),
+            ({"buckets": [1, 1]}, "numbers that grow"),
+            ({"buckets": []}, "numbers that grow"),
+        ],
+    )
+    def test_options_that_cannot_work_are_refused(self, options, message):
+        """When the sink is made, not when it is scraped."""
+        with pytest.raises(ConfigurationError, match=message):
+            PrometheusSink(**options)
+
+    def test_one_registry_has_one_page(self, registry):
+        """Two ports would show the same numbers, to be counted twice."""
+        sink = PrometheusSink(0, registry=registry)
+        asyncio.run(sink.aclose())
+        first = PrometheusSink(9464, registry=registry)
+        with pytest.raises(ConfigurationError, match="already served on port 9464"):
+            PrometheusSink(9465, registry=registry)
+        asyncio.run(first.aclose())
+
+
+class TestProcesses:
+    """Forks, and servers with many processes."""
+
+    def test_a_forked_child_starts_anew(self):
+        """It neither answers on the parent's port nor counts what the parent has counted."""
+        sink = PrometheusSink(port=0)
+        write(sink, score())
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                write(sink, score())
+                code = 0 if 'ragstone_score_count{app="app",metric="exact_match"} 1.0' in page(sink) else 2
+            finally:
+                os._exit(code)
+        assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert 'ragstone_score_count{app="app",metric="exact_match"} 1.0' in page(sink)
+        asyncio.run(sink.aclose())
+
+    def test_the_multi_process_mode_adds_processes_up(self, tmp_path):
+        """With PROMETHEUS_MULTIPROC_DIR the application's page has the scores of every process."""
+        code = textwrap.dedent("""
+            import asyncio, sys
+            from prometheus_client import CollectorRegistry
+            from ragstone.schema import Score
+            from ragstone.sinks import Delivery, PrometheusSink
+            sink = PrometheusSink(None, registry=CollectorRegistry())
+            for i in range(int(sys.argv[1])):
+                outcome = Score(sample_id=f"{sys.argv[1]}-{i}", metric="m", metric_version="1", value=0.5, method="x")
+                asyncio.run(sink.write([Delivery(outcome=outcome, trace_id="t", name="app")]))
+        """)
+        environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+        for n in ("2", "3"):
+            subprocess.run([sys.executable, "-c", code, n], env=environment, check=True)
+        reading = (
+            "from prometheus_client import *; from prometheus_client.multiprocess import MultiProcessCollector\n"
+            "r = CollectorRegistry(); MultiProcessCollector(r); print(generate_latest(r).decode())"
+        )
+        shown = subprocess.run(
+            [sys.executable, "-c", reading], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+        assert 'ragstone_score_count{app="app",metric="m"} 5.0' in shown
+        assert 'ragstone_score_bucket{app="app",le="0.5",metric="m"} 5.0' in shown
