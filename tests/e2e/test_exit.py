@@ -86,6 +86,24 @@ def test_open_requests_are_recorded_at_exit(tmp_path, process):
     assert [(query, expected[query]) for query, _ in traces] == traces
 
 
+def test_a_worker_at_the_end_of_the_interpreter_is_quiet(tmp_path):
+    """Python refuses work to threads before it lets the monitor close: no bug of ours, and what is captured is kept."""
+    code = """
+import concurrent.futures.thread
+monitor = Monitor(metrics=["bleu"], store="r.db")
+concurrent.futures.thread._shutdown = True  # as at exit, where the worker may come at any moment
+assert monitor.record(TraceDraft(query="done"))
+assert not monitor.drain(1.0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
+    reader = SpoolReader(tmp_path / "r.db.spool")
+    entries = [entry for segment in reader.segments() for entry in reader.read(segment.name).entries]
+    assert ["done"] == [entry.trace.query for entry in entries]
+
+
 def test_registering_keeps_nothing_alive():
     """An object that is gone is not called, and does not stay for the sake of being called."""
     left = []

@@ -298,8 +298,10 @@ class Monitor:
                     # The message says what to do; a traceback of ours would not help.
                     logger.error("ragstone cannot score, captures wait in the spool: %s", error)  # noqa: TRY400
                 waiting = True
-            except Exception:
-                logger.exception("ragstone worker stopped by a bug; captures wait in the spool, starting again")
+            except Exception as error:
+                # At exit Python ends the threads that work is given to before it lets us close.
+                if "interpreter shutdown" not in str(error):
+                    logger.exception("ragstone worker stopped by a bug; captures wait in the spool, starting again")
             else:
                 waiting = False
             finally:
