@@ -101,7 +101,7 @@ class Source:
         """
         first = next(self.parts())
         with first.open() as stream:
-            head = stream.read(n_bytes)
+            head = _as_much(stream, n_bytes)
             if head.startswith(_PARQUET) and len(head) == n_bytes:
                 stream.seek(max(4, first.path.stat().st_size - n_bytes))
                 head = _PARQUET + stream.read(n_bytes)
@@ -122,6 +122,19 @@ class Source:
                 text = text.rstrip(b"\r\n")
                 if text.strip():
                     yield Line(number, text, is_torn=is_torn)
+
+
+def _as_much(stream: BinaryIO, n_bytes: int) -> bytes:
+    """The first bytes, or what comes before the compression is damaged: what is read later says that it is."""
+    head = b""
+    try:
+        # One decompression a call: a longer read would lose what came before the damage.
+        while len(head) < n_bytes and (more := stream.read1(n_bytes - len(head))):  # type: ignore[attr-defined]
+            head += more
+    except (EOFError, zlib.error, OSError):
+        if not head:
+            raise
+    return head
 
 
 def _decompressed(raw: BinaryIO, first: bytes) -> BinaryIO:

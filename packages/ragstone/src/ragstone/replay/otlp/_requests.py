@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone.errors import DataError
@@ -27,6 +28,7 @@ __all__ = ["CONVENTIONS", "spans_of_request", "traces_of"]
 CONVENTIONS: Final = (OPENINFERENCE, LANGFUSE, MLFLOW, TRACELOOP, GENAI)
 """The richer ones first: what says the same is read by the first."""
 
+_ALL: Final = (3, True)
 _MEANT: Final = (
     "openinference.", "input.", "output.", "llm.", "retrieval.", "reranker.", "embedding.", "tool.", "session.", "user.",
     "metadata", "tag.", "prompt.", "agent.", "graph.", "message.", "gen_ai.", "traceloop.", "langfuse.", "mlflow.",
@@ -69,8 +71,8 @@ def traces_of(staged: StagedTrace) -> list[Trace | Rejected]:
 
     Where spans of several conventions are in one trace, as instrumentations of a framework and of a client beside each
     other make them, it is read by each, and the reading that knows most of question, passages, answer, ids and tokens
-    counts; the first of `CONVENTIONS` wins a tie. Only if none of them knows question, passages and answer are the
-    steps of all taken together.
+    counts; the first of `CONVENTIONS` wins a tie. Only if none of them knows question, passages and answer, the question
+    from a step of the application, are the steps of all taken together.
     """
     spans = [OtelSpan.from_staged(body) for body in staged.spans]
     claiming = [convention for convention in CONVENTIONS if any(convention.claims(span) for span in spans)]
@@ -81,14 +83,22 @@ def traces_of(staged: StagedTrace) -> list[Trace | Rejected]:
         return [Rejected(place=f"trace {staged.trace_id}", reason=reason)]
     readings = [_read(spans, [convention]) for convention in claiming]
     best = max(readings, key=_knowledge)
-    if len(claiming) > 1 and _knowledge(best)[0] < 3:
+    if len(claiming) > 1 and _knowledge(best)[:2] < _ALL:
         best = max(best, _read(spans, claiming), key=_knowledge)
-    return best
+    return best.items
 
 
-def _read(spans: Sequence[OtelSpan], conventions: Sequence[Convention]) -> list[Trace | Rejected]:
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    items: list[Trace | Rejected]
+    is_asked: bool
+    """Whether a step of the application itself says the question: what a model or a retriever was asked may not be it."""
+
+
+def _read(spans: Sequence[OtelSpan], conventions: Sequence[Convention]) -> _Reading:
     nodes = [_node(span, conventions) for span in spans]
-    return assemble(nodes, source=conventions[0].name)
+    is_asked = any(node.query for node in nodes if node.kind in ("chain", "agent"))
+    return _Reading(assemble(nodes, source=conventions[0].name), is_asked)
 
 
 def _node(span: OtelSpan, conventions: Iterable[Convention]) -> Node:
@@ -104,16 +114,15 @@ def _of_application(attributes: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if not name.startswith(_MEANT)}
 
 
-def _knowledge(reading: Sequence[Trace | Rejected]) -> tuple[int, int, int, int]:
+def _knowledge(reading: _Reading) -> tuple[int, bool, int, int, int]:
     """How much a reading knows: of question, passages and answer; then of ids, requests and tokens."""
-    traces = [item for item in reading if isinstance(item, Trace)]
-    if not traces:
-        return -1, 0, 0, 0
-    parts = min(
+    traces = [item for item in reading.items if isinstance(item, Trace)]
+    parts = [
         (trace.query is not None)
         + any(passage.text for passage in trace.prompt_contexts or ())
         + (trace.response is not None)
         for trace in traces
-    )
+    ]
     ids = sum(passage.id is not None for trace in traces for passage in trace.prompt_contexts or ())
-    return parts, ids, len(traces), sum(trace.usage is not None for trace in traces)
+    n_usages = sum(trace.usage is not None for trace in traces)
+    return min(parts, default=-1), reading.is_asked, ids, len(traces), n_usages

@@ -1,0 +1,1 @@
+"""Small RAG applications on fake models, to be recorded by the real instrumentations."""

@@ -1,0 +1,279 @@
+"""From steps to requests: which step asked, what reached the prompt, what was answered, what it took."""
+
+from __future__ import annotations
+
+import itertools
+
+from ragstone.replay import Node, Rejected
+from ragstone.replay._assemble import assemble
+from ragstone.schema import Passage, Trace, Usage
+
+
+def step(name, parent=None, kind="chain", *, at=0.0, **said) -> Node:
+    """A step that takes one second."""
+    return Node(id=name, parent_id=parent, trace_id="t", kind=kind, name=name, started_at=at, ended_at=at + 1, **said)
+
+
+def passages(*texts: str) -> tuple[Passage, ...]:
+    """Passages whose ids are their texts."""
+    return tuple(Passage(text=text, id=text, rank=rank) for rank, text in enumerate(texts))
+
+
+def trace(*nodes: Node) -> Trace:
+    """The one request in some steps, the same whatever order they come in."""
+    found = {repr(assemble(list(order), source="x")) for order in itertools.islice(itertools.permutations(nodes), 60)}
+    assert 1 == len(found)
+    (item,) = assemble(nodes, source="x")
+    assert isinstance(item, Trace)
+    return item
+
+
+def texts(found: Trace) -> list[str] | None:
+    """The texts that reached the prompt."""
+    contexts = found.prompt_contexts
+    return None if contexts is None else [passage.text for passage in contexts]
+
+
+def test_the_request_is_the_topmost_step_with_a_question():
+    """A server's span above it is not the request, and a parent that was not exported does not matter."""
+    found = trace(
+        step("server", "gone", kind="other"),
+        step("rag", "server", at=1, query="q", answer="a"),
+        step("inner", "rag", at=2, query="rewritten", answer="b"),
+        step("search", "inner", kind="retriever", at=3, query="rewritten", passages=passages("p")),
+    )
+
+    assert ("rag", "q", "a", 1.0, 2.0) == (found.name, found.query, found.response, found.started_at, found.ended_at)
+    assert "t" == found.trace_id
+
+
+def test_several_requests_in_one_trace_are_each_one():
+    """A loop over questions inside one span of the application: none is lost, and each has its own id."""
+    nodes = [step("loop", kind="other")]
+    for n in (1, 2):
+        nodes += [
+            step(f"rag{n}", "loop", at=n * 10, query=f"q{n}", answer=f"a{n}"),
+            step(f"search{n}", f"rag{n}", kind="retriever", at=n * 10 + 1, passages=passages(f"p{n}")),
+        ]
+    found = assemble(nodes, source="x")
+
+    assert [("t-rag1", "q1", "a1", ["p1"]), ("t-rag2", "q2", "a2", ["p2"])] == [
+        (item.trace_id, item.query, item.response, texts(item)) for item in found
+    ]
+
+
+def test_parts_of_a_request_beside_each_other_are_one_request():
+    """Rewriting, searching and answering one after another under a server's span: only together do they make a request."""
+    found = trace(
+        step("server", kind="other"),
+        step("rewrite", "server", at=1, query="q", answer="better q"),
+        step("search", "server", kind="retriever", at=3, query="better q", passages=passages("p")),
+        step("write", "server", at=5, query="p and q", answer="a"),
+        step("model", "write", kind="llm", at=5.5, answer="a"),
+    )
+
+    assert ("q", "a", ["p"]) == (found.query, found.response, texts(found))
+
+
+def test_a_model_above_the_retrieval_was_asked_by_the_user():
+    """OpenTelemetry's convention puts the retrieval into the chat, or beside it, where the prompt holds the passages."""
+    inside = trace(
+        step("chat", kind="llm", query="q", answer="a"),
+        step("search", "chat", kind="retriever", at=0.5, query="keywords", passages=passages("p")),
+    )
+    beside = trace(
+        step("search", kind="retriever", query="keywords", passages=passages("p")),
+        step("chat", kind="llm", at=2, query="p, and so: q", answer="a"),
+    )
+
+    assert ("q", "a", ["p"]) == (inside.query, inside.response, texts(inside))
+    assert ("keywords", "a", ["p"]) == (beside.query, beside.response, texts(beside))
+    assert "chat" == beside.name
+
+
+def test_of_nested_retrievers_the_outermost_that_says_what_it_found_counts():
+    """Each search is counted once, whichever of two spans for it has the documents."""
+    top = step("rag", query="q", answer="a")
+    outer = trace(
+        top,
+        step("outer", "rag", kind="retriever", at=1, query="q", passages=passages("p1")),
+        step("inner", "outer", kind="retriever", at=1, passages=passages("p1", "p2")),
+    )
+    inner = trace(
+        top,
+        step("outer", "rag", kind="retriever", at=1, query="q"),
+        step("one", "outer", kind="retriever", at=1, passages=passages("p1", "p2")),
+        step("two", "outer", kind="retriever", at=2, passages=passages("p2", "p3")),
+    )
+
+    assert (["p1"], 1) == (texts(outer), len(outer.searches))
+    assert (["p1", "p2", "p3"], 1) == (texts(inner), len(inner.searches))
+    assert [0, 1, 2] == [passage.rank for passage in inner.prompt_contexts]
+
+
+def test_an_empty_search_is_not_an_unknown_one():
+    """Nothing found is known; a retriever that does not say what it found tells nothing, unless it failed."""
+    top = step("rag", query="q", answer="a")
+
+    assert [] == texts(trace(top, step("s", "rag", kind="retriever", at=1, passages=())))
+    assert [] == texts(trace(top, step("s", "rag", kind="retriever", at=1, error="down")))
+    assert texts(trace(top, step("s", "rag", kind="retriever", at=1))) is None
+    assert texts(trace(top)) is None
+
+
+def test_an_empty_search_after_another_takes_nothing_away():
+    """Several searches add up, in the order in which they began."""
+    found = trace(
+        step("rag", query="q", answer="a"),
+        step("s1", "rag", kind="retriever", at=1, passages=passages("p1")),
+        step("s2", "rag", kind="retriever", at=2, passages=()),
+        step("s3", "rag", kind="retriever", at=3, passages=passages("p3")),
+    )
+
+    assert (["p1", "p3"], None) == (texts(found), found.contexts)
+
+
+def test_a_reranker_replaces_the_searches_that_went_through_it():
+    """What shares a passage with its output gives way; another search stays in its place."""
+    found = trace(
+        step("rag", query="q", answer="a"),
+        step("s1", "rag", kind="retriever", at=1, passages=passages("p1", "p2")),
+        step("s2", "rag", kind="retriever", at=2, passages=passages("other")),
+        step("sort", "rag", kind="reranker", at=3, passages=passages("p2")),
+    )
+
+    assert (["p2", "other"], 2) == (texts(found), len(found.searches))
+
+
+def test_a_reranker_that_shares_nothing_replaces_everything():
+    """It may have rewritten the passages, or kept none of them."""
+    top, search = step("rag", query="q", answer="a"), step("s", "rag", kind="retriever", at=1, passages=passages("p"))
+
+    assert ["short p"] == texts(
+        trace(top, search, step("r", "rag", kind="reranker", at=2, passages=passages("short p")))
+    )
+    assert [] == texts(trace(top, search, step("r", "rag", kind="reranker", at=2, passages=())))
+
+
+def test_a_reranker_that_names_ids_alone_gets_the_texts_of_the_search():
+    """LlamaIndex's re-rankers are shown with ids and scores, not with texts."""
+    found = trace(
+        step("rag", query="q", answer="a"),
+        step("s", "rag", kind="retriever", at=1, passages=passages("p1", "p2")),
+        step("r", "rag", kind="reranker", at=2, passages=(Passage(text="", id="p2", score=0.9, rank=0),)),
+    )
+
+    assert [("p2", 0.9)] == [(passage.text, passage.score) for passage in found.contexts]
+
+
+def test_what_a_request_says_it_used_wins():
+    """A chain whose output has the documents knows best what reached the prompt."""
+    search = step("s", "rag", kind="retriever", at=1, passages=passages("p1", "p2"))
+    found = trace(step("rag", query="q", answer="a", passages=passages("p2")), search)
+    same = trace(step("rag", query="q", answer="a", passages=passages("p1", "p2")), search)
+
+    assert ["p2"] == texts(found)
+    assert same.contexts is None
+
+
+def test_what_was_searched_after_the_answer_did_not_reach_it():
+    """A search for related questions, say."""
+    found = trace(
+        step("rag", query="q", answer="a"),
+        step("before", "rag", kind="retriever", at=1, passages=passages("p1")),
+        step("model", "rag", kind="llm", at=2, answer="a"),
+        step("after", "rag", kind="retriever", at=4, passages=passages("p2")),
+    )
+
+    assert ["p1"] == texts(found)
+
+
+def test_tokens_are_those_of_the_innermost_models():
+    """A step around a model, or a second instrumentation inside it, repeats what is counted already."""
+    found = trace(
+        step("rag", query="q", answer="a", input_tokens=99),
+        step("outer", "rag", kind="llm", at=1, input_tokens=10, output_tokens=2, answer="x", model="big"),
+        step("inner", "outer", kind="llm", at=1, input_tokens=10, output_tokens=2),
+        step("second", "rag", kind="llm", at=3, input_tokens=5, answer="a", model="small"),
+        step("silent", "second", kind="llm", at=3),
+    )
+
+    assert Usage(input_tokens=15, output_tokens=2) == found.usage
+    assert "small" == found.model
+    assert Usage(input_tokens=99) == trace(step("rag", query="q", answer="a", input_tokens=99)).usage
+    assert trace(step("rag", query="q", answer="a")).usage is None
+
+
+def test_a_request_that_failed_has_no_answer_but_that_it_gave():
+    """What a model said before the request failed never reached the user; inner errors are those it survived."""
+    found = trace(
+        step("rag", query="q", error="boom"),
+        step("model", "rag", kind="llm", at=1, answer="half"),
+        step("parser", "rag", at=2, error="boom"),
+        step("tool", "rag", kind="tool", at=3, error="lost"),
+    )
+
+    assert ("error", "boom", None, ("lost",)) == (found.status, found.error, found.response, found.inner_errors)
+
+
+def test_an_application_that_says_no_answer_gave_that_of_its_last_model():
+    """Models answer in the order in which they end."""
+    found = trace(
+        step("rag", query="q"),
+        step("first", "rag", kind="llm", at=1, answer="a1"),
+        step("last", "rag", kind="llm", at=2, answer="a2"),
+        step("tool call", "rag", kind="llm", at=3),
+    )
+
+    assert "a2" == found.response
+
+
+def test_the_first_token_is_timed_from_the_start_of_the_request():
+    """In seconds, and never negative where clocks differ."""
+    model = step("model", "rag", kind="llm", at=2, answer="a", first_token_at=2.5)
+
+    assert 1.5 == trace(step("rag", at=1, query="q"), model).first_token_s
+    assert 0.0 == trace(step("rag", at=9, query="q"), model).first_token_s
+
+
+def test_what_is_no_request_is_rejected_with_what_it_is():
+    """Health checks and embeddings are counted, with their kinds."""
+    (found,) = assemble([step("GET", kind="other"), step("embed", "GET", kind="embedding")], source="x")
+
+    assert isinstance(found, Rejected)
+    assert "trace t" == found.place
+    assert "no request: neither a question nor a retrieval in its steps (1 embedding, 1 other)" == found.reason
+    assert [] == assemble([], source="x")
+
+
+def test_ids_of_the_request_are_known():
+    """Where a score belongs, and who asked; a session that only an inner step names is the request's as well."""
+    found = trace(
+        Node(id="r", trace_id="t", kind="chain", query="q", run_id="run", is_otel=True, tags=("a",), metadata={"k": 1}),
+        Node(id="m", trace_id="t", parent_id="r", kind="llm", answer="a", session_id="s", user_id="u", is_otel=True),
+    )
+
+    assert ("t", "r", True, "run") == (found.otel_trace_id, found.otel_span_id, found.otel_sampled, found.run_id)
+    assert ("s", "u", ("a",), {"k": 1}) == (found.session_id, found.user_id, found.tags, found.metadata)
+
+
+def test_circles_and_repeated_ids_are_taken_as_they_are():
+    """A file may say anything about parents; no step is read twice, and nothing goes round for ever."""
+    found = trace(
+        step("a", "b", at=1, query="q", answer="x"),
+        step("b", "a", at=2, query="inner"),
+        step("s", "b", kind="retriever", at=3, passages=passages("p")),
+        step("s", "s", kind="retriever", at=4, passages=passages("other")),
+    )
+
+    assert ("q", "x", ["p"]) == (found.query, found.response, texts(found))
+
+
+def test_a_trace_of_many_steps_takes_time_in_proportion():
+    """Ten thousand steps, each in the one before it, all of them retrievers: no recursion, no square of it."""
+    nodes = [step("0", query="q", answer="a")]
+    nodes += [step(str(n), str(n - 1), kind="retriever", at=float(n)) for n in range(1, 10_000)]
+    nodes[-1].passages = passages("p")
+    (found,) = assemble(nodes, source="x")
+
+    assert ["p"] == texts(found)

@@ -1,0 +1,303 @@
+"""What spans say in the words of each convention, beyond what the recordings show."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ragstone.replay import Node, StagedTrace
+from ragstone.replay._assemble import assemble
+from ragstone.replay.otlp import OtelSpan, traces_of
+from ragstone.replay.otlp._genai import GENAI
+from ragstone.replay.otlp._langfuse import LANGFUSE
+from ragstone.replay.otlp._mlflow import MLFLOW
+from ragstone.replay.otlp._openinference import OPENINFERENCE
+from ragstone.replay.otlp._span import SpanEvent
+from ragstone.replay.otlp._traceloop import TRACELOOP
+
+T = "0af7651916cd43dd8448eb211c80319c"
+
+
+def span(attributes, *, name="s", number=1, parent=0, events=(), **more) -> OtelSpan:
+    """A span with a number for an id."""
+    return OtelSpan(
+        trace_id=T,
+        span_id=f"{number:016x}",
+        parent_id=f"{parent:016x}" if parent else None,
+        name=name,
+        started_at=float(number),
+        ended_at=number + 0.5,
+        attributes=attributes,
+        events=tuple(events),
+        **more,
+    )
+
+
+def said(node: Node):
+    """Kind, question and answer."""
+    return node.kind, node.query, node.answer
+
+
+def staged(*spans: OtelSpan) -> StagedTrace:
+    """Spans as the stage gives them back."""
+    return StagedTrace(seq=0, trace_id=T, spans=tuple(s.staged().body for s in spans), is_cut=False)
+
+
+def test_openinference_rerankers_give_what_they_put_out():
+    """The output list is what went on, the input list what came."""
+    node = OPENINFERENCE.read(
+        span(
+            {
+                "openinference.span.kind": "RERANKER",
+                "reranker.query": "q",
+                "reranker.input_documents.0.document.content": "a",
+                "reranker.output_documents.1.document.content": "c",
+                "reranker.output_documents.0.document.content": "b",
+                "reranker.output_documents.0.document.id": 7,
+                "reranker.output_documents.0.document.score": "0.5",
+            }
+        )
+    )
+
+    assert ("reranker", "q") == (node.kind, node.query)
+    assert [("b", "7", 0.5, 0), ("c", None, None, 1)] == [(p.text, p.id, p.score, p.rank) for p in node.passages]
+
+
+def test_openinference_models_say_texts_not_tool_calls():
+    """Blocks of content are put together; a call of a tool is no answer; the last word of a person is the question."""
+    base = {"openinference.span.kind": "LLM", "llm.input_messages.0.message.role": "user"}
+    blocks = {
+        "llm.input_messages.0.message.contents.0.message_content.text": "one ",
+        "llm.input_messages.0.message.contents.1.message_content.text": "two",
+        "llm.output_messages.0.message.content": "a",
+    }
+    call = {"llm.output_messages.0.message.content": "", "llm.output_messages.0.message.tool_calls.0.tool_call.id": "1"}
+    event = SpanEvent("First Token Stream Event", 1.25, {})
+
+    assert ("llm", "one two", "a") == said(OPENINFERENCE.read(span(base | blocks)))
+    assert ("llm", None, None) == said(OPENINFERENCE.read(span(base | call)))
+    assert 1.25 == OPENINFERENCE.read(span(base, events=[event])).first_token_at
+
+
+def test_openinference_embeddings_ask_nothing():
+    """A trace of nothing but an embedding is no request."""
+    node = OPENINFERENCE.read(span({"openinference.span.kind": "EMBEDDING", "input.value": "text"}))
+
+    assert ("embedding", None, None) == said(node)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "events", "expected"),
+    [
+        (
+            {
+                "gen_ai.prompt.0.role": "system", "gen_ai.prompt.0.content": "s", "gen_ai.prompt.1.role": "user",
+                "gen_ai.prompt.1.content": "q", "gen_ai.completion.0.content": "a", "llm.request.type": "chat",
+            },
+            (),
+            ("llm", "q", "a"),
+        ),
+        (
+            {"gen_ai.operation.name": "chat"},
+            (
+                SpanEvent("gen_ai.user.message", 1.0, {"content": "q"}),
+                SpanEvent("gen_ai.choice", 2.0, {"message": json.dumps({"role": "assistant", "content": "a"})}),
+            ),
+            ("llm", "q", "a"),
+        ),
+        (
+            {"gen_ai.operation.name": "chat"},
+            (
+                SpanEvent("gen_ai.content.prompt", 1.0, {"gen_ai.prompt": '[{"role": "user", "content": "q"}]'}),
+                SpanEvent("gen_ai.content.completion", 2.0, {"gen_ai.completion": '[{"role": "assistant", "content": "a"}]'}),
+            ),
+            ("llm", "q", "a"),
+        ),
+        (
+            {
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.input.messages": [{"role": "user", "parts": [{"type": "text", "content": "q"}]}],
+                "gen_ai.output.messages": [{"role": "assistant", "parts": [{"type": "tool_call", "name": "t"}]}],
+            },
+            (),
+            ("agent", "q", None),
+        ),
+        ({"gen_ai.operation.name": "embeddings", "gen_ai.usage.input_tokens": 4}, (), ("embedding", None, None)),
+    ],
+    ids=["numbered attributes", "events", "older events", "structured attributes", "embeddings"],
+)  # fmt: skip
+def test_genai_of_all_ages_is_read(attributes, events, expected):
+    """The convention has put messages into numbered attributes, into two kinds of events, and into JSON."""
+    assert expected == said(GENAI.read(span(attributes, events=events)))
+
+
+def test_genai_documents_need_no_text():
+    """Its schema asks for ids and scores alone: the texts stay empty, the ids are known."""
+    documents = json.dumps([{"id": "d1", "score": 0.5}, {"id": "d2", "text": "two"}])
+    node = GENAI.read(span({"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": documents}))
+
+    assert [("d1", "", 0.5), ("d2", "two", None)] == [(p.id, p.text, p.score) for p in node.passages]
+    assert GENAI.read(span({"gen_ai.operation.name": "retrieval"})).passages is None
+
+
+def test_genai_tokens_have_older_names():
+    """`prompt_tokens` and `completion_tokens` until 2024."""
+    node = GENAI.read(span({"gen_ai.usage.prompt_tokens": "4", "gen_ai.usage.completion_tokens": 2}))
+
+    assert ("llm", 4, 2) == (node.kind, node.input_tokens, node.output_tokens)
+
+
+def test_langfuse_reads_what_is_stated_of_the_trace():
+    """Input and output that an application sets for the whole request win over those of its outermost step."""
+    node = LANGFUSE.read(
+        span(
+            {
+                "langfuse.observation.type": "span",
+                "langfuse.observation.input": '{"args": ["x"], "kwargs": {}}',
+                "langfuse.trace.input": '{"question": "q"}',
+                "langfuse.trace.output": "a",
+                "langfuse.observation.level": "ERROR",
+                "langfuse.observation.status_message": "late",
+            }
+        )
+    )
+
+    assert ("chain", "q", "a", "late") == (*said(node), node.error)
+
+
+def test_langfuse_decorated_functions_are_read():
+    """`@observe` writes the arguments of a call; texts are texts even where they look like JSON."""
+    asked = LANGFUSE.read(span({"langfuse.observation.input": '{"args": ["q"], "kwargs": {}}'}, parent=9))
+    found = LANGFUSE.read(
+        span({"langfuse.observation.type": "retriever", "langfuse.observation.output": '["one", "two"]'}, parent=9)
+    )
+    model = LANGFUSE.read(
+        span(
+            {
+                "langfuse.observation.type": "generation",
+                "langfuse.observation.completion_start_time": '"2026-01-01T00:00:00Z"',
+            },
+            parent=9,
+        )
+    )
+
+    assert "q" == asked.query
+    assert ["one", "two"] == [p.text for p in found.passages]
+    assert 1767225600.0 == model.first_token_at
+
+
+def test_mlflow_values_are_json_each():
+    """Types and texts have quotes; messages are messages."""
+    asked = json.dumps({"messages": [{"role": "user", "content": "q"}]})
+    node = MLFLOW.read(
+        span(
+            {
+                "mlflow.spanType": '"CHAT_MODEL"',
+                "mlflow.spanInputs": asked,
+                "mlflow.spanOutputs": json.dumps({"choices": [{"message": {"role": "assistant", "content": "a"}}]}),
+                "mlflow.chat.tokenUsage": '{"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}',
+            }
+        )
+    )
+    found = MLFLOW.read(
+        span({"mlflow.spanType": '"RETRIEVER"', "mlflow.spanOutputs": '[{"page_content": "p", "id": "1"}]'})
+    )
+
+    assert ("llm", "q", "a", 4, 2) == (*said(node), node.input_tokens, node.output_tokens)
+    assert [("p", "1")] == [(p.text, p.id) for p in found.passages]
+
+
+def test_traceloop_tells_nodes_that_came_from_nodes_that_were_sorted():
+    """Of LlamaIndex's steps only inputs and outputs say what they are."""
+    nodes = [json.dumps({"node": {"id_": "n1", "text": "p"}, "score": 0.5})]
+    asked = {"query_bundle": {"query_str": "q"}}
+
+    def read(given, got):
+        node = TRACELOOP.read(
+            span({"traceloop.entity.input": json.dumps(given), "traceloop.entity.output": json.dumps(got)})
+        )
+        return node.kind, node.query, node.passages and [p.text for p in node.passages]
+
+    assert ("retriever", "q", ["p"]) == read(asked, nodes)
+    assert ("reranker", "q", ["p"]) == read(asked | {"nodes": nodes}, nodes)
+    assert ("retriever", "q", ()) == read(asked, [])
+    assert ("chain", None, None) == read({"text": "long"}, ["short", "pieces"])
+
+
+def chain(convention: str, number: int, parent: int = 0) -> OtelSpan:
+    """A request's span in the words of OpenInference or of OpenTelemetry's convention."""
+    if convention == "openinference":
+        attributes = {"openinference.span.kind": "CHAIN", "input.value": "q", "output.value": "a"}
+    else:
+        messages = '[{"role": "%s", "parts": [{"type": "text", "content": "%s"}]}]'
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": messages % ("user", "the prompt"),
+            "gen_ai.output.messages": messages % ("assistant", "a"),
+            "gen_ai.usage.input_tokens": 3,
+        }
+    return span(attributes, number=number, parent=parent)
+
+
+def retrieval(convention: str, number: int, parent: int) -> OtelSpan:
+    """A search's span in the words of one of the two."""
+    if convention == "openinference":
+        attributes = {"openinference.span.kind": "RETRIEVER", "retrieval.documents.0.document.content": "p"}
+    else:
+        attributes = {
+            "gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": '[{"id": "d", "content": "p"}]'
+        }  # fmt: skip
+    return span(attributes, number=number, parent=parent)
+
+
+def test_of_two_conventions_the_one_that_says_most_is_read():
+    """An instrumented client below an instrumented framework adds spans, not a second reading."""
+    (found,) = traces_of(staged(chain("openinference", 1), retrieval("openinference", 2, 1), chain("genai", 3, 1)))
+
+    assert ("openinference", "q", ["p"], "a") == (
+        found.source, found.query, [p.text for p in found.prompt_contexts], found.response
+    )  # fmt: skip
+
+
+def test_conventions_that_know_half_each_are_read_together():
+    """A chain in one convention, its retrieval in another: together they are a request."""
+    (found,) = traces_of(staged(chain("openinference", 1), retrieval("genai", 2, 1), chain("genai", 3, 1)))
+
+    assert ("q", ["p"], "a") == (found.query, [p.text for p in found.prompt_contexts], found.response)
+    assert 3 == found.usage.input_tokens
+
+
+def test_spans_of_no_convention_are_no_request():
+    """Counted, with the number of spans."""
+    (found,) = traces_of(staged(span({"http.method": "GET"}), span({}, number=2)))
+
+    assert "no request: none of its 2 spans has attributes of a convention that is known" == found.reason
+
+
+def test_a_trace_that_was_cut_is_told():
+    """Half a request would be scored as if it were all of it."""
+    cut = StagedTrace(seq=0, trace_id=T, spans=staged(chain("openinference", 1)).spans, is_cut=True)
+    (found,) = traces_of(cut)
+
+    assert "it has more spans, or more bytes, than are kept" == found.reason
+
+
+def test_what_an_application_adds_to_its_spans_is_kept():
+    """Attributes with no meaning of their own become metadata."""
+    asked = span({"openinference.span.kind": "CHAIN", "input.value": "q", "shop.branch": "north", "http.method": "GET"})
+    (found,) = traces_of(staged(asked))
+
+    assert {"shop.branch": "north"} == found.metadata
+
+
+def test_a_span_survives_the_stage():
+    """What is written to disk is what is read back."""
+    one = span({"a": [1, "ü", None]}, events=[SpanEvent("e", 1.5, {"b": 2})], is_error=True, status_message="m")
+
+    assert one == OtelSpan.from_staged(one.staged().body)
+    assert "m" == one.error
+    exception = SpanEvent("exception", None, {"exception.type": "ValueError", "exception.message": "no"})
+    assert "ValueError: no" == span({}, events=[exception], is_error=True).error
+    assert "error" == span({}, is_error=True).error
+    assert [] == assemble([], source="x")

@@ -1,0 +1,310 @@
+"""OTLP in files: whatever way it is written, torn, repeated, out of order or broken in places."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from ragstone.errors import DataError
+from ragstone.replay import Source
+from ragstone.replay.otlp import OtlpFormat, spans_of_request
+from ragstone.replay.otlp import _files as files
+
+DATA = Path(__file__).parent / "data"
+TRACE, ROOT, SEARCH = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
+ANSWERED = ("q", ["p"], "a")
+
+
+def attribute(key, value):
+    """One attribute."""
+    kinds = {str: "stringValue", bool: "boolValue", float: "doubleValue"}
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"key": key, "value": {"intValue": str(value)}}
+    return {"key": key, "value": {kinds[type(value)]: value}}
+
+
+def span(span_id=ROOT, parent="", trace_id=TRACE, **attributes):
+    """One span; dots in names of attributes are written as double underscores."""
+    return {
+        "traceId": trace_id,
+        "spanId": span_id,
+        "parentSpanId": parent,
+        "name": "s",
+        "startTimeUnixNano": "1795219315056708096",
+        "endTimeUnixNano": "1795219316056708096",
+        "status": {},
+        "attributes": [attribute(key.replace("__", "."), value) for key, value in attributes.items()],
+    }
+
+
+def root(**more):
+    """The request's span."""
+    return span(openinference__span__kind="CHAIN", input__value="q", output__value="a", **more)
+
+
+def search(**more):
+    """The search's span."""
+    return span(
+        SEARCH, ROOT, openinference__span__kind="RETRIEVER", retrieval__documents__0__document__content="p", **more
+    )
+
+
+def message(*spans):
+    """An OTLP message."""
+    return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": list(spans)}]}]}
+
+
+def told(traces):
+    """Question, passages and answer of each."""
+    return [(t.query, t.prompt_contexts and [p.text for p in t.prompt_contexts], t.response) for t in traces]
+
+
+def lines(*values) -> bytes:
+    """JSON lines; what is bytes is a line already."""
+    return b"".join((v if isinstance(v, bytes) else json.dumps(v).encode()) + b"\n" for v in values)
+
+
+OTHER_SIGNALS = {"resourceLogs": [{"scopeLogs": []}]}, {"resourceMetrics": []}
+WAYS = {
+    "one line": lines(message(root(), search())),
+    "without line end": json.dumps(message(root(), search())).encode(),
+    "pretty": json.dumps(message(root(), search()), indent=2).encode(),
+    "byte order mark": b"\xef\xbb\xbf" + lines(message(root(), search())),
+    "spread over lines": lines(message(search()), *OTHER_SIGNALS, message(root())),
+    "a list": json.dumps([message(search()), message(root())]).encode(),
+    "repeated": lines(message(root(), search()), message(search(), root())),
+    "gzip": gzip.compress(lines(message(root()))) + gzip.compress(lines(message(search()))),
+    "windows": lines(message(root()), message(search())).replace(b"\n", b"\r\n"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_way_a_file_is_written_does_not_matter(read, way):
+    """Lines, a document, a list, spans in any order and place, other signals between them: the same request."""
+    traces, rejected = read(OtlpFormat(), WAYS[way])
+
+    assert ([ANSWERED], []) == (told(traces), rejected)
+    assert OtlpFormat().detect(WAYS["one line"])
+    assert (TRACE, ROOT) == (traces[0].otel_trace_id, traces[0].otel_span_id)
+
+
+def test_protobufs_own_json_is_read(read):
+    """It has base64 ids and may have names with underscores."""
+
+    def rewritten(one):
+        ids = {key: base64.b64encode(bytes.fromhex(one[key])).decode() for key in ("traceId", "spanId", "parentSpanId")}
+        return {**one, **ids}
+
+    camel = message(rewritten(root()), rewritten(search()))
+    names = ("resourceSpans", "scopeSpans", "traceId", "spanId", "parentSpanId", "stringValue", "startTimeUnixNano")
+    text = json.dumps(camel)
+    for name in names:
+        text = text.replace(f'"{name}"', '"' + "".join(f"_{c.lower()}" if c.isupper() else c for c in name) + '"')
+
+    for content in (json.dumps(camel).encode(), text.encode()):
+        assert OtlpFormat().detect(content)
+        traces, _ = read(OtlpFormat(), content)
+        assert [ANSWERED] == told(traces)
+        assert (TRACE, ROOT) == (traces[0].otel_trace_id, traces[0].otel_span_id)
+
+
+def test_a_torn_last_line_costs_that_line(read):
+    """A writer that was killed leaves half a line: it is counted, and the rest is read."""
+    content = lines(message(root(), search()))
+    traces, rejected = read(OtlpFormat(), content + content[:200])
+
+    assert [ANSWERED] == told(traces)
+    assert ["line 2"] == [r.place for r in rejected]
+    assert "the file ends inside it" in rejected[0].reason
+
+
+def test_bad_records_are_counted_one_by_one(read):
+    """No JSON, no message, no span, no ids: each is one rejection with its place; the rest goes on."""
+    bad = message({"traceId": TRACE}, "no span", span("00" * 8), span(trace_id="zz"), root(), search())
+    content = lines(b"{no json", {"hello": 1}, b"[" * 100_000, bad)
+    traces, rejected = read(OtlpFormat(), content)
+
+    assert [ANSWERED] == told(traces)
+    assert ["line 1", "line 2", "line 3", *["line 4"] * 4] == [r.place for r in rejected]
+    assert ["span 1", "span 2", "span 3", "span 4"] == [r.reason.partition(":")[0] for r in rejected[3:]]
+
+
+def test_values_of_all_kinds_are_read(read):
+    """Lists and maps within attributes, numbers as texts, and numbers that no request can have."""
+    ids = [
+        {"key": "tag.tags", "value": {"arrayValue": {"values": [{"stringValue": "a"}, {"stringValue": "b"}]}}},
+        {"key": "metadata", "value": {"kvlistValue": {"values": [attribute("release", "2"), attribute("n", 3)]}}},
+        {"key": "app.bytes", "value": {"bytesValue": "AAE="}},
+        {"key": "app.empty", "value": {}},
+    ]
+    model = span(
+        "11f067aa0ba902b7", ROOT, openinference__span__kind="LLM", llm__token_count__prompt=10**30,
+        llm__token_count__completion=7,
+    )  # fmt: skip
+    whole = root()
+    whole["attributes"] += ids
+    whole["startTimeUnixNano"] = "9" * 40
+    traces, _ = read(OtlpFormat(), lines(message(whole, search(), model)))
+
+    assert ("a", "b") == traces[0].tags
+    assert {"release": "2", "n": 3, "app.bytes": "AAE=", "app.empty": None} == traces[0].metadata
+    assert (0, 7) == (traces[0].usage.input_tokens, traces[0].usage.output_tokens)
+    assert 1795219315.0567081 == traces[0].started_at
+
+
+def test_deep_nesting_is_cut(read):
+    """Maps in maps in maps: neither a crash nor a lost request."""
+    value = {"stringValue": "x"}
+    for _ in range(20):
+        value = {"kvlistValue": {"values": [{"key": "k", "value": value}]}}
+    whole = root()
+    whole["attributes"].append({"key": "app.deep", "value": value})
+    traces, rejected = read(OtlpFormat(), lines(message(whole, search())))
+
+    assert ([ANSWERED], []) == (told(traces), rejected)
+
+
+def test_text_that_is_not_said_to_be_json_is_text(read):
+    """A question may look like JSON."""
+    plain = span(openinference__span__kind="CHAIN", input__value='{"query": "q"}', output__value='{"answer": "a"}')
+    said = span(
+        openinference__span__kind="CHAIN", input__value='{"query": "q"}', input__mime_type="application/json",
+        output__value='{"answer": "a"}', output__mime_type="application/json",
+    )  # fmt: skip
+
+    assert [('{"query": "q"}', ["p"], '{"answer": "a"}')] == told(
+        read(OtlpFormat(), lines(message(plain, search())))[0]
+    )
+    assert [ANSWERED] == told(read(OtlpFormat(), lines(message(said, search())))[0])
+
+
+def test_a_large_document_is_read_span_by_span(read, monkeypatch):
+    """One JSON value larger than what is parsed at once gives what a small one gives, also as a list of messages."""
+    pytest.importorskip("ijson")
+    monkeypatch.setattr(files, "_LARGE", 100)
+    bad = span(trace_id="no")
+
+    for content in (
+        json.dumps(message(root(), bad, search()), indent=1).encode(),
+        b"\xef\xbb\xbf" + json.dumps([message(root()), message(bad, search())]).encode(),
+    ):
+        traces, rejected = read(OtlpFormat(), content)
+        assert [ANSWERED] == told(traces)
+        assert 1 == len(rejected)
+
+
+def test_a_large_document_that_breaks_off_gives_what_it_had(read, tmp_path, monkeypatch):
+    """First what was read, then the error."""
+    pytest.importorskip("ijson")
+    monkeypatch.setattr(files, "_LARGE", 100)
+    (tmp_path / "torn").write_bytes(json.dumps(message(root(), search(), span()), indent=1).encode()[:-300])
+    items = OtlpFormat().read(Source(tmp_path / "torn", "torn"))
+
+    assert [ANSWERED] == told([next(items)])
+    with pytest.raises(DataError, match="'torn' cannot be read on from span 3"):
+        next(items)
+
+
+def test_a_large_document_with_an_endless_span_is_refused(tmp_path, monkeypatch):
+    """What expands to more than one span may have does not fill the memory."""
+    pytest.importorskip("ijson")
+    monkeypatch.setattr(files, "_LARGE", 100)
+    monkeypatch.setattr(files, "MAX_RECORD_BYTES", 2**20)
+    content = b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "' + b"x" * 30_000_000
+    (tmp_path / "bomb").write_bytes(gzip.compress(content))
+
+    with pytest.raises(DataError, match="no span ends within 1048576 bytes"):
+        list(OtlpFormat().read(Source(tmp_path / "bomb", "bomb")))
+
+
+def test_damaged_compression_gives_what_it_had(tmp_path):
+    """First what was read, then the error."""
+    content = lines(*[message(root(), search())] * 2000)
+    (tmp_path / "torn.gz").write_bytes(gzip.compress(content)[:-50])
+    items = OtlpFormat().read(Source(tmp_path / "torn.gz", "torn.gz"))
+
+    assert [ANSWERED] == told([next(items)])
+    with pytest.raises(DataError, match=r"'torn.gz' cannot be read"):
+        next(items)
+
+
+def protobuf() -> bytes:
+    """Requests of two resources, not delimited."""
+    pb = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+    from google.protobuf.json_format import ParseDict
+
+    def coded(one):
+        ids = {key: base64.b64encode(bytes.fromhex(one[key])).decode() for key in ("traceId", "spanId", "parentSpanId")}
+        return {**one, **ids}
+
+    return b"".join(
+        ParseDict(message(coded(one)), pb.ExportTraceServiceRequest()).SerializeToString() for one in (root(), search())
+    )
+
+
+def test_protobuf_is_read_one_after_another_and_delimited(read):
+    """A request, requests one after another, and requests with their lengths: the same traces."""
+    single = protobuf()
+    delimited = len(single).to_bytes(1, "little") if len(single) < 128 else bytes(
+        [len(single) & 0x7F | 0x80, len(single) >> 7]
+    )  # fmt: skip
+
+    for content in (single, delimited + single, delimited + single + delimited + single):
+        assert "protobuf" in OtlpFormat().detect(content[:300])
+        traces, rejected = read(OtlpFormat(), content)
+        assert ([ANSWERED], []) == (told(traces), rejected)
+        assert (TRACE, ROOT) == (traces[0].otel_trace_id, traces[0].otel_span_id)
+
+
+def test_protobuf_that_breaks_off_gives_what_it_had(tmp_path):
+    """First what was read, then the error."""
+    content = protobuf()
+    (tmp_path / "torn").write_bytes(content + content[:100])
+    items = OtlpFormat().read(Source(tmp_path / "torn", "torn"))
+
+    assert [ANSWERED] == told([next(items)])
+    with pytest.raises(DataError, match="'torn' cannot be read on"):
+        next(items)
+
+
+def test_a_request_to_a_receiver_is_read_as_files_are():
+    """JSON and protobuf by their content types; anything else is refused in words."""
+    as_json = spans_of_request(
+        json.dumps(message(root(), span(trace_id="no"))).encode(), "application/json; charset=utf-8"
+    )
+    as_protobuf = spans_of_request(protobuf(), "application/x-protobuf")
+
+    assert as_json[0] == as_protobuf[0]
+    assert "the message" == as_json[1].place
+    assert [] == spans_of_request(b"{}", "application/json")
+    for body, content_type, reason in (
+        (b"{", "application/json", "no JSON"),
+        (b'{"a": 1}', "application/json", "no OTLP message"),
+        (b"\xff\xff\xff", "application/x-protobuf", "no OTLP trace request in protobuf"),
+        (b"{}", "text/html", "content type"),
+    ):
+        with pytest.raises(DataError, match=reason):
+            spans_of_request(body, content_type)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\n",
+        b"\x0a\xff\xff\xff\xff\xff",
+        b"PAR1",
+        b'{"query": "q"}',
+        b"hello",
+        b"\xff" * 300,
+    ],
+)
+def test_what_is_something_else_is_left_to_others(head):
+    """Detection says no, and never raises."""
+    assert OtlpFormat().detect(head) is None
