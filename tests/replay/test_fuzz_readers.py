@@ -1,0 +1,175 @@
+"""Readers under hostile input: whatever bytes come, only documented errors, and no crash of detection.
+
+`RAGSTONE_FUZZ=10000 pytest tests/replay/test_fuzz_readers.py` mutates each recording that often; the default is small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ragstone.errors import DataError
+from ragstone.replay import Rejected, Source, TraceFormat
+from ragstone.replay._phoenix import PhoenixFormat
+from ragstone.replay.otlp import OtlpFormat, spans_of_request
+from ragstone.schema import Captured, Trace, spool_entry_adapter
+
+DATA = Path(__file__).parent / "data"
+N = int(os.environ.get("RAGSTONE_FUZZ", "200"))
+
+FORMATS: dict[str, TraceFormat] = {
+    "genai.otlp.jsonl": OtlpFormat(),
+    "langfuse.otlp.pb": OtlpFormat(),
+    "openinference_langchain.otlp.jsonl": OtlpFormat(),
+    "openinference_llama_index.otlp.json": OtlpFormat(),
+    "traceloop_langchain.otlp.jsonl": OtlpFormat(),
+    "traceloop_llama_index.otlp.jsonl": OtlpFormat(),
+    "phoenix_spans.json": PhoenixFormat(),
+    "phoenix_spans.parquet": PhoenixFormat(),
+}
+
+HOSTILE = [
+    b"null", b"true", b"-1", b"1e999", b"NaN", b"-Infinity", b"9" * 5000, b'""', b"[]", b"{}", b"[[[[[[", b'{"a":',
+    b'"\\ud800"', b'"\\u0000"', b"\xff\xfe", b"\x00", b"[" * 2000, b'{"lc":1,"type":"constructor","id":[],"kwargs":7}',
+    b'{"role":null,"content":[1,{"type":"text"}]}', b'"0000000000000000"', b'"-1"', b'"' + b"A" * 3000 + b'"',
+]  # fmt: skip
+
+
+def smaller(content: bytes, name: str, rng: random.Random) -> bytes:
+    """Some of a recording's records: a mutation of few is tried faster."""
+    if name.endswith(".jsonl"):
+        lines = content.splitlines(keepends=True)
+        return b"".join(rng.sample(lines, min(len(lines), 2)))
+    if name == "phoenix_spans.json":
+        return json.dumps({"data": rng.sample(json.loads(content)["data"], 12)}).encode()
+    return content
+
+
+def cut(content: bytes, rng: random.Random) -> bytes:
+    """The end is missing."""
+    return content[: rng.randrange(len(content) + 1)]
+
+
+def flip(content: bytes, rng: random.Random) -> bytes:
+    """Some bits are others."""
+    changed = bytearray(content)
+    for _ in range(rng.choice([1, 2, 8, 64])):
+        changed[rng.randrange(len(changed))] = rng.randrange(256)
+    return bytes(changed)
+
+
+def paste(content: bytes, rng: random.Random) -> bytes:
+    """Something hostile stands in the middle, in place of some bytes."""
+    at = rng.randrange(len(content))
+    return content[:at] + rng.choice(HOSTILE) + content[at + rng.choice([0, 0, 1, 10, 500]) :]
+
+
+def swap_value(content: bytes, rng: random.Random) -> bytes:
+    """A value of JSON is another one: what comes is still JSON."""
+    lines = content.splitlines()
+    try:
+        values = [json.loads(line) for line in lines]
+    except ValueError:
+        values = []
+    if not values:
+        return paste(content, rng)
+    for _ in range(rng.choice([1, 1, 3, 10])):
+        holder, key = place_in(values, rng)
+        holder[key] = rng.choice(
+            [
+                None,
+                True,
+                -1,
+                2**70,
+                1e308,
+                "",
+                "x",
+                [],
+                {},
+                [[]],
+                {"a": {"b": [1]}},
+                [None, "x", {}],
+                "{",
+                "[1,",
+                "\ud800",
+            ]
+        )
+    return b"\n".join(json.dumps(value).encode() for value in values)
+
+
+def place_in(values: list, rng: random.Random):
+    """A place deep in some values."""
+    holder, key = values, rng.randrange(len(values))
+    for _ in range(rng.randrange(1, 14)):
+        inner = holder[key]
+        if isinstance(inner, dict) and inner:
+            holder, key = inner, rng.choice(list(inner))
+        elif isinstance(inner, list) and inner:
+            holder, key = inner, rng.randrange(len(inner))
+    return holder, key
+
+
+def double(content: bytes, rng: random.Random) -> bytes:
+    """A part comes twice."""
+    start, end = sorted(rng.randrange(len(content) + 1) for _ in range(2))
+    return content[:end] + content[start:end] + content[end:]
+
+
+def squeeze(content: bytes, rng: random.Random) -> bytes:
+    """Compressed, and then damaged."""
+    return flip(gzip.compress(content, 1), rng)
+
+
+MUTATIONS: list[Callable[[bytes, random.Random], bytes]] = [cut, flip, paste, swap_value, swap_value, double, squeeze]
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", FORMATS)
+def test_mutated_exports_end_in_traces_rejections_or_a_data_error(name, tmp_path):
+    """Each item is a trace that can be written, or a rejection with a place and a reason; nothing else is raised."""
+    reader, original = FORMATS[name], (DATA / name).read_bytes()
+    rng = random.Random(name)
+    path = tmp_path / "export"
+    ends: Counter[str] = Counter()
+    for _ in range(N):
+        content = rng.choice(MUTATIONS)(smaller(original, name, rng), rng)
+        path.write_bytes(content)
+        detected = reader.detect(content[:20_000])
+        assert detected is None or isinstance(detected, str)
+        try:
+            for item in reader.read(Source(path, "export")):
+                ends[type(item).__name__] += 1
+                if isinstance(item, Rejected):
+                    assert item.place
+                    assert 0 < len(item.reason) < 2000
+                else:
+                    assert isinstance(item, Trace)
+                    written = spool_entry_adapter.dump_json(Captured(trace=item))
+                    assert item.trace_id == spool_entry_adapter.validate_json(written).trace.trace_id
+        except DataError as error:
+            ends["DataError" if 0 < len(str(error)) < 2000 else "an error that says nothing"] += 1
+    print(name, dict(ends))
+    assert 0 == ends["an error that says nothing"]
+    assert ends["Trace"]
+    assert ends["Rejected"] + ends["DataError"]
+
+
+@pytest.mark.timeout(3600)
+def test_mutated_requests_to_a_receiver_end_in_spans_or_a_data_error():
+    """What a receiver on the network is sent raises nothing but what it answers with."""
+    rng = random.Random("receiver")
+    as_json = (DATA / "genai.otlp.jsonl").read_bytes().splitlines()[0]
+    pb = (DATA / "langfuse.otlp.pb").read_bytes()[3:]
+    for _ in range(N):
+        for body, kind in ((as_json, "application/json"), (pb, "application/x-protobuf")):
+            mutated = rng.choice(MUTATIONS)(body, rng)
+            with contextlib.suppress(DataError):
+                spans_of_request(mutated, kind)
