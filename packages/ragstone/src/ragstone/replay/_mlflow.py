@@ -104,9 +104,9 @@ def _fill_roots(roots: list[Node], nodes: list[Node], info: Mapping[str, Any], a
     read, written = tokens_in(inner_json(about.get("mlflow.trace.tokenUsage")))
     has_counts = any(node.input_tokens is not None or node.output_tokens is not None for node in nodes)
     for root in roots:
-        root.session_id = text_or_none(about.get("mlflow.trace.session"))
-        root.user_id = text_or_none(about.get("mlflow.trace.user"))
-        root.metadata = request_metadata(said)
+        root.session_id = text_or_none(about.get("mlflow.trace.session")) or root.session_id
+        root.user_id = text_or_none(about.get("mlflow.trace.user")) or root.user_id
+        root.metadata |= request_metadata(said)
         root.reference = tuple(_references(inner_json(info.get("assessments"))))
         if len(roots) == 1 and not has_counts:
             root.input_tokens, root.output_tokens = read, written
@@ -130,6 +130,7 @@ def _node(span: Mapping[str, Any], run_id: str | None) -> Node:
     attributes = {name: inner_json(value) for name, value in mapping(inner_json(span.get("attributes"))).items()}
     inputs, outputs = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
     kind = _KINDS.get(str(attributes.get("mlflow.spanType", "UNKNOWN")).upper(), "other")
+    said = dict(mapping(attributes.get("metadata")))  # what the application gave LangChain
     node = Node(
         id=span_hex or span_id,
         parent_id=_hex(parent, 8) or text_or_none(parent),
@@ -142,6 +143,9 @@ def _node(span: Mapping[str, Any], run_id: str | None) -> Node:
         ended_at=unix_time(span.get("end_time_unix_nano", span.get("end_time"))),
         error=_error(span),
         query=question_in(inputs),
+        session_id=text_or_none(said.pop("session_id", None)) or text_or_none(said.pop("thread_id", None)),
+        user_id=text_or_none(said.pop("user_id", None)),
+        metadata=request_metadata(said),
     )
     if kind == "llm":
         reply = reply_in(outputs)

@@ -48,4 +48,4 @@ def _trace(value: Any) -> Trace:
         return Trace.model_validate(migrate(value))
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        raise DataError(f"field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise DataError(f"field {'.'.join(map(str, first['loc']))[:200]}: {first['msg'][:200]}") from error

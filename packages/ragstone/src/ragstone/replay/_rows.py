@@ -6,11 +6,13 @@ import csv
 import hashlib
 import io
 import json
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ragstone.data import read_beir, read_qrels, read_trec_run
+from ragstone.data import iterate_rows, read_beir, read_qrels, read_trec_run
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.replay._fields import names_in, snake_case, unix_time
 from ragstone.replay._formats import Rejected
@@ -29,6 +31,7 @@ _CAMEL: Final = {
     name: "".join([p if i == 0 else p.capitalize() for i, p in enumerate(name.split("_"))]) for name in _KNOWN
 }
 _SPLITS: Final = ("test", "dev", "train")
+_MAX_REASON: Final = 500
 _RUN_SUFFIXES: Final = (".run", ".trec")
 
 
@@ -101,7 +104,7 @@ def trace_of_row(record: Record, source: str, started_at: float) -> Trace | Reje
         row = {name: value for name, value in (_renamed(row)).items() if value is not None}
         sample = sample_from_row(row, position=1)
     except DataError as error:
-        return Rejected(place=record.place, reason=str(error).removeprefix("row 1 ").removeprefix("row 1: "))
+        return Rejected(place=record.place, reason=_short(str(error).removeprefix("row 1 ").removeprefix("row 1: ")))
     if not any(_names_row(row.get(name)) for name in FIELD_ALIASES["id"]):
         sample = sample.model_copy(update={"id": _made_id(record)})
     times = (unix_time(row.get(name)) for name in _TIMES)
@@ -112,6 +115,10 @@ def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with `actualOutput` as `actual_output`, where that is a name we know."""
     known = {camel: name for name, camel in _CAMEL.items() if camel != name and name not in row}
     return {known.get(name, name): value for name, value in row.items()}
+
+
+def _short(reason: str) -> str:
+    return reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}…"
 
 
 def _names_row(value: Any) -> bool:
@@ -170,9 +177,16 @@ def _csv(source: Source) -> Iterator[Record | Rejected]:
             raise DataError(msg) from error
 
 
-def _run(source: Source) -> Iterator[Record]:
-    for query, docs in read_trec_run(source.path).items():
-        yield Record(f"query {query}", Sample(id=query, contexts=_passages(docs)))
+def _run(source: Source) -> Iterator[Record | Rejected]:
+    with tempfile.TemporaryDirectory(prefix="ragstone-") as folder:
+        plain = Path(folder) / "plain.run"
+        with source.open() as stream, plain.open("wb") as file:
+            shutil.copyfileobj(stream, file)
+        for row in iterate_rows(plain):
+            if isinstance(row, Sample):
+                yield Record(f"query {row.id}", row)
+            else:
+                yield Rejected(place=source.name, reason=_short(str(row)))
 
 
 def _passages(docs: Mapping[str, float]) -> tuple[Passage, ...]:
