@@ -123,7 +123,7 @@ def test_a_file_of_the_jsonl_sink_is_read(tmp_path: Path) -> None:
 
 
 def test_a_store_is_read_and_its_samples_are_its_traces(tmp_path: Path) -> None:
-    """Traces have ids of their own: two stores have nothing in common, and the message says what to do."""
+    """Traces have ids of their own: two stores without common ones are compared as different traffic."""
     for name, shared in (("one", "one"), ("two", "two"), ("again", "one")):
         with SqliteStore.open(tmp_path / f"{name}.db", mode="own") as store:
             store.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="h")], [])
@@ -133,7 +133,8 @@ def test_a_store_is_read_and_its_samples_are_its_traces(tmp_path: Path) -> None:
                 store.complete(outcome.sample_id, [outcome])
     assert 3 == ragstone.compare([tmp_path / "one.db", tmp_path / "again.db"]).metrics[0].pairs[0].n_equal
     with pytest.raises(DataError, match="'one' has no sample in common with the others: its ids are 'one0', 'one1'"):
-        ragstone.compare([tmp_path / "one.db", tmp_path / "two.db"])
+        ragstone.compare([tmp_path / "one.db", tmp_path / "two.db"], paired=True)
+    assert not ragstone.compare([tmp_path / "one.db", tmp_path / "two.db"]).paired
 
 
 def test_overlaps_are_reported(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ PUBLIC = {
     "ragstone.experiments": """
         AlignedMetric AlignedScores Claim Comparison DatasetBuild DatasetPlan DatasetReview Distribution
         Experiment Hypothesis LabelAgreement MetaReport MetricComparison MetricCorrelation MetricFlips
-        MetricGate MetricPairCorrelation MetricPower MetricSummary OutcomeSource PairDifference
+        MetricGate MetricPairCorrelation MetricPower MetricSummary OutcomeSource PairDifference Period
         RegressionCheck SystemMean SystemOutcomes TopicalityMetric TopicalityReport
         UdcgCorrelation UdcgFit UdcgRanking aevaluate apply_review assert_no_regression best_passages
         build_dataset compare correlate_udcg erag_scores evaluate fit_udcg format_table meta_evaluate
@@ -77,7 +77,7 @@ PUBLIC = {
         PairedEffect PairedTest Population PredictionPoweredMean ProportionSequence Rating Ratings SetMean
         ShiryaevRobertsDetector Term TukeyPair TukeyResult average_ranks beta_mixture_interval bootstrap_interval
         bootstrap_mean bootstrap_spearman cohen_kappa contrast detectable_difference discriminative_power e_bh
-        failure_bounds fisher_interval fisher_mean fleiss_kappa flip_rate hajek_mean holm horvitz_thompson_total
+        failure_bounds fisher_interval fisher_mean fleiss_kappa flip_rate hajek_mean holm horvitz_thompson_total independent_tukey
         jeffreys_interval kendall krippendorff_alpha landis_koch mean_interval normal_interval paired_bootstrap
         paired_effect paired_power pass_at_k pearson percent_agreement population prediction_powered_mean
         proportion_sample_size randomised_tukey sample_size sign_flip_test spearman t_interval tie_probability

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, named_file, names_in
+from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, named_file, names_in, period_in
 from ragstone.cli._output import print_json, print_text
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import compare
+from ragstone.experiments import OutcomeSource, Period, compare
 
 __all__ = ["compare_command"]
 
@@ -57,9 +57,15 @@ def compare_command(
     allow_different_judges: Annotated[
         bool, typer.Option("--allow-different-judges", help="Compare scores of different judges, with a warning.")
     ] = False,
+    unpaired: Annotated[
+        bool,
+        typer.Option(
+            "--unpaired", help="The systems have different samples (traffic); so without it for stores that do."
+        ),
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Compare systems evaluated on the same samples: what differs, by how much, and what cannot be said."""
+    """Compare systems evaluated on the same samples, or traffic of different times: what differs, and by how much."""
     gated = fail_if_worse or margin is not None
     if gate is not None and not gated:
         msg = "--gate names what must not become worse; add --fail-if-worse, or --margin for the stricter gate"
@@ -75,6 +81,7 @@ def compare_command(
         n_permutations=permutations,
         seed=seed,
         allow_different_judges=allow_different_judges,
+        paired=False if unpaired else None,
     )
     check = result.check_regression(None if gate is None else names_in(gate), margin=margin) if gated else None
     if json_output:
@@ -87,14 +94,15 @@ def compare_command(
         raise typer.Exit(EXIT_GATE)
 
 
-def _sources(systems: list[str]) -> dict[str, str] | list[str]:
+def _sources(systems: list[str]) -> dict[str, OutcomeSource] | list[OutcomeSource]:
     named = [named_file(text) for text in systems]
     if not any(name for name, _ in named):
-        return systems
-    found: dict[str, str] = {}
+        return [period_in(path) for _, path in named]
+    found: dict[str, OutcomeSource] = {}
     for name, path in named:
-        if (called := name or Path(path).stem) in found:
+        source = period_in(path)
+        if (called := name or (source.name if isinstance(source, Period) else Path(path).stem)) in found:
             msg = f"two systems are called {called!r}; write NAME=FILE, with a name of its own for each"
             raise ConfigurationError(msg)
-        found[called] = path
+        found[called] = source
     return found

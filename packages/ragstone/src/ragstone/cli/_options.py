@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ragstone.errors import ConfigurationError
+from ragstone.experiments import Period
 
 __all__ = [
     "ConcurrencyOption",
@@ -17,6 +23,7 @@ __all__ = [
     "SystemsArgument",
     "named_file",
     "names_in",
+    "period_in",
 ]
 
 MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, with commas between.")]
@@ -25,7 +32,9 @@ OnlyMetricsOption = Annotated[
 ]
 SystemsArgument = Annotated[
     list[str],
-    typer.Argument(help="Outcomes of `evaluate --output`, or stores; one a system, NAME=FILE to name it."),
+    typer.Argument(
+        help="Outcomes of `evaluate --output`, or stores; NAME=FILE names a system, STORE@FROM..TO takes a time of a store."
+    ),
 ]
 SinkOption = Annotated[
     list[str] | None, typer.Option("--sink", help="jsonl:PATH, otlp, ... May be given several times.")
@@ -35,6 +44,36 @@ DeadlineOption = Annotated[
     float, typer.Option("--deadline", min=0.1, help="Seconds after which a sample's unfinished metrics fail.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def period_in(text: str) -> Period | str:
+    """STORE@FROM..TO, or a file alone. Times are ISO dates in UTC, or -7d, -12h from now; either may be left out.
+
+    Raises:
+        ConfigurationError: A time that cannot be read, or an end that is not after the beginning.
+    """
+    store, separator, times = text.rpartition("@")
+    if not separator or not store or ".." not in times or Path(text).exists():
+        return text
+    since, _, until = times.partition("..")
+    period = Period(store, since=_time_in(since), until=_time_in(until))
+    if period.since is not None and period.until is not None and period.since >= period.until:
+        msg = f"{times!r} ends before it begins; write FROM..TO, such as 2026-11-01..2026-11-08 or -7d.."
+        raise ConfigurationError(msg)
+    return period
+
+
+def _time_in(text: str) -> float | None:
+    if not text:
+        return None
+    if found := re.fullmatch(r"-(\d+(?:\.\d+)?)([dhm])", text):
+        return time.time() - float(found[1]) * {"d": 86400, "h": 3600, "m": 60}[found[2]]
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        msg = f"{text!r} is no time; write an ISO date (2026-11-01, 2026-11-01T12:00), or -7d, -12h, -30m from now"
+        raise ConfigurationError(msg) from None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
 def names_in(text: str) -> list[str]:

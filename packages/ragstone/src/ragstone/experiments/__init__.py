@@ -14,7 +14,7 @@ from ragstone.experiments._meta.evaluate import meta_evaluate
 from ragstone.experiments._meta.labels import LabelAgreement
 from ragstone.experiments._meta.repeats import MetricFlips
 from ragstone.experiments._meta.report import MetaReport
-from ragstone.experiments._outcomes import OutcomeSource, SystemOutcomes, read_outcomes
+from ragstone.experiments._outcomes import OutcomeSource, Period, SystemOutcomes, read_outcomes
 from ragstone.experiments._summary import MetricSummary, format_table, summarise
 from ragstone.experiments._topicality import TopicalityMetric, TopicalityReport, topicality
 from ragstone.experiments._udcg.ask import erag_scores
@@ -44,6 +44,7 @@ __all__ = [
     "MetricSummary",
     "OutcomeSource",
     "PairDifference",
+    "Period",
     "RegressionCheck",
     "SystemMean",
     "SystemOutcomes",

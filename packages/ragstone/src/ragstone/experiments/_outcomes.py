@@ -6,8 +6,10 @@ import json
 import math
 import os
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +19,46 @@ from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments._evaluate import Experiment
 from ragstone.metrics import MetricCard, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
-from ragstone.store import SqliteStore
+from ragstone.store import is_database_url, open_store, shown
 
-__all__ = ["MOST", "OpenOutcomes", "OutcomeSource", "SystemOutcomes", "card_of", "open_outcomes", "read_outcomes"]
+__all__ = [
+    "MOST",
+    "OpenOutcomes",
+    "OutcomeSource",
+    "Period",
+    "SystemOutcomes",
+    "card_of",
+    "open_outcomes",
+    "read_outcomes",
+]
 
 AnyOutcome = Score | NotApplicable | Failure
-OutcomeSource = Experiment | str | os.PathLike[str]
-"""An `Experiment`, a JSONL file of outcomes (`evaluate --output`), or a store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What a store has of the requests of some time.
+
+    Args:
+        store: Path of a store, or URL of a database.
+        since: Requests that started then or later, Unix seconds; None has no beginning.
+        until: Requests that started before, Unix seconds; None has no end.
+    """
+
+    store: str | os.PathLike[str]
+    since: float | None = None
+    until: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The store and the times, in UTC."""
+        store = os.fspath(self.store)
+        place = shown(store) if is_database_url(store) else Path(store).stem
+        return f"{place}@{_day(self.since)}..{_day(self.until)}"
+
+
+OutcomeSource = Experiment | Period | str | os.PathLike[str]
+"""An `Experiment`, a JSONL file of outcomes (`evaluate --output`), a store, or a `Period` of one."""
 
 MOST: Final = 1e100
 """Larger values and labels are refused: their squares and sums are no numbers any more."""
@@ -72,6 +107,10 @@ class OpenOutcomes:
     """Of the metrics that the source itself describes."""
     queries: Mapping[str, str] = field(default_factory=dict)
     """By sample id what was asked, where the source tells."""
+    is_traffic: bool = False
+    """Whether these are requests of an application, and not rows of a data set."""
+    inclusion: Mapping[str, float] = field(default_factory=dict)
+    """By sample id the probability with which sampling kept it, where that is below 1."""
 
 
 def open_outcomes(source: OutcomeSource, *, name: str | None = None) -> OpenOutcomes:
@@ -93,6 +132,10 @@ def open_outcomes(source: OutcomeSource, *, name: str | None = None) -> OpenOutc
             cards={card.name: card for card in source.cards},
             queries={sample.id: sample.query for sample in source.samples if sample.query is not None},
         )
+    if isinstance(source, Period):
+        return _of_store(source, name or source.name)
+    if is_database_url(source):
+        return _of_store(Period(source), name or shown(os.fspath(source)))
     path = Path(source)
     if not path.is_file():
         msg = (
@@ -101,8 +144,9 @@ def open_outcomes(source: OutcomeSource, *, name: str | None = None) -> OpenOutc
         raise ConfigurationError(msg)
     with path.open("rb") as file:
         stored = file.read(len(_SQLITE)) == _SQLITE
-    outcomes = _sized(_stored(path) if stored else _lines(path), path)
-    return OpenOutcomes(name=name or path.stem, outcomes=outcomes, cards={})
+    if stored:
+        return _of_store(Period(path), name or path.stem)
+    return OpenOutcomes(name=name or path.stem, outcomes=_sized(_lines(path), str(path)), cards={})
 
 
 def read_outcomes(source: OutcomeSource, *, name: str | None = None) -> SystemOutcomes:
@@ -120,7 +164,8 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None) -> SystemOu
     opened = open_outcomes(source, name=name)
     found = _arranged(opened.name, opened.outcomes, opened.cards)
     if not found.outcomes and not isinstance(source, Experiment):
-        msg = f"{os.fspath(source)!r} holds no outcome"
+        place = source.name if isinstance(source, Period) else shown(source)
+        msg = f"{place!r} holds no outcome"
         raise DataError(msg)
     return found
 
@@ -162,11 +207,11 @@ def card_of(metric: str) -> MetricCard | None:
     return found.card
 
 
-def _sized(outcomes: Iterable[AnyOutcome], path: Path) -> Iterable[AnyOutcome]:
+def _sized(outcomes: Iterable[AnyOutcome], place: str) -> Iterable[AnyOutcome]:
     for outcome in outcomes:
         if isinstance(outcome, Score) and abs(outcome.value) > MOST:
             msg = (
-                f"{str(path)!r} has {outcome.value:g} of {outcome.metric!r} for {outcome.sample_id!r}: values of over "
+                f"{place!r} has {outcome.value:g} of {outcome.metric!r} for {outcome.sample_id!r}: values of over "
                 f"{MOST:g} cannot be computed with"
             )
             raise DataError(msg)
@@ -211,10 +256,36 @@ def _outcome(line: bytes) -> AnyOutcome:
         return outcome_adapter.validate_python(told | {"sample_id": row["trace_id"]})
 
 
-def _stored(path: Path) -> Iterable[AnyOutcome]:
+def _of_store(period: Period, name: str) -> OpenOutcomes:
+    place = shown(os.fspath(period.store)) if is_database_url(period.store) else str(period.store)
+    with _reading(place), open_store(period.store, mode="read") as store:
+        inclusion = store.inclusion(since=period.since, until=period.until)
+    return OpenOutcomes(
+        name=name,
+        outcomes=_sized(_stored(period, place), place),
+        cards={},
+        is_traffic=True,
+        inclusion=inclusion,
+    )
+
+
+def _stored(period: Period, place: str) -> Iterable[AnyOutcome]:
+    with _reading(place), open_store(period.store, mode="read") as store:
+        yield from store.outcomes(since=period.since, until=period.until)
+
+
+@contextmanager
+def _reading(place: str) -> Iterator[None]:
     try:
-        with SqliteStore.open(path, mode="read") as store:
-            yield from store.outcomes()
+        yield
     except StoreError as error:
-        msg = f"the store {str(path)!r} cannot be read: {error}"
+        msg = f"the store {place!r} cannot be read: {error}"
         raise type(error)(msg) from None
+
+
+def _day(time: float | None) -> str:
+    if time is None:
+        return ""
+    return (
+        datetime.fromtimestamp(time, tz=UTC).isoformat(timespec="minutes").removesuffix("+00:00").removesuffix("T00:00")
+    )

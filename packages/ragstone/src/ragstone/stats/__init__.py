@@ -15,6 +15,7 @@ from ragstone.stats._combine import Term, weighted_sum_interval
 from ragstone.stats._contrast import Contrast, SetMean, contrast
 from ragstone.stats._correlation import CorrelationKind, CorrelationMean, fisher_interval, fisher_mean, kendall, pearson
 from ragstone.stats._flips import FlipRate, flip_rate
+from ragstone.stats._independent import independent_tukey
 from ragstone.stats._interval import jeffreys_interval, normal_interval, t_interval
 from ragstone.stats._mean import Estimate, failure_bounds, mean_interval, wilson_interval
 from ragstone.stats._multiple import DiscriminativePower, EBhResult, HolmResult, discriminative_power, e_bh, holm
@@ -78,6 +79,7 @@ __all__ = [
     "hajek_mean",
     "holm",
     "horvitz_thompson_total",
+    "independent_tukey",
     "jeffreys_interval",
     "kendall",
     "krippendorff_alpha",

@@ -133,6 +133,10 @@ class Store(Protocol):
         """Outcomes in the order they were stored; of requests that started at `since` or later, and before `until`."""
         ...
 
+    def inclusion(self, *, since: float | None = None, until: float | None = None) -> dict[str, float]:
+        """With which probability sampling kept a trace, by trace id, of those where that is below 1; times as above."""
+        ...
+
     def worst(self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher") -> list[ScoredTrace]:
         """The `n` worst scores of a metric, worst first; `direction` says which way is better."""
         ...

@@ -13,7 +13,7 @@ from ragstone.store._bodies import to_outcome, to_trace
 from ragstone.store._records import ScoredTrace, TraceState
 from ragstone.store._sql import Sql
 
-__all__ = ["outcome_page", "trace_body", "trace_page", "worst"]
+__all__ = ["inclusion", "outcome_page", "trace_body", "trace_page", "worst"]
 
 _PAGE = 200
 
@@ -52,6 +52,20 @@ def outcome_page(
         """,
         (after, metric, since, until, _PAGE),
     ).fetchall()
+
+
+def inclusion(db: Sql, *, since: float | None, until: float | None) -> dict[str, float]:
+    """With which probability a trace was kept, of those where that is below 1."""
+    return dict(
+        db.execute(
+            """
+            SELECT trace_id, inclusion_probability FROM traces
+            WHERE inclusion_probability < 1 AND state <> 'sampled_out'
+                  AND (started_at >= ?1 OR ?1 IS NULL) AND (started_at < ?2 OR ?2 IS NULL)
+            """,
+            (since, until),
+        ).fetchall()
+    )
 
 
 def worst(db: Sql, metric: str, n: int, *, direction: Literal["higher", "lower"]) -> list[ScoredTrace]:

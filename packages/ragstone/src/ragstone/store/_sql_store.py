@@ -148,6 +148,11 @@ class SqlStore(Store):
             for after, body in page:  # noqa: B007 - the next page goes on from there
                 yield to_outcome(body)
 
+    def inclusion(self, *, since: float | None = None, until: float | None = None) -> dict[str, float]:
+        """With which probability sampling kept a trace, of those where that is below 1."""
+        with self._transactions.read() as db:
+            return _reading.inclusion(db, since=since, until=until)
+
     def worst(self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher") -> list[ScoredTrace]:
         """The `n` worst scores of a metric, worst first."""
         with self._transactions.read() as db:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._compare.scales import Scale, judge_notes, query_notes
 from ragstone.experiments._evaluate import Experiment
-from ragstone.experiments._outcomes import OpenOutcomes, OutcomeSource, card_of, open_outcomes
+from ragstone.experiments._outcomes import OpenOutcomes, OutcomeSource, Period, card_of, open_outcomes
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score
 from ragstone.schema import NotApplicable as _NotApplicable
+from ragstone.store import is_database_url, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,6 +71,10 @@ class AlignedScores:
     """By system."""
     n_common: int
     """Samples that every system has."""
+    inclusion: NDArray[np.float64]
+    """Probability with which each row's request was kept by sampling."""
+    paired: bool
+    """Whether samples are compared each with itself; else systems are, each with its own."""
     baseline_judged: frozenset[str] = frozenset()
     """Systems scored by a stand-in that is no judge."""
     notes: tuple[str, ...] = ()
@@ -81,7 +86,11 @@ class AlignedScores:
 
 
 def align(
-    sources: Sources, *, metrics: Sequence[str] | str | None = None, allow_different_judges: bool = False
+    sources: Sources,
+    *,
+    metrics: Sequence[str] | str | None = None,
+    allow_different_judges: bool = False,
+    paired: bool | None = True,
 ) -> AlignedScores:
     """Read systems and put their outcomes beside each other, by sample id.
 
@@ -89,6 +98,8 @@ def align(
         sources: At least two systems.
         metrics: Names or groups ("ccrs"); None takes all that at least one system has.
         allow_different_judges: Note scores of different judges or versions of a metric, instead of refusing them.
+        paired: Whether systems were given the same samples; None decides: traffic of stores that has no request in
+            common was not.
 
     Raises:
         ConfigurationError: Fewer than two systems, a metric that no system has, or scores of different judges.
@@ -117,7 +128,12 @@ def align(
     ]
     ids = tuple(rows)
     found = tuple(_metric(name, systems, ids) for name in names)
-    n_samples, n_common = _overlap(systems, ids, notes)
+    n_samples, n_common, is_disjoint = _overlap(systems, ids, notes)
+    if paired is None:
+        paired = not (is_disjoint and all(o.is_traffic for o in opened))
+    if paired:
+        _check_overlap(systems, ids)
+    inclusion = _inclusion(opened, rows)
     notes += [
         f"{s.name}: {s.repeated} outcomes came for a sample and metric that had one already; the last counts"
         for s in systems
@@ -137,6 +153,8 @@ def align(
         metrics=found,
         n_samples=n_samples,
         n_common=n_common,
+        inclusion=inclusion,
+        paired=paired,
         baseline_judged=judged_by_words,
         notes=tuple(notes),
     )
@@ -178,7 +196,7 @@ class _System:
 
 
 def _opened(sources: Sources) -> list[OpenOutcomes]:
-    if isinstance(sources, (str, os.PathLike, Experiment)):
+    if isinstance(sources, (str, os.PathLike, Experiment, Period)):
         sources = [sources]
     named = sources.items() if isinstance(sources, Mapping) else zip(_named(sources), sources, strict=True)
     opened = [open_outcomes(source, name=name) for name, source in named]
@@ -190,7 +208,13 @@ def _opened(sources: Sources) -> list[OpenOutcomes]:
 
 def _named(sources: Sequence[OutcomeSource]) -> list[str]:
     """Call experiments by letters, and files by as much of their path as tells them apart."""
-    paths = {i: Path(source).absolute() for i, source in enumerate(sources) if not isinstance(source, Experiment)}
+    given = {i: source.name for i, source in enumerate(sources) if isinstance(source, Period)}
+    paths = {
+        i: Path(source).absolute()
+        for i, source in enumerate(sources)
+        if not isinstance(source, Experiment | Period) and not is_database_url(source)
+    }
+    given |= {i: shown(os.fspath(s)) for i, s in enumerate(sources) if isinstance(s, str) and is_database_url(s)}
     names = {i: path.stem for i, path in paths.items()}
     deepest = max((len(path.parts) for path in paths.values()), default=0)
     for depth in range(2, deepest + 1):
@@ -204,6 +228,7 @@ def _named(sources: Sequence[OutcomeSource]) -> list[str]:
         if n > 1:
             for i in [i for i, same in names.items() if same == name]:
                 names[i] = f"{paths[i]} ({i + 1})"
+    names |= given
     letters = (letter for letter in _letters() if letter not in set(names.values()))
     return [names[i] if i in names else next(letters) for i in range(len(sources))]
 
@@ -305,15 +330,22 @@ def _metric(name: str, systems: Sequence[_System], ids: Sequence[str]) -> Aligne
     )
 
 
-def _overlap(systems: Sequence[_System], ids: Sequence[str], notes: list[str]) -> tuple[dict[str, int], int]:
-    """Count what systems have in common; refuse systems that share no sample with any other."""
+def _presence(systems: Sequence[_System], ids: Sequence[str]) -> NDArray[np.bool_]:
+    """Samples by systems: who has an outcome of which."""
     import numpy as np
 
     has = np.zeros((len(ids), len(systems)), dtype=bool)
     for i, system in enumerate(systems):
         for column in system.columns.values():
             has[: len(column.states), i] |= np.frombuffer(column.states, dtype=np.int8) != ABSENT
-    shared = has.sum(axis=1)
+    return has
+
+
+def _check_overlap(systems: Sequence[_System], ids: Sequence[str]) -> None:
+    """Refuse systems that share no sample with any other."""
+    import numpy as np
+
+    has = _presence(systems, ids)
     for i, system in enumerate(systems):
         others: NDArray[np.bool_] = np.delete(has, i, axis=1).sum(axis=1) > 0
         # A system may have none of the metrics that were asked for; then it is not the ids that differ.
@@ -321,11 +353,19 @@ def _overlap(systems: Sequence[_System], ids: Sequence[str], notes: list[str]) -
             msg = (
                 f"{system.name!r} has no sample in common with the others: its ids are {_examples(ids, has[:, i])}, theirs "
                 f"{_examples(ids, others)}. Samples "
-                "are compared by their ids: evaluate the same rows with every system, with an id that stays the same"
+                "are compared by their ids: evaluate the same rows with every system, with an id that stays the same; or "
+                "compare them as different traffic: paired=False (--unpaired)"
             )
             raise DataError(msg)
+
+
+def _overlap(systems: Sequence[_System], ids: Sequence[str], notes: list[str]) -> tuple[dict[str, int], int, bool]:
+    """Count what each system has and what all have, and say whether no sample is in two."""
+    has = _presence(systems, ids)
+    shared = has.sum(axis=1)
     n_common = int((shared == len(systems)).sum())
-    if n_common < len(ids):
+    is_disjoint = not (shared > 1).any()
+    if n_common < len(ids) and not is_disjoint:
         alone = [
             f"{int((has[:, i] & (shared == 1)).sum())} only in {s.name} ({_examples(ids, has[:, i] & (shared == 1))})"
             for i, s in enumerate(systems)
@@ -337,7 +377,18 @@ def _overlap(systems: Sequence[_System], ids: Sequence[str], notes: list[str]) -
             + (f"; {', '.join(alone)}" if alone else "")
             + "; a difference is over the samples that both systems have scored",
         )
-    return {s.name: int(has[:, i].sum()) for i, s in enumerate(systems)}, n_common
+    return {s.name: int(has[:, i].sum()) for i, s in enumerate(systems)}, n_common, is_disjoint
+
+
+def _inclusion(opened: Sequence[OpenOutcomes], rows: Mapping[str, int]) -> NDArray[np.float64]:
+    import numpy as np
+
+    found = np.ones(len(rows))
+    for source in opened:
+        for id_, probability in source.inclusion.items():
+            if id_ in rows:
+                found[rows[id_]] = probability
+    return found
 
 
 def _examples(ids: Sequence[str], chosen: NDArray[np.bool_]) -> str:

@@ -13,6 +13,7 @@ from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, jud
 from ragstone.experiments._compare.overview import overview
 from ragstone.experiments._compare.pairs import Family, MetricComparison, compare_metric, judged_across
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression
+from ragstone.experiments._compare.unpaired import compare_unpaired
 from ragstone.experiments._compare.words import equals, means_table, pairs_table, verdicts
 
 __all__ = ["Comparison", "compare"]
@@ -31,6 +32,8 @@ class Comparison:
     """By system."""
     n_common: int
     """Samples that every system has."""
+    paired: bool
+    """Whether samples were compared each with itself; else systems were, each with its own requests."""
     level: float
     """The chance of no false claim is at least this: for each metric, or for all if `across_metrics`."""
     across_metrics: bool
@@ -62,6 +65,7 @@ class Comparison:
         Raises:
             ConfigurationError: A system, metric or margin that cannot be.
         """
+        _paired_only(self.scores, "a gate")
         return check_regression(
             self.scores,
             baseline=baseline or self.baseline or self.systems[0],
@@ -79,6 +83,7 @@ class Comparison:
             "baseline": self.baseline,
             "n_samples": dict(self.n_samples),
             "n_common": self.n_common,
+            "paired": self.paired,
             "level": self.level,
             "across_metrics": self.across_metrics,
             "seed": self.seed,
@@ -95,7 +100,7 @@ class Comparison:
             lines.append(f"hypothesis {h.name}: {told} (p {equals(h.adjusted)} after Holm's correction)")
         if self.hypotheses:
             lines.append("")
-        lines += [*means_table(self.metrics), "", *pairs_table(self.metrics), ""]
+        lines += [*means_table(self.metrics), "", *pairs_table(self.metrics, paired=self.paired), ""]
         lines += [
             f"{m.metric} tells {d.n_significant} of {d.n_pairs} pairs of systems apart (discriminative power {d.value:.3f})"
             for m in self.metrics
@@ -116,16 +121,22 @@ def compare(
     n_permutations: int = 10_000,
     seed: int = 0,
     allow_different_judges: bool = False,
+    paired: bool | None = None,
 ) -> Comparison:
-    """Compare systems that were evaluated on the same samples.
+    """Compare systems that were evaluated on the same samples, or traffic of different times.
 
     Samples are matched by their ids, never by their position. For each metric all pairs of systems are compared by the
     paired randomised Tukey test: whatever number of systems there is, the chance of any false claim about a metric is at
     most 1 - `level`, and the intervals hold the differences of all pairs together. A sample that failed or was not
     applicable in one system is left out of that system's pairs, and counted; bounds say what the failed ones could change.
 
+    Traffic of two weeks has no request in common. Stores that share none, or `Period`s of them, are compared as
+    independent groups: by the largest standardised difference under permutation, with means that undo sampling. That needs
+    more requests for the same certainty, and takes them as independent of each other.
+
     Args:
-        systems: Systems by name, or in a row: experiments, files of outcomes (`ragstone evaluate --output`), or stores.
+        systems: Systems by name, or in a row: experiments, files of outcomes (`ragstone evaluate --output`), stores,
+            or `Period`s of stores.
         metrics: Names or groups ("ccrs"); None takes all that there are.
         baseline: The name of a system with which alone the others are compared: fewer pairs, more power.
         hypotheses: Claims named before the data were seen, by name: {"H1": ["e5 > bm25 on ccrs.qr, ccrs.ir"]}. A
@@ -137,6 +148,8 @@ def compare(
         n_permutations: Permutations drawn.
         seed: Of the random numbers; the same seed gives the same result on any machine.
         allow_different_judges: Compare scores of different judges or versions of a metric all the same, with a warning.
+        paired: Whether samples are compared each with itself; None does so unless all systems are stores without a
+            request in common.
 
     Raises:
         ConfigurationError: Fewer than two systems; a system, metric or claim that is not there; scores of different judges.
@@ -160,7 +173,9 @@ def compare(
     if not 0 < level < 1:
         msg = f"level must lie in (0, 1), got {level!r}"
         raise ConfigurationError(msg)
-    scores = align(systems, metrics=metrics, allow_different_judges=allow_different_judges)
+    scores = align(systems, metrics=metrics, allow_different_judges=allow_different_judges, paired=paired)
+    if hypotheses:
+        _paired_only(scores, "a hypothesis")
     if baseline is not None and baseline not in scores.systems:
         msg = f"there is no system {baseline!r} to be the baseline; there are {', '.join(map(repr, scores.systems))}"
         raise ConfigurationError(msg)
@@ -172,7 +187,12 @@ def compare(
         n_permutations=n_permutations,
         seed=seed,
     )
-    found = tuple(compare_metric(metric, scores.systems, family, detect=detect) for metric in scores.metrics)
+    found = tuple(
+        compare_metric(metric, scores.systems, family, detect=detect)
+        if scores.paired
+        else compare_unpaired(metric, scores.systems, family, scores.inclusion, detect=detect)
+        for metric in scores.metrics
+    )
     return Comparison(
         systems=scores.systems,
         metrics=judged_across(found, level=level) if across_metrics else found,
@@ -180,6 +200,7 @@ def compare(
         baseline=baseline,
         n_samples=scores.n_samples,
         n_common=scores.n_common,
+        paired=scores.paired,
         level=level,
         across_metrics=across_metrics,
         n_permutations=n_permutations,
@@ -191,12 +212,29 @@ def compare(
 
 def _method(comparison: Comparison) -> str:
     together = "all metrics and pairs" if comparison.across_metrics else "all pairs of a metric"
+    if not comparison.paired:
+        return _method_unpaired(comparison, together)
     against = "" if comparison.baseline is None else f" with {comparison.baseline!r}"
     return (
         f"differences{against}: paired randomised Tukey test; p-values and intervals hold for {together} together with "
         f"{comparison.level:.4g} probability (seed {comparison.seed}, up to {comparison.n_permutations:,} permutations); effect "
         "is Hedges' g of the differences"
     )
+
+
+def _method_unpaired(comparison: Comparison, together: str) -> str:
+    return (
+        "the systems have no sample in common: differences of independent groups, largest standardised difference under "
+        f"permutation (its normal limit from 5,000 each); p-values and intervals hold for {together} together with "
+        f"{comparison.level:.4g} probability (seed {comparison.seed}), if requests are independent of each other; effect is "
+        "Hedges' g of two groups"
+    )
+
+
+def _paired_only(scores: AlignedScores, what: str) -> None:
+    if not scores.paired:
+        msg = f"{what} needs systems that were evaluated on the same samples; these have none in common"
+        raise ConfigurationError(msg)
 
 
 def _finite(value: Any) -> Any:

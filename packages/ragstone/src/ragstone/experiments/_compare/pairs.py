@@ -24,13 +24,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "POINT",
+    "POWER",
     "Family",
     "MetricComparison",
     "PairDifference",
     "SystemMean",
+    "better_of",
     "compare_metric",
     "judged_across",
     "possible_differences",
+    "power_of",
     "untested",
     "worst_case",
 ]
@@ -38,7 +42,7 @@ __all__ = [
 POWER: Final = 0.8
 """With what probability a difference counts as detectable."""
 
-_POINT: Final = 0.01
+POINT: Final = 0.01
 """One point, as a share of a metric's range: the difference that a comparison should be able to see."""
 
 _SAME: Final = 1e-12
@@ -64,7 +68,7 @@ class PairDifference:
     system: str
     other: str
     n: int
-    """Samples with a score of both."""
+    """Samples with a score of both; where nothing pairs them, scored samples of both together."""
     difference: float | None
     """Mean of `system` - `other`, in the metric's own units; None without a common score."""
     low: float | None
@@ -78,7 +82,7 @@ class PairDifference:
     effect_size: float | None
     """The mean difference in standard deviations of the differences (Hedges' g for pairs), in the sign of `difference`."""
     n_higher: int
-    """Samples on which `system` has the higher score."""
+    """Samples on which `system` has the higher score; 0 with the next two where nothing pairs samples."""
     n_equal: int
     n_lower: int
     n_failed: int
@@ -149,7 +153,7 @@ def compare_metric(
         metric.values, pairs=family.pairs, n_resamples=family.n_permutations, level=family.level, seed=family.seed
     )
     if detect is None and math.isfinite(metric.high - metric.low):
-        detect = _POINT * (metric.high - metric.low)
+        detect = POINT * (metric.high - metric.low)
     pairs = tuple(_pair(metric, systems, pair, level=family.level, detect=detect) for pair in result.pairs)
     return MetricComparison(
         metric=metric.name,
@@ -159,7 +163,7 @@ def compare_metric(
         systems=tuple(_mean(metric, i, name) for i, name in enumerate(systems)),
         pairs=pairs,
         level=family.level,
-        discriminative_power=_power_of(pairs, family.level) if family.complete else None,
+        discriminative_power=power_of(pairs, family.level) if family.complete else None,
         detect=detect,
         n_permutations=result.n_resamples,
         exact=result.exact,
@@ -205,7 +209,7 @@ def judged_across(metrics: Sequence[MetricComparison], *, level: float) -> tuple
             metric,
             pairs=tuple(
                 _ending_at_0(
-                    replace(pair, p_value=p, better=_better(pair, p, level=level, higher=metric.higher_is_better))
+                    replace(pair, p_value=p, better=better_of(pair, p, level=level, higher=metric.higher_is_better))
                 )
                 for pair, p in zip(metric.pairs, adjusted[i], strict=True)
             ),
@@ -303,10 +307,11 @@ def _pair(
         detectable=detectable,
         n_more=n_more,
     )
-    return replace(pair, better=_better(pair, pair.p_value, level=level, higher=metric.higher_is_better))
+    return replace(pair, better=better_of(pair, pair.p_value, level=level, higher=metric.higher_is_better))
 
 
-def _better(pair: PairDifference, p: float | None, *, level: float, higher: bool) -> str | None:
+def better_of(pair: PairDifference, p: float | None, *, level: float, higher: bool) -> str | None:
+    """Who is claimed to be better, by an adjusted p-value; None where nobody is."""
     if p is None or not pair.difference or p > (1 - level) * (1 + _SAME):
         return None
     return pair.system if (pair.difference > 0) == higher else pair.other
@@ -333,7 +338,8 @@ def _reach(
     return reach, max(0, math.ceil(n * (reach / detect) ** 2 * (1 - _SAME)) - n)
 
 
-def _power_of(pairs: Sequence[PairDifference], level: float) -> DiscriminativePower:
+def power_of(pairs: Sequence[PairDifference], level: float) -> DiscriminativePower:
+    """Share of the pairs that a metric tells apart."""
     return _power_of_values([pair.p_value for pair in pairs], level)
 
 

@@ -144,8 +144,13 @@ def means_table(metrics: Sequence[MetricComparison]) -> list[str]:
     return table(rows)
 
 
-def pairs_table(metrics: Sequence[MetricComparison]) -> list[str]:
-    """All differences: intervals that hold together, p-values, sizes, and what would decide where nothing can be claimed."""
+def pairs_table(metrics: Sequence[MetricComparison], *, paired: bool = True) -> list[str]:
+    """All differences: intervals that hold together, p-values, sizes, and what would decide where nothing can be claimed.
+
+    Args:
+        metrics: What was found.
+        paired: Whether systems have samples in common, whose differences can be counted.
+    """
     rows = [
         (
             metric.metric,
@@ -153,14 +158,15 @@ def pairs_table(metrics: Sequence[MetricComparison]) -> list[str]:
             "no common score" if p.difference is None else size(metric, p, sign=True),
             probability(p.p_value),
             "" if p.effect_size is None else f"{p.effect_size:+.2f}",
-            f"{p.n_higher} / {p.n_equal} / {p.n_lower}",
+            *([f"{p.n_higher} / {p.n_equal} / {p.n_lower}"] if paired else []),
             str(p.n),
             _more(metric, p),
         )
         for metric in metrics
         for p in metric.pairs
     ]
-    head = ("metric", "difference", "of means", "p", "effect", "higher / equal / lower", "n", "more samples")
+    counts = ["higher / equal / lower"] if paired else []
+    head = ("metric", "difference", "of means", "p", "effect", *counts, "n", "more samples")
     return table([head, *rows])
 
 

@@ -1,0 +1,164 @@
+"""Traffic of different times: what a store has of one week against what it has of another."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ragstone
+from ragstone.cli import main
+from ragstone.cli._options import period_in
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments import Period
+from ragstone.schema import Captured, Failure, Score, Trace
+from ragstone.stats import hajek_mean
+from ragstone.store import PlannedMetric, SqliteStore
+
+DAY = 86_400.0
+MONDAY = 1_793_577_600.0
+"""2026-11-02, midnight UTC."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Two weeks of requests, forty a week: the second week scores higher by 0.2, has two failures, and keeps a half."""
+    path = tmp_path / "app.db"
+    rng = np.random.default_rng(3)
+    with SqliteStore.open(path, mode="own") as opened:
+        opened.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="h")], [])
+        for week in (0, 1):
+            for i in range(40):
+                id_ = f"w{week}-{i}"
+                trace = Trace(
+                    trace_id=id_,
+                    query="q",
+                    started_at=MONDAY + 7 * DAY * week + i * 3600,
+                    inclusion_probability=0.5 if week and i % 2 else 1.0,
+                )
+                opened.ingest("a", 100 * week + i + 1, [Captured(trace=trace)])
+                common = {"sample_id": id_, "metric": "ccrs.qr", "metric_version": "1", "judge": "j", "judge_hash": "h"}
+                if week and i < 2:
+                    opened.complete(id_, [Failure(**common, kind="timeout", reason="slow")])
+                else:
+                    value = float(np.clip(0.5 + 0.2 * week + 0.1 * rng.standard_normal(), 0, 1))
+                    opened.complete(id_, [Score(**common, value=value, method="single_reply")])
+    return path
+
+
+def test_two_weeks_of_one_store(store):
+    """Weighted means, an interval around their difference, a verdict; nothing is said of common samples."""
+    before, after = Period(store, MONDAY, MONDAY + 7 * DAY), Period(store, MONDAY + 7 * DAY)
+    result = ragstone.compare({"before": before, "after": after})
+    (metric,) = result.metrics
+    (pair,) = metric.pairs
+
+    with SqliteStore.open(store, mode="read") as opened:
+        inclusion = opened.inclusion()
+        scores = {o.sample_id: o.value for o in opened.outcomes() if isinstance(o, Score)}
+    week = {k: v for k, v in scores.items() if k.startswith("w1")}
+    weighted = hajek_mean(list(week.values()), [inclusion.get(k, 1.0) for k in week])
+    assert not result.paired
+    assert weighted.value == pytest.approx(metric.systems[1].estimate.value)
+    assert weighted.value - np.mean([v for k, v in scores.items() if k.startswith("w0")]) == pytest.approx(
+        pair.difference
+    )
+    assert ("after", 78, 2) == (pair.better, pair.n, pair.n_failed)
+    assert pair.low < 0.2 < pair.high
+    # Two failures of weights 1 and 2 among 40 requests, of which 20 stand for two each.
+    assert 3 / 60 == pytest.approx(pair.bounds[1] - pair.bounds[0])
+    assert pair.bounds[0] < pair.difference < pair.bounds[1]
+    assert result.verdict[0].startswith("after beats before on ccrs.qr by ")
+    text = str(result)
+    assert "the systems have no sample in common: differences of independent groups" in text
+    assert "higher / equal / lower" not in text
+
+
+def test_periods_have_names(store):
+    """Where none is given: the store and the days."""
+    result = ragstone.compare([Period(store, MONDAY, MONDAY + 7 * DAY), Period(store, MONDAY + 7 * DAY)])
+    assert ("app@2026-11-02..2026-11-09", "app@2026-11-09..") == result.systems
+
+
+def test_what_needs_the_same_samples_says_so(store):
+    """Hypotheses and gates are of paired comparisons."""
+    weeks = [Period(store, None, MONDAY + 7 * DAY), Period(store, MONDAY + 7 * DAY)]
+    with pytest.raises(ConfigurationError, match="a hypothesis needs systems that were evaluated on the same samples"):
+        ragstone.compare(weeks, hypotheses=["app@..2026-11-09 > app@2026-11-09.."])
+    with pytest.raises(ConfigurationError, match="a gate needs systems"):
+        ragstone.compare(weeks).check_regression()
+
+
+def test_files_of_different_rows_are_refused_unless_asked_for(store, tmp_path):
+    """Rows that should be the same and are not are a mistake, as before."""
+    files = []
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}.jsonl"
+        rows = [
+            Score(
+                sample_id=f"{name}{i}", metric="m", metric_version="1", value=0.5 + i / 100, method="x"
+            ).model_dump_json()
+            for i in range(9)
+        ]
+        path.write_text("\n".join(rows))
+        files.append(path)
+    with pytest.raises(DataError, match=r"or compare them as different traffic: paired=False \(--unpaired\)"):
+        ragstone.compare(files)
+    assert not ragstone.compare(files, paired=False).paired
+
+
+def test_an_empty_week_is_told(store):
+    """A time without requests holds no outcome."""
+    with pytest.raises(DataError, match=r"'app@..2026-11-01' holds no outcome"):
+        ragstone.compare([Period(store, None, MONDAY - DAY), Period(store)])
+
+
+@pytest.mark.parametrize(
+    ("text", "since", "until"),
+    [
+        ("app.db@2026-11-02..2026-11-09", MONDAY, MONDAY + 7 * DAY),
+        ("app.db@2026-11-02T01:00..", MONDAY + 3600, None),
+        ("app.db@..2026-11-02T01:00+01:00", None, MONDAY),
+        ("postgresql://me:secret@host/db@2026-11-02..", MONDAY, None),
+    ],
+)
+def test_a_time_behind_a_store(text, since, until):
+    """ISO dates, in UTC where they do not say otherwise; either end may be left out."""
+    period = period_in(text)
+    assert (text.rpartition("@")[0], since, until) == (period.store, period.since, period.until)
+    assert "secret" not in period.name
+
+
+def test_a_time_from_now():
+    """Days, hours and minutes back."""
+    period = period_in("app.db@-7d..-12h")
+    assert time.time() - 7 * DAY == pytest.approx(period.since, abs=60)
+    assert time.time() - DAY / 2 == pytest.approx(period.until, abs=60)
+
+
+@pytest.mark.parametrize("text", ["app.db", "me@home.jsonl", "postgresql://me:secret@host/db", "@..", "a@b"])
+def test_what_has_no_time_is_a_file_as_before(text):
+    """An at sign alone makes no period."""
+    assert text == period_in(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("a.db@soon..", "'soon' is no time"), ("a.db@2026-11-09..2026-11-02", "ends before it begins")]
+)
+def test_a_time_that_cannot_be_is_told(text, words):
+    """With what could be written instead."""
+    with pytest.raises(ConfigurationError, match=words):
+        period_in(text)
+
+
+def test_on_the_command_line(store, capsys):
+    """`STORE@FROM..TO` twice, with names."""
+    with pytest.raises(SystemExit) as end:
+        main(["compare", f"before={store}@..2026-11-09", f"after={store}@2026-11-09..", "--json"])
+    assert 0 == (end.value.code or 0)
+    told = json.loads(capsys.readouterr().out)
+    assert (["before", "after"], False) == (told["systems"], told["paired"])
+    assert "after" == told["metrics"][0]["pairs"][0]["better"]
