@@ -232,9 +232,21 @@ def test_identity_changes_with_what_shapes_replies():
         TinyChat(temperature=0.0),
         TinyChat(base_url="https://elsewhere/v1"),
         TinyChat().bind(stop=["."]),
+        TinyChat().bind(stop=["!"]),
+        TinyChat().bind(model="tiny-3"),
+        TinyChat().bind(max_tokens=3),
         TinyChat().with_fallbacks([TinyChat(model="tiny-2")]),
     ]
     assert len(models) == len({LangChainJudge(model).identity.hash for model in models})
+
+
+def test_bound_key_is_no_part_of_the_identity():
+    """A key or an object that is bound to a model is neither shown nor told apart."""
+    judges = [
+        LangChainJudge(TinyChat().bind(api_key=key, tools=[object()])) for key in ("a-key-of-mine", "another-one")
+    ]
+    assert judges[0].identity == judges[1].identity
+    assert "a-key-of-mine" not in repr(judges[0].model.shape)
 
 
 @pytest.mark.parametrize("wrap", ["bind", "with_retry", "with_config", "with_fallbacks"])
@@ -306,7 +318,14 @@ def test_log_probabilities_reach_a_reader():
 
 
 @pytest.mark.parametrize(
-    "broken", [{"content": [{"token": "yes"}]}, {"content": "yes"}, [], {"content": [{"token": "a", "logprob": 3}]}]
+    "broken",
+    [
+        {"content": [{"token": "yes"}]},
+        {"content": "yes"},
+        [],
+        {"content": [{"token": "a", "logprob": 3}]},
+        {"content": [{"token": "a", "logprob": False}]},
+    ],
 )
 def test_broken_log_probabilities_are_none(broken):
     """Log-probabilities that cannot be read do not spoil the reply."""

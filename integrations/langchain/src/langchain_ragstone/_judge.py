@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal
@@ -24,6 +25,7 @@ _REFUSED: Final = (
     *("safety", "recitation", "blocklist", "prohibited_content", "spii"),
 )
 _FINISH_KEYS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_MAY_BE_SECRET: Final = re.compile("key|token|secret|password|auth|header", re.IGNORECASE)
 _CONFIG: Final[Any] = {"run_name": "ragstone_judge"}
 
 
@@ -124,16 +126,22 @@ def _shape(model: Runnable[Any, Any]) -> dict[str, object]:
     """The settings of the model and of what it is wrapped in, down to the model itself."""
     shape: dict[str, object] = ClientSettings(model).shape
     if isinstance(model, RunnableBindingBase):
-        shape |= {"bound": _shape(model.bound), "kwargs": _names_and_scalars(model.kwargs)}
+        shape |= {"bound": _shape(model.bound), "kwargs": _plain_options(model.kwargs)}
     elif isinstance(inner := getattr(model, "runnable", None), Runnable):
         fallbacks = getattr(model, "fallbacks", ())
         shape |= {"runnable": _shape(inner), "fallbacks": [_shape(other) for other in fallbacks]}
     return shape
 
 
-def _names_and_scalars(options: Mapping[str, Any]) -> dict[str, object]:
-    """Bound options: numbers as they are; of texts, which may be keys, and of all else only that they are there."""
-    return {name: value if isinstance(value, int | float) else type(value).__name__ for name, value in options.items()}
+def _plain_options(options: Mapping[str, Any]) -> dict[str, object]:
+    """Bound options as plain values; of what may be a key, and of objects, only that they are there."""
+    return {name: value if _is_plain(name, value) else type(value).__name__ for name, value in options.items()}
+
+
+def _is_plain(name: str, value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_is_plain(name, item) for item in value)
+    return isinstance(value, int | float) or (isinstance(value, str) and not _MAY_BE_SECRET.search(name))
 
 
 def _asked(model: Runnable[Any, Any], request: ChatRequest) -> tuple[Completion, Usage]:
