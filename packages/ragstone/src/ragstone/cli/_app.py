@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import logging
 from pathlib import Path
 from typing import Annotated
@@ -90,6 +91,13 @@ def cache_command(
 ) -> None:
     """Print what a cache of replies holds, or clear it."""
     run_cache(folder, clear=clear, older_than_days=older_than_days, json_output=json_output)
+
+
+@app.command(name="alerts")
+def alerts_command() -> None:
+    """Print alert rules for Prometheus, for the metrics of the sink `prometheus`."""
+    rules = importlib.resources.files("ragstone.sinks") / "alerts" / "ragstone.rules.yml"
+    typer.echo(rules.read_text(encoding="utf-8"), nl=False)
 
 
 @app.command()
