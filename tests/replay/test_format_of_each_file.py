@@ -1,0 +1,118 @@
+"""Each file has one format: no two readers claim the same, and the reason is said."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from ragstone.errors import DataError
+from ragstone.replay import Source, all_formats, detect
+
+DATA = Path(__file__).parent / "data"
+RECORDED = {
+    "genai.otlp.jsonl": "otlp",
+    "langfuse.otlp.pb": "otlp",
+    "openinference_langchain.otlp.jsonl": "otlp",
+    "openinference_llama_index.otlp.json": "otlp",
+    "traceloop_langchain.otlp.jsonl": "otlp",
+    "traceloop_llama_index.otlp.jsonl": "otlp",
+    "phoenix_spans.json": "phoenix",
+    "phoenix_spans.parquet": "phoenix",
+    "langchain_objects.jsonl": "objects",
+    "llama_index_response.json": "objects",
+    "langchain_tracer_runs.json": "langsmith",
+    "langsmith_export.parquet": "langsmith",
+    "langsmith_runs.jsonl": "langsmith",
+    "langfuse_api.json": "langfuse",
+    "langfuse_observations_v2.jsonl": "langfuse",
+    "langfuse_legacy/traces/1.jsonl": "langfuse",
+    "langfuse_legacy/observations/1.jsonl": "langfuse",
+    "mlflow_table.parquet": "mlflow",
+    "mlflow_traces.jsonl": "mlflow",
+    "llama_index_evaluation.jsonl": "rows",
+}
+WRITTEN = {
+    "ragas": ("rows", b'{"user_input": "Why?", "retrieved_contexts": ["So."], "response": "So."}\n'),
+    "deepeval": ("rows", b'[{"input": "Why?", "actualOutput": "So.", "retrievalContext": ["So."]}]'),
+    "openevals": ("rows", b'{"inputs": {"question": "Why?"}, "outputs": "So.", "reference_outputs": "So."}\n'),
+    "ragchecker": ("rows", b'{"input_data": [{"query_id": "1", "query": "Why?", "response": "So."}]}'),
+    "table": ("rows", b"question,answer\nWhy?,So.\n"),
+    "run": ("rows", b"q1 Q0 d1 1 0.5 bm25\n"),
+    "ours": ("ragstone", b'{"schema_version":1,"trace_id":"t","query":"Why?","started_at":1.0}\n'),
+    "a page of runs": ("langsmith", b'{"runs": [{"id": "r", "run_type": "chain", "parent_run_id": null}]}'),
+}  # fmt: skip
+
+
+def claims(source: Source):
+    """The formats, but for the most general one, that take a file for theirs; it gets what is left."""
+    head = source.head()
+    found = [name for name, reader in all_formats().items() if name != "rows" and reader.detect(head) is not None]
+    return found or ["rows" for reader in [all_formats()["rows"]] if reader.detect(head) is not None]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recording_has_one_format(name):
+    """Only one reader claims it, which is the right one, and says how it knew."""
+    source = Source(DATA / name, name)
+
+    assert [RECORDED[name]] == claims(source)
+    assert detect(source).because
+
+
+def test_every_recording_is_in_the_table():
+    """A recording that is added must say here what it is."""
+    files = {path.relative_to(DATA).as_posix() for path in DATA.rglob("*") if path.is_file()}
+
+    assert set(RECORDED) == files
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_file_of_rows_or_of_ours_has_one_format(tmp_path, name):
+    """Files as people write them are recognised by what is in them, not by a suffix."""
+    expected, content = WRITTEN[name]
+    path = tmp_path / "file"
+    path.write_bytes(content)
+
+    assert [expected] == claims(Source(path, name))
+    assert expected == detect(Source(path, name)).format.name
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\x01", b"Dear reader,\n", b"{}", b"[1, 2]", b'{"a": 1}', b"\xff" * 100])
+def test_what_is_nothing_known_is_refused(tmp_path, content):
+    """The message has the file's name and the way out."""
+    path = tmp_path / "file"
+    path.write_bytes(content)
+
+    with pytest.raises(DataError, match=r"'odd' begins with .*--format"):
+        detect(Source(path, "odd"))
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_pickle_is_refused_and_never_loaded(tmp_path, protocol):
+    """The message says why, and how to write JSON instead."""
+    path = tmp_path / "runs.pkl"
+    path.write_bytes(pickle.dumps([{"run_type": "chain", "parent_run_id": None}], protocol=protocol))
+
+    with pytest.raises(DataError, match=r"'runs\.pkl' is a Python pickle, which may run any code .* JSON"):
+        detect(Source(path, "runs.pkl"))
+
+
+def test_a_folder_has_the_format_of_its_files(tmp_path):
+    """Files that are alike are one export; hidden ones and notes of the exporter are passed over."""
+    for name in ("2.jsonl", "sub/1.jsonl", ".hidden", "_SUCCESS", "_notes/readme"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(WRITTEN["ragas"][1] if name.endswith(".jsonl") else b"Dear reader,\n")
+
+    assert "rows" == detect(Source(tmp_path, "export")).format.name
+    assert ["2.jsonl", "sub/1.jsonl"] == [part.name for part in Source(tmp_path, "export").parts()]
+
+
+def test_a_folder_of_several_formats_is_refused(tmp_path):
+    """Which format counts is for people to say."""
+    (tmp_path / "a.jsonl").write_bytes(WRITTEN["ragas"][1])
+    (tmp_path / "b.jsonl").write_bytes(WRITTEN["ours"][1])
+
+    with pytest.raises(DataError, match="several formats, rows and ragstone"):
+        detect(Source(tmp_path, "mixed"))
