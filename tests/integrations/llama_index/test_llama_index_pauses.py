@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent, base_agent
@@ -184,3 +185,39 @@ def test_stopped_at_work(app, stop):
 
     asyncio.run(go())
     assert [(Q, None, None, "truncated" if stop == "cancel" else "error")] == app.seen()
+
+
+class BusyInAThread(Workflow):
+    """The same, with a step that is no coroutine, and goes on when its run has been stopped."""
+
+    begun: object = None
+    released: object = None
+
+    @step
+    async def begin(self, ctx: Context, ev: StartEvent) -> Event | None:
+        """Let the other step begin."""
+        ctx.send_event(Event(message="go"))
+
+    @step
+    def work(self, ev: Event) -> StopEvent:
+        """Work until it is let go."""
+        self.begun.set()
+        self.released.wait(60)
+        return StopEvent()
+
+
+def test_stopped_while_a_thread_is_at_work(app):
+    """What the thread makes of it afterwards changes nothing."""
+    made = BusyInAThread(timeout=None)
+    made.begun, made.released = threading.Event(), threading.Event()
+
+    async def go():
+        handler = made.run(query=Q)
+        await asyncio.to_thread(made.begun.wait, 60)
+        await handler.cancel_run()
+        with pytest.raises(BaseException):  # noqa: B017, PT011 - as above
+            await asyncio.wait_for(handler, 30)
+        made.released.set()
+
+    asyncio.run(go())
+    assert [(Q, None, None, "truncated")] == app.seen()
