@@ -224,14 +224,14 @@ def test_reply_that_hangs_times_out_and_keeps_its_place():
             go_on.wait(60)
         return "Oslo"
 
-    made = model(ask, timeout_s=0.1, concurrency=1)
+    made = model(ask, timeout_s=2, concurrency=1)
     other = ChatRequest(messages=[{"role": "user", "content": "And?"}], max_tokens=5)
 
     async def session() -> Any:
         first = asyncio.create_task(made.complete(request()))
         await asyncio.to_thread(hanging.wait, 60)
         second = asyncio.create_task(made.complete(other))
-        with pytest.raises(JudgeUnavailableError, match=r"no reply within 0\.1 s") as caught:
+        with pytest.raises(JudgeUnavailableError, match=r"no reply within 2 s") as caught:
             await first
         assert not second.done()
         go_on.set()
