@@ -212,6 +212,17 @@ def test_a_500_is_an_outage_unless_the_assessment_is_there():
     assert {delivery.outcome.id: SinkUnavailableError} == _send(mlflow, delivery)
 
 
+def test_a_500_is_an_outage_whatever_else_is_found():
+    """A page that greets everybody is not the assessment."""
+    mlflow = Mlflow()
+    mlflow.server = CaptureServer(
+        lambda request: Reply(200, "<h1>Welcome</h1>") if request.method == "GET" else Reply(500, "")
+    )
+    delivery = _delivery()
+    assert {delivery.outcome.id: SinkUnavailableError} == _send(mlflow, delivery)
+    assert ["POST", "GET"] == [request.method for request in mlflow.server.requests]
+
+
 class Refusing(dict):
     """Assessments of a server whose database takes none."""
 

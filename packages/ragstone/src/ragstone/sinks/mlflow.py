@@ -117,9 +117,9 @@ class MlflowSink:
         if response.status_code == 500:
             # Also what it answers to an id that it has.
             known = await self._http.request("GET", f"{url}/{assessment['assessment_id']}")
-            if known.is_success and self._kept(known, assessment["assessment_id"]) is None:
+            if self._kept(known, assessment["assessment_id"]) is None:
                 return None
-        if response.status_code == 404 and _fields(response).get("error_code") == "RESOURCE_DOES_NOT_EXIST":
+        if _fields(response).get("error_code") == "RESOURCE_DOES_NOT_EXIST":
             return SinkTargetMissingError(f"{host_and_port(self._url)} does not have the trace")
         return answer_error(response, astray=_ASTRAY)
 
