@@ -86,6 +86,22 @@ def test_open_requests_are_recorded_at_exit(tmp_path, process):
     assert [(query, expected[query]) for query, _ in traces] == traces
 
 
+def test_a_recorder_that_never_closes(tmp_path):
+    """Where no capture of ours is at work, what is open still reaches whoever records."""
+    code = """
+class Printer:
+    def record(self, draft):
+        print(draft.query, draft.status)
+        return True
+
+handler = Handler(Printer(), 'open')
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (0, "open abandoned\n", "") == (done.returncode, done.stdout, done.stderr)
+
+
 def test_a_worker_at_the_end_of_the_interpreter_is_quiet(tmp_path):
     """Python refuses work to threads before it lets the monitor close: no bug of ours, and what is captured is kept."""
     code = """
