@@ -1,0 +1,266 @@
+"""Shapes of LangSmith's runs, Langfuse's observations and MLflow's traces that recordings of small applications lack."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from ragstone.replay import all_formats
+
+FORMATS = all_formats()
+HUMAN = {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "HumanMessage"],
+         "kwargs": {"content": "Why?", "type": "human"}}  # fmt: skip
+AI = {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "AIMessage"],
+      "kwargs": {"content": [{"type": "reasoning"}, {"type": "text", "text": "So."}], "type": "ai"}}  # fmt: skip
+
+
+def lines(*values: object) -> bytes:
+    """JSON lines."""
+    return "".join(json.dumps(value) + "\n" for value in values).encode()
+
+
+def run(run_id, *, parent=None, kind="chain", trace="t", **more):
+    """A run of LangSmith."""
+    return {"id": run_id, "trace_id": trace, "parent_run_id": parent, "run_type": kind, "name": run_id,
+            "start_time": "2026-01-02T03:04:05", "inputs": {}, "outputs": {}} | more  # fmt: skip
+
+
+ROOT = run("t", inputs={"question": "Why?"}, outputs={"answer": "So."})
+
+
+def test_runs_of_a_trace_may_stand_anywhere(read):
+    """Children before their root, and runs of other traces between them."""
+    documents = {"documents": [{"page_content": "Because.", "metadata": {"doc_id": 7}}]}
+    other = run("u", trace="u", inputs={"input": "How?"}, outputs={"output": "Thus."})
+    content = lines(run("r", parent="t", kind="retriever", inputs={"query": "why"}, outputs=documents), other, ROOT)
+    traces, rejected = read(FORMATS["langsmith"], content)
+
+    assert [] == rejected
+    assert [("Why?", "So.", ["Because."], ["7"]), ("How?", "Thus.", [], [])] == [
+        (t.query, t.response, [p.text for p in t.prompt_contexts or ()], [p.id for p in t.prompt_contexts or ()])
+        for t in traces
+    ]
+    assert 1767323045.0 == traces[0].started_at
+
+
+def test_a_run_without_trace_id_is_found_by_its_dotted_order(read):
+    """Old exports have only the order; the first id in it is the root's."""
+    order = "20260102T030405000000Zt"
+    child = run(
+        "r", parent="t", kind="retriever", outputs={"documents": []}, dotted_order=f"{order}.20260102T030406000000Zr"
+    )
+    traces, rejected = read(FORMATS["langsmith"], lines(child | {"trace_id": None}, ROOT | {"trace_id": None}))
+
+    assert [] == rejected
+    assert [("t", ())] == [(t.trace_id, t.prompt_contexts) for t in traces]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (7, "a run must be an object"),
+        ({"run_type": "chain"}, "a run must have an `id`"),
+        (run("x", parent="y", trace=None), "neither `trace_id` nor `dotted_order`"),
+    ],
+)
+def test_a_bad_run_is_told_and_the_rest_goes_on(read, bad, reason):
+    """One rejection with its line; the trace beside it is read."""
+    traces, rejected = read(FORMATS["langsmith"], lines(bad, ROOT))
+
+    assert ["t"] == [t.trace_id for t in traces]
+    assert ["line 1"] == [r.place for r in rejected]
+    assert reason in rejected[0].reason
+
+
+def test_feedback_among_runs_is_passed_over(read):
+    """It is no run, and nothing is wrong with it."""
+    feedback = {"id": "f", "run_id": "t", "trace_id": "t", "key": "correctness", "score": 1}
+    traces, rejected = read(FORMATS["langsmith"], lines(ROOT, feedback))
+
+    assert (1, []) == (len(traces), rejected)
+
+
+def test_messages_in_and_out_are_question_and_answer(read):
+    """Of a graph's state the last message of a person and of the model; reasoning is no part of an answer."""
+    root = ROOT | {"inputs": {"messages": [HUMAN]}, "outputs": {"messages": [HUMAN, AI]}}
+    (trace,), _ = read(FORMATS["langsmith"], lines(root))
+
+    assert ("Why?", "So.") == (trace.query, trace.response)
+
+
+def test_a_tool_that_gave_back_documents_has_retrieved(read):
+    """As agents search: the documents are the artifact of the tool's message."""
+    message = {"content": "found", "type": "tool", "artifact": [{"page_content": "Because.", "id": "d"}]}
+    tool = run("r", parent="t", kind="tool", inputs={"input": "why"}, outputs={"output": message})
+    (trace,), _ = read(FORMATS["langsmith"], lines(ROOT, tool))
+
+    assert ["Because."] == [p.text for p in trace.prompt_contexts]
+
+
+def test_tokens_are_the_servers_else_the_models(read):
+    """A server that counted wins; a zero is none; a run around a model repeats its sum and is not counted."""
+    message = {"content": "So.", "type": "ai", "usage_metadata": {"input_tokens": 5, "output_tokens": 2}}
+    outputs = {"generations": [[{"text": "So.", "message": {"lc": 1, "id": ["AIMessage"], "kwargs": message}}]]}
+    first = run("a", parent="t", kind="llm", outputs=outputs, prompt_tokens=0, completion_tokens=0)
+    second = run("b", parent="t", kind="llm", outputs=outputs, prompt_tokens=10, completion_tokens=20)
+    (trace,), _ = read(
+        FORMATS["langsmith"], lines(ROOT | {"prompt_tokens": 15, "completion_tokens": 22}, first, second)
+    )
+
+    assert (15, 22) == (trace.usage.input_tokens, trace.usage.output_tokens)
+
+
+def test_the_project_is_no_session(read):
+    """LangSmith calls a project session; a user's session stands in the metadata, under any of three names."""
+    said = {
+        "metadata": {
+            "thread_id": "th",
+            "user_id": 7,
+            "team": "x",
+            "LANGSMITH_ENDPOINT": "https://x",
+            "revision_id": "r",
+        }
+    }
+    (trace,), _ = read(FORMATS["langsmith"], lines(ROOT | {"session_id": "p-1", "session_name": "prod", "extra": said}))
+
+    assert ("th", "7") == (trace.session_id, trace.user_id)
+    assert {"team": "x", "langsmith_project": "prod", "langsmith_project_id": "p-1"} == trace.metadata
+
+
+def test_a_trace_without_question_and_retrieval_is_rejected(read):
+    """A child whose root was not exported, and that says nothing, is no request."""
+    traces, rejected = read(
+        FORMATS["langsmith"], lines(run("p", parent="t", kind="parser"), ROOT | {"trace_id": "t2", "id": "t2"})
+    )
+
+    assert ["t2"] == [t.trace_id for t in traces]
+    assert [("trace t", True)] == [(r.place, "no request" in r.reason) for r in rejected]
+
+
+def test_what_came_before_the_damage_of_a_file_is_read(read, tmp_path):
+    """Traces are grouped over the whole file; those before its damage come out before the error does."""
+    import gzip
+
+    from ragstone.errors import DataError
+    from ragstone.replay import Source
+    from ragstone.schema import Trace
+
+    whole = gzip.compress(
+        lines(*(ROOT | {"id": f"t{n}", "trace_id": f"t{n}", "pad": f"{n * 7919:x}" * 50} for n in range(5000)))
+    )
+    path = tmp_path / "runs.jsonl.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    items = FORMATS["langsmith"].read(Source(path, "runs"))
+    found = []
+
+    with pytest.raises(DataError, match="'runs' cannot be read"):
+        found.extend(iter(lambda: next(items), None))
+    found = [item for item in found if isinstance(item, Trace)]
+    assert len(found) > 500
+
+
+def observation(own_id, *, parent=None, kind="SPAN", **more):
+    """An observation of Langfuse."""
+    return {"id": own_id, "trace_id": "t", "type": kind, "parent_observation_id": parent, "name": own_id,
+            "start_time": "2026-01-02 03:04:05.000006"} | more  # fmt: skip
+
+
+def test_a_trace_record_counts_for_what_it_says(read):
+    """Its question and answer are those of the request; a top observation that stands beside others does not speak for it."""
+    about = {
+        "id": "t",
+        "timestamp": "2026-01-02T03:04:05Z",
+        "input": {"query": "Why?"},
+        "output": "So.",
+        "session_id": "s",
+    }
+    tops = [observation("a", kind="RETRIEVER", input="why", output='[{"page_content": "Because."}]'),
+            observation("b", kind="GENERATION", output="Draft.", usage={"promptTokens": 3, "completionTokens": 4})]  # fmt: skip
+    (trace,), rejected = read(FORMATS["langfuse"], lines(*tops, about))
+
+    assert [] == rejected
+    assert ("Why?", "So.", "s", ["Because."]) == (
+        trace.query, trace.response, trace.session_id, [p.text for p in trace.prompt_contexts],
+    )  # fmt: skip
+    assert (3, 4) == (trace.usage.input_tokens, trace.usage.output_tokens)
+
+
+def test_scores_among_observations_are_passed_over_and_strangers_rejected(read):
+    """A score is nothing wrong; what is neither an observation nor a trace is told."""
+    score = {"id": "s", "trace_id": "t", "name": "helpful", "value": 1, "dataType": "NUMERIC"}
+    top = observation("a", input="Why?", output="So.")
+    traces, rejected = read(FORMATS["langfuse"], lines(score, top, {"id": "x", "trace_id": "t"}, 3))
+
+    assert ["Why?"] == [t.query for t in traces]
+    assert ["line 3", "line 4"] == [r.place for r in rejected]
+
+
+def test_an_error_of_an_observation_is_its_status_message(read):
+    """Langfuse has no error field: the level says that it is one."""
+    (trace,), _ = read(
+        FORMATS["langfuse"], lines(observation("a", input="Why?", level="ERROR", status_message="broke"))
+    )
+
+    assert ("error", "broke") == (trace.status, trace.error)
+
+
+def span(span_id, *, parent=None, kind="CHAIN", inputs=None, outputs=None, **more):
+    """A span of MLflow 3."""
+    encoded = {"trace_id": base64.b64encode(bytes(15) + b"\x01").decode(),
+               "span_id": base64.b64encode(bytes(7) + bytes([span_id])).decode()}  # fmt: skip
+    parent_id = None if parent is None else base64.b64encode(bytes(7) + bytes([parent])).decode()
+    attributes = {"mlflow.spanType": json.dumps(kind), "mlflow.spanInputs": json.dumps(inputs),
+                  "mlflow.spanOutputs": json.dumps(outputs)}  # fmt: skip
+    return encoded | {"parent_span_id": parent_id, "name": kind, "start_time_unix_nano": 1767323045 * 10**9,
+                      "attributes": attributes} | more  # fmt: skip
+
+
+def test_a_trace_of_mlflow_2_is_read(read):
+    """Ids stand in a context, in hex digits with 0x before them, and the request has an id of its own."""
+    old = {
+        "info": {"request_id": "tr-abc", "timestamp_ms": 1, "request_metadata": {"mlflow.trace.session": "s"}, "tags": {"team": "x"}},
+        "data": {"spans": [{
+            "name": "root", "context": {"span_id": "0x2a", "trace_id": "0x1"}, "parent_id": None,
+            "start_time": 1767323045 * 10**9, "end_time": 1767323046 * 10**9, "status_code": "ERROR", "status_message": "broke",
+            "attributes": {"mlflow.spanType": '"CHAIN"', "mlflow.spanInputs": '{"question": "Why?"}'},
+        }]},
+    }  # fmt: skip
+    (trace,), rejected = read(FORMATS["mlflow"], lines(old))
+
+    assert [] == rejected
+    assert ("tr-abc", "0" * 31 + "1", "0" * 14 + "2a") == (trace.run_id, trace.otel_trace_id, trace.otel_span_id)
+    assert ("Why?", "error", "broke", "s", {"team": "x"}) == (
+        trace.query, trace.status, trace.error, trace.session_id, trace.metadata,
+    )  # fmt: skip
+    assert (1767323045.0, 1767323046.0) == (trace.started_at, trace.ended_at)
+
+
+def test_tokens_of_the_trace_stand_in_where_no_span_counts(read):
+    """MLflow's sum is taken only where it is not the sum of what is counted already."""
+    about = {"mlflow.trace.tokenUsage": '{"input_tokens": 61, "output_tokens": 13}'}
+    value = {
+        "info": {"trace_id": "tr-1", "trace_metadata": about},
+        "data": {"spans": [span(1, inputs="Why?", outputs="So.")]},
+    }
+    (trace,), _ = read(FORMATS["mlflow"], lines(value))
+
+    assert (61, 13) == (trace.usage.input_tokens, trace.usage.output_tokens)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"info": {"trace_id": "tr-1", "request_preview": "Why?"}, "data": {}}, "only previews"),
+        ({"info": {"trace_id": "tr-1"}, "data": {"spans": []}}, "no spans"),
+        ({"info": {"trace_id": "tr-1"}, "data": {"spans": [{"name": "x"}]}}, "must have a `span_id`"),
+        ([1], "must have `spans`"),
+    ],
+)
+def test_a_trace_of_mlflow_that_lacks_its_spans_is_rejected(read, value, reason):
+    """A preview is cut, and is never taken for the question."""
+    traces, rejected = read(FORMATS["mlflow"], lines(value))
+
+    assert [] == traces
+    assert reason in rejected[0].reason
