@@ -68,7 +68,8 @@ class Worker:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
-        self._intakes: tuple[Intake, ...] = (SpoolIntake(spool_directory(store)), *intakes)
+        self._spool = SpoolIntake(spool_directory(store))
+        self._intakes = tuple(intakes)
         self._metrics = tuple(metrics)
         self._judge = judge
         self._sinks = tuple(sinks)
@@ -215,8 +216,9 @@ class Worker:
                 store.release(self._name)
 
     async def _take_in(self, store: Store) -> int:
-        """Move a batch from each intake; reading somebody's files is slow, so off the loop."""
-        moved = 0
+        """Move a batch from the spool and from each intake; reading somebody's files is slow, so off the loop."""
+        # Not on a thread: when the interpreter ends there are no more of them, and there are captures to be taken in.
+        moved = self._spool.move(store, self._troubles)
         for intake in self._intakes:
             moved += await asyncio.to_thread(intake.move, store, self._troubles)
         return moved
