@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ragstone.data import iterate_rows, read_beir, read_qrels, read_trec_run
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.replay._fields import names_in, snake_case, unix_time
+from ragstone.replay._fields import names_in, unix_time
 from ragstone.replay._formats import Rejected
 from ragstone.replay._json import clean
 from ragstone.replay._records import PARQUET, Record, records
@@ -28,7 +28,9 @@ _LISTS: Final = ("input_data", "results", "samples", "examples", "rows", "test_c
 _TIMES: Final = ("started_at", "start_time", "timestamp", "created_at", "time", "date")
 _KNOWN: Final = frozenset(n for field in ("query", "response", "contexts") for n in FIELD_ALIASES[field])
 _CAMEL: Final = {
-    name: "".join([p if i == 0 else p.capitalize() for i, p in enumerate(name.split("_"))]) for name in _KNOWN
+    "".join(part.capitalize() if n else part for n, part in enumerate(name.split("_"))): name
+    for names in FIELD_ALIASES.values()
+    for name in names
 }
 _SPLITS: Final = ("test", "dev", "train")
 _MAX_REASON: Final = 500
@@ -48,7 +50,7 @@ class RowsFormat:
         if head.startswith(PARQUET):
             found = {name for name in _KNOWN if name.encode() in head}
         elif head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-            found = {name for name in names_in(head) if name in _KNOWN or snake_case({name: 0}).keys() & _KNOWN}
+            found = {name for name in names_in(head) if _CAMEL.get(name, name) in _KNOWN}
         else:
             return _text_file(head)
         return f"rows with {_listed(found)}" if found else None
@@ -101,7 +103,7 @@ def trace_of_row(record: Record, source: str, started_at: float) -> Trace | Reje
             place=record.place, reason=f"a row must be an object with named fields, got {type(row).__name__}"
         )
     try:
-        row = {name: value for name, value in (_renamed(row)).items() if value is not None}
+        row = {name: value for name, value in _renamed(row).items() if value is not None}
         sample = sample_from_row(row, position=1)
     except DataError as error:
         return Rejected(place=record.place, reason=_short(str(error).removeprefix("row 1 ").removeprefix("row 1: ")))
@@ -113,8 +115,7 @@ def trace_of_row(record: Record, source: str, started_at: float) -> Trace | Reje
 
 def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with `actualOutput` as `actual_output`, where that is a name we know."""
-    known = {camel: name for name, camel in _CAMEL.items() if camel != name and name not in row}
-    return {known.get(name, name): value for name, value in row.items()}
+    return {name if (known := _CAMEL.get(name, name)) in row else known: value for name, value in row.items()}
 
 
 def _short(reason: str) -> str:
@@ -142,7 +143,7 @@ def _text_file(head: bytes) -> str | None:
         names = {name.strip() for name in next(csv.reader([first.rstrip("\r")]), [])}
     except csv.Error:
         return None
-    found = {name for name in names if name in _KNOWN or name in _CAMEL.values()}
+    found = {name for name in names if _CAMEL.get(name, name) in _KNOWN}
     return f"a table with {_listed(found)}" if found else None
 
 

@@ -1,0 +1,213 @@
+"""Rows of data sets, objects of the frameworks and our own traces become traces that keep their ids."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from ragstone.replay import Source, all_formats, detect
+from ragstone.schema import SCHEMA_VERSION, Passage, Search, Trace
+
+FORMATS = all_formats()
+Q, C, A, R = "Why?", "Because it is.", "It is.", "It just is."
+ROW = {"query": Q, "contexts": [C], "response": A, "reference": R}
+
+
+def lines(*values: object) -> bytes:
+    """JSON lines."""
+    return "".join(json.dumps(value) + "\n" for value in values).encode()
+
+
+def content(trace: Trace):
+    """What metrics see."""
+    return trace.query, [p.text for p in trace.contexts or ()], trace.response, trace.reference
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(lines(ROW), id="lines"),
+        pytest.param(json.dumps([ROW], indent=1).encode(), id="list"),
+        pytest.param(json.dumps({"results": [ROW], "metrics": {}}).encode(), id="ragchecker results"),
+        pytest.param(
+            lines({"input": Q, "retrievalContext": [C], "actualOutput": A, "expectedOutput": R}),
+            id="deepeval, camel case",
+        ),
+        pytest.param(
+            lines(
+                {
+                    "inputs": {"question": Q},
+                    "outputs": {"answer": A},
+                    "context": [C],
+                    "reference_outputs": {"answer": R},
+                }
+            ),
+            id="openevals",
+        ),
+        pytest.param(lines({"input": Q, "output": A, "context": C, "expected": R}), id="phoenix, autoevals"),
+        pytest.param(lines({"question": Q, "contexts": [C], "answer": A, "ground_truth": R}), id="ragas, old names"),
+        pytest.param(f'question,contexts,answer,ground_truth\n{Q},"[""{C}""]",{A},{R}\n'.encode(), id="table"),
+        pytest.param(
+            f"\ufeffquestion,contexts,answer,ground_truth\r\n{Q},{C},{A},{R}\r\n".encode(), id="table of Excel"
+        ),
+    ],
+)
+def test_rows_are_read_whatever_they_are_called_and_kept_in(read, file):
+    """The names in circulation, in any of the files that hold them."""
+    (trace,), rejected = read(FORMATS["rows"], file)
+
+    assert [] == rejected
+    assert (Q, [C], A, (R,)) == content(trace)
+
+
+def test_rows_in_parquet_are_read(read, tmp_path):
+    """A Hugging Face data set is a table of rows; its columns are found at the end of the file."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    rows = [{"user_input": f"{Q}{n}" + "x" * 300, "retrieved_contexts": [C], "response": A} for n in range(3000)]
+    path = tmp_path / "data.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path, compression="none", use_dictionary=False)
+    found = detect(Source(path, "data"))
+    traces, rejected = read(found.format, path)
+
+    assert path.stat().st_size > 2**19
+    assert "rows" == found.format.name
+    assert [row["user_input"] for row in rows] == [trace.query for trace in traces]
+    assert [] == rejected
+
+
+def test_an_id_is_kept_and_a_missing_one_is_made_of_place_and_contents(read):
+    """The same row of the same file has the same id each time; rows of two data sets do not collide."""
+    first, _ = read(FORMATS["rows"], lines({"id": 7} | ROW, ROW, ROW, {"question_id": "q"} | ROW))
+    again, _ = read(FORMATS["rows"], lines({"id": 7} | ROW, ROW, ROW, {"question_id": "q"} | ROW))
+    other, _ = read(FORMATS["rows"], lines(ROW, ROW | {"response": "No."}))
+    ids = [trace.trace_id for trace in first]
+
+    assert ids == [trace.trace_id for trace in again]
+    assert ["7", "q"] == [ids[0], ids[3]]
+    assert 4 == len(set(ids))
+    assert not {trace.trace_id for trace in other} & set(ids)
+
+
+def test_a_row_is_dated_by_itself_else_by_its_file(read, tmp_path):
+    """A time in the row counts, in any unit; a row without one is as old as the file."""
+    path = tmp_path / "rows.jsonl"
+    times = [
+        "2026-01-02T03:04:05",
+        "2026-01-02T04:04:05+01:00",
+        1767323045,
+        1767323045000,
+        1767323045 * 10**9,
+        None,
+        "soon",
+    ]
+    path.write_bytes(lines(*({"id": n, "created_at": time} | ROW for n, time in enumerate(times))))
+    os.utime(path, (1000.0, 1000.0))
+    traces, _ = read(FORMATS["rows"], path)
+
+    assert [1767323045.0] * 5 + [1000.0] * 2 == [trace.started_at for trace in traces]
+
+
+def test_a_bad_row_is_told_and_the_rest_goes_on(read):
+    """No object, no known name, two names that disagree, a passage without text: one rejection each."""
+    bad = [3, {"a": 1}, {"query": Q, "question": "How?"}, {"query": Q, "contexts": [{"title": "x"}]}]
+    traces, rejected = read(FORMATS["rows"], lines(ROW, *bad, ROW))
+
+    assert 2 == len(traces)
+    assert [f"line {n}" for n in (2, 3, 4, 5)] == [r.place for r in rejected]
+    for reason, said in zip(["an object", "no field with a known name", "differ", "passage 1"], rejected, strict=True):
+        assert reason in said.reason
+
+
+def test_a_row_of_a_table_with_too_many_cells_is_told(read):
+    """Half an answer would be scored as if it were all of it."""
+    traces, rejected = read(FORMATS["rows"], b"question,answer\nWhy?,So, then\nHow?,Thus\n")
+
+    assert ["How?"] == [t.query for t in traces]
+    assert [("row 1", "more cells than the first line has names")] == [(r.place, r.reason) for r in rejected]
+
+
+def test_a_run_is_read_line_by_line(read, tmp_path):
+    """Best first by score, whatever the ranks say; a bad line is told; without a question and without texts."""
+    traces, rejected = read(
+        FORMATS["rows"], b"q1 Q0 d1 1 0.5 x\nq1 Q0 d2 2 0.75 x\nq2 Q0 d3 1 high x\nq2 Q0 d4 1 1 x\n"
+    )
+
+    assert [("q1", ["d2", "d1"]), ("q2", ["d4"])] == [(t.trace_id, [p.id for p in t.contexts]) for t in traces]
+    assert ["line 3 has the score 'high'; a score is a finite number"] == [r.reason for r in rejected]
+    assert {None} == {t.query for t in traces}
+
+
+def test_a_run_beside_qrels_is_one_data_set(read, tmp_path):
+    """A folder with both: a query that the run lacks was asked, and nothing was found."""
+    (tmp_path / "bm25.run").write_text("q1 Q0 d1 1 0.5 x\n")
+    (tmp_path / "qrels.txt").write_text("q1 0 d1 1\nq2 0 d9 1\n")
+    found = detect(Source(tmp_path, "folder"))
+    traces, _ = read(found.format, tmp_path)
+
+    assert ("rows", "a TREC run beside qrels") == (found.format.name, found.because)
+    assert [("q1", ["d1"], {"d1": 1.0}), ("q2", [], {"d9": 1.0})] == [
+        (t.trace_id, [p.id for p in t.contexts], t.qrels) for t in traces
+    ]
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_beir_folder_is_one_data_set(read, tmp_path, has_run):
+    """Queries with their qrels, and passages where a run says which."""
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    (tmp_path / "queries.jsonl").write_bytes(lines({"_id": "q1", "text": Q}))
+    (tmp_path / "corpus.jsonl").write_bytes(lines({"_id": "d1", "title": "", "text": C}))
+    if has_run:
+        (tmp_path / "bm25.run").write_text("q1 Q0 d1 1 0.5 x\n")
+    found = detect(Source(tmp_path, "folder"))
+    (trace,), _ = read(found.format, tmp_path)
+
+    assert "rows" == found.format.name
+    assert ("q1", Q, {"d1": 1.0}) == (trace.trace_id, trace.query, trace.qrels)
+    assert ([C] if has_run else None) == (trace.contexts and [p.text for p in trace.contexts])
+
+
+def test_our_own_traces_come_back_as_they_were(read):
+    """Written by `model_dump_json`, also beside what became of them, and keeping their source."""
+    trace = Trace(
+        trace_id="t", source="langchain", query=Q, response=A, started_at=1.5, ended_at=2.5, tags=("x",), metadata={"a": 1},
+        searches=(Search(query=Q, passages=(Passage(text=C, id="d", score=0.5),)),),
+    )  # fmt: skip
+    beside = {"entry": "captured", "trace": trace.model_dump(mode="json")}
+    traces, rejected = read(FORMATS["ragstone"], trace.model_dump_json().encode() + b"\n" + lines(beside))
+
+    assert [trace, trace] == traces
+    assert [] == rejected
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ([], "a trace must be an object"),
+        ({"trace_id": "t", "started_at": "soon"}, "field started_at"),
+        ({"trace_id": "t", "started_at": 1, "schema_version": SCHEMA_VERSION + 1}, "pip install -U ragstone"),
+        ({"trace_id": "t", "started_at": 1, "schema_version": 0}, "must be a positive integer"),
+    ],
+)
+def test_a_bad_trace_of_ours_is_told_and_the_rest_goes_on(read, bad, reason):
+    """Also one that a newer version wrote."""
+    traces, rejected = read(FORMATS["ragstone"], lines([bad], {"trace_id": "ok", "started_at": 1}))
+
+    assert ["ok"] == [trace.trace_id for trace in traces]
+    assert reason in rejected[0].reason
+
+
+def test_an_object_that_is_no_request_is_told(read):
+    """Documents alone, or a message alone, ask nothing."""
+    document = {"lc": 1, "type": "constructor", "id": ["Document"], "kwargs": {"page_content": C}}
+    traces, rejected = read(
+        FORMATS["objects"], lines(document, 3, {"question": Q, "context": [document], "generation": A})
+    )
+
+    assert [(Q, [C], A, ())] == [content(trace) for trace in traces]
+    assert ["line 1", "line 2"] == [r.place for r in rejected]
+    assert "neither a question nor an answer with documents" in rejected[0].reason
