@@ -36,8 +36,10 @@ def _delivery(outcome, **fields) -> Delivery:
 class Langfuse:
     """Answers as a server does: rows in `bad` are refused, by their sample's id."""
 
-    def __init__(self, *, arrays: bool = True, objects: bool = True, bad: frozenset[str] = frozenset()) -> None:
-        self.arrays, self.objects, self.bad = arrays, objects, bad
+    def __init__(
+        self, *, arrays: bool = True, objects: bool = True, partial: bool = True, bad: frozenset[str] = frozenset()
+    ) -> None:
+        self.arrays, self.objects, self.partial, self.bad = arrays, objects, partial, bad
         self.kept: list[dict] = []
         self.server = CaptureServer(self._answer)
 
@@ -47,6 +49,8 @@ class Langfuse:
             return Reply(400, {"message": "Invalid request data"})
         rows = body if isinstance(body, list) else [body]
         good = [row for row in rows if row["metadata"]["trace_id"] not in self.bad]
+        if not self.partial and len(good) < len(rows):
+            return Reply(400, {"message": "one of them is bad"})
         self.kept += good
         if len(good) == len(rows):
             return Reply(202, {"message": "Accepted"})
@@ -178,9 +182,9 @@ def test_requests_are_small():
     """At most 15 rows, and at most a million bytes."""
     langfuse = Langfuse()
     small = [_delivery(_score(f"s{i}")) for i in range(16)]
-    large = [_delivery(_score(f"l{i}", judge="j" * 300_000)) for i in range(4)]
+    large = [_delivery(_score(f"l{i}", judge="j" * 300_000)) for i in range(7)]
     assert {} == _send(langfuse, *small, *large)
-    assert [15, 1 + 3, 1] == langfuse.sizes
+    assert [15, 1 + 3, 3, 1] == langfuse.sizes
     assert all(len(r.content) <= 1_000_000 for r in langfuse.server.requests)
     assert [d.outcome.sample_id for d in [*small, *large]] == langfuse.traces
 
@@ -204,6 +208,23 @@ def test_a_row_at_fault_is_found(objects):
     assert "no such config" in str(errors[_score("t3").id])
     assert {f"t{i}" for i in range(20)} - {"t3"} == set(langfuse.traces)
     assert None not in langfuse.sizes
+
+
+@pytest.mark.parametrize(("bad", "sizes"), [(["t0"], [1]), (["t0", "t1"], [2, 1, 1])])
+def test_a_refused_row_is_not_asked_about_in_vain(bad, sizes):
+    """A server that has said what is wrong with a row in an array takes arrays: the row is not tried in another form."""
+    langfuse = Langfuse(bad=frozenset(bad))
+    errors = _send(langfuse, *[_delivery(_score(name)) for name in bad])
+    assert {_score(name).id for name in bad} == set(errors)
+    assert sizes == langfuse.sizes
+
+
+def test_a_server_that_has_taken_an_array_is_sent_no_objects():
+    """A row that it refuses later is at fault, and not the form."""
+    langfuse = Langfuse(partial=False, bad=frozenset({"t15"}))
+    errors = _send(langfuse, *[_delivery(_score(f"t{i}")) for i in range(16)])
+    assert [_score("t15").id] == list(errors)
+    assert [15, 1] == langfuse.sizes
 
 
 def test_a_row_at_fault_on_an_older_server():
