@@ -87,6 +87,16 @@ def integrations(session: nox.Session, framework: str, pins: list[str]) -> None:
     session.run("pytest", junit(session, name), folder, *session.posargs)
 
 
+@nox.session
+def replay(session: nox.Session) -> None:
+    """Readers of other tools' traces: recordings, hostile input, and exports beside our own capture of the same requests."""
+    session.install(
+        *CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"), *group("beside"), *group("replay")
+    )
+    # RAGSTONE_FUZZ=10000 for as many mutations of each recording as were tried before a release.
+    session.run("pytest", junit(session), "--timeout=300", "tests/replay", *session.posargs)
+
+
 @nox.session(venv_backend="venv", reuse_venv=True)
 def vllm(session: nox.Session) -> None:
     """Real vLLM on tiny models trained here, and metrics with models of their own (3 GB of packages, ten minutes)."""
