@@ -124,6 +124,29 @@ class TestSharing:
         ledger = first.ledger()
         assert (50, 50, True) == (ledger.total.scored, ledger.outbox["s"].pending, ledger.total.balanced)
 
+    def test_captures_that_meet_are_counted_once(self, own):
+        """Two hosts bring in the same traces at the same time: each is new to one of them, and a duplicate to the other."""
+        stores = [own() for _ in range(4)]
+        batches = [[f"t{i}" for i in range(k, k + 40)] for k in range(0, 160, 20)]
+
+        def bring(pair):
+            number, store = pair
+            new = 0
+            for offset, batch in enumerate(batches, start=1):
+                try:
+                    new += store.ingest(f"host {number}", offset, captured(*batch))
+                except StoreError:
+                    # Two that wait for each other: one is told, and comes again.
+                    new += store.ingest(f"host {number}", offset, captured(*batch))
+            return new
+
+        with ThreadPoolExecutor(4) as pool:
+            new = list(pool.map(bring, enumerate(stores)))
+
+        ledger = stores[0].ledger()
+        assert (180, 180, True) == (sum(new), ledger.total.captured, ledger.total.balanced)
+        assert 4 * 8 * 40 - 180 == stores[0].duplicates()
+
     def test_a_sink_has_one_deliverer_at_a_time(self, own):
         """The first that looks delivers; when its connection ends, another one does."""
         first, second = own(), own()
@@ -341,7 +364,9 @@ class TestOpening:
     def test_text_that_the_server_does_not_take_is_stored(self, own):
         """NUL has no place in its text; a captured name may have one all the same."""
         store = own()
-        store.ingest("a", 1, captured("t", name="a\0b", session_id="\0"))
+        assert 1 == store.ingest("a", 1, captured("t", name="a\0b", session_id="\0"))
+        assert [1, 0] == [store.ingest("a", offset, captured("nul\0")) for offset in (2, 3)]
+        assert store.ledger().total.balanced
         store.set_plan([EXACT], ["s"])
         store.complete("t", [score("t")])
 

@@ -6,15 +6,25 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from ragstone.store import open_store as open_any
+from ragstone.store.postgres import PostgresStore
 
 pytestmark = pytest.mark.servers
 
-_PATH = Path(__file__).parents[1] / "contract" / "test_store_contract.py"
-_spec = importlib.util.spec_from_file_location("ragstone_store_contract", _PATH)
-_contract = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_contract)
+
+def _load(path):
+    spec = importlib.util.spec_from_file_location(f"ragstone_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_TESTS = Path(__file__).parents[1]
+_contract = _load(_TESTS / "contract" / "test_store_contract.py")
+_laws = _load(_TESTS / "properties" / "test_store_ledger.py")
 
 # All its classes, and the fixtures that they are written for; `open_store` is ours.
 globals().update(
@@ -26,3 +36,18 @@ globals().update(
 def open_store(database, clock):
     """Opens the same store again and again."""
     return lambda: open_any(database, mode="own", clock=clock)
+
+
+def test_whatever_happens_the_books_add_up(postgres):
+    """The laws of `tests/properties`, in any order of events."""
+
+    class Machine(_laws.StoreMachine):
+        url = None
+
+        def open(self):
+            self.url = self.url or postgres.new_database()
+            self.store = PostgresStore.open(
+                self.url, mode="own", clock=lambda: self.now, max_attempts=_laws.MAX_ATTEMPTS
+            )
+
+    run_state_machine_as_test(Machine, settings=settings(max_examples=10, stateful_step_count=30, deadline=None))

@@ -33,6 +33,7 @@ def claim(
     """
     _check_lease(lease_s)
     claimed: list[Trace] = []
+    leases: list[tuple[str, float, int]] = []
     last_seq = -1
     # What is given up makes room for the next ones, so that a run of them does not look like an empty store.
     while len(claimed) < limit:
@@ -48,11 +49,9 @@ def claim(
             except StoreCorruptError as exc:
                 _give_up(db, trace_id, str(exc), now=now)
                 continue
-            db.execute(
-                "UPDATE traces SET lease_owner = ?, lease_until = ?, attempts = attempts + 1 WHERE seq = ?",
-                (owner, now + lease_s, last_seq),
-            )
+            leases.append((owner, now + lease_s, last_seq))
             claimed.append(trace)
+    db.executemany("UPDATE traces SET lease_owner = ?, lease_until = ?, attempts = attempts + 1 WHERE seq = ?", leases)
     return claimed
 
 

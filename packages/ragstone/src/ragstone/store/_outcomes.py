@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
 
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score
@@ -10,7 +12,10 @@ from ragstone.store._bodies import to_body
 from ragstone.store._records import TraceState
 from ragstone.store._sql import Sql
 
-__all__ = ["complete"]
+__all__ = ["FIND", "complete"]
+
+
+FIND: Final = "SELECT state, lease_owner FROM traces WHERE trace_id = ?"
 
 
 def complete(
@@ -20,54 +25,71 @@ def complete(
     *,
     owner: str | None,
     now: float,
+    find: str = FIND,
 ) -> bool:
-    """Store outcomes of a pending trace; False, and nothing stored, when it is finished already."""
-    row = db.execute("SELECT state, lease_owner FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
+    """Store outcomes of a pending trace; False, and nothing stored, when it is finished already.
+
+    `find` looks the trace up; where others may finish it at the same time, with a lock.
+    """
+    row = db.execute(find, (trace_id,)).fetchone()
     if row is None:
         raise DataError(f"the store has no trace {trace_id!r}. Only traces that came in can be completed.")
     state, lease_owner = row
     if state != "pending":
         return False
-    for outcome in outcomes:
-        _insert(db, outcome, trace_id=trace_id, now=now)
+    known = {key for (key,) in db.execute("SELECT outcome_id FROM outcomes WHERE sample_id = ?", (trace_id,))}
+    new = _new(outcomes, known, trace_id=trace_id)
+    _insert(db, new, now=now)
     state = _state(db, trace_id)
-    if state != "pending" or owner is None or owner == lease_owner:
-        db.execute("UPDATE traces SET lease_owner = NULL, lease_until = 0 WHERE trace_id = ?", (trace_id,))
+    ends = state != "pending" or owner is None or owner == lease_owner
     # Outcomes of a former plan alone make a trace partial too: harmless, the ledger looks at it more closely.
-    partial = state == "pending" and _has_outcomes(db, trace_id)
-    db.execute("UPDATE traces SET state = ?, partial = ? WHERE trace_id = ?", (state, int(partial), trace_id))
+    partial = state == "pending" and bool(known or new)
+    db.execute(
+        f"UPDATE traces SET state = ?, partial = ?{_NO_LEASE if ends else ''} WHERE trace_id = ?",  # noqa: S608
+        (state, int(partial), trace_id),
+    )
     return True
 
 
-def _insert(db: Sql, outcome: Score | NotApplicable | Failure, *, trace_id: str, now: float) -> None:
-    if outcome.sample_id != trace_id:
-        raise DataError(
-            f"an outcome of {outcome.metric!r} is about sample {outcome.sample_id!r} and was given for trace "
-            f"{trace_id!r}. The sample of a captured trace has the trace's id."
-        )
-    outcome_id = outcome.id
-    cursor = db.execute(
+_NO_LEASE: Final = ", lease_owner = NULL, lease_until = 0"
+
+
+def _new(
+    outcomes: Sequence[Score | NotApplicable | Failure], known: AbstractSet[str], *, trace_id: str
+) -> dict[str, Score | NotApplicable | Failure]:
+    """The outcomes that are not here yet, by id; the first of each key counts."""
+    new: dict[str, Score | NotApplicable | Failure] = {}
+    for outcome in outcomes:
+        if outcome.sample_id != trace_id:
+            raise DataError(
+                f"an outcome of {outcome.metric!r} is about sample {outcome.sample_id!r} and was given for trace "
+                f"{trace_id!r}. The sample of a captured trace has the trace's id."
+            )
+        outcome_id = outcome.id
+        if outcome_id not in known:
+            new.setdefault(outcome_id, outcome)
+    return new
+
+
+def _insert(db: Sql, new: Mapping[str, Score | NotApplicable | Failure], *, now: float) -> None:
+    # All rows of a table together: a database on the network is asked once for each table, not for each row.
+    db.executemany(
         """
         INSERT INTO outcomes (outcome_id, sample_id, metric, metric_version, judge_hash, kind, value, stored_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (sample_id, metric, metric_version, judge_hash) DO NOTHING
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)
         """,
-        (
-            outcome_id,
-            *outcome.key,
-            outcome.outcome,
-            outcome.value if isinstance(outcome, Score) else None,
-            now,
-        ),
+        [
+            (key, *outcome.key, outcome.outcome, outcome.value if isinstance(outcome, Score) else None, now)
+            for key, outcome in new.items()
+        ],
     )
-    if cursor.rowcount == 0:
-        return
-    db.execute(
+    db.executemany(
         "INSERT INTO outcome_bodies (seq, body) SELECT seq, ? FROM outcomes WHERE outcome_id = ?",
-        (to_body(outcome), outcome_id),
+        [(to_body(outcome), key) for key, outcome in new.items()],
     )
-    db.execute(
+    db.executemany(
         "INSERT INTO outbox (outcome_id, sink, since, next_try) SELECT ?, name, ?, ? FROM sinks ORDER BY name",
-        (outcome_id, now, now),
+        [(key, now, now) for key in new],
     )
 
 
@@ -92,7 +114,3 @@ def _state_of(kinds: Iterable[str | None]) -> TraceState:
     if "failure" in found:
         return "failed"
     return "scored" if "score" in found else "not_applicable"
-
-
-def _has_outcomes(db: Sql, trace_id: str) -> bool:
-    return db.execute("SELECT 1 FROM outcomes WHERE sample_id = ? LIMIT 1", (trace_id,)).fetchone() is not None

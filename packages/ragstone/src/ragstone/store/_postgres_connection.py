@@ -24,7 +24,7 @@ LOCKS: Final = 0x52475354
 """The letters RGST: the first half of the numbers of all our advisory locks, so that an application's do not meet them."""
 
 _RETRY_S: Final = 1.0
-"""After a connection that failed, no other one is tried for so long: a call must not wait for each of many."""
+"""After a connection that failed, no other one is tried for so long, or four times as long as the failure took."""
 
 # A host that vanished is noticed by either side within a minute or so, and what it held is free again.
 _CONNECT: Final[dict[str, str | int]] = {
@@ -61,7 +61,9 @@ class PostgresConnection:
         """Run a statement once for each row of parameters, all sent together."""
         text, named = _translated(sql)
         cursor = self._connection.cursor()
-        cursor.executemany(text, [_named(row) if named else tuple(row) for row in parameters])
+        rows = [_named(row) if named else tuple(row) for row in parameters]
+        if rows:
+            cursor.executemany(text, rows)
         return cursor
 
 
@@ -90,7 +92,7 @@ class PostgresDatabase:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._closed = False
-        self._failed_at = -_RETRY_S
+        self._retry_at = 0.0
         self._failure = ""
 
     @contextmanager
@@ -178,7 +180,9 @@ class PostgresDatabase:
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._connection is not None:
             return self._connection
-        if time.monotonic() - self._failed_at < _RETRY_S:
+        started = time.monotonic()
+        if started < self._retry_at:
+            # Who waits for each of many calls does nothing else any more.
             raise StoreError(self._failure)
         connection = None
         try:
@@ -194,7 +198,8 @@ class PostgresDatabase:
             if connection is not None:
                 connection.close()
             if isinstance(error, psycopg.Error):
-                self._failed_at = time.monotonic()
+                now = time.monotonic()
+                self._retry_at = now + max(_RETRY_S, 4 * (now - started))
                 self._failure = str(self._store_error(error))
             raise
         self._connection = connection

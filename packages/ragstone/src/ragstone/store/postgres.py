@@ -25,6 +25,8 @@ _PLAN: Final = 3
 
 _CLAIM: Final = f"{_leases.FREE} FOR UPDATE OF t SKIP LOCKED"
 
+_FIND: Final = f"{_outcomes.FIND} FOR UPDATE"
+
 
 class PostgresStore(SqlStore):
     """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` says what the methods promise.
@@ -115,8 +117,7 @@ class PostgresStore(SqlStore):
         """Store the outcomes of a trace; False when it was finished already."""
         with self._database.write() as db:
             # Two that finish one trace go one after the other, so that the second sees what the first has stored.
-            db.execute("SELECT 1 FROM traces WHERE trace_id = ? FOR UPDATE", (trace_id,))
-            return _outcomes.complete(db, trace_id, outcomes, owner=owner, now=self._clock())
+            return _outcomes.complete(db, trace_id, outcomes, owner=owner, now=self._clock(), find=_FIND)
 
     def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[OutboxItem]:
         """Deliveries to `sink` whose time has come; none while another worker delivers to it."""
