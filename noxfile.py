@@ -93,7 +93,7 @@ def replay(session: nox.Session) -> None:
     session.install(
         *CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"), *group("beside"), *group("replay")
     )
-    # RAGSTONE_FUZZ=10000 for as many mutations of each recording as were tried before a release.
+    # RAGSTONE_FUZZ=10000 mutates each recording that often, which takes an hour.
     session.run("pytest", junit(session), "--timeout=300", "tests/replay", *session.posargs)
 
 
