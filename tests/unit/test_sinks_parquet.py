@@ -219,6 +219,26 @@ def test_a_full_disk(tmp_path, monkeypatch, broken):
     assert ["t1", "t2"] == _traces(tmp_path)
 
 
+def test_a_batch_that_is_there_though_it_seemed_to_fail(tmp_path, monkeypatch):
+    """When only the directory could not be synced, the batch is found in it, and not written again."""
+    sink = ParquetSink(tmp_path)
+    _deliver(sink, _score("t1"))
+    real, calls = os.fsync, []
+
+    def fsync(fd):
+        calls.append(fd)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        real(fd)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        with pytest.raises(SinkUnavailableError, match="Input/output error"):
+            _deliver(sink, _score("t2"))
+    _deliver(sink, _score("t2"))
+    assert ["t1", "t2"] == _traces(tmp_path)
+
+
 @pytest.mark.parametrize("kill_after", [0, 10, 45])
 def test_killed_at_any_moment(tmp_path, kill_after):
     """Whole batches are there, each once, and all that were acknowledged; the next sink goes on from there."""
