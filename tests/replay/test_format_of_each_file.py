@@ -32,6 +32,11 @@ RECORDED = {
     "mlflow_table.parquet": "mlflow",
     "mlflow_traces.jsonl": "mlflow",
     "llama_index_evaluation.jsonl": "rows",
+    "rows_deepeval.csv": "rows",
+    "rows_ragas.jsonl": "rows",
+    "rows_ragchecker.json": "rows",
+    "shelf.run": "rows",
+    "ragstone_traces.jsonl": "ragstone",
 }
 WRITTEN = {
     "ragas": ("rows", b'{"user_input": "Why?", "retrieved_contexts": ["So."], "response": "So."}\n'),

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import DataError
-from ragstone.replay import Rejected, Source, TraceFormat
+from ragstone.replay import Rejected, Source, TraceFormat, all_formats
 from ragstone.replay._phoenix import PhoenixFormat
 from ragstone.replay.otlp import OtlpFormat, spans_of_request
 from ragstone.schema import Captured, Trace, spool_entry_adapter
@@ -25,7 +25,16 @@ from ragstone.schema import Captured, Trace, spool_entry_adapter
 DATA = Path(__file__).parent / "data"
 N = int(os.environ.get("RAGSTONE_FUZZ", "200"))
 
+OTHERS = {
+    "langsmith": ("langsmith_runs.jsonl", "langsmith_export.parquet", "langchain_tracer_runs.json"),
+    "langfuse": ("langfuse_observations_v2.jsonl", "langfuse_api.json"),
+    "mlflow": ("mlflow_traces.jsonl", "mlflow_table.parquet"),
+    "objects": ("langchain_objects.jsonl", "llama_index_response.json"),
+    "rows": ("rows_ragas.jsonl", "rows_deepeval.csv", "rows_ragchecker.json", "shelf.run"),
+    "ragstone": ("ragstone_traces.jsonl",),
+}
 FORMATS: dict[str, TraceFormat] = {
+    **{name: all_formats()[format_name] for format_name, names in OTHERS.items() for name in names},
     "genai.otlp.jsonl": OtlpFormat(),
     "langfuse.otlp.pb": OtlpFormat(),
     "openinference_langchain.otlp.jsonl": OtlpFormat(),

@@ -149,6 +149,25 @@ def test_what_tools_record_of_a_machine_is_left_behind(read, name):
         assert leak not in text, leak
 
 
+def test_what_the_writer_of_rows_said_is_what_comes_out(read):
+    """Ids of passages, relevant ones, references, times and empty answers, of files that people write."""
+    names = ("rows_ragas.jsonl", "rows_deepeval.csv", "rows_ragchecker.json", "shelf.run")
+    found = [read(all_formats()["rows"], DATA / name) for name in names]
+    ragas, deepeval, ragchecker, run = (traces for traces, _ in found)
+
+    assert [[]] * 4 == [rejected for _, rejected in found]
+    assert [(Q, ["doc-3", "doc-9"], {"doc-3": 1.0}, ("41 metres.",)), (NOTHING, [], None, ("Nobody knows.",))] == [
+        (t.query, [p.id for p in t.contexts], t.qrels, t.reference) for t in ragas
+    ]
+    assert [("1", 1, ANSWER, 1767323045.0), ("2", 0, "", 1767323046.0)] == [
+        (t.trace_id, len(t.contexts), t.response, t.started_at) for t in deepeval
+    ]
+    assert [("q1", Q, ["doc-3", "doc-9"], ANSWER)] == [
+        (t.trace_id, t.query, [p.id for p in t.contexts], t.response) for t in ragchecker
+    ]
+    assert [("q1", [0.875, 0.5]), ("q2", [0.25])] == [(t.trace_id, [p.score for p in t.contexts]) for t in run]
+
+
 @pytest.mark.parametrize("name", [name for name in EXPECTED if name.endswith((".jsonl", ".json"))])
 def test_compressed_recordings_read_as_plain_ones(read, tmp_path, name):
     """What a file is packed with does not matter."""
