@@ -1,0 +1,56 @@
+"""Stores by name: files and databases, shown without credentials; and the alert rules that the command line prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ragstone.cli._app import app
+from ragstone.store import is_database_url, settled, shown
+from ragstone.worker import spool_directory
+
+
+@pytest.mark.parametrize(
+    ("store", "words"),
+    [
+        ("some/file.db", "some/file.db"),
+        ("postgresql://u:secret@h:5433/d?password=secret", "postgresql://h:5433/d"),
+        ("postgres://u:se@cret@h/d", "postgresql://h/d"),
+        ("postgresql://u:se/cr?et@h/d", "postgresql://h/d"),
+        ("postgresql:///d", "postgresql:///d"),
+        ("postgresql://h\x1b[2J/d", "postgresql://h?[2J/d"),
+    ],
+)
+def test_a_store_is_shown_without_credentials(store: str, words: str):
+    """Wherever in the URL they are."""
+    assert words == shown(store)
+
+
+def test_a_file_is_the_same_from_anywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A path is made absolute; a URL is left as it is."""
+    monkeypatch.chdir(tmp_path)
+
+    assert str(tmp_path / "s.db") == settled("s.db")
+    assert "postgresql://h/d" == settled("postgresql://h/d")
+    assert not is_database_url(tmp_path / "postgresql:")
+
+
+def test_a_database_has_a_spool_without_its_password(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Application and worker find the same folder, whatever their passwords."""
+    monkeypatch.delenv("RAGSTONE_SPOOL", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    spools = {spool_directory(f"postgresql://{who}@h:5433/d") for who in ("app:secret", "worker:other")}
+
+    assert {tmp_path / "ragstone" / "h_5433_d.spool"} == spools
+
+
+def test_the_alert_rules_are_printed():
+    """As they are, so that a file of them is what was tested."""
+    printed = CliRunner().invoke(app, ["alerts"])
+
+    assert 0 == printed.exit_code
+    assert printed.stdout.startswith("# Alert rules")
+    assert "alert: RagstoneWorstScoresLow" in printed.stdout
