@@ -177,6 +177,22 @@ def test_who_asks_for_time_gets_it(store, clock):
     assert clock.now + 77 == store.outbox_rows(limit=1)[0].next_try
 
 
+def test_nobody_gets_more_than_an_hour(store, clock):
+    """A server may ask for the end of time."""
+    run(store, clock, failing(SinkUnavailableError("429", retry_after_s=float("inf"))))
+
+    assert clock.now + HOUR == store.outbox_rows(limit=1)[0].next_try
+
+
+def test_a_sink_that_takes_what_it_can_keeps_its_pace(store, clock):
+    """A rate limit lets some through each time: the rest is not put off ever longer."""
+    for n in (4, 3, 2):
+        run(store, clock, lambda batch: {d.outcome.id: SinkUnavailableError("429") for d in batch[1:]})
+        waiting = store.outbox_rows(state="pending")
+        assert [clock.now + 1] * n == [row.next_try for row in waiting]
+        clock.now += 1
+
+
 def test_a_trace_that_does_not_come_is_waited_for_a_day(store, clock):
     """Then its outcome is a dead letter that says so; asked for again, it waits for another day."""
     missing = SinkTargetMissingError("no such span")

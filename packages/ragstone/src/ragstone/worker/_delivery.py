@@ -28,6 +28,8 @@ _BATCH: Final = 200
 _BACKOFF_MIN_S: Final = 1.0
 _BACKOFF_MAX_S: Final = 600.0
 _BACKOFF_BITS: Final = 10
+_ASKED_MAX_S: Final = 3600.0
+"""Longest wait that a server may ask for, in seconds."""
 _MISSING_MIN_S: Final = 2.0
 _MISSING_PATIENCE_S: Final = 24 * 3600.0
 """How long an outcome waits for its trace: exporters may be slow, and a trace that was sampled out never comes."""
@@ -102,9 +104,9 @@ class Outlet:
             if error is not None:
                 together.setdefault((type(error), str(error)), (error, []))[1].append(item)
         for error, group in together.values():
-            self._note_group(group, error, store)
+            self._note_group(group, error, store, took_some=bool(sent))
 
-    def _note_group(self, items: Sequence[OutboxItem], error: SinkError, store: Store) -> None:
+    def _note_group(self, items: Sequence[OutboxItem], error: SinkError, store: Store, *, took_some: bool) -> None:
         name, ids, words = self.sink.name, [item.outcome.id for item in items], str(error)
         if isinstance(error, SinkNoTargetError):
             self._book(lambda: store.outbox_skipped(name, ids, reason=words))
@@ -121,10 +123,13 @@ class Outlet:
         if not items:
             return
         attempts = max(item.attempts for item in items)
+        if took_some and not isinstance(error, SinkTargetMissingError):
+            # It takes what it can: a backlog goes on at its pace, not ever more slowly.
+            attempts = 0
         wait_s = self._wait_s(attempts, error)
         if isinstance(error, SinkDeniedError):
             self._stop(words, store)
-        elif attempts == 0 and not isinstance(error, SinkTargetMissingError):
+        elif not (attempts or took_some) and not isinstance(error, SinkTargetMissingError):
             logger.warning("ragstone sink %s: %s; trying again in %.0f s", name, words, wait_s)
         self._book(lambda: store.outbox_retry(name, ids, next_try=self._clock() + wait_s, error=words))
 
@@ -144,7 +149,7 @@ class Outlet:
         # At most a quarter early, so that workers which failed together do not come back together.
         wait_s *= 1 - self._jitter() / 4
         asked_s = error.retry_after_s if isinstance(error, SinkUnavailableError) else None
-        return wait_s if asked_s is None else max(wait_s, asked_s)
+        return wait_s if asked_s is None else max(wait_s, min(asked_s, _ASKED_MAX_S))
 
     def _book(self, step: Callable[[], None]) -> None:
         self._troubles.guarded("note a delivery", step, None)
