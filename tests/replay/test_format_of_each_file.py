@@ -121,3 +121,10 @@ def test_a_folder_of_several_formats_is_refused(tmp_path):
 
     with pytest.raises(DataError, match="several formats, rows and ragstone"):
         detect(Source(tmp_path, "mixed"))
+
+
+@pytest.mark.parametrize("name", ["langsmith", "langfuse", "mlflow", "objects", "ragstone", "rows"])
+def test_a_file_that_is_gone_is_a_data_error(tmp_path, name):
+    """Between being named and being read it may have been moved."""
+    with pytest.raises(DataError, match="'runs' cannot be read"):
+        list(all_formats()[name].read(Source(tmp_path / "gone", "runs")))

@@ -120,10 +120,14 @@ def detect(source: Source, *, name: str = "auto", formats: Sequence[TraceFormat]
 
 
 def _of_folder(source: Source, known: Mapping[str, TraceFormat]) -> Detected:
-    for candidate in known.values():
-        because = candidate.detect_folder(source.path) if isinstance(candidate, FolderFormat) else None
-        if because is not None:
-            return Detected(format=candidate, because=because)
+    try:
+        for candidate in known.values():
+            because = candidate.detect_folder(source.path) if isinstance(candidate, FolderFormat) else None
+            if because is not None:
+                return Detected(format=candidate, because=because)
+    except OSError as error:
+        msg = f"{source.name!r} cannot be read: {error}"
+        raise DataError(msg) from error
     found: Detected | None = None
     for part in source.parts():
         here = detect(part, formats=tuple(known.values()))

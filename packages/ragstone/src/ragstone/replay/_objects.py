@@ -45,7 +45,7 @@ class ObjectsFormat:
 
     def read(self, source: Source) -> Iterator[Trace | Rejected]:
         """Read one request an object. No class is imported or made: what is not text in the JSON is not there."""
-        started_at = source.path.stat().st_mtime
+        started_at = source.modified_at()
         for record in records(source, within=()):
             if isinstance(record, Rejected):
                 yield record

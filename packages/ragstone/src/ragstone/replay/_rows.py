@@ -67,12 +67,12 @@ class RowsFormat:
         A row without a time of its own is dated as its file is. The files of retrieval research are read as a whole.
         """
         if source.path.is_dir() and self.detect_folder(source.path) is not None:
-            started_at = source.path.stat().st_mtime
+            started_at = source.modified_at()
             for sample in _folder(source):
                 yield trace_from_sample(sample, source=self.name, started_at=started_at)
             return
         for part in source.parts():
-            started_at = part.path.stat().st_mtime
+            started_at = part.modified_at()
             for record in _in_file(part):
                 item = record if isinstance(record, Rejected) else trace_of_row(record, self.name, started_at)
                 if isinstance(item, Rejected) and part is not source:

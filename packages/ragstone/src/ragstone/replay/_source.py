@@ -77,6 +77,18 @@ class Source:
             msg = f"{self.name!r} is a folder with no file in it"
             raise DataError(msg)
 
+    def modified_at(self) -> float:
+        """When the file was written last, in Unix seconds.
+
+        Raises:
+            DataError: It is gone.
+        """
+        try:
+            return self.path.stat().st_mtime
+        except OSError as error:
+            msg = f"{self.name!r} cannot be read: {error}"
+            raise DataError(msg) from error
+
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """The decompressed bytes, as a stream.
