@@ -23,7 +23,7 @@ from ragstone.testing._capture_server import CaptureServer
 from ragstone.testing._loopback import Reply
 
 _TRACES = [f"0af7651916cd43dd8448eb211c80319{i}" for i in range(4)]
-_SPAN = "b7ad6b7169203331"
+_SPAN = "07ad6b7169203331"
 
 
 def _score(**fields) -> Score:

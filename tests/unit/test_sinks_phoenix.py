@@ -21,7 +21,7 @@ from ragstone.testing._capture_server import CaptureServer
 from ragstone.testing._loopback import Reply
 
 _TRACE = "0af7651916cd43dd8448eb211c80319c"
-_SPANS = [f"b7ad6b716920333{i}" for i in range(4)]
+_SPANS = [f"07ad6b716920333{i}" for i in range(4)]
 
 
 def _score(**fields) -> Score:
@@ -111,7 +111,7 @@ def test_text_is_sent_when_asked_for():
         _delivery(NotApplicable(sample_id="t", metric="m", metric_version="1", reason="no reference")),
         _delivery(span=None),
         _delivery(span="0" * 16),
-        _delivery(span="b7ad6b71692033g1"),
+        _delivery(span="07ad6b71692033g1"),
         _delivery(otel_trace_id=None),
         _delivery(otel_sampled=False),
     ],
