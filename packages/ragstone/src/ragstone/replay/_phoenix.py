@@ -10,8 +10,7 @@ from typing import Any, Final
 from ragstone.replay._formats import Rejected
 from ragstone.replay._records import PARQUET, records
 from ragstone.replay._source import Source
-from ragstone.replay.otlp import OtelSpan, requests_of
-from ragstone.replay.otlp._span import SpanEvent, hex_id
+from ragstone.replay.otlp import OtelSpan, SpanEvent, hex_id, requests_of
 from ragstone.schema import Trace
 
 __all__ = ["PhoenixFormat"]

@@ -16,7 +16,7 @@ from ragstone.replay.otlp._requests import CONVENTIONS, traces_of
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.schema import Trace
 
-__all__ = ["OtlpFormat", "conventions_in", "requests_of"]
+__all__ = ["OtlpFormat", "requests_of"]
 
 _BATCH: Final = 500
 """Spans that are kept in one transaction."""
@@ -39,7 +39,7 @@ class OtlpFormat:
         by_protobuf = looks_like_protobuf(head)
         if by_protobuf is None and not _MESSAGE.match(head):
             return None
-        found = conventions_in(head)
+        found = _conventions_in(head)
         return f"{by_protobuf or 'OTLP messages in JSON'}{f', with spans of {found}' if found else ''}"
 
     def read(self, source: Source) -> Iterator[Trace | Rejected]:
@@ -47,7 +47,7 @@ class OtlpFormat:
         return requests_of(spans_in(source))
 
 
-def conventions_in(head: bytes) -> str:
+def _conventions_in(head: bytes) -> str:
     """The conventions whose attributes are among the first bytes of a file, by what people call them."""
     return ", ".join(
         convention.title for convention in CONVENTIONS if any(marker.encode() in head for marker in convention.markers)

@@ -17,7 +17,7 @@ from ragstone.replay._payloads import (
 from ragstone.replay.otlp._convention import Convention, node_of, text_or_none
 from ragstone.replay.otlp._span import OtelSpan
 
-__all__ = ["MLFLOW", "fill_mlflow"]
+__all__ = ["MLFLOW"]
 
 _KINDS: Final[dict[str, NodeKind]] = {
     "RETRIEVER": "retriever",
@@ -39,13 +39,7 @@ def _claims(span: OtelSpan) -> bool:
 
 
 def _read(span: OtelSpan) -> Node:
-    node = node_of(span)
-    fill_mlflow(node, span.attributes)
-    return node
-
-
-def fill_mlflow(node: Node, attributes: Mapping[str, Any]) -> None:
-    """Fill in what the attributes of a span of MLflow's say, each of them a text of JSON."""
+    node, attributes = node_of(span), span.attributes
     values = {name: _value(value) for name, value in attributes.items() if name.startswith("mlflow.")}
     node.kind = _KINDS.get(str(values.get("mlflow.spanType")).upper(), "chain" if values else "other")
     given, got = values.get("mlflow.spanInputs"), values.get("mlflow.spanOutputs")
@@ -65,6 +59,7 @@ def fill_mlflow(node: Node, attributes: Mapping[str, Any]) -> None:
         node.model = text_or_none(values.get("mlflow.llm.model"), values.get("mlflow.chat.model"))
     node.session_id = text_or_none(values.get("mlflow.trace.session"), attributes.get("session.id"))
     node.user_id = text_or_none(values.get("mlflow.trace.user"), attributes.get("user.id"))
+    return node
 
 
 def _value(value: Any) -> Any:
