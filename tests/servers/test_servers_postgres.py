@@ -174,6 +174,20 @@ class TestSharing:
 
         assert 1 == len(second.outbox_due("s", limit=9))
 
+    def test_a_deliverer_that_was_cut_off_has_lost_its_place(self, own, database):
+        """While it connects again another one delivers, and only that one."""
+        first, second = own(), own()
+        first.set_plan([EXACT], ["s"])
+        first.ingest("a", 1, captured("t"))
+        first.complete("t", [score("t")])
+        assert 1 == len(first.outbox_due("s", limit=9))
+        sql(database, "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE objid = 3 AND locktype = 'advisory'")
+
+        assert 1 == len(second.outbox_due("s", limit=9))
+        with pytest.raises(StoreError):
+            first.outbox_due("s", limit=9)
+        assert [] == first.outbox_due("s", limit=9)
+
     def test_workers_that_start_together_agree_on_a_plan(self, own):
         """None of them is refused, and none finds the plan half made."""
         stores = [own() for _ in range(6)]
