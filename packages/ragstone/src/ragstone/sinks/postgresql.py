@@ -117,9 +117,9 @@ class PostgresqlSink:
         """Insert what is new in `batch`, in one transaction.
 
         Raises:
-            SinkUnavailableError: The server cannot be reached, or is in trouble.
+            SinkUnavailableError: The server cannot be reached or is in trouble, or the table lacks a column.
             SinkDeniedError: It refuses the credentials, or this user may not write to the table.
-            SinkRejectedError: It does not take the rows, or the table is another one.
+            SinkRejectedError: It does not take the rows.
         """
         if self._closed:
             msg = f"the sink {self.name!r} is closed"
@@ -151,7 +151,7 @@ class PostgresqlSink:
             if denied:
                 msg = f"{words}; check user, password and rights of this sink"
                 raise SinkDeniedError(msg) from None
-            if isinstance(error, (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError)):
+            if isinstance(error, (psycopg.DataError, psycopg.IntegrityError)):
                 raise SinkRejectedError(words) from None
             raise SinkUnavailableError(words) from None
 
