@@ -232,6 +232,17 @@ def test_damaged_compression_gives_what_it_had(tmp_path):
         next(items)
 
 
+def test_damaged_zstandard_is_a_data_error(tmp_path):
+    """Its package has an error of its own, which nobody is left to know."""
+    zstandard = pytest.importorskip("zstandard")
+    content = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(WAYS["one line"]))
+    content[-1] ^= 0xFF  # of the checksum
+    (tmp_path / "bad.zst").write_bytes(bytes(content))
+
+    with pytest.raises(DataError, match=r"'bad.zst' cannot be read"):
+        list(OtlpFormat().read(Source(tmp_path / "bad.zst", "bad.zst")))
+
+
 def protobuf() -> bytes:
     """Requests of two resources, not delimited."""
     pb = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,7 +103,7 @@ class Source:
                 first = raw.read(4)
                 raw.seek(0)
                 yield _decompressed(raw, first)
-        except (OSError, EOFError, zlib.error) as error:
+        except _damages() as error:
             msg = f"{self.name!r} cannot be read: {error}"
             raise DataError(msg) from error
 
@@ -136,6 +137,12 @@ class Source:
                     yield Line(number, text, is_torn=is_torn)
 
 
+def _damages() -> tuple[type[Exception], ...]:
+    """What reading raises where a file is damaged; Zstandard's own error only once its package is in use."""
+    zstandard = sys.modules.get("zstandard")
+    return (OSError, EOFError, zlib.error, *([zstandard.ZstdError] if zstandard else []))
+
+
 def _as_much(stream: BinaryIO, n_bytes: int) -> bytes:
     """The first bytes, or what comes before the compression is damaged: what is read later says that it is."""
     head = b""
@@ -143,7 +150,7 @@ def _as_much(stream: BinaryIO, n_bytes: int) -> bytes:
         # One decompression a call: a longer read would lose what came before the damage.
         while len(head) < n_bytes and (more := stream.read1(n_bytes - len(head))):  # type: ignore[attr-defined]
             head += more
-    except (EOFError, zlib.error, OSError):
+    except _damages():
         if not head:
             raise
     return head
