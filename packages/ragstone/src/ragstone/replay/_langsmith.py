@@ -65,7 +65,9 @@ def _with_children(run: Mapping[str, Any], trace_id: str | None, parent_id: str 
     trace_id = text_or_none(run.get("trace_id")) or _first_in(run.get("dotted_order")) or trace_id
     if trace_id is None:
         if parent_id is not None:
-            raise DataError(f"the run {run_id[:80]!r} has a parent, and neither `trace_id` nor `dotted_order` to find it by")
+            raise DataError(
+                f"the run {run_id[:80]!r} has a parent, and neither `trace_id` nor `dotted_order` to find it by"
+            )
         trace_id = run_id
     children = run.get("child_runs")
     kept = {name: value for name, value in run.items() if name not in ("child_runs", "serialized", "events")}
