@@ -211,6 +211,8 @@ def mlflow() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         client.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
+        # Otherwise its artifacts land in `mlruns`, wherever this was started.
+        client.create_experiment("lighthouse", artifact_location=f"file://{folder}/artifacts")
         client.set_experiment("lighthouse")
         client.langchain.autolog()
         langchain_app.run_all()

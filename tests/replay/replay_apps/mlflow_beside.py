@@ -25,6 +25,8 @@ def main(folder: Path) -> None:
     from replay_apps import langchain_app
 
     mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
+    # Otherwise its artifacts land in `mlruns`, wherever the process was started.
+    mlflow.create_experiment("lighthouse", artifact_location=(folder.absolute() / "artifacts").as_uri())
     mlflow.set_experiment("lighthouse")
     mlflow.langchain.autolog()
     with Capture(partial(SpoolWriter, folder / "spool")) as capture:
