@@ -1,0 +1,110 @@
+"""Replay as a whole, from a file to scores in a store: time in proportion to the traces, memory that does not grow with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [
+    pytest.mark.bench,
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads its peak memory from /proc"),
+]
+
+SIZES = [int(size) for size in os.environ.get("RAGSTONE_REPLAY_SIZES", "1000,10000").split(",")]
+"""Traces; `RAGSTONE_REPLAY_SIZES=1000,10000,100000` for the figures of the documentation (half an hour)."""
+MAX_GROWTH = 1.5
+MAX_SLOWDOWN = 1.7
+
+REPLAY = """
+import re, resource, sys
+from pathlib import Path
+from ragstone.replay import replay_traces
+# The baseline judge answers at once: what is measured is everything else.
+report = replay_traces([sys.argv[1]], ["ccrs.cc", "ccrs.qr", "ccrs.id"], store=sys.argv[2], judge="lexical")
+used = resource.getrusage(resource.RUSAGE_SELF)
+# What `getrusage` says of memory includes the process that this one was forked from.
+peak_mib = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+print(report.n_new, peak_mib, used.ru_utime + used.ru_stime)
+"""
+
+
+def passages(number: int) -> list[str]:
+    """Five passages of a request, about 3 KiB."""
+    text = f"Passage {number}. " + "It has a sentence or two more than it needs. " * 12
+    return [f"{rank}: {text}" for rank in range(5)]
+
+
+def row(number: int) -> str:
+    """A request as a line of a data set."""
+    about = {"id": f"t{number}", "query": f"What is {number} about?", "response": f"It is about {number}."}
+    return json.dumps({**about, "contexts": passages(number)})
+
+
+def span(number: int, place: int, kind: str, **attributes: str) -> dict[str, Any]:
+    """A step of a request in OTLP's JSON."""
+    told = {"openinference.span.kind": kind, "input.value": f"What is {number} about?", **attributes}
+    start = 1_795_219_315_000_000_000 + number * 1_000_000 + place * 1000
+    return {
+        "traceId": f"{number + 1:032x}",
+        "spanId": f"{number * 16 + place + 1:016x}",
+        "parentSpanId": "" if place == 0 else f"{number * 16 + 1:016x}",
+        "name": f"step {place}",
+        "startTimeUnixNano": str(start),
+        "endTimeUnixNano": str(start + 100_000),
+        "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in told.items()],
+    }
+
+
+def message(number: int) -> str:
+    """A request as a line of an OTLP export: a chain, its search, its model."""
+    found = {f"retrieval.documents.{rank}.document.content": text for rank, text in enumerate(passages(number))}
+    spans = [
+        span(number, 0, "CHAIN", **{"output.value": f"It is about {number}."}),
+        span(number, 1, "RETRIEVER", **found),
+        span(number, 2, "LLM", **{"output.value": f"It is about {number}."}),
+    ]
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
+
+
+def measured(folder: Path, lines: Iterator[str]) -> tuple[int, float, float, float]:
+    """Replay an export in a process of its own: traces, peak memory in MiB, seconds of processor, seconds."""
+    folder.mkdir()
+    file = folder / "export.jsonl"
+    with file.open("w", encoding="utf-8") as out:
+        out.writelines(line + "\n" for line in lines)
+    started = time.perf_counter()
+    output = subprocess.run(
+        [sys.executable, "-c", REPLAY, str(file), str(folder / "r.db")], check=True, capture_output=True, text=True
+    ).stdout
+    n, peak_mib, cpu_s = output.split()
+    return int(n), float(peak_mib), float(cpu_s), time.perf_counter() - started
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("line", [row, message], ids=["rows", "OTLP"])
+def test_a_larger_replay_takes_as_much_memory_and_as_long_a_trace(tmp_path, line, record_property):
+    """Ten times the traces: peak memory and processor time a trace hardly differ."""
+    # What a process takes before its first trace is no part of what a trace takes.
+    _, _, start_s, _ = measured(tmp_path / "none", iter([line(0)]))
+    memory, per_trace = {}, {}
+    for size in SIZES:
+        n, peak_mib, cpu_s, wall_s = measured(tmp_path / str(size), map(line, range(size)))
+        memory[size], per_trace[size] = peak_mib, (cpu_s - start_s) / size
+        figures = (
+            f"{size} traces: {wall_s:.1f} s, {size / wall_s:.0f} traces/s; {cpu_s:.1f} s of processor, "
+            f"{1 / per_trace[size]:.0f} traces a second of it; peak {peak_mib:.0f} MiB"
+        )
+        print(figures)
+        record_property(f"{size}", figures)
+        assert size == n
+
+    assert memory[SIZES[-1]] < memory[SIZES[0]] * MAX_GROWTH
+    assert per_trace[SIZES[-1]] < per_trace[SIZES[0]] * MAX_SLOWDOWN
