@@ -277,3 +277,14 @@ def test_a_trace_of_many_steps_takes_time_in_proportion():
     (found,) = assemble(nodes, source="x")
 
     assert ["p"] == texts(found)
+
+
+def test_what_the_request_gave_out_is_its_answer():
+    """A model that ran after the answer, or whose words were worked on, does not speak for the request."""
+    found = trace(
+        step("rag", query="q", answer="worked on"),
+        step("model", "rag", kind="llm", at=1, answer="raw"),
+        step("titles", "rag", kind="llm", at=2, answer="A title"),
+    )
+
+    assert "worked on" == found.response
