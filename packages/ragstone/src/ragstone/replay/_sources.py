@@ -18,6 +18,8 @@ __all__ = ["open_sources"]
 
 _TIMEOUT_S: Final = 60.0
 _MAX_DOWNLOAD_BYTES: Final = 20 * 2**30
+_NAME_LENGTH: Final = 40
+"""Characters kept of a name at an address: file systems take 255 bytes."""
 
 
 @contextmanager
@@ -38,25 +40,38 @@ def open_sources(named: Sequence[str]) -> Iterator[list[Source]]:
         found: list[Source] = []
         for n, name in enumerate(named):
             if name.startswith(("http://", "https://")):
-                found.append(_fetched(name, Path(folder) / f"{n}-{Path(urlsplit(name).path).name or 'export'}"))
+                found.append(_fetched(name, Path(folder) / str(n)))
             else:
                 found.append(_source(name))
         yield found
 
 
 def _source(name: str) -> Source:
-    path = Path(name)
-    if not path.exists():
+    source = Source(path=Path(name), name=name)
+    if not source.path.exists():
         msg = f"there is no file or folder {name!r}"
         raise ConfigurationError(msg)
-    return Source(path=path, name=name)
+    for part in source.parts():
+        # Reading begins anew for each look and in each run; a pipe gives its bytes once, a device for ever.
+        if part.path.exists() and not part.path.is_file():
+            msg = f"{part.name!r} is no file (a pipe, a device?) and cannot be read twice; write it to a file first"
+            raise ConfigurationError(msg)
+    return source
 
 
-def _fetched(address: str, target: Path) -> Source:
-    url = urlsplit(address)
-    # Neither credentials nor tokens in the query are for messages.
-    name = url._replace(netloc=url.hostname or "", query="", fragment="").geturl()
+def _fetched(address: str, folder: Path) -> Source:
     try:
+        url = urlsplit(address)
+        # Neither credentials nor tokens in the query are for messages.
+        host = url.netloc.rpartition("@")[2]
+        name = url._replace(netloc=host, query="", fragment="").geturl()
+    except ValueError:
+        # What is wrong with it would quote it, credentials and all.
+        msg = "an address to replay from is no address; write it as https://host:port/path"
+        raise ConfigurationError(msg) from None
+    target = folder / (Path(url.path).name[-_NAME_LENGTH:] or "export")
+    try:
+        folder.mkdir()
         with httpx.stream("GET", address, timeout=_TIMEOUT_S, follow_redirects=True) as response:
             if not response.is_success:
                 msg = f"{name!r} answered {response.status_code}"
@@ -69,5 +84,8 @@ def _fetched(address: str, target: Path) -> Source:
                         raise DataError(msg)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         msg = f"{name!r} cannot be fetched: {type(error).__name__}"
+        raise DataError(msg) from None
+    except OSError as error:
+        msg = f"{name!r} cannot be kept in {tempfile.gettempdir()!r} while it is read: {error}"
         raise DataError(msg) from None
     return Source(path=target, name=name, identity=address)
