@@ -183,6 +183,86 @@ def test_a_full_disk_holds_up_and_loses_nothing(store, tmp_path, monkeypatch):
     assert (300, 300, 0) == (intake.counts[0].n_read, intake.counts[0].n_new, intake.counts[0].n_known)
 
 
+def test_a_full_disk_does_not_have_the_file_read_again(store, tmp_path, monkeypatch):
+    """The batch waits in memory: an export that takes an hour to read would be read for ever."""
+    lines, path = Lines(), write(tmp_path / "a.jsonl", *rows(300))
+    intake = ReplayIntake([(Source(path=path, name="a"), Detected(format=lines, because=""))])
+
+    def full(*args: object) -> int:
+        msg = "no space left"
+        raise StoreError(msg)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "ingest", full)
+        assert [0, 0, 0] == [intake.move(store, Troubles()) for _ in range(3)], "nothing moves, so the worker waits"
+    assert intake.is_open
+    run(intake, store)
+
+    assert (300, 300, 300) == (lines.n_read, intake.counts[0].n_new, len(list(store.traces())))
+
+
+def test_a_store_that_cannot_be_read_holds_up_and_loses_nothing(store, tmp_path, monkeypatch):
+    """Where to begin is asked again."""
+    intake, troubles = intake_of(write(tmp_path / "a.jsonl", *rows(3))), Troubles()
+
+    def broken() -> dict[str, int]:
+        msg = "the disk fails"
+        raise StoreError(msg)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "segment_offsets", broken)
+        assert 0 == intake.move(store, troubles)
+    assert (True, True) == (bool(troubles), intake.is_open)
+    run(intake, store)
+
+    assert 3 == intake.counts[0].n_new
+
+
+def test_a_file_that_goes_before_its_turn_is_told(store, tmp_path, caplog):
+    """The files before it may have taken hours; those after it have their turn."""
+    gone, rest = write(tmp_path / "a.jsonl", *rows(1)), write(tmp_path / "b.jsonl", *rows(2, first=1))
+    intake = intake_of(gone, rest)
+    gone.unlink()
+    run(intake, store)
+
+    assert "'a.jsonl' cannot be read: [Errno 2]" in intake.counts[0].damaged
+    assert (None, 2) == (intake.counts[1].damaged, intake.counts[1].n_new)
+    assert "what came before is kept" in caplog.text
+
+
+def test_a_file_that_grows_while_it_is_read_is_taken_in_whole(store, tmp_path):
+    """What comes during the reading is read in this run or in the next, once."""
+    path = write(tmp_path / "a.jsonl", *rows(250))
+    intake = intake_of(path)
+    intake.move(store, Troubles())
+    write(path, *rows(250, first=250), mode="a")
+    run(intake, store)
+    run(intake_of(path), store)
+
+    assert [f"t{i}" for i in range(500)] == [t.trace_id for t in store.traces()]
+
+
+def test_two_replays_of_one_file_count_what_they_brought(store, tmp_path):
+    """Into a database that several hosts write to: the slower one finds everything known."""
+    path = write(tmp_path / "a.jsonl", *rows(3))
+    fast, slow = intake_of(path), intake_of(path)
+    other = store.trace
+
+    def late(trace_id: str) -> Trace | None:
+        # The fast one brings the traces in after the slow one has looked for them.
+        found = other(trace_id)
+        if fast.is_open:
+            store.trace = other
+            run(fast, store)
+        return found if trace_id == "t0" else None
+
+    store.trace = late
+    run(slow, store)
+
+    assert (3, 0) == (fast.counts[0].n_new, fast.counts[0].n_known)
+    assert (0, 3) == (slow.counts[0].n_new, slow.counts[0].n_known)
+
+
 def test_a_replay_scores_and_delivers(known, tmp_path):
     """From files to scores at a sink; the second run asks nobody."""
     folder = tmp_path / "exports"

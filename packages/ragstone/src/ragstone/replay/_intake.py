@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -63,6 +63,7 @@ class ReplayIntake:
         ]
         self._waiting = list(zip(files, self.counts, strict=True))
         self._records: Iterator[Trace | Rejected] | None = None
+        self._batch: list[Trace | Rejected] = []
         self._segment = ""
 
     @property
@@ -71,55 +72,64 @@ class ReplayIntake:
         return bool(self._waiting)
 
     def move(self, store: Store, troubles: Troubles) -> int:
-        """Take in a batch of the file whose turn it is; how many of its records were looked at."""
+        """Take in a batch of the file whose turn it is; how many of its records were looked at.
+
+        What the store does not take now is kept, and comes first the next time.
+        """
         if not self._waiting:
             return 0
         (source, found), counts = self._waiting[0]
-        batch: list[Trace | Rejected] = []
-        is_at_end = False
-        try:
-            if self._records is None:
-                self._records = self._begin(source, found, counts, store)
-            batch.extend(islice(self._records, _BATCH))
-            is_at_end = not batch
-        except DataError as error:
-            counts.damaged = str(error)
-            is_at_end = True
-        if batch and troubles.guarded("store traces", lambda: self._store(batch, counts, store), None) is None:
-            # The batch comes again from the file: the books say how far it was taken in.
-            self._records = None
-        elif is_at_end:
+        if not self._batch:
+            begins = self._records is None
+            known = troubles.guarded("read how far files were taken in", store.segment_offsets, None) if begins else {}
+            if known is None:
+                return 0
+            self._read(source, found, counts, known)
+        batch = self._batch
+        if batch:
+            if troubles.guarded("store traces", lambda: self._store(batch, counts, store), None) is None:
+                return 0
+            self._batch = []
+        else:
             if counts.damaged is not None:
                 logger.error("ragstone replay: %s; what came before is kept", counts.damaged)
             self._waiting.pop(0)
             self._records = None
         return max(1, len(batch))
 
-    def _begin(self, source: Source, found: Detected, counts: FileCounts, store: Store) -> Iterator[Trace | Rejected]:
+    def _read(self, source: Source, found: Detected, counts: FileCounts, offsets: Mapping[str, int]) -> None:
+        """The next batch; empty at the end of the file, or where it cannot be read any further."""
+        try:
+            if self._records is None:
+                self._records = self._begin(source, found, counts, offsets)
+            # One by one, so that what comes before a damage is kept.
+            self._batch.extend(islice(self._records, _BATCH))
+        except (DataError, OSError) as error:
+            counts.damaged = str(error) if isinstance(error, DataError) else f"{source.name!r} cannot be read: {error}"
+
+    def _begin(
+        self, source: Source, found: Detected, counts: FileCounts, offsets: Mapping[str, int]
+    ) -> Iterator[Trace | Rejected]:
         self._segment = _segment(source)
-        # Not after a full disk: then what this run has taken in is passed over.
-        is_first = counts.n_read == 0
-        counts.n_read = store.segment_offsets().get(self._segment, 0)
-        counts.n_rejected = 0
-        counts.rejected.clear()
-        counts.damaged = None
+        counts.n_read = offsets.get(self._segment, 0)
         records = found.format.read(source)
         # What earlier runs have taken in is read again and passed over: its rejections are told again, its traces are
         # in the store.
         for record in islice(records, counts.n_read):
             if isinstance(record, Rejected):
                 _reject(counts, record)
-            elif is_first:
+            else:
                 counts.n_known += 1
         return records
 
     def _store(self, batch: Sequence[Trace | Rejected], counts: FileCounts, store: Store) -> bool:
         traces = [record for record in batch if isinstance(record, Trace)]
         fresh, n_known, clashing = _sorted_out(traces, store)
-        store.ingest(self._segment, counts.n_read + len(batch), [Captured(trace=trace) for trace in fresh])
+        # Another replay of this file, into a database, may have been faster.
+        n_new = store.ingest(self._segment, counts.n_read + len(batch), [Captured(trace=trace) for trace in fresh])
         counts.n_read += len(batch)
-        counts.n_new += len(fresh)
-        counts.n_known += n_known
+        counts.n_new += n_new
+        counts.n_known += n_known + len(fresh) - n_new
         counts.n_clashing += len(clashing)
         for record in batch:
             if isinstance(record, Rejected):
