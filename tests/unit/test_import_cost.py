@@ -48,6 +48,22 @@ def test_import_loads_nothing_heavy(statement):
     assert sorted(set(HEAVY) & set(loaded)) == []
 
 
+@pytest.mark.parametrize(
+    ("package", "statement"),
+    [
+        ("langchain_core", "from langchain_ragstone import RagstoneCallbackHandler, collect_traces, ragstone_enable"),
+        ("llama_index.core", "from llama_index.observability.ragstone import RagstoneInstrumentor"),
+    ],
+)
+def test_capture_loads_nothing_that_scores(package, statement):
+    """An application that only captures pays for no metrics, judges or store."""
+    pytest.importorskip(package)
+    code = f"{statement}\nimport sys\nprint(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    rooms = {f"ragstone.{room}" for room in ("judges", "metrics", "scoring", "stats", "store", "sinks", "monitor")}
+    assert set() == rooms & set(loaded)
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["metrics"], ["metrics", "bleu"], ["metrics", "bertscore"]])
 def test_commands_that_compute_nothing_load_nothing_to_compute_with(arguments):
     """Help, and what metrics there are, come at once; a metric's package loads when it scores."""

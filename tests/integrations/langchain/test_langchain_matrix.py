@@ -109,6 +109,13 @@ MATRIX = [
     ("37b", graphs.graph_subgraph,                        [OK],                                            {"searches": 1}),
     ("37c", graphs.graph_map_reduce,                      [ok(contexts=AnyOrder([f"about part {i}" for i in range(3)]))], {"searches": 3}),
     ("37d", graphs.graph_turns_checkpointer,              [ok("q one"), ok("q two")],                      {"sessions": ["T", "T"]}),
+    ("37e", graphs.graph_turn_without_search,             [ok("who?"), ok("hi", None, "hello"), ok("bye", None, None)]),  # the state still holds the first turn's
+    ("37f", graphs.graph_turn_without_search_streamed,    [ok("who?"), ok("hi", None, "hello"), ok("bye", None, None)]),
+    ("37g", graphs.graph_turn_with_commands,              [ok("one", ["about one"]), ok("two", ["about two"])]),
+    ("37h", graphs.graph_subgraph_leaves_with_contexts,   [ok(contexts=["far"])]),
+    ("37i", graphs.graph_given_its_contexts,              [ok(contexts=["given"])]),
+    ("37j", graphs.graph_typed_state,                     [ok(contexts=[f"about {Q}"]), ok("two", None)]),
+    ("37k", graphs.function_with_a_checkpointer,          [ok(contexts=["own"])]),
     ("38",  graphs.graph_interrupt_resume,                [PAUSED, OK],                                    {"inner_errors": []}),
     ("38b", graphs.graph_interrupt_resume_async,          [PAUSED, OK],                                    {"inner_errors": []}),
     ("38c", graphs.graph_interrupt_streamed,              [PAUSED, OK],                                    {"inner_errors": []}),
@@ -130,6 +137,8 @@ MATRIX = [
     ("47",  chains.content_block_answer,                  [ok(contexts=None)]),
     ("48",  chains.unknown_input_keys,                    [ok("the topic")]),
     ("48b", chains.unknown_output_keys,                   [OK]),
+    ("48c", chains.structured_answer,                     [OK]),
+    ("48d", chains.structured_answer_of_other_names,      [ok(answer='{"verse":"answer"}')]),
     ("49",  chains.usage_and_model,                       [ok(contexts=None)],                             {
         "tokens": (20, 6), "model": "tiny-1", "name": "twice", "tags": ["canary"], "metadata": {"release": "r1"},
         "user_id": "7", "session_id": "s", "reference": ["yes", "indeed"],
@@ -164,7 +173,7 @@ def test_matrix(app, row, scenario, records, also):
 
 def test_no_row_is_missing():
     """The matrix has rows 1 to 49, in their order, and no scenario twice."""
-    numbers = [int(line[0].rstrip("abcdefghi")) for line in MATRIX]
+    numbers = [int(line[0].rstrip("abcdefghijk")) for line in MATRIX]
     assert sorted(set(numbers)) == list(range(1, 50))
     assert numbers == sorted(numbers)
     assert [] == [name for name, count in Counter(line[1] for line in MATRIX).items() if count > 1]
@@ -183,7 +192,7 @@ def table():
         counts = Counter(in_words(*record) for record in records)
         recorded = "; ".join(f"{count} × {words}" if count > 1 else words for words, count in counts.items())
         run = scenario.__name__.strip("_").replace("_", " ")
-        lines.setdefault((row.rstrip("abcdefghi"), recorded or "nothing"), []).append(run)
+        lines.setdefault((row.rstrip("abcdefghijk"), recorded or "nothing"), []).append(run)
     shown = [f"| {row} | {', '.join(runs)} | {recorded} |" for (row, recorded), runs in lines.items()]
     return "\n".join(["| row | what is run | what is recorded |", "|---|---|---|", *shown, ""])
 

@@ -4,16 +4,42 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import dataclass
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import Generation, LLMResult
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
+from pydantic import BaseModel
 
 from langchain_ragstone import _translate as translate
 from langchain_ragstone._compat import check_floor
 from ragstone.capture import PassageDraft, TraceDraft
+
+
+class State(BaseModel):
+    """What an application may carry through its chains."""
+
+    question: str | None = None
+    answer: str | None = None
+    context: list[str] | None = None
+
+
+class Verse(BaseModel):
+    """A reply whose only name no rule knows."""
+
+    line: str
+
+
+@dataclass
+class Plain:
+    """The same, plainer."""
+
+    question: str | None = None
+    answer: str | None = None
+    context: list[str] | None = None
+
 
 HUMAN, AI = HumanMessage("who?"), AIMessage("me")
 CALL = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "1"}])
@@ -43,6 +69,9 @@ CALL = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "1"}])
         (AI, None),
         (ChatPromptValue(messages=[HUMAN]), "who?"),
         (StringPromptValue(text="who?"), "who?"),
+        (State(question="who?"), "who?"),
+        (Plain(question="who?"), "who?"),
+        (Plain, None),
     ],
 )
 def test_question(inputs, question):
@@ -57,6 +86,16 @@ def test_question(inputs, question):
         ("", ""),
         (None, None),
         (["me"], None),
+        (State(answer="me"), "me"),
+        (Plain(answer="me"), "me"),
+        (Plain(), None),
+        (State(), None),
+        (Verse(line="me"), '{"line":"me"}'),
+        ({"answer": Plain(answer="me")}, None),
+        ({"answer": State(answer="me")}, "me"),
+        ({"answer": Verse(line="me")}, '{"line":"me"}'),
+        ({"messages": [CALL], "structured_response": Verse(line="me")}, '{"line":"me"}'),
+        (Document(page_content="found"), None),
         (AI, "me"),
         (CALL, None),
         ({"answer": "me", "context": []}, "me"),
@@ -104,6 +143,8 @@ def test_text(content, text):
         ({"context": []}, []),
         ({"context": "formatted already"}, None),
         ({"documents": [{"page_content": "a dict"}]}, None),
+        (State(context=["a"]), ["a"]),
+        (Plain(context=["a"]), ["a"]),
         ([Document(page_content="a")], None),
     ],
 )

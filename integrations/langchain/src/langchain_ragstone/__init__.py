@@ -1,10 +1,15 @@
 """Ragstone for LangChain: one callback captures what a RAG application did, off the request path."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from langchain_ragstone import _compat as _compat  # first: it says what to install where the rest would not import
 from langchain_ragstone._activation import collect_traces, ragstone_disable, ragstone_enable
-from langchain_ragstone._evaluator import RagstoneEvaluator
 from langchain_ragstone._handler import RagstoneCallbackHandler
-from langchain_ragstone._judge import LangChainJudge, LangChainModel
+
+if TYPE_CHECKING:
+    from langchain_ragstone._evaluator import RagstoneEvaluator
+    from langchain_ragstone._judge import LangChainJudge, LangChainModel
 
 __all__ = [
     "LangChainJudge",
@@ -15,3 +20,22 @@ __all__ = [
     "ragstone_disable",
     "ragstone_enable",
 ]
+
+# An application that captures does not pay for metrics and judges, which the worker may run elsewhere (PEP 562).
+# Reasons: docs/decisions/0005-a-lazy-front-door.md.
+_MODULE_OF = {"LangChainJudge": "_judge", "LangChainModel": "_judge", "RagstoneEvaluator": "_evaluator"}
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        module = _MODULE_OF.get(name)
+        if module is None:
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        value = getattr(import_module(f"{__name__}.{module}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

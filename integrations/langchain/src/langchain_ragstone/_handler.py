@@ -17,7 +17,8 @@ from langchain_ragstone import _translate as translate
 from langchain_ragstone._assemble import finish
 from langchain_ragstone._explicit import ExplicitRecording
 from langchain_ragstone._fallbacks import start_run
-from langchain_ragstone._graph import hear_of_pauses
+from langchain_ragstone._find import Finder
+from langchain_ragstone._graph import hear_of_pauses, input_keys, keys_written, note_node, only_written
 from langchain_ragstone._guard import Failures, guarded
 from langchain_ragstone._otel import link_current_span
 from langchain_ragstone._tree import ChainRun, LiveTrace, LlmRun, RetrieverRun, Run, RunTree, Step, ToolRun
@@ -92,13 +93,11 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             raise ConfigurationError(f"needs a recorder, such as a ragstone.Monitor, got {type(recorder).__name__}")
         super().__init__()
         self._recorder = recorder
-        self._question = question
-        self._contexts = contexts
-        self._answer = answer
         self._contexts_event = contexts_event
         self._clock = clock
         self._tree = RunTree(ttl_s=ttl_s, max_live=max_live, clock=clock)
         self._failures = Failures()
+        self._find = Finder(self._failures, question=question, contexts=contexts, answer=answer)
         hear_of_pauses(self)
         before_exit(self._give_up_all)
 
@@ -163,6 +162,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             self._open(run, _NOT_GIVEN if "defers_inputs" in about else inputs, parent_run_id, about)
         else:
             run.documents_in = translate.document_texts(inputs)
+            note_node(run, about.get("metadata"))
 
     @guarded
     def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = _NOT_GIVEN, **about: Any) -> None:
@@ -170,6 +170,8 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         run = self._tree.end(run_id)
         if run is None:
             return
+        if isinstance(run, ChainRun) and run.is_node:
+            run.trace.wrote(keys_written(outputs))
         if run.parent is None:
             self._close(run.trace, outputs, inputs)
         elif type(outputs) is list and isinstance(run, ChainRun) and not run.muted and not run.inside_search:
@@ -190,6 +192,8 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         description = translate.describe_error(error)
         if translate.is_interrupt(error):
             trace.interrupted = True
+        elif not failed:
+            trace.wrote(None)  # a graph inside jumps out of itself, and may take along what the outer one is to keep
         if run.parent is None:
             self._take_question(trace, inputs)
             trace.draft.error = description if failed else None
@@ -347,16 +351,17 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             draft = trace.draft
             draft.parent_run_id = None if parent_run_id is None else str(parent_run_id)
             draft.name = about.get("name")
-            translate.fill_identity(draft, about.get("metadata") or {}, about.get("tags") or ())
+            metadata = about.get("metadata") or {}
+            translate.fill_identity(draft, metadata, about.get("tags") or ())
+            if "thread_id" in metadata:  # its outputs may hold what earlier requests of the thread left
+                trace.written = input_keys(inputs)
             link_current_span(draft)
         for given_up in self._tree.give_up():
             self._record(given_up, "abandoned")
 
     def _take_question(self, trace: LiveTrace, inputs: Any) -> None:
         if inputs is not _NOT_GIVEN and not trace.ignored:
-            trace.draft.query = self._stated(self._question, inputs) or self._failures.attempt(
-                translate.question_from, inputs
-            )
+            trace.draft.query = self._find.question(inputs)
 
     def _close(self, trace: LiveTrace, outputs: Any, inputs: Any) -> None:
         """The root has returned: find the question, the contexts and the answer in what it returned."""
@@ -373,16 +378,9 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             # A stream that is closed early looks like success, but for the steps that are still at work. (In a call
             # that is no stream such steps are background work of the application.)
             status = "truncated"
-        attempt = self._failures.attempt
-        found = None if self._contexts is None else attempt(self._contexts, outputs)
-        contexts = None if found is None else attempt(translate.stated_contexts, found)
-        answer = self._stated(self._answer, outputs)
-        self._record(
-            trace,
-            status,
-            contexts=attempt(translate.contexts_from, outputs) if contexts is None else contexts,
-            answer=attempt(translate.answer_from, outputs) if answer is None else answer,
-        )
+        written = only_written(trace, outputs)
+        contexts = self._find.contexts(outputs, written=written)
+        self._record(trace, status, contexts=contexts, answer=self._find.answer(outputs, written=written))
 
     def _record(
         self,
@@ -395,6 +393,3 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         if not trace.ignored:
             finish(trace, status=status, ended_at=self._clock(), stated_contexts=contexts, stated_answer=answer)
             self._recorder.record(trace.draft)
-
-    def _stated(self, extractor: Callable[[Any], str | None] | None, value: Any) -> str | None:
-        return None if extractor is None else translate.text_of(self._failures.attempt(extractor, value))

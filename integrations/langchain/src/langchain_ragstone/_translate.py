@@ -6,16 +6,18 @@ The key lists are conventions, not contracts; `RagstoneCallbackHandler` takes ex
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeGuard
 
 from langchain_core.documents import Document
+from langchain_core.load.serializable import Serializable
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.prompt_values import PromptValue
+from pydantic import BaseModel
 
 from ragstone.capture import PassageDraft, TraceDraft, draft_from
 
@@ -41,7 +43,7 @@ __all__ = [
 ]
 
 _QUESTION_KEYS = ("question", "query", "input", "user_input", "messages")
-_ANSWER_KEYS = ("answer", "output", "result", "response", "output_text", "messages")
+_ANSWER_KEYS = ("answer", "output", "result", "response", "output_text", "messages", "structured_response")
 _CONTEXT_KEYS = ("context", "contexts", "source_documents", "documents")
 _ID_KEYS = ("id", "doc_id", "document_id", "chunk_id")
 _SCORE_KEYS = ("relevance_score", "score")  # a re-ranker's score is younger than the index's
@@ -87,18 +89,42 @@ def question_from(inputs: object) -> str | None:
 def answer_from(outputs: object) -> str | None:
     """The answer in a run's outputs: a text, the last AI message that calls no tool, or either under a known key.
 
-    An empty text is an answer; None means that there is no text.
+    An empty text is an answer; None means that there is no text. An object of the application's own that has no known key
+    is an answer as JSON.
     """
-    return _look_up(outputs, _ANSWER_KEYS, _last_ai)
+    found = _look_up(outputs, _ANSWER_KEYS, _last_ai)
+    if found is not None:
+        return found
+    fields = _fields(outputs) or {}
+    known = [fields[key] for key in _ANSWER_KEYS if key in fields]
+    if not known and _is_own_model(outputs):
+        return outputs.model_dump_json()
+    return next((answer_from(value) for value in known if _is_own_model(value)), None)
 
 
 _FromMessages = Callable[[Sequence[object]], str | None]
 
 
 def _look_up(value: object, keys: Sequence[str], from_messages: _FromMessages) -> str | None:
-    candidates = [value[key] for key in keys if key in value] if isinstance(value, Mapping) else [value]
+    fields = _fields(value)
+    candidates = [value] if fields is None else [fields[key] for key in keys if key in fields]
     texts = [text for item in candidates if (text := _text_or_message(item, from_messages)) is not None]
     return next((text for text in texts if text), texts[0] if texts else None)
+
+
+def _fields(value: object) -> Mapping[str, Any] | None:
+    """What has keys: a mapping, or an object of the application's own, such as a graph's state; None for all else."""
+    if isinstance(value, Mapping):
+        return value
+    if _is_own_model(value):
+        return {name: getattr(value, name, None) for name in type(value).model_fields}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+    return None
+
+
+def _is_own_model(value: object) -> TypeGuard[BaseModel]:
+    return isinstance(value, BaseModel) and not isinstance(value, Serializable)
 
 
 def _text_or_message(value: object, from_messages: _FromMessages) -> str | None:
@@ -140,10 +166,11 @@ def contexts_from(outputs: object) -> list[PassageDraft] | None:
 
     An empty list found under a known key is an answer too: nothing reached the prompt.
     """
-    if not isinstance(outputs, Mapping):
+    fields = _fields(outputs)
+    if fields is None:
         return None
     for key in _CONTEXT_KEYS:
-        value = outputs.get(key)
+        value = fields.get(key)
         if isinstance(value, (list, tuple)) and all(isinstance(item, (Document, str)) for item in value):
             return passages_from(value)
     return None
@@ -238,7 +265,7 @@ def tool_query_from(inputs: object, input_text: str) -> str:
     return question or input_text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LlmReply:
     """What one call of a model contributes to a trace."""
 

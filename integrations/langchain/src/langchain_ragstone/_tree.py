@@ -43,7 +43,8 @@ class LiveTrace:
     """A request in flight: its draft, and what its runs have contributed so far."""
 
     __slots__ = (
-        "contexts", "draft", "ignored", "interrupted", "keys", "last_answer", "open", "searching", "steps", "streamed",
+        "contexts", "draft", "ignored", "interrupted", "is_graph", "keys", "last_answer", "open", "searching", "steps",
+        "written",
     )  # fmt: skip
 
     def __init__(self, draft: TraceDraft) -> None:
@@ -64,6 +65,14 @@ class LiveTrace:
         """Contexts that the application stated itself."""
         self.interrupted = False
         """Whether it paused to ask a person."""
+        self.written: set[str] | None = None
+        """Keys of its state that a graph on a thread wrote in this request; None where that is not known."""
+        self.is_graph = False
+        """Whether it is such a graph."""
+
+    def wrote(self, keys: set[str] | None) -> None:
+        """A step wrote these keys of the state, or some that nobody knows."""
+        self.written = None if keys is None or self.written is None else self.written | keys
 
     def note_inner_error(self, description: str) -> None:
         """Keep an error that is not the root's, once: each step it passes through reports it."""
@@ -115,10 +124,12 @@ class Run:
 class ChainRun(Run):
     """Any step that is not of another kind."""
 
-    __slots__ = ("documents_in",)
+    __slots__ = ("documents_in", "is_node")
 
     def __init__(self, trace: LiveTrace, parent: Run | None) -> None:
         super().__init__(trace, parent)
+        self.is_node = False
+        """Whether it is a step of the graph that is the request, on a thread."""
         self.documents_in: frozenset[str] | None = None
         """Texts of the documents it was given, if it was given documents."""
 

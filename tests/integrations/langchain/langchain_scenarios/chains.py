@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from pydantic import BaseModel
 
 from langchain_scenarios import FOUND, Q
 
@@ -112,6 +113,27 @@ def content_block_answer(app):
         {"type": "text", "text": "wer"},
     ]
     (RunnablePassthrough() | app.model(AIMessage(blocks))).invoke(Q, app.config)
+
+
+class Quoted(BaseModel):
+    """What a model with a structured output replies."""
+
+    answer: str
+    sources: list[int] = []
+
+
+class Haiku(BaseModel):
+    """The same, with a name that no rule knows."""
+
+    verse: str
+
+
+def structured_answer(app):
+    (app.rag() | (lambda text: Quoted(answer=text))).invoke(Q, app.config)
+
+
+def structured_answer_of_other_names(app):
+    (app.rag() | (lambda text: Haiku(verse=text))).invoke(Q, app.config)
 
 
 def unknown_input_keys(app):

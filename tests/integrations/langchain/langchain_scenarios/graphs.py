@@ -9,8 +9,10 @@ from typing import Annotated, TypedDict
 
 from langchain_core.documents import Document
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
+from pydantic import BaseModel
 
 from langchain_scenarios import FOUND, Q
 
@@ -130,3 +132,89 @@ def graph_turns_checkpointer(app):
     bot = search_and_write(app, checkpointer=InMemorySaver())
     for question in ("q one", "q two"):
         bot.invoke({"question": question}, threaded(app))
+
+
+def searches_when_asked(app, **options):
+    """A graph that searches for questions only; what is no question it answers by itself, or not at all."""
+    graph = StateGraph(State)
+    graph.add_node("search", lambda state: {"context": app.retriever(*FOUND).invoke(state["question"])})
+    graph.add_node("write", lambda _: {"answer": "answer"})
+    graph.add_node("greet", lambda state: {"answer": "hello"} if state["question"] == "hi" else None)
+    graph.add_conditional_edges(START, lambda state: "search" if state["question"].endswith("?") else "greet")
+    graph.add_edge("search", "write")
+    return graph.compile(checkpointer=InMemorySaver(), **options)
+
+
+def graph_turn_without_search(app):
+    bot = searches_when_asked(app)
+    for said in ("who?", "hi", "bye"):
+        bot.invoke({"question": said}, threaded(app))
+
+
+def graph_turn_without_search_streamed(app):
+    bot = searches_when_asked(app)
+    for said in ("who?", "hi", "bye"):
+        for _ in bot.stream({"question": said}, threaded(app)):
+            pass
+
+
+def graph_turn_with_commands(app):
+    graph = StateGraph(State)
+    graph.add_node(
+        "search", lambda state: Command(goto="write", update={"context": [Document(f"about {state['question']}")]})
+    )
+    graph.add_node("write", lambda _: [Command(update=[("answer", "answer")])])
+    graph.add_edge(START, "search")
+    bot = graph.compile(checkpointer=InMemorySaver())
+    for question in ("one", "two"):
+        bot.invoke({"question": question}, threaded(app))
+
+
+def graph_subgraph_leaves_with_contexts(app):
+    inner = StateGraph(State)
+    inner.add_node(
+        "found", lambda _: Command(graph=Command.PARENT, goto="write", update={"context": [Document("far")]})
+    )
+    inner.add_edge(START, "found")
+    graph = StateGraph(State)
+    graph.add_node("search", inner.compile())
+    graph.add_node("write", lambda _: {"answer": "answer"})
+    graph.add_edge(START, "search")
+    graph.compile(checkpointer=InMemorySaver()).invoke({"question": Q}, threaded(app))
+
+
+def graph_given_its_contexts(app):
+    graph = StateGraph(State)
+    graph.add_node("write", lambda _: {"answer": "answer"})
+    graph.add_edge(START, "write")
+    given = {"question": Q, "context": [Document("given")]}
+    graph.compile(checkpointer=InMemorySaver()).invoke(given, threaded(app))
+
+
+def function_with_a_checkpointer(app):
+    @entrypoint(checkpointer=InMemorySaver())
+    def bot(question: str) -> dict:
+        return entrypoint.final(value={"context": [Document("own")], "answer": "answer"}, save=question)
+
+    bot.invoke(Q, threaded(app))
+
+
+class Typed(BaseModel):
+    """A state with types."""
+
+    question: str
+    context: list[Document] = []
+    answer: str | None = None
+
+
+def graph_typed_state(app):
+    graph = StateGraph(Typed)
+    graph.add_node(
+        "search", lambda state: Typed(question=state.question, context=[Document(f"about {state.question}")])
+    )
+    graph.add_node("write", lambda _: {"answer": "answer"})
+    graph.add_conditional_edges(START, lambda state: "search" if state.question == Q else "write")
+    graph.add_edge("search", "write")
+    bot = graph.compile(checkpointer=InMemorySaver())
+    for question in (Q, "two"):
+        bot.invoke(Typed(question=question), threaded(app))
