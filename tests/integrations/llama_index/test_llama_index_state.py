@@ -20,6 +20,8 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.observability.ragstone import RagstoneInstrumentor
 from llama_index.observability.ragstone import _requests as requests
 from ragstone.capture import suppress_capture
+from ragstone.errors import ConfigurationError
+from ragstone.testing import MemoryRecorder
 
 Q = "who?"
 FOUND = ["alpha", "beta"]
@@ -132,6 +134,14 @@ def test_streams_are_not_kept_alive(app):
     gc.collect()
     assert (None, 1) == (gone(), app.instrumentor.live)
     list(tokens)
+
+
+@pytest.mark.parametrize("recorder", ["ragstone.db", None, RagstoneInstrumentor(MemoryRecorder())])
+def test_what_cannot_record_is_refused(recorder):
+    """At once and in words: later nobody would see that nothing is recorded."""
+    name = type(recorder).__name__
+    with pytest.raises(ConfigurationError, match=rf"^needs a recorder, such as a ragstone\.Monitor, got {name}$"):
+        RagstoneInstrumentor(recorder)
 
 
 def test_a_bug_of_ours_does_not_reach_the_application(make_app, monkeypatch, caplog):

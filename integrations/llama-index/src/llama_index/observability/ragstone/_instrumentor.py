@@ -15,6 +15,7 @@ from llama_index.observability.ragstone._requests import Requests
 from llama_index.observability.ragstone._span_handler import RagstoneSpanHandler
 from llama_index.observability.ragstone._tree import SpanTree
 from ragstone.capture import Recorder, before_exit
+from ragstone.errors import ConfigurationError
 
 __all__ = ["RagstoneInstrumentor"]
 
@@ -60,7 +61,12 @@ class RagstoneInstrumentor:
                 `abandoned`.
             max_live: Requests in flight beyond which the oldest is recorded as `abandoned`.
             clock: Unix time in seconds.
+
+        Raises:
+            ConfigurationError: The recorder has no `record` method, or is an instrumentor.
         """
+        if isinstance(recorder, RagstoneInstrumentor) or not callable(getattr(recorder, "record", None)):
+            raise ConfigurationError(f"needs a recorder, such as a ragstone.Monitor, got {type(recorder).__name__}")
         self.question = question
         self.contexts = contexts
         self.answer = answer
