@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = (ROOT / "packages/ragstone/src", ROOT / "integrations/langchain/src")
+SOURCES = tuple(
+    ROOT / f"{project}/src" for project in ("packages/ragstone", "integrations/langchain", "integrations/llama-index")
+)
+OURS = ("ragstone", "langchain_ragstone", "llama_index.observability.ragstone", "llama_index.evaluation.ragstone")
 MODULES = [(source, path) for source in SOURCES for path in sorted(source.rglob("*.py"))]
 
 
@@ -34,11 +37,10 @@ def _private_owner(name: str) -> str | None:
 def test_no_import_past_a_door(source, path):
     """A private name of ours is imported only inside the package that holds it."""
     here = ".".join(path.relative_to(source).with_suffix("").parts)
-    ours = ("ragstone", "langchain_ragstone")
     trespasses = [
         name
         for name in _imported(ast.parse(path.read_text(encoding="utf-8")))
-        if name.partition(".")[0] in ours
+        if any(f"{name}.".startswith(f"{package}.") for package in OURS)
         and (owner := _private_owner(name)) is not None
         and not f"{here}.".startswith(f"{owner}.")
     ]
@@ -55,6 +57,23 @@ def test_integrations_use_public_names_only():
         if name.startswith("ragstone.") and "._" in name
     ]
     assert trespasses == []
+
+
+def test_integrations_are_strangers():
+    """No integration imports the other, or its framework."""
+    trespasses = [
+        (str(path.relative_to(source)), name)
+        for source, others in zip(SOURCES[1:], (("llama_index",), ("langchain", "langgraph", "langsmith")), strict=True)
+        for path in sorted(source.rglob("*.py"))
+        for name in _imported(ast.parse(path.read_text(encoding="utf-8")))
+        if name.startswith(others)
+    ]
+    assert trespasses == []
+
+
+def test_every_source_is_looked_at():
+    """A rule that finds no files keeps nobody out."""
+    assert set(SOURCES) == {source for source, _ in MODULES}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("test_*.py")), ids=lambda path: path.stem)
