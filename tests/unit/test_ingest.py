@@ -161,6 +161,20 @@ def test_both_forms_are_taken_packed_or_not(stage, store, clock, kind, packed):
     )
 
 
+def test_what_is_received_is_redacted_before_the_disk(stage, store, clock, tmp_path):
+    """The address of a user is in no file, that of spans included."""
+    spans = rag()
+    spans[0]["attributes"].append(attribute("user.note", "mail ada@example.org"))
+    spans[1]["attributes"][2]["value"]["stringValue"] = "Ask ada@example.org."
+    post(stage, request(*spans))
+    assert all(b"ada@" not in file.read_bytes() for file in tmp_path.iterdir())
+
+    clock.now += 60
+    StageIntake(stage, clock=clock).move(store, Troubles())
+    (trace,) = store.traces()
+    assert ["Ask [email]."] == [passage.text for passage in trace.prompt_contexts]
+
+
 def test_a_trace_waits_until_it_seems_whole(stage, store, clock):
     """With its root for the shorter time after the last span, without it for the longer one."""
     intake = StageIntake(stage, settle_s=10, give_up_s=100, clock=clock)

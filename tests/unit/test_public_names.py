@@ -12,8 +12,8 @@ PUBLIC = {
         aevaluate assert_no_regression compare evaluate
     """,
     "ragstone.capture": """
-        Capture CaptureCounters CaptureLimits PassageDraft Recorder SearchDraft TraceDraft
-        before_exit capture_suppressed draft_from redact_secrets suppress_capture
+        Capture CaptureCounters CaptureLimits PassageDraft Recorder Redactor SearchDraft TraceDraft
+        before_exit capture_suppressed draft_from redact_secrets redacted redacted_value suppress_capture
     """,
     "ragstone.data": """
         QrelsSource Rejection SampleSource iterate_rows read_beir read_qrels read_samples read_trec_run unreadable

@@ -108,16 +108,17 @@ def test_several_phrases_are_summed_and_none_is_counted_twice():
 )
 @settings(max_examples=60, deadline=None)
 def test_the_chain_agrees_with_any_script(weights, split):
-    """Value and complete are the script's own sums."""
+    """Value and complete are the script's own sums, but for what is too rare to be followed."""
     total = sum(weights.values())
     replies = {text: weight / total for text, weight in weights.items()}
     reading = read(ScriptedModel(replies, split=split))
 
+    # Ways that are taken less often than once in 100,000 replies, all together, are not followed to their ends.
     assert sum(p for text, p in replies.items() if text.strip().startswith("NO-RESPONSE")) == pytest.approx(
-        reading.value, abs=1e-9
+        reading.value, abs=2e-5
     )
     assert sum(p for text, p in replies.items() if text.strip() == "NO-RESPONSE") == pytest.approx(
-        reading.complete, abs=1e-9
+        reading.complete, abs=2e-5
     )
 
 

@@ -279,6 +279,35 @@ def test_a_replay_scores_and_delivers(known, tmp_path):
     assert ["its first byte"] * 2 == [file.because for file in report.files]
 
 
+def test_what_is_replayed_is_redacted_first(known, tmp_path, monkeypatch):
+    """An e-mail address does not reach the store, unless it is to; a second run knows the trace all the same."""
+    path = write(tmp_path / "a.jsonl", {"id": "t", "q": "Who is ada@example.org?", "a": "Ada."})
+    for n_known in (0, 1):
+        report = replay_traces([str(path)], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical")
+        assert (n_known, 0) == (report.files[0].n_known, report.files[0].n_clashing)
+        path.touch()
+    replay_traces([str(path)], ["ccrs.qr"], store=tmp_path / "plain.db", judge="lexical", redact=None)
+    for name, query in (("r.db", "Who is [email]?"), ("plain.db", "Who is ada@example.org?")):
+        with SqliteStore.open(tmp_path / name, mode="read") as opened:
+            assert query == opened.trace("t").query
+
+
+def test_what_cannot_be_redacted_is_not_stored(known, tmp_path):
+    """A redaction of the user's own that fails rejects that trace."""
+
+    def redact(text: str) -> str:
+        if "1" in text:
+            raise KeyError(text)
+        return text
+
+    path = write(tmp_path / "a.jsonl", *rows(3))
+    report = replay_traces([str(path)], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical", redact=redact)
+    assert (2, [Rejected(place="trace t1", reason="it cannot be redacted: KeyError")]) == (
+        report.n_new,
+        report.files[0].rejected,
+    )
+
+
 def test_a_plan_asks_nobody_and_says_what_it_would_take(known, tmp_path):
     """Counts, what is missing with its reason, calls and tokens; a store is not even made."""
     path = write(tmp_path / "a.jsonl", *rows(8), "rubbish")

@@ -6,7 +6,8 @@ from ragstone.capture._capture import Capture, CaptureCounters
 from ragstone.capture._draft import PassageDraft, Recorder, SearchDraft, TraceDraft
 from ragstone.capture._explicit import draft_from
 from ragstone.capture._limits import CaptureLimits
-from ragstone.capture._redaction import redact_secrets
+from ragstone.capture._redacted import redacted, redacted_value
+from ragstone.capture._redaction import Redactor, redact_secrets
 
 __all__ = [
     "Capture",
@@ -14,11 +15,14 @@ __all__ = [
     "CaptureLimits",
     "PassageDraft",
     "Recorder",
+    "Redactor",
     "SearchDraft",
     "TraceDraft",
     "before_exit",
     "capture_suppressed",
     "draft_from",
     "redact_secrets",
+    "redacted",
+    "redacted_value",
     "suppress_capture",
 ]

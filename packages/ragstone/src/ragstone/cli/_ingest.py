@@ -10,8 +10,16 @@ from typing import Annotated
 
 import typer
 
+from ragstone.capture import redact_secrets
 from ragstone.cli._models import ModelOptions, takes_models
-from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MetricsOption, SinkOption, names_in
+from ragstone.cli._options import (
+    ConcurrencyOption,
+    DeadlineOption,
+    MetricsOption,
+    NoRedactOption,
+    SinkOption,
+    names_in,
+)
 from ragstone.errors import ConfigurationError, JudgeError, StoreError, StoreOwnedError
 from ragstone.ingest import OtlpReceiver, SharedStage, StageIntake
 from ragstone.judges import Judge, Reader, reader_from
@@ -44,6 +52,7 @@ def ingest_command(
         float,
         typer.Option("--outage-patience", min=0, help="Seconds a trace waits for a judge that answers nobody."),
     ] = 3600.0,
+    no_redact: NoRedactOption = False,
     *,
     models: ModelOptions,
 ) -> None:
@@ -57,7 +66,7 @@ def ingest_command(
     try:
         asyncio.run(
             _serve(
-                OtlpReceiver(stage, host=host, port=port),
+                OtlpReceiver(stage, host=host, port=port, redact=None if no_redact else redact_secrets),
                 lambda: Worker(
                     store,
                     intakes=[intake],

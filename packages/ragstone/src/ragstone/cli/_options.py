@@ -18,6 +18,7 @@ __all__ = [
     "DeadlineOption",
     "JsonOption",
     "MetricsOption",
+    "NoRedactOption",
     "OnlyMetricsOption",
     "SinkOption",
     "SystemsArgument",
@@ -42,6 +43,10 @@ SinkOption = Annotated[
 ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Samples scored at once.")]
 DeadlineOption = Annotated[
     float, typer.Option("--deadline", min=0.1, help="Seconds after which a sample's unfinished metrics fail.")
+]
+NoRedactOption = Annotated[
+    bool,
+    typer.Option("--no-redact", help="Store texts as they are, with the e-mail addresses, cards and keys in them."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

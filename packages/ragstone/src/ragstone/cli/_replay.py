@@ -14,9 +14,18 @@ from typing import Annotated, Any
 
 import typer
 
+from ragstone.capture import redact_secrets
 from ragstone.cli._connection import EXIT_BUDGET
 from ragstone.cli._models import ModelOptions, takes_models
-from ragstone.cli._options import ConcurrencyOption, DeadlineOption, JsonOption, MetricsOption, SinkOption, names_in
+from ragstone.cli._options import (
+    ConcurrencyOption,
+    DeadlineOption,
+    JsonOption,
+    MetricsOption,
+    NoRedactOption,
+    SinkOption,
+    names_in,
+)
 from ragstone.cli._output import clean, ledger_lines, print_json, print_text
 from ragstone.experiments import MetricSummary, format_table, summarise
 from ragstone.metrics import resolve_metrics
@@ -53,6 +62,7 @@ def replay_command(
         float,
         typer.Option("--outage-patience", min=0, help="Seconds a trace waits for a judge that answers nobody."),
     ] = 3600.0,
+    no_redact: NoRedactOption = False,
     json_output: JsonOption = False,
     *,
     models: ModelOptions,
@@ -79,6 +89,7 @@ def replay_command(
                 concurrency=concurrency,
                 trace_deadline_s=deadline_s,
                 outage_patience_s=outage_patience_s,
+                redact=None if no_redact else redact_secrets,
                 started=stop.take,
             )
         )

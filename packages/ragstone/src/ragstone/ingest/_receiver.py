@@ -10,6 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
+from ragstone.capture import Redactor, redact_secrets
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
 from ragstone.ingest._stage import SharedStage
 from ragstone.replay import StagedSpan
@@ -35,12 +36,17 @@ class OtlpReceiver:
         stage: Where spans are kept.
         host: Address to listen at.
         port: Port; 0 takes a free one.
+        redact: Text to text, applied to all that an application put into a span before it touches the disk; None keeps
+            texts as they are.
     """
 
-    def __init__(self, stage: SharedStage, *, host: str = "127.0.0.1", port: int = 4318) -> None:
+    def __init__(
+        self, stage: SharedStage, *, host: str = "127.0.0.1", port: int = 4318, redact: Redactor | None = redact_secrets
+    ) -> None:
         self._stage = stage
         self._host = host
         self._port = port
+        self._redact = redact
         self._runner: web.AppRunner | None = None
         self.n_spans = 0
         """Spans that were new."""
@@ -104,7 +110,7 @@ class OtlpReceiver:
         """Keep the spans of a message; why some could not be read."""
         spans: list[StagedSpan] = []
         rejected: list[str] = []
-        for item in spans_of_request(body, kind):
+        for item in spans_of_request(body, kind, redact=self._redact):
             if isinstance(item, StagedSpan):
                 spans.append(item)
             else:

@@ -13,10 +13,12 @@ from ragstone.judges import Judge
 from ragstone.metrics._card import Extra, MetricCard, WorkedExample
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score
 
-__all__ = ["MetricBase", "lacking"]
+__all__ = ["TEXTLESS", "MetricBase", "are_ids_alone", "lacking"]
 
 _TEXTS: Final = ("query", "reference", "sub_questions")
 """Fields of which blank text is none."""
+TEXTLESS: Final = "the passages have no text, only their ids are known"
+
 _KINDS: Final[dict[str, FailureKind]] = {kind: kind for kind in get_args(FailureKind)}
 
 
@@ -35,6 +37,11 @@ def _there(sample: Sample, name: str) -> bool:
         texts = (value,) if isinstance(value, str) else value or ()
         return any(text.strip() for text in texts)
     return value is not None
+
+
+def are_ids_alone(sample: Sample) -> bool:
+    """Whether passages were retrieved of which nobody kept the text: some formats of traces name documents and no more."""
+    return bool(sample.contexts) and not any(passage.text.strip() for passage in sample.contexts or ())
 
 
 class MetricBase(ABC):
@@ -59,6 +66,8 @@ class MetricBase(ABC):
     judge_calls_per_passage: int = 0
     example: WorkedExample | None = None
     extra: Extra | None = None
+    reads_passages: ClassVar[bool] = True
+    """Whether contexts are needed for their texts; False where their ids are enough."""
     tasks: ClassVar[tuple[str, ...]] = ()
     """Every assignment that the metric gives the judge."""
 
@@ -101,6 +110,8 @@ class MetricBase(ABC):
         """
         if missing := lacking(sample, self.needs):
             return self._not_applicable(sample, f"the sample has no {' and no '.join(missing)}", missing)
+        if self.reads_passages and "contexts" in self.needs and are_ids_alone(sample):
+            return self._not_applicable(sample, TEXTLESS)
         return await self._scored(sample, judge)
 
     @abstractmethod

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, get_args
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Reader
+from ragstone.metrics._base import TEXTLESS, are_ids_alone
 from ragstone.metrics._card import MetricCard, WorkedExample
 from ragstone.metrics._relevance import RELEVANCE_HASH, LabelMode
 from ragstone.metrics._utility import PassageUtility, check_label_options, passage_utilities
@@ -89,6 +90,8 @@ class UdcgBase:
         assert query is not None and sample.contexts is not None  # noqa: S101, PT018  both are checked above
         if not sample.contexts:
             return self._not_applicable(sample, "retrieval found nothing: the mean over no passage is undefined")
+        if are_ids_alone(sample):
+            return self._not_applicable(sample, TEXTLESS)
         if reason := self._unfit(len(sample.contexts)):
             return self._not_applicable(sample, reason)
         found = await passage_utilities(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from ragstone.capture import Redactor, redact_secrets, redacted
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, Reader, judge_from, reader_from
 from ragstone.metrics import Metric, bind_reader, resolve_metrics
-from ragstone.replay._formats import Detected, Rejected, detect
+from ragstone.replay._formats import Detected, Rejected, TraceFormat, detect
 from ragstone.replay._intake import FileCounts, ReplayIntake
 from ragstone.replay._source import Source
 from ragstone.replay._sources import open_sources
@@ -111,6 +112,7 @@ async def areplay_traces(
     concurrency: int = 16,
     trace_deadline_s: float = 120.0,
     outage_patience_s: float = 3600.0,
+    redact: Redactor | None = redact_secrets,
     started: Callable[[ReplayIntake, Worker], None] | None = None,
 ) -> ReplayReport:
     """Take traces of other tools into a store, score them, deliver the outcomes.
@@ -129,6 +131,7 @@ async def areplay_traces(
         concurrency: Traces scored at once.
         trace_deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
         outage_patience_s: Seconds for which a trace waits for a judge that answers nobody.
+        redact: Text to text, applied to every text before it touches the store; None keeps texts as they are.
         started: Called before work begins, with what shows its progress and what can be told to stop.
 
     Raises:
@@ -142,7 +145,10 @@ async def areplay_traces(
     chair = judge_from(judge)
     chosen, lector = bind_reader(chosen, lambda: reader_from(reader, judge=chair))
     with open_sources(sources) as found:
-        intake = ReplayIntake(_formats(found, format))
+        files = _formats(found, format)
+        if redact is not None:
+            files = [(source, replace(f, format=_Redacting(f.format, redact))) for source, f in files]
+        intake = ReplayIntake(files)
         worker = Worker(
             store,
             intakes=[intake],
@@ -179,6 +185,7 @@ def replay_traces(
     concurrency: int = 16,
     trace_deadline_s: float = 120.0,
     outage_patience_s: float = 3600.0,
+    redact: Redactor | None = redact_secrets,
 ) -> ReplayReport:
     """Take traces of other tools into a store and score them; `areplay_traces` for code that is not async.
 
@@ -201,8 +208,35 @@ def replay_traces(
             concurrency=concurrency,
             trace_deadline_s=trace_deadline_s,
             outage_patience_s=outage_patience_s,
+            redact=redact,
         )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Redacting:
+    """A format whose traces come redacted, as those that are captured live do."""
+
+    format: TraceFormat
+    redact: Redactor
+
+    @property
+    def name(self) -> str:
+        return self.format.name
+
+    def detect(self, head: bytes) -> str | None:
+        return self.format.detect(head)
+
+    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+        for record in self.format.read(source):
+            if isinstance(record, Rejected):
+                yield record
+                continue
+            try:
+                yield redacted(record, self.redact)
+            except Exception as error:  # noqa: BLE001 - what cannot be redacted must not be stored, whatever is the matter
+                reason = f"it cannot be redacted: {type(error).__name__}"
+                yield Rejected(place=f"trace {record.trace_id[:80]}", reason=reason)
 
 
 def _formats(sources: Sequence[Source], named: str) -> list[tuple[Source, Detected]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from ragstone.judges import Judge
-from ragstone.metrics._base import MetricBase, lacking
+from ragstone.metrics._base import TEXTLESS, MetricBase, are_ids_alone, lacking
 from ragstone.metrics.crux._asking import RATING_TASK, TASK_FROM_REFERENCE, sub_questions_of
 from ragstone.metrics.crux._findings import Questions, Rated, odd_rating, questions_in, rate_contexts, rate_response
 from ragstone.metrics.crux._matrix import ETA, Answers, answers_of
@@ -42,6 +42,8 @@ class CruxMetric(MetricBase):
                 f"{name} (nor a reference to make them from)" if name == "sub_questions" else name for name in missing
             )
             return self._not_applicable(sample, f"the sample has no {' and no '.join(named)}", missing)
+        if sample.ratings is None and "contexts" in self.needs and are_ids_alone(sample):
+            return self._not_applicable(sample, TEXTLESS)
         if odd := odd_rating(sample):
             return self._not_applicable(sample, odd)
         return await self._scored(sample, judge)

@@ -41,6 +41,7 @@ class RankingMetric(MetricBase):
         ```
     """
 
+    reads_passages = False
     group = "ranking"
     needs = ("contexts", "qrels")
 
@@ -156,6 +157,7 @@ class AlphaNdcg(MetricBase):
         ```
     """
 
+    reads_passages = False
     group = "ranking"
     description = "Do passages come first that answer sub-questions which those above left open?"
     needs = ("contexts", "ratings")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ragstone.capture import Redactor
 from ragstone.errors import DataError
 from ragstone.replay._assemble import assemble
 from ragstone.replay._formats import Rejected
@@ -38,12 +39,15 @@ _MEANT: Final = (
 """Beginnings of attributes that have a meaning of their own; what else a request has is the application's."""
 
 
-def spans_of_request(message: bytes, content_type: str) -> list[StagedSpan | Rejected]:
+def spans_of_request(
+    message: bytes, content_type: str, *, redact: Redactor | None = None
+) -> list[StagedSpan | Rejected]:
     """The spans of a request to an OTLP/HTTP receiver, ready for a `SpanStage`.
 
     Args:
         message: The body, decompressed.
         content_type: "application/json" or "application/x-protobuf", parameters allowed.
+        redact: Text to text, applied to all that an application put into a span; None keeps texts as they are.
 
     Raises:
         DataError: The body is no OTLP message, or its type is neither.
@@ -62,7 +66,10 @@ def spans_of_request(message: bytes, content_type: str) -> list[StagedSpan | Rej
         msg = f"the content type must be application/x-protobuf or application/json, got {content_type[:100]!r}"
         raise DataError(msg)
     return [
-        span.staged() if isinstance(span, OtelSpan) else Rejected(place="the message", reason=span) for span in spans
+        (span if redact is None else span.redacted(redact)).staged()
+        if isinstance(span, OtelSpan)
+        else Rejected(place="the message", reason=span)
+        for span in spans
     ]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ragstone.capture import Redactor, redacted_value
 from ragstone.replay._stage import StagedSpan
 
 __all__ = ["OtelSpan", "SpanEvent", "hex_id", "seconds"]
@@ -53,6 +54,15 @@ class OtelSpan:
             span_id=self.span_id,
             is_root=self.parent_id is None,
             body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
+        )
+
+    def redacted(self, redact: Redactor) -> OtelSpan:
+        """The span with every text redacted that an application has put into it; ids stay."""
+        return replace(
+            self,
+            status_message=redact(self.status_message),
+            attributes=redacted_value(self.attributes, redact),
+            events=tuple(replace(event, attributes=redacted_value(event.attributes, redact)) for event in self.events),
         )
 
     @classmethod
