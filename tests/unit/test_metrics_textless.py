@@ -13,7 +13,7 @@ from ragstone.testing import FakeJudge, FakeReader
 SAMPLE = Sample(
     id="s",
     query="How tall is it?",
-    contexts=(Passage(text="", id="a"), Passage(text=" ", id="b")),
+    contexts=(Passage(text="", id="a"), Passage(text="", id="b")),
     response="It is 31 m tall.",
     reference=("31 m",),
     qrels={"a": 1.0, "c": 1.0},

@@ -41,7 +41,8 @@ def _there(sample: Sample, name: str) -> bool:
 
 def are_ids_alone(sample: Sample) -> bool:
     """Whether passages were retrieved of which nobody kept the text: some formats of traces name documents and no more."""
-    return bool(sample.contexts) and not any(passage.text.strip() for passage in sample.contexts or ())
+    passages = sample.contexts or ()
+    return bool(passages) and all(not passage.text and passage.id is not None for passage in passages)
 
 
 class MetricBase(ABC):
