@@ -51,6 +51,8 @@ class Worker:
         concurrency: Traces scored at once.
         trace_deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
         outage_patience_s: Seconds for which a trace waits for a judge that answers nobody.
+        ends_at_cap: Return when a spend cap is reached, and leave what it kept from being asked to the next worker; else
+            that has failed.
         clock: Unix seconds.
     """
 
@@ -65,6 +67,7 @@ class Worker:
         concurrency: int = 16,
         trace_deadline_s: float = 120.0,
         outage_patience_s: float = 3600.0,
+        ends_at_cap: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -77,6 +80,9 @@ class Worker:
         self._trace_deadline_s = trace_deadline_s
         self._lease_s = lease_s(trace_deadline_s)
         self._outage_patience_s = outage_patience_s
+        self._ends_at_cap = ends_at_cap
+        self.cap_reached = False
+        """Whether a spend cap kept something from being asked."""
         self._clock = clock
         self._name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stop = threading.Event()
@@ -188,8 +194,9 @@ class Worker:
                 woken.clear()
                 store.check_place()
                 self._renew(store)
-                moved = await self._take_in(store)
-                claimed = self._claim(store, parts.room(len(scoring)))
+                ending = self._ends_at_cap and self.cap_reached
+                moved = 0 if ending else await self._take_in(store)
+                claimed = [] if ending else self._claim(store, parts.room(len(scoring)))
                 for trace in claimed:
                     work = asyncio.create_task(self._score(trace, store, scorer, parts))
                     scoring.add(work)
@@ -202,6 +209,8 @@ class Worker:
                 self._progress += 1
                 if until_idle and not busy:
                     self._troubles.check()
+                    break
+                if ending and not scoring and not delivered:
                     break
                 # Only new captures need polling for: whatever finishes here wakes the loop by itself.
                 wait_s = _POLL_MIN_S if moved or claimed else min(2 * wait_s, _POLL_MAX_S)
@@ -260,6 +269,12 @@ class Worker:
         self, trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], store: Store, *, last: bool
     ) -> None:
         """Store outcomes; what was paid for is kept until the disk takes it."""
+        paid = [o for o in outcomes if not (isinstance(o, Failure) and o.kind == "budget")]
+        if len(paid) < len(outcomes):
+            self.cap_reached = True
+            if self._ends_at_cap:
+                # The lease stays ours until all are handed back, as of who has not failed.
+                outcomes, last = paid, False
         # With the last ones the lease ends, which is ours; those before are nobody's who would give it back.
         owner = self._name if last else ""
         # False is an answer of `complete`, None is trouble.
