@@ -27,6 +27,7 @@ from ragstone.cli._options import (
     names_in,
 )
 from ragstone.cli._output import clean, ledger_lines, print_json, print_text
+from ragstone.errors import DataError
 from ragstone.experiments import MetricSummary, format_table, summarise
 from ragstone.metrics import resolve_metrics
 from ragstone.replay import FileCounts, ReplayIntake, ReplayPlan, ReplayReport, areplay_traces, plan_replay
@@ -101,6 +102,7 @@ def replay_command(
             {
                 "files": [_file(counts) for counts in report.files],
                 "stopped": stopped,
+                "cap_reached": report.cap_reached,
                 "metrics": [asdict(summary) for summary in summaries],
                 "ledger": ledger.model_dump(mode="json"),
             }
@@ -117,8 +119,12 @@ def replay_command(
 
 
 def _exit(report: ReplayReport, summaries: Sequence[MetricSummary]) -> None:
-    if any("budget" in summary.failure_kinds for summary in summaries):
+    if report.cap_reached:
+        typer.echo("the spend cap is reached; the same command goes on from here, under a cap of its own", err=True)
         raise typer.Exit(EXIT_BUDGET)
+    if report.is_empty:
+        msg = "no record of these files is a request that could be scored; is it another --format?"
+        raise DataError(msg)
     failed = any(summary.n_failed for summary in summaries) and not any(summary.n_scored for summary in summaries)
     if failed or not report.is_whole:
         raise typer.Exit(3)

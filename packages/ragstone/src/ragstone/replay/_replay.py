@@ -31,6 +31,8 @@ class ReplayReport:
     """What a replay took in. What became of it is in the store: `ragstone status`."""
 
     files: tuple[FileCounts, ...]
+    cap_reached: bool = False
+    """Whether a spend cap ended it; what is left waits for the next run."""
 
     @property
     def n_new(self) -> int:
@@ -41,6 +43,11 @@ class ReplayReport:
     def n_rejected(self) -> int:
         """Records that could not be read as traces."""
         return sum(file.n_rejected for file in self.files)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there were records, and not one of them was a trace."""
+        return self.n_rejected > 0 and not any(file.n_new + file.n_known + file.n_clashing for file in self.files)
 
     @property
     def is_whole(self) -> bool:
@@ -158,6 +165,7 @@ async def areplay_traces(
             concurrency=concurrency,
             trace_deadline_s=trace_deadline_s,
             outage_patience_s=outage_patience_s,
+            ends_at_cap=True,
         )
         if started is not None:
             started(intake, worker)
@@ -170,7 +178,7 @@ async def areplay_traces(
                 await chair.aclose()
             if lector is not None and not isinstance(reader, Reader):
                 await lector.aclose()
-    return ReplayReport(files=tuple(intake.counts))
+    return ReplayReport(files=tuple(intake.counts), cap_reached=worker.cap_reached)
 
 
 def replay_traces(

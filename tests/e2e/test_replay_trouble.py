@@ -1,0 +1,124 @@
+"""`ragstone replay` when something is in the way: money, the wrong format, a judge that is gone, an impatient user."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ragstone.cli import main
+from ragstone.testing import FakeJudgeServer
+from ragstone.worker import read_ledger
+
+
+@pytest.fixture(autouse=True)
+def _cache_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command sets it for its process, which is ours here."""
+    monkeypatch.setenv("RAGSTONE_CACHE", "")
+    monkeypatch.delenv("RAGSTONE_CACHE")
+
+
+def rows(path: Path, n: int) -> Path:
+    """Rows of a data set, as many."""
+    made = [
+        {"id": f"t{i}", "query": f"What is {i}?", "contexts": [f"{i} is odd."], "response": "Odd."} for i in range(n)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in made), encoding="utf-8")
+    return path
+
+
+def replay(*arguments: object) -> int:
+    """Run the command here; its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        main(["replay", *map(str, arguments), "--metrics", "ccrs.qr,ccrs.id"])
+    return int(ended.value.code or 0)
+
+
+def test_a_spend_cap_ends_a_run_and_the_next_one_goes_on(tmp_path, capsys):
+    """Exit code 4 until the work is done; no question is paid for twice, and none has failed."""
+    file, store, codes = rows(tmp_path / "rows.jsonl", 10), tmp_path / "r.db", []
+    with FakeJudgeServer() as server:
+        while not codes or codes[-1] == 4:
+            before = server.calls
+            codes.append(replay(file, "--store", store, "--judge", server.url, "--max-calls", 8))
+            assert server.calls - before <= 8
+            assert 0 == read_ledger(store).total.failed
+        n_calls = server.calls
+
+    assert [4, 4, 0] == codes
+    assert (10, 20) == (read_ledger(store).total.scored, n_calls)
+    assert "the same command goes on from here" in capsys.readouterr().err
+
+
+def test_a_format_that_was_named_wrongly_is_an_error(tmp_path, capsys):
+    """What is wrong with the first records, and exit code 2: a job that scores nothing has not gone well."""
+    file = rows(tmp_path / "rows.jsonl", 3)
+
+    assert 2 == replay(file, "--format", "otlp", "--store", tmp_path / "r.db", "--judge", "lexical")
+    told = capsys.readouterr().err
+    assert "rejected, line 1: no OTLP message" in told
+    assert "is it another --format?" in told
+
+
+def test_a_file_of_which_one_record_is_good_is_no_error(tmp_path):
+    """Nor is one in which everything is known from an earlier run."""
+    file = rows(tmp_path / "rows.jsonl", 1)
+    with file.open("a", encoding="utf-8") as out:
+        out.write("no json\n")
+    for _ in range(2):
+        assert 0 == replay(file, "--store", tmp_path / "r.db", "--judge", "lexical")
+
+
+def test_a_store_that_is_owned_is_left_alone(tmp_path, capsys):
+    """Exit code 3, and who owns it."""
+    from ragstone.store import SqliteStore
+
+    with SqliteStore.open(tmp_path / "r.db", mode="own"):
+        assert 3 == replay(rows(tmp_path / "a.jsonl", 1), "--store", tmp_path / "r.db", "--judge", "lexical")
+
+    assert "is owned by this process already" in capsys.readouterr().err
+
+
+def test_a_judge_that_is_not_there_fails_nothing(tmp_path):
+    """Exit code 3 at once; when it is there, the same command does the work."""
+    file, store = rows(tmp_path / "rows.jsonl", 3), tmp_path / "r.db"
+    with FakeJudgeServer() as server:
+        gone = server.url
+    assert 3 == replay(file, "--store", store, "--judge", gone)
+    with FakeJudgeServer() as server:
+        assert 0 == replay(file, "--store", store, "--judge", server.url)
+
+    total = read_ledger(store).total
+    assert (3, 0) == (total.scored, total.failed)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+def test_a_second_ctrl_c_does_not_wait(tmp_path):
+    """The first one lets go; whoever presses it again is not asked to wait for a judge that does not answer."""
+    file, store = rows(tmp_path / "rows.jsonl", 3), tmp_path / "r.db"
+    with FakeJudgeServer(latency_s=0.2) as server:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "import sys; from ragstone.cli import main; main(sys.argv[1:])",
+                *("replay", str(file), "--store", str(store), "--judge", server.url, "--metrics", "ccrs.qr"),
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        end = time.monotonic() + 60
+        while server.calls == 0 and time.monotonic() < end:
+            time.sleep(0.01)
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+
+    assert 130 == process.returncode
+    assert "Traceback" not in told
