@@ -116,6 +116,8 @@ MATRIX = [
     ("37i", graphs.graph_given_its_contexts,              [ok(contexts=["given"])]),
     ("37j", graphs.graph_typed_state,                     [ok(contexts=[f"about {Q}"]), ok("two", None)]),
     ("37k", graphs.function_with_a_checkpointer,          [ok(contexts=["own"])]),
+    ("37l", graphs.chain_around_a_graph_on_a_thread,      [ok(contexts=["own"])]),
+    ("37m", graphs.function_on_a_thread,                  [ok(contexts=["own"])],                          {"session_id": "T"}),
     ("38",  graphs.graph_interrupt_resume,                [PAUSED, OK],                                    {"inner_errors": []}),
     ("38b", graphs.graph_interrupt_resume_async,          [PAUSED, OK],                                    {"inner_errors": []}),
     ("38c", graphs.graph_interrupt_streamed,              [PAUSED, OK],                                    {"inner_errors": []}),
@@ -173,7 +175,7 @@ def test_matrix(app, row, scenario, records, also):
 
 def test_no_row_is_missing():
     """The matrix has rows 1 to 49, in their order, and no scenario twice."""
-    numbers = [int(line[0].rstrip("abcdefghijk")) for line in MATRIX]
+    numbers = [int(line[0].rstrip("abcdefghijklm")) for line in MATRIX]
     assert sorted(set(numbers)) == list(range(1, 50))
     assert numbers == sorted(numbers)
     assert [] == [name for name, count in Counter(line[1] for line in MATRIX).items() if count > 1]
@@ -192,7 +194,7 @@ def table():
         counts = Counter(in_words(*record) for record in records)
         recorded = "; ".join(f"{count} × {words}" if count > 1 else words for words, count in counts.items())
         run = scenario.__name__.strip("_").replace("_", " ")
-        lines.setdefault((row.rstrip("abcdefghijk"), recorded or "nothing"), []).append(run)
+        lines.setdefault((row.rstrip("abcdefghijklm"), recorded or "nothing"), []).append(run)
     shown = [f"| {row} | {', '.join(runs)} | {recorded} |" for (row, recorded), runs in lines.items()]
     return "\n".join(["| row | what is run | what is recorded |", "|---|---|---|", *shown, ""])
 

@@ -1,4 +1,4 @@
-"""Hearing of a graph's pauses without importing LangGraph for those who have no graphs."""
+"""LangGraph's graphs: pauses, heard of without importing LangGraph for those who have no graphs; and what steps write."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import subprocess
 import sys
 
 import langgraph.callbacks
+import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_scenarios import graphs
+from langgraph.types import Command, Send
 
 from langchain_ragstone import RagstoneCallbackHandler
+from langchain_ragstone._graph import input_keys, keys_written
 from ragstone.testing import MemoryRecorder
 
 
@@ -56,3 +59,32 @@ def test_langgraph_is_not_imported_for_chains():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]" == done.stdout.splitlines()[0]
     assert BaseCallbackHandler in RagstoneCallbackHandler.__mro__
+
+
+@pytest.mark.parametrize(
+    ("output", "keys"),
+    [
+        (None, set()),
+        ("the next step", set()),
+        (Send("a step", {"context": []}), set()),
+        ([Send("a step", {"context": []}), "another"], set()),
+        ({"context": [], "answer": None}, {"context", "answer"}),
+        (graphs.Typed(question="who?", answer=None), {"question", "answer"}),
+        (Command(goto="a step"), set()),
+        (Command(update={"answer": ""}), {"answer"}),
+        (Command(update=[("answer", ""), ("notes", [])]), {"answer", "notes"}),
+        ([Command(update={"answer": ""}), {"notes": []}], {"answer", "notes"}),
+        ((1, 2), None),
+        (7, None),
+        (["the next step", 7], None),
+    ],
+)
+def test_what_a_step_writes(output, keys):
+    """All that it returns for the state, in each form that graphs take; of other forms nobody knows."""
+    assert keys == keys_written(output)
+
+
+@pytest.mark.parametrize("inputs", [None, Command(resume="yes"), Command(goto="a step", update={"answer": ""}), "who?"])
+def test_what_resumes_is_given_no_keys(inputs):
+    """Its state is that of the request which it goes on with."""
+    assert input_keys(inputs) is None

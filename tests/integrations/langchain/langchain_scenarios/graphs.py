@@ -8,6 +8,7 @@ import uuid
 from typing import Annotated, TypedDict
 
 from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
 from langgraph.graph import START, StateGraph
@@ -218,3 +219,18 @@ def graph_typed_state(app):
     bot = graph.compile(checkpointer=InMemorySaver())
     for question in (Q, "two"):
         bot.invoke(Typed(question=question), threaded(app))
+
+
+def chain_around_a_graph_on_a_thread(app):
+    graph = StateGraph(State)
+    graph.add_node("search", lambda _: {"context": [Document("own")], "answer": "answer"})
+    graph.add_edge(START, "search")
+    shown = graph.compile(checkpointer=InMemorySaver()) | (
+        lambda state: {"source_documents": state["context"], "result": state["answer"]}
+    )
+    shown.invoke({"question": Q}, {**threaded(app), "metadata": {"thread_id": "T"}})
+
+
+def function_on_a_thread(app):
+    own = RunnableLambda(lambda _: {"context": [Document("own")], "answer": "answer"})
+    own.invoke({"question": Q}, {**app.config, "metadata": {"thread_id": "T"}})
