@@ -73,7 +73,7 @@ def test_two_weeks_of_one_store(store):
     assert pair.bounds[0] < pair.difference < pair.bounds[1]
     assert result.verdict[0].startswith("after beats before on ccrs.qr by ")
     text = str(result)
-    assert "the systems have no sample in common: differences of independent groups" in text
+    assert "no sample is compared with itself: differences of independent groups" in text
     assert "higher / equal / lower" not in text
 
 
@@ -108,6 +108,17 @@ def test_files_of_different_rows_are_refused_unless_asked_for(store, tmp_path):
     with pytest.raises(DataError, match=r"or compare them as different traffic: paired=False \(--unpaired\)"):
         ragstone.compare(files)
     assert not ragstone.compare(files, paired=False).paired
+
+
+def test_times_that_overlap_are_refused(store):
+    """A request that is compared with itself, by mistake, differs in nothing; asked for, both ways are possible."""
+    weeks = {"a": Period(store, None, MONDAY + 8 * DAY), "b": Period(store, MONDAY + 7 * DAY)}
+    with pytest.raises(DataError, match="the times overlap"):
+        ragstone.compare(weeks)
+    apart = ragstone.compare(weeks, paired=False)
+    assert "some samples are in several systems" in apart.notes[0]
+    assert not any("in every system" in note for note in apart.notes)
+    assert ragstone.compare(weeks, paired=True).metrics[0].pairs[0].n_equal > 0
 
 
 def test_an_empty_week_is_told(store):

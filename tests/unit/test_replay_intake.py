@@ -22,7 +22,6 @@ class Lines:
     """A format of one trace a line: its id, question and answer."""
 
     name = "lines"
-    joins_files = False
 
     def __init__(self) -> None:
         self.n_read = 0
@@ -33,7 +32,7 @@ class Lines:
 
     def read(self, source: Source) -> Iterator[Trace | Rejected]:
         """One trace a line; "!" damages the file from there on."""
-        for line in source.lines():
+        for line in (line for part in source.parts() for line in part.lines()):
             self.n_read += 1
             if line.text.startswith(b"!"):
                 msg = f"line {line.number} is the end of what can be read"
@@ -276,7 +275,7 @@ def test_a_replay_scores_and_delivers(known, tmp_path):
         assert (n_new, True, n_calls) == (report.n_new, report.is_whole, len(judge.prompts))
         assert n_new == len(sink.deliveries)
     assert 5 == read_ledger(tmp_path / "r.db").total.scored
-    assert ["its first byte"] * 2 == [file.because for file in report.files]
+    assert ["its first byte"] == [file.because for file in report.files]
 
 
 def test_what_is_replayed_is_redacted_first(known, tmp_path, monkeypatch):
@@ -306,6 +305,29 @@ def test_what_cannot_be_redacted_is_not_stored(known, tmp_path):
         report.n_new,
         report.files[0].rejected,
     )
+
+
+def test_a_folder_of_several_formats_is_read_file_by_file(known, tmp_path, monkeypatch):
+    """And one of one format as a whole, since a trace may be spread over its files."""
+
+    class Other(Lines):
+        name = "other"
+
+        def detect(self, head: bytes) -> str | None:
+            """What begins with a bracket."""
+            return "a bracket" if head.startswith(b"[") else None
+
+        def read(self, source: Source) -> Iterator[Trace | Rejected]:
+            """One trace a file."""
+            yield Trace(trace_id=source.name, query="q", response="a", started_at=1.0)
+
+    monkeypatch.setattr(formats, "all_formats", lambda: {"lines": known, "other": Other()})
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    write(folder / "a.jsonl", *rows(2))
+    (folder / "b.json").write_text("[]")
+    report = replay_traces([str(folder)], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical")
+    assert [("a.jsonl", "lines", 2), ("b.json", "other", 1)] == [(f.name, f.format, f.n_new) for f in report.files]
 
 
 def test_a_plan_asks_nobody_and_says_what_it_would_take(known, tmp_path):

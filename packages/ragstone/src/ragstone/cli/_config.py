@@ -63,14 +63,28 @@ def _defaults(group: Any, shared: Mapping[str, Any], own: Mapping[str, Any], pat
             inner = {key: value for key, value in section.items() if not isinstance(value, Mapping)}
             found[name] = _defaults(command, {**shared, **inner}, section, path)
             continue
-        names = {parameter.name for parameter in command.params}
+        names = _option_names(command)
         for key in section:
-            if _NAMES.get(key, key) not in names:
+            if _key(key) not in names:
                 msg = f"{str(path)!r} sets {key!r} for `{name}`, which has no such option"
                 raise ConfigurationError(msg)
         merged = {**shared, **section}
-        found[name] = {_NAMES.get(k, k): _plain(k, v) for k, v in merged.items() if _NAMES.get(k, k) in names}
+        found[name] = {names[_key(k)]: _plain(k, v) for k, v in merged.items() if _key(k) in names}
     return found
+
+
+def _key(name: str) -> str:
+    """A key as it is looked for: with dashes, as options are written, and by the command's word for it."""
+    return _NAMES.get(name, name).replace("_", "-")
+
+
+def _option_names(command: Any) -> dict[str, str]:
+    """What a key may be called to mean a parameter: its options, without the dashes before them, or its own name."""
+    names: dict[str, str] = {}
+    for parameter in command.params:
+        names[_key(parameter.name)] = parameter.name
+        names.update({option.lstrip("-"): parameter.name for option in parameter.opts})
+    return names
 
 
 def _plain(key: str, value: Any) -> Any:

@@ -9,6 +9,7 @@ import typer
 
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import clean, print_json
+from ragstone.errors import ConfigurationError
 from ragstone.store import open_store
 
 __all__ = ["outbox_command"]
@@ -41,6 +42,9 @@ def outbox_command(
     with open_store(store, mode="read") as opened:
         rows = opened.outbox_rows(sink=sink, state=state, limit=limit)
         books = opened.ledger().outbox
+    if sink is not None and sink not in books:
+        msg = f"the store has no sink {sink!r}; it has {', '.join(map(repr, books)) or 'none'}"
+        raise ConfigurationError(msg)
     n_all = sum(getattr(row, state) for name, row in books.items() if sink is None or name == sink)
     if json_output:
         print_json({"n": n_all, "deliveries": [asdict(row) for row in rows]})

@@ -31,6 +31,7 @@ from ragstone.errors import DataError
 from ragstone.experiments import MetricSummary, format_table, summarise
 from ragstone.metrics import resolve_metrics
 from ragstone.replay import FileCounts, ReplayIntake, ReplayPlan, ReplayReport, areplay_traces, plan_replay
+from ragstone.schema import Ledger
 from ragstone.store import is_database_url, open_store
 from ragstone.worker import Worker, read_ledger
 
@@ -111,14 +112,21 @@ def replay_command(
         for line in _file_lines(report.files):
             typer.echo(line, err=True)
         print_text(format_table(summaries, baseline=judge.identity.is_baseline))
-        typer.echo("\n" + "\n".join(ledger_lines(ledger)), err=True)
+        typer.echo("\n" + "\n".join([*ledger_lines(ledger), *_unscored(ledger)]), err=True)
     if stopped:
         typer.echo("stopped; the same command goes on from here", err=True)
         raise typer.Exit(130)
-    _exit(report, summaries)
+    _exit(report, summaries, ledger)
 
 
-def _exit(report: ReplayReport, summaries: Sequence[MetricSummary]) -> None:
+def _unscored(ledger: Ledger) -> Iterator[str]:
+    """What a metric that came later was not asked about: said, because its row looks as if there were nothing."""
+    for name, row in ledger.metrics.items():
+        if n := ledger.total.captured - row.captured:
+            yield f"{clean(name)}: {n} traces were finished before it was asked for; another --store scores them by it"
+
+
+def _exit(report: ReplayReport, summaries: Sequence[MetricSummary], ledger: Ledger) -> None:
     if report.cap_reached:
         typer.echo("the spend cap is reached; the same command goes on from here, under a cap of its own", err=True)
         raise typer.Exit(EXIT_BUDGET)
@@ -126,12 +134,13 @@ def _exit(report: ReplayReport, summaries: Sequence[MetricSummary]) -> None:
         msg = "no record of these files is a request that could be scored; is it another --format?"
         raise DataError(msg)
     failed = any(summary.n_failed for summary in summaries) and not any(summary.n_scored for summary in summaries)
-    if failed or not report.is_whole:
+    waiting = any(books.pending or books.stopped for books in ledger.outbox.values())
+    if failed or waiting or not report.is_whole:
         raise typer.Exit(3)
 
 
 class _Stop:
-    """Ctrl-C and SIGTERM let the work in flight end; a second Ctrl-C does not."""
+    """Ctrl-C and SIGTERM stop the work: calls in flight are given up, and asked again by the next run."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -187,11 +196,12 @@ def _file(counts: FileCounts) -> dict[str, Any]:
     return asdict(counts)
 
 
-def _file_lines(files: Sequence[FileCounts]) -> Iterator[str]:
+def _file_lines(files: Sequence[FileCounts], *, planned: bool = False) -> Iterator[str]:
     for counts in files:
+        done = f"{counts.n_read} records" if planned else f"{counts.n_new} traces new, {counts.n_known} known already"
         yield (
-            f"{clean(counts.name)}: {counts.format}, by {clean(counts.because)}: {counts.n_new} traces new, "
-            f"{counts.n_known} known already" + (f", {counts.n_rejected} records rejected" if counts.n_rejected else "")
+            f"{clean(counts.name)}: {counts.format} ({clean(counts.because)}): {done}"
+            + (f", {counts.n_rejected} records rejected" if counts.n_rejected else "")
         )
         if counts.n_clashing:
             yield f"  {counts.n_clashing} left out: the store has other traces of their ids; use another --store"
@@ -236,7 +246,7 @@ def _print_plan(plan: ReplayPlan, models: ModelOptions, call_s: float, *, json_o
             }
         )
         return
-    for line in _file_lines(plan.files):
+    for line in _file_lines(plan.files, planned=True):
         typer.echo(line)
     typer.echo(f"{plan.n_traces} traces, of which {plan.n_scorable} would be scored")
     for forecast in rehearsal.metrics:

@@ -45,7 +45,9 @@ class TraceFormat(Protocol):
         ...
 
     def read(self, source: Source) -> Iterator[Trace | Rejected]:
-        """Read the traces of a file, in an order that is the same each time, with ids that are the same each time.
+        """Read the traces of a file, or of the files of a folder (`Source.parts`).
+
+        Order and ids are the same each time.
 
         Memory does not grow with the file. What a format cannot give stays None. A record that cannot be read is a
         `Rejected`; nothing in the file can raise anything but what is said here, or make this take long.

@@ -250,17 +250,16 @@ class _Redacting:
 def _formats(sources: Sequence[Source], named: str) -> list[tuple[Source, Detected]]:
     """The format of each file, before anything is read: a file that nobody can read shows at once.
 
-    A folder whose files all have one format, which knows how they belong together, is one source; else each file is.
+    A folder is one source, since steps of a trace may be in several of its files, unless these have several formats.
     """
     files: list[tuple[Source, Detected]] = []
     for source in sources:
-        parts = [(part, detect(part, name=named)) for part in source.parts()]
-        formats = {found.format.name for _, found in parts}
-        together = len(formats) == 1 and getattr(parts[0][1].format, "joins_files", False)
-        if source.path.is_dir() and together:
-            files.append((source, parts[0][1]))
-        else:
-            files += parts
+        try:
+            files.append((source, detect(source, name=named)))
+        except DataError:
+            if not source.path.is_dir():
+                raise
+            files += [(part, detect(part, name=named)) for part in source.parts()]
     return files
 
 

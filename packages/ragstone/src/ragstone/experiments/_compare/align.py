@@ -128,11 +128,19 @@ def align(
     ]
     ids = tuple(rows)
     found = tuple(_metric(name, systems, ids) for name in names)
-    n_samples, n_common, is_disjoint = _overlap(systems, ids, notes)
+    n_samples, n_common, is_disjoint = _overlap(systems, ids, notes, paired=paired)
+    if paired is None and not is_disjoint and any(isinstance(source, Period) for source in _listed(sources)):
+        msg = (
+            "the times overlap, so that some requests are in several of them; choose times that do not, or say "
+            "paired=True to compare what is in all with itself"
+        )
+        raise DataError(msg)
     if paired is None:
         paired = not (is_disjoint and all(o.is_traffic for o in opened))
     if paired:
         _check_overlap(systems, ids)
+    elif not is_disjoint:
+        notes.insert(0, "some samples are in several systems: these are not independent of each other, as is assumed")
     inclusion = _inclusion(opened, rows)
     notes += [
         f"{s.name}: {s.repeated} outcomes came for a sample and metric that had one already; the last counts"
@@ -204,6 +212,10 @@ def _opened(sources: Sources) -> list[OpenOutcomes]:
         msg = f"a comparison needs at least two systems, got {len(opened)}; one system is summed up by `ragstone evaluate`"
         raise ConfigurationError(msg)
     return opened
+
+
+def _listed(sources: Sources) -> list[OutcomeSource]:
+    return list(sources.values()) if isinstance(sources, Mapping) else list(sources)
 
 
 def _named(sources: Sequence[OutcomeSource]) -> list[str]:
@@ -359,13 +371,15 @@ def _check_overlap(systems: Sequence[_System], ids: Sequence[str]) -> None:
             raise DataError(msg)
 
 
-def _overlap(systems: Sequence[_System], ids: Sequence[str], notes: list[str]) -> tuple[dict[str, int], int, bool]:
+def _overlap(
+    systems: Sequence[_System], ids: Sequence[str], notes: list[str], *, paired: bool | None
+) -> tuple[dict[str, int], int, bool]:
     """Count what each system has and what all have, and say whether no sample is in two."""
     has = _presence(systems, ids)
     shared = has.sum(axis=1)
     n_common = int((shared == len(systems)).sum())
     is_disjoint = not (shared > 1).any()
-    if n_common < len(ids) and not is_disjoint:
+    if n_common < len(ids) and not is_disjoint and paired is not False:
         alone = [
             f"{int((has[:, i] & (shared == 1)).sum())} only in {s.name} ({_examples(ids, has[:, i] & (shared == 1))})"
             for i, s in enumerate(systems)

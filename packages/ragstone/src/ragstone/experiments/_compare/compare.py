@@ -224,7 +224,7 @@ def _method(comparison: Comparison) -> str:
 
 def _method_unpaired(comparison: Comparison, together: str) -> str:
     return (
-        "the systems have no sample in common: differences of independent groups, largest standardised difference under "
+        "no sample is compared with itself: differences of independent groups, largest standardised difference under "
         f"permutation (its normal limit from 5,000 each); p-values and intervals hold for {together} together with "
         f"{comparison.level:.4g} probability (seed {comparison.seed}), if requests are independent of each other; effect is "
         "Hedges' g of two groups"
