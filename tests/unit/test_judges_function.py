@@ -157,6 +157,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (StatusError(http_status=404), JudgeRejectedError, "rejected"),
         (StatusError(code=403), JudgeRejectedError, "rejected"),
         (StatusError(response=Answered(422)), JudgeRejectedError, "rejected"),
+        (StatusError(response=Answered(503)), JudgeUnavailableError, "unavailable"),
         (StatusError(response={"ResponseMetadata": {"HTTPStatusCode": 400}}), JudgeRejectedError, "rejected"),
         (StatusError(response={"ResponseMetadata": None}), JudgeRejectedError, "rejected"),
         (StatusError(status_code=408), JudgeUnavailableError, "timeout"),
@@ -164,6 +165,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (StatusError(status_code=429), JudgeUnavailableError, "unavailable"),
         (StatusError("insufficient_quota", status_code=429), JudgeRejectedError, "rejected"),
         (StatusError(status_code=500), JudgeUnavailableError, "unavailable"),
+        (StatusError("insufficient_quota", status_code=503), JudgeUnavailableError, "unavailable"),
         (StatusError(status_code=True, code="context_length"), JudgeRejectedError, "rejected"),
         (ServiceUnavailable(), JudgeUnavailableError, "unavailable"),
         (ReadTimeout(), JudgeUnavailableError, "timeout"),
@@ -412,14 +414,19 @@ class Client(BaseModel):
     api_key: SecretStr = SecretStr("a-very-secret-key")
     auth_token: str = "tok-123456"
     default_headers: dict[str, str] = {"X-Key": "header-secret"}
-    model_kwargs: dict[str, Any] = {"effort": "high", "api_key": "nested-secret", "extra_headers": {"a": "b"}}
+    model_kwargs: dict[str, Any] = {
+        "effort": "high",
+        "stop": ["END"],
+        "api_key": "nested-secret",
+        "extra_headers": {"a": "b"},
+    }
     connection: Any = None
 
 
 def test_client_s_shape_holds_settings_and_no_secrets():
     """Model, host and sampling are part of the shape; keys, headers and credentials are not."""
     shape = ClientSettings(Client(temperature=0.5)).shape
-    assert ("tiny-1", 0.5, "host:81/v1", {"effort": "high"}) == (
+    assert ("tiny-1", 0.5, "host:81/v1", {"effort": "high", "stop": ["END"]}) == (
         shape["model_name"], shape["temperature"], shape["base_url"], shape["model_kwargs"]
     )  # fmt: skip
     for secret in ("hunter22", "abc", "secret", "tok-"):

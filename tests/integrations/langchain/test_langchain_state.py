@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import gc
 import logging
 import os
@@ -312,3 +313,19 @@ def test_the_current_span_is_linked(app, sampler, sampled):
     context = span.get_span_context()
     linked = [(draft.otel_trace_id, draft.otel_span_id, draft.otel_sampled) for draft in app.drafts]
     assert [(f"{context.trace_id:032x}", f"{context.span_id:016x}", sampled), (None, None, None)] == linked
+
+
+def test_errors_that_a_request_survives_are_bounded(app):
+    """An agent that goes on for hours may survive thousands; the first twenty tell."""
+
+    def fail(place: int) -> None:
+        raise ValueError(place)
+
+    def go_on(_: str) -> str:
+        for place in range(30):
+            with contextlib.suppress(ValueError):
+                RunnableLambda(fail).invoke(place)
+        return "answer"
+
+    RunnableLambda(go_on).invoke(Q, app.config)
+    assert [f"ValueError: {place}" for place in range(20)] == app.draft.inner_errors

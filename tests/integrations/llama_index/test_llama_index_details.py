@@ -14,9 +14,11 @@ from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.retrievers import BaseRetriever, QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
+from pydantic import BaseModel
 
 from llama_index.observability.ragstone import _compat
 from llama_index.observability.ragstone._replies import reply_from
+from llama_index.observability.ragstone._translate import answer_from
 
 Q = "who?"
 FOUND = ["alpha", "beta"]
@@ -334,3 +336,31 @@ def test_floor():
         _compat.check_floor("0.13.9")
     _compat.check_floor("0.14.0")
     _compat.check_floor("1.0")
+
+
+class Reply(BaseModel):
+    """What a workflow of the application's may return."""
+
+    answer: str | None = None
+    pages: list[int] = []
+
+
+class Verse(BaseModel):
+    """The same, with a name that no rule knows."""
+
+    line: str = "a rhyme"
+
+
+@pytest.mark.parametrize(
+    ("result", "answer"),
+    [
+        (Reply(answer="me"), "me"),
+        (Reply(answer=""), ""),
+        (Reply(), None),
+        (Verse(), '{"line":"a rhyme"}'),
+        ({"answer": Reply(answer="me")}, "me"),
+    ],
+)
+def test_answer_in_an_object_of_the_application(result, answer):
+    """Under a usual name, else the object as JSON; an object whose place for the answer is empty has none."""
+    assert answer == answer_from(result)

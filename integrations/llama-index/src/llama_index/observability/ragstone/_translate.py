@@ -200,6 +200,9 @@ def answer_from(result: object) -> str | None:
     if (text := text_of(result)) is not None:
         return text
     if isinstance(result, BaseModel):
+        known = [_field(result, key) for key in _ANSWER_KEYS if key in type(result).model_fields]
+        if known and all(value is None for value in known):
+            return None  # it has a place for an answer, and none is there
         named = next((text for key in _ANSWER_KEYS if (text := text_of(_field(result, key))) is not None), None)
         return _json(result) if named is None else named
     return None
