@@ -54,7 +54,7 @@ def tests(session: nox.Session) -> None:
     session.run(
         # `coverage run`, not pytest-cov: our pytest plugin is imported before pytest-cov would start to measure.
         "coverage", "run", "-m", "pytest", junit(session), "--ignore=tests/integrations/langchain",
-        "--ignore=tests/integrations/llama_index", "--ignore=tests/golden", *session.posargs,
+        "--ignore=tests/integrations/llama_index", "--ignore=tests/golden", "--ignore=tests/replay", *session.posargs,
     )  # fmt: skip
     session.run("coverage", "report")
 
