@@ -306,3 +306,9 @@ def test_judge_in_words_is_taken():
     """What `judge_from` takes, an evaluator takes."""
     found = score(judge="lexical", inputs=INPUTS, outputs=OUTPUTS)
     assert judge_from("lexical").identity.name == found["metadata"]["judge"]
+
+
+def test_metric_without_a_judge_names_none():
+    """Nor is its score that of a baseline."""
+    about = RagstoneEvaluator("exact_match")(outputs="a", reference_outputs="a")["metadata"]
+    assert (None, None, False) == (about["judge"], about["judge_hash"], about["is_baseline"])

@@ -235,6 +235,7 @@ def test_identity_changes_with_what_shapes_replies():
         TinyChat().bind(stop=["!"]),
         TinyChat().bind(model="tiny-3"),
         TinyChat().bind(max_tokens=3),
+        TinyChat().bind(max_tokens=4),
         TinyChat().with_fallbacks([TinyChat(model="tiny-2")]),
     ]
     assert len(models) == len({LangChainJudge(model).identity.hash for model in models})
