@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ragstone.errors import ConfigurationError, StoreError
+from ragstone.errors import ConfigurationError, StoreError, StoreOwnedError
 from ragstone.ingest import OtlpReceiver, SharedStage, StageIntake
 from ragstone.store import SqliteStore
 from ragstone.worker import Troubles
@@ -260,7 +260,7 @@ def test_spans_that_cannot_be_read_are_told_and_the_others_kept(stage):
     assert 1 == len(stage)
 
 
-def test_a_full_disk_is_told_so_that_exporters_come_again(stage, monkeypatch):
+def test_a_full_disk_is_told_so_that_exporters_come_again(stage, monkeypatch, caplog):
     """Nothing that was not kept is confirmed."""
 
     def full(spans: object) -> int:
@@ -295,6 +295,14 @@ def test_a_port_that_is_taken(stage):
             await first.aclose()
 
     asyncio.run(session())
+
+
+def test_one_process_receives_for_a_store(stage, tmp_path):
+    """A second one is told who does; when the first has let go it may."""
+    with pytest.raises(StoreOwnedError, match=r"another `ragstone ingest` \(process \d+\) keeps its spans"):
+        SharedStage(tmp_path / "s.db.spans")
+    stage.close()
+    SharedStage(tmp_path / "s.db.spans").close()
 
 
 def test_what_was_answered_survives_the_process(tmp_path, store, clock):

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,12 +21,14 @@ from ragstone.cli._options import (
     names_in,
 )
 from ragstone.errors import ConfigurationError, JudgeError, StoreError, StoreOwnedError
-from ragstone.ingest import OtlpReceiver, SharedStage, StageIntake
 from ragstone.judges import Judge, Reader, reader_from
 from ragstone.metrics import bind_reader, resolve_metrics
 from ragstone.sinks import Sink, sink_from
 from ragstone.store import is_database_url
 from ragstone.worker import Worker, spool_directory
+
+if TYPE_CHECKING:
+    from ragstone.ingest import OtlpReceiver
 
 __all__ = ["ingest_command"]
 
@@ -57,6 +59,9 @@ def ingest_command(
     models: ModelOptions,
 ) -> None:
     """Receive OTLP/HTTP from any instrumented application, in any language; stops cleanly on SIGTERM or Ctrl-C."""
+    # A server that no other command needs.
+    from ragstone.ingest import OtlpReceiver, SharedStage, StageIntake
+
     host, port = _address(otlp)
     judge, named = models.models()
     chosen, reader = bind_reader(resolve_metrics(names_in(metrics)), lambda: reader_from(named, judge=judge))

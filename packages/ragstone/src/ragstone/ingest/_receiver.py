@@ -48,6 +48,8 @@ class OtlpReceiver:
         self._port = port
         self._redact = redact
         self._runner: web.AppRunner | None = None
+        self._trouble = ""
+        """What the disk said last, while it takes nothing."""
         self.n_spans = 0
         """Spans that were new."""
         self.n_rejected = 0
@@ -102,8 +104,12 @@ class OtlpReceiver:
         except DataError as error:
             return _refused(400, str(error))
         except StoreError as error:
-            logger.error("ragstone ingest: %s; exporters are told to come again", error)  # noqa: TRY400
+            if str(error) != self._trouble:
+                # Once: every exporter comes again every few seconds.
+                self._trouble = str(error)
+                logger.error("ragstone ingest: %s; exporters are told to come again", error)  # noqa: TRY400
             return _refused(503, "the disk does not take it now", {"Retry-After": _RETRY_AFTER_S})
+        self._trouble = ""
         return _accepted(kind, rejected)
 
     def _keep(self, body: bytes, kind: str) -> list[str]:

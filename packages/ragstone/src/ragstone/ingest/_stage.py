@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
+from ragstone._util.filelock import FileLock
+from ragstone.errors import StoreOwnedError
 from ragstone.replay import Rejected, SpanStage, StagedSpan, StagedTrace
 from ragstone.replay.otlp import traces_of
 from ragstone.schema import Captured, Trace
@@ -35,11 +37,23 @@ class SharedStage:
         clock: Unix seconds.
 
     Raises:
+        StoreOwnedError: Another process receives into this file.
         StoreError: The file cannot be made or used.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
-        self._stage = SpanStage(path, clock=clock)
+        # Two processes that write one file in WAL mode can damage it, with most versions of SQLite in use.
+        self._file_lock = FileLock(f"{os.fspath(path)}.lock")
+        if not self._file_lock.acquire():
+            msg = (
+                f"another `ragstone ingest` (process {self._file_lock.owner()}) keeps its spans in {os.fspath(path)!r}"
+            )
+            raise StoreOwnedError(msg)
+        try:
+            self._stage = SpanStage(path, clock=clock)
+        except BaseException:
+            self._file_lock.release()
+            raise
         self._lock = threading.Lock()
 
     def add(self, spans: Iterable[StagedSpan]) -> int:
@@ -82,6 +96,7 @@ class SharedStage:
         """Let go of the file."""
         with self._lock:
             self._stage.close()
+            self._file_lock.release()
 
 
 class StageIntake:

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-import httpx
-
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.replay._source import Source
 
@@ -70,6 +68,8 @@ def _fetched(address: str, folder: Path) -> Source:
         msg = "an address to replay from is no address; write it as https://host:port/path"
         raise ConfigurationError(msg) from None
     target = folder / (Path(url.path).name[-_NAME_LENGTH:] or "export")
+    import httpx
+
     try:
         folder.mkdir()
         with httpx.stream("GET", address, timeout=_TIMEOUT_S, follow_redirects=True) as response:

@@ -83,12 +83,16 @@ class Scorer:
         self._trace_deadline_s = trace_deadline_s
         self._clock = clock
         self._spent = UsageMeter()
+        # Looked up once: what `isinstance` of a Protocol costs for each outcome is more than most metrics do.
+        self._readers = {m.card.name: m.reader for m in metrics if isinstance(m, ReadingMetric)}
+        models: list[object] = [judge, *self._readers.values()]
+        self._models = [model for model in models if isinstance(model, _Preparable)]
         self._buggy: set[str] = set()
         """Metrics whose bug has been logged with its traceback."""
 
     def judged_by(self, metric: Metric) -> JudgeIdentity | None:
         """Which models a metric's outcomes rest on, as one identity; None for a plain metric. Final after `prepare`."""
-        reader = metric.reader if isinstance(metric, ReadingMetric) else None
+        reader = self._readers.get(metric.card.name)
         if reader is None:
             return self.judge.identity if metric.card.asks_judge else None
         if not metric.card.asks_judge:
@@ -127,16 +131,13 @@ class Scorer:
                 await metric.prepare()
 
     async def _prepare(self) -> None:
-        models: list[object] = [self.judge]
-        models += [metric.reader for metric in self.metrics if isinstance(metric, ReadingMetric)]
-        for model in models:
-            if isinstance(model, _Preparable):
-                try:
-                    with suppress_capture():
-                        await model.prepare()
-                except JudgeError as error:
-                    if error.kind != "budget":
-                        raise
+        for model in self._models:
+            try:
+                with suppress_capture():
+                    await model.prepare()
+            except JudgeError as error:
+                if error.kind != "budget":
+                    raise
 
     async def score(self, sample: Sample) -> tuple[AnyOutcome, ...]:
         """Score one sample by all metrics.
