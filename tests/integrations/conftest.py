@@ -136,7 +136,11 @@ def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
             # The frameworks cannot all be imported without warnings of pydantic's.
             [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code), *arguments],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(_HERE), os.environ.get("PYTHONPATH")))), **environment},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, (str(_HERE), os.environ.get("PYTHONPATH")))),
+                **environment,
+            },
             capture_output=True,
             text=True,
             check=False,

@@ -5,20 +5,18 @@ from __future__ import annotations
 import itertools
 import os
 from array import array
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._compare.names import names_of
 from ragstone.experiments._compare.scales import Scale, judge_notes, query_notes
 from ragstone.experiments._evaluate import Experiment
 from ragstone.experiments._outcomes import OpenOutcomes, OutcomeSource, Period, card_of, open_outcomes
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score
 from ragstone.schema import NotApplicable as _NotApplicable
-from ragstone.store import is_database_url, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -206,7 +204,7 @@ class _System:
 def _opened(sources: Sources) -> list[OpenOutcomes]:
     if isinstance(sources, (str, os.PathLike, Experiment, Period)):
         sources = [sources]
-    named = sources.items() if isinstance(sources, Mapping) else zip(_named(sources), sources, strict=True)
+    named = sources.items() if isinstance(sources, Mapping) else zip(names_of(sources), sources, strict=True)
     opened = [open_outcomes(source, name=name) for name, source in named]
     if len(opened) < 2:
         msg = f"a comparison needs at least two systems, got {len(opened)}; one system is summed up by `ragstone evaluate`"
@@ -216,39 +214,6 @@ def _opened(sources: Sources) -> list[OpenOutcomes]:
 
 def _listed(sources: Sources) -> list[OutcomeSource]:
     return list(sources.values()) if isinstance(sources, Mapping) else list(sources)
-
-
-def _named(sources: Sequence[OutcomeSource]) -> list[str]:
-    """Call experiments by letters, and files by as much of their path as tells them apart."""
-    given = {i: source.name for i, source in enumerate(sources) if isinstance(source, Period)}
-    paths = {
-        i: Path(source).absolute()
-        for i, source in enumerate(sources)
-        if not isinstance(source, Experiment | Period) and not is_database_url(source)
-    }
-    given |= {i: shown(os.fspath(s)) for i, s in enumerate(sources) if isinstance(s, str) and is_database_url(s)}
-    names = {i: path.stem for i, path in paths.items()}
-    deepest = max((len(path.parts) for path in paths.values()), default=0)
-    for depth in range(2, deepest + 1):
-        shared = {name for name, n in Counter(names.values()).items() if n > 1}
-        for i, name in list(names.items()):
-            if name in shared:
-                *folders, _ = paths[i].parts[-depth:]
-                names[i] = "/".join([*folders, paths[i].stem])
-    # What still has the same name is the same file but for its suffix, or the same file.
-    for name, n in Counter(names.values()).items():
-        if n > 1:
-            for i in [i for i, same in names.items() if same == name]:
-                names[i] = f"{paths[i]} ({i + 1})"
-    names |= given
-    letters = (letter for letter in _letters() if letter not in set(names.values()))
-    return [names[i] if i in names else next(letters) for i in range(len(sources))]
-
-
-def _letters() -> Iterator[str]:
-    """A, B, ..., Z, AA, AB, ..."""
-    for n in itertools.count(1):
-        yield from map("".join, itertools.product("ABCDEFGHIJKLMNOPQRSTUVWXYZ", repeat=n))
 
 
 def _read(opened: OpenOutcomes, rows: dict[str, int], wanted: Sequence[str] | None) -> _System:
