@@ -14,7 +14,7 @@ from os import environ
 from typing import Any, Final
 
 import requests
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # no stubs in the package
+from google.protobuf.message import DecodeError
 from opentelemetry._logs import LogRecord
 from opentelemetry.context import (
     # Private in name, but they are what every instrumentation looks at; the public spelling is in another package.
