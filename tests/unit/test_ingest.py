@@ -297,6 +297,22 @@ def test_a_port_that_is_taken(stage):
     asyncio.run(session())
 
 
+def test_several_receivers_share_a_store(store, tmp_path, clock):
+    """As on several hosts: none takes the other's batches for its own."""
+    stages = [SharedStage(tmp_path / f"{n}.spans", clock=clock) for n in range(2)]
+    intakes = [StageIntake(stage, clock=clock) for stage in stages]
+    for round_ in range(3):
+        for n, stage in enumerate(stages):
+            post(stage, request(*rag(f"{10 * round_ + n + 1:032x}")))
+        clock.now += 60
+        for intake in intakes:
+            intake.move(store, Troubles())
+    for stage in stages:
+        stage.close()
+
+    assert 6 == store.ledger().total.captured
+
+
 def test_one_process_receives_for_a_store(stage, tmp_path):
     """A second one is told who does; when the first has let go it may."""
     with pytest.raises(StoreOwnedError, match=r"another `ragstone ingest` \(process \d+\) keeps its spans"):

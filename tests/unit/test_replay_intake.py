@@ -116,6 +116,23 @@ def test_a_file_that_has_grown_is_read_anew(store, tmp_path):
     assert (3, 2) == (again.counts[0].n_known, again.counts[0].n_new)
 
 
+def test_a_file_is_read_anew_in_another_format(store, tmp_path):
+    """How many records were read as something else says nothing of these: a wrong --format costs no trace."""
+    path = write(tmp_path / "a.jsonl", *rows(3))
+
+    class Wrong(Lines):
+        name = "wrong"
+
+        def read(self, source: Source) -> Iterator[Trace | Rejected]:
+            """Understands nothing."""
+            return iter([Rejected(place=f"line {n}", reason="no") for n in range(9)])
+
+    run(ReplayIntake([(Source(path=path, name="a"), Detected(format=Wrong(), because=""))]), store)
+    right = intake_of(path)
+    run(right, store)
+    assert (3, 0) == (right.counts[0].n_new, right.counts[0].n_rejected)
+
+
 def test_one_bad_record_is_one_rejection(store, tmp_path):
     """It is counted and told, also when a later run passes over it; the rest goes on."""
     path = write(tmp_path / "a.jsonl", *rows(2), "no json {", *rows(2, first=2))
@@ -383,11 +400,15 @@ def test_nothing_to_replay_is_an_error(tmp_path):
 def test_an_address_is_fetched_once_and_known_again(known, tmp_path, httpserver_of):
     """The file goes when it was read; a second run finds everything known."""
     body = write(tmp_path / "a.jsonl", *rows(3)).read_bytes()
-    address = httpserver_of(body) + "/export.jsonl?token=secret"
+    served = [body]
+    address = httpserver_of(served) + "/export.jsonl?token=secret"
     first = replay_traces([address], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical")
     second = replay_traces([address], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical")
 
     assert (3, 0, 3) == (first.n_new, second.n_new, second.files[0].n_known)
+    served[0] = body.replace(b"t1", b"x1")
+    third = replay_traces([address], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical")
+    assert (1, 2) == (third.n_new, third.files[0].n_known)
     assert "secret" not in first.files[0].name
 
 
@@ -399,9 +420,10 @@ def httpserver_of() -> Iterator[object]:
 
     servers = []
 
-    def serve(body: bytes) -> str:
+    def serve(served: list[bytes]) -> str:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                body = served[0]
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

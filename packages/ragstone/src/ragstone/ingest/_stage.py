@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -25,7 +26,6 @@ logger = logging.getLogger("ragstone")
 
 _BATCH: Final = 100
 _BATCH_BYTES: Final = 32 * 2**20
-_SEGMENT: Final = "otlp"
 _LOG_S: Final = 60.0
 
 
@@ -129,6 +129,9 @@ class StageIntake:
         self._give_up_s = give_up_s
         self._clock = clock
         self._log_next = 0.0
+        # Of its own: the offsets of another host's receiver, in a store they share, are not ours.
+        self._segment = f"otlp-{uuid.uuid4().hex[:16]}"
+        self._offset = 0
         self.n_requests = 0
         """Requests that went into the store."""
         self.n_late = 0
@@ -165,9 +168,9 @@ class StageIntake:
         for trace in staged:
             for item in traces_of(trace):
                 (traces if isinstance(item, Trace) else rejected).append(item)  # type: ignore[arg-type]
-        # The offset only has to grow: what came is known by its trace id.
-        offset = store.segment_offsets().get(_SEGMENT, 0) + len(staged)
-        n_new = store.ingest(_SEGMENT, offset, [Captured(trace=trace) for trace in traces])
+        # The offset only has to grow: what came before is known by its trace id.
+        self._offset += 1
+        n_new = store.ingest(self._segment, self._offset, [Captured(trace=trace) for trace in traces])
         self.n_requests += n_new
         self.n_late += len(traces) - n_new
         self.n_others += len(rejected)

@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import islice
 from typing import Final
 
@@ -110,7 +111,7 @@ class ReplayIntake:
     def _begin(
         self, source: Source, found: Detected, counts: FileCounts, offsets: Mapping[str, int]
     ) -> Iterator[Trace | Rejected]:
-        self._segment = _segment(source)
+        self._segment = _segment(source, found)
         counts.n_read = offsets.get(self._segment, 0)
         records = found.format.read(source)
         # What earlier runs have taken in is read again and passed over: its rejections are told again, its traces are
@@ -169,11 +170,20 @@ def _reject(counts: FileCounts, record: Rejected) -> None:
         counts.rejected.append(record)
 
 
-def _segment(source: Source) -> str:
-    """A name for this file, or these, as they are now: what has grown or was replaced is read anew."""
-    digest = hashlib.sha256((source.identity or str(source.path.resolve())).encode("utf-8", "surrogateescape"))
+def _segment(source: Source, found: Detected) -> str:
+    """A name for this file, or these, as they are now and as they are read now.
+
+    What has grown or was replaced is read anew, and so it is in another format, or by another version of the readers:
+    the number of records that were taken in would mean others.
+    """
+    known_by = f"{source.identity or source.path.resolve()}|{found.format.name}|{version('ragstone')}"
+    digest = hashlib.sha256(known_by.encode("utf-8", "surrogateescape"))
     for part in source.parts():
-        found = part.path.stat()
-        # A file that was fetched is a new one each time; its size has to do.
-        digest.update(f"|{found.st_size}|{0 if source.identity else found.st_mtime_ns}".encode())
+        if source.identity:
+            # What was fetched is a new file each time, and one of the same size need not be the same.
+            with part.path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        else:
+            stat = part.path.stat()
+            digest.update(f"|{stat.st_size}|{stat.st_mtime_ns}".encode())
     return f"replay-{digest.hexdigest()[:24]}"
