@@ -13,6 +13,7 @@ import pytest
 from ragstone._util.exit import finish_before_exit
 from ragstone.capture import before_exit
 from ragstone.spool import SpoolReader
+from ragstone.worker import read_ledger
 
 BEGIN = """
 import functools, multiprocessing
@@ -102,10 +103,10 @@ before_exit(handler.leave)
 
 
 def test_a_worker_at_the_end_of_the_interpreter_is_quiet(tmp_path):
-    """Python refuses work to threads before it lets the monitor close: no bug of ours, and what is captured is kept."""
+    """Python refuses work to threads before it lets the monitor close: no bug of ours, and nothing is lost."""
     code = """
 import concurrent.futures.thread
-monitor = Monitor(metrics=["bleu"], store="r.db")
+monitor = Monitor(metrics=["bleu"], store="r.db", sinks=["jsonl:scores.jsonl"])
 concurrent.futures.thread._shutdown = True  # as at exit, where the worker may come at any moment
 assert monitor.record(TraceDraft(query="done"))
 assert not monitor.drain(1.0)
@@ -114,9 +115,10 @@ assert not monitor.drain(1.0)
         [sys.executable, "-c", BEGIN + code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
-    reader = SpoolReader(tmp_path / "r.db.spool")
-    entries = [entry for segment in reader.segments() for entry in reader.read(segment.name).entries]
-    assert ["done"] == [entry.trace.query for entry in entries]
+    # Taken in and scored without a thread; the sink has one, so its outcome waits.
+    ledger = read_ledger(tmp_path / "r.db")
+    (books,) = ledger.outbox.values()
+    assert (1, 1, 1, 0) == (ledger.total.captured, ledger.total.not_applicable, books.pending, books.sent)
 
 
 def test_registering_keeps_nothing_alive():

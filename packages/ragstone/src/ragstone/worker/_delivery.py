@@ -25,6 +25,8 @@ __all__ = ["Outlet"]
 logger = logging.getLogger("ragstone")
 
 _BATCH: Final = 200
+_ENDING: Final = "interpreter shutdown"
+"""In what Python says when work is given to a thread while the interpreter ends."""
 _BACKOFF_MIN_S: Final = 1.0
 _BACKOFF_MAX_S: Final = 600.0
 _BACKOFF_BITS: Final = 10
@@ -87,6 +89,8 @@ class Outlet:
         except SinkError as error:
             refused = {item.outcome.id: error for item in items}
         except Exception as error:
+            if _ENDING in str(error):
+                return  # nothing was sent, nothing is to be said: the rows are due for whoever comes next
             words = f"{type(error).__name__}: {error}"
             logger.error("ragstone sink %s failed: %s", self.sink.name, words, exc_info=items[0].attempts == 0)  # noqa: TRY400
             refused = {item.outcome.id: SinkUnavailableError(words) for item in items}
