@@ -440,5 +440,5 @@ def test_shutting_the_dispatcher_down_ends_what_is_in_flight(app):
 
 def test_a_new_instrumentor_is_quiet():
     """Nothing is captured before `start_registering`."""
-    instrumentor = RagstoneInstrumentor(None)
+    instrumentor = RagstoneInstrumentor(MemoryRecorder())
     assert not any(handler is instrumentor._span_handler for handler in get_dispatcher().span_handlers)
