@@ -141,7 +141,7 @@ def servers(session: nox.Session) -> None:
     programs = {}
     for name, requirement in SERVERS.items():
         # Each in an environment of its own: they pin what others pin otherwise.
-        folder = Path(session.create_tmp()) / name
+        folder = Path(session.create_tmp()).absolute() / name
         try:
             session.run("uv", "venv", "-q", "--clear", "-p", "python", str(folder))
             session.run("uv", "pip", "install", "-q", "-p", str(folder), requirement)
