@@ -232,6 +232,41 @@ def test_damaged_compression_gives_what_it_had(tmp_path):
         next(items)
 
 
+@pytest.mark.parametrize("kept", [0.3, 0.99])
+def test_cut_zstandard_gives_what_comes_before_and_says_so(tmp_path, kept):
+    """A download that broke off must not pass for a whole one, wherever it ends; several frames are read as one file."""
+    zstandard = pytest.importorskip("zstandard")
+    lines = [WAYS["one line"].replace(b"4bf92f35", f"{n:08x}".encode()) for n in range(1, 400)]
+    half = len(lines) // 2
+    content = b"".join(zstandard.ZstdCompressor().compress(b"".join(part)) for part in (lines[:half], lines[half:]))
+    whole, cut = tmp_path / "whole.zst", tmp_path / "cut.zst"
+    whole.write_bytes(content)
+    cut.write_bytes(content[: int(len(content) * kept)])
+
+    assert b"".join(lines) == b"".join(line.text + b"\n" for line in Source(whole, "whole.zst").lines())
+    with pytest.raises(DataError, match=r"'cut.zst' cannot be read: the compressed file ends in the middle"):
+        list(Source(cut, "cut.zst").lines())
+    assert Source(cut, "cut.zst").head(10) == lines[0][:10]
+
+
+def test_a_zstandard_bomb_is_read_in_little_memory(tmp_path):
+    """A gigabyte of zeros in a few kilobytes: what is asked for is given, and hardly more is made."""
+    import tracemalloc
+
+    zstandard = pytest.importorskip("zstandard")
+    compressor = zstandard.ZstdCompressor().compressobj()
+    with (tmp_path / "bomb.zst").open("wb") as file:
+        for _ in range(256):
+            file.write(compressor.compress(bytes(2**22)))
+        file.write(compressor.flush())
+    tracemalloc.start()
+    with Source(tmp_path / "bomb.zst", "bomb.zst").open() as stream:
+        assert bytes(2**20) == stream.read(2**20)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 128 * 2**20
+
+
 def test_damaged_zstandard_is_a_data_error(tmp_path):
     """Its package has an error of its own, which nobody is left to know."""
     zstandard = pytest.importorskip("zstandard")

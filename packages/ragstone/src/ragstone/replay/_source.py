@@ -7,11 +7,11 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from ragstone.errors import DataError, MissingExtraError
 
@@ -22,6 +22,7 @@ MAX_RECORD_BYTES: Final = 64 * 2**20
 
 _HEAD_BYTES: Final = 256 * 2**10
 _GZIP: Final = b"\x1f\x8b"
+_ZSTD_CHUNK: Final = 1024
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _PARQUET: Final = b"PAR1"
 
@@ -166,5 +167,50 @@ def _decompressed(raw: BinaryIO, first: bytes) -> BinaryIO:
             raise MissingExtraError(
                 feature="a Zstandard file", package="zstandard", extra="ragstone[replay]"
             ) from error
-        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True))
+        return io.BufferedReader(_Zstandard(raw, zstandard.ZstdDecompressor().decompressobj))
     return raw
+
+
+class _Zstandard(io.RawIOBase):
+    """Zstandard frames, one after another; a stream reader of the package's own takes a file that was cut for a whole one.
+
+    Args:
+        raw: The compressed bytes.
+        begin: Makes what decompresses one frame.
+    """
+
+    def __init__(self, raw: BinaryIO, begin: Callable[[], Any]) -> None:
+        self._raw = raw
+        self._begin = begin
+        self._frame: Any = None
+        """What decompresses the frame at hand; None between frames."""
+        self._compressed = b""
+        self._plain = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Whether it can be read: always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer, or a part of it; 0 at the end.
+
+        Raises:
+            EOFError: The file ends in the middle of a frame.
+        """
+        while not self._plain:
+            # So little at once, because a bomb may make 32 KiB of each byte.
+            self._compressed = self._compressed or self._raw.read(_ZSTD_CHUNK)
+            if not self._compressed:
+                if self._frame is not None:
+                    msg = "the compressed file ends in the middle; it was cut"
+                    raise EOFError(msg)
+                return 0
+            self._frame = self._frame or self._begin()
+            self._plain = memoryview(self._frame.decompress(self._compressed))
+            self._compressed = self._frame.unused_data
+            if self._frame.eof:
+                self._frame = None
+        n = min(len(buffer), len(self._plain))
+        buffer[:n] = self._plain[:n]
+        self._plain = self._plain[n:]
+        return n
