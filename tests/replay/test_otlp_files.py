@@ -244,9 +244,11 @@ def test_cut_zstandard_gives_what_comes_before_and_says_so(tmp_path, kept):
     cut.write_bytes(content[: int(len(content) * kept)])
 
     assert b"".join(lines) == b"".join(line.text + b"\n" for line in Source(whole, "whole.zst").lines())
+    found = []
     with pytest.raises(DataError, match=r"'cut.zst' cannot be read: the compressed file ends in the middle"):
-        list(Source(cut, "cut.zst").lines())
-    assert Source(cut, "cut.zst").head(10) == lines[0][:10]
+        found += (line.text for line in Source(cut, "cut.zst").lines())
+    # Whole blocks come out: all of the first frame, or less than that.
+    assert (kept > 0.5, True) == (len(found) >= half, len(found) < len(lines))
 
 
 def test_a_zstandard_bomb_is_read_in_little_memory(tmp_path):
