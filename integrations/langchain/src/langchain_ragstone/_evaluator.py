@@ -69,8 +69,9 @@ class RagstoneEvaluator:
     ) -> None:
         self._fields = dict(fields or {})
         if unknown := sorted(self._fields.keys() - FIELD_ALIASES.keys()):
-            msg = f"fields names {', '.join(map(repr, unknown))}; a sample has {', '.join(FIELD_ALIASES)}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"fields names {', '.join(map(repr, unknown))}; a sample has {', '.join(FIELD_ALIASES)}"
+            )
         chair = LangChainJudge(judge) if isinstance(judge, Runnable) else judge_from(judge)
         chosen, _ = bind_reader(resolve_metrics(metrics), lambda: _reader(reader, chair))
         self._scorer = Scorer(chosen, chair, trace_deadline_s=deadline_s)

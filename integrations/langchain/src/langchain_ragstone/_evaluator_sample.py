@@ -85,8 +85,9 @@ def _found(field: str, places: list[Mapping[str, Any]], wanted: str | None, wher
     there = "; ".join(
         f"{name}: {sorted(map(str, place))}" for name, place in zip(("given", *where), places, strict=True)
     )
-    msg = f"there is no {wanted!r}, which fields={{{field!r}: {wanted!r}}} names for {field!r}; there are {there}"
-    raise DataError(msg)
+    raise DataError(
+        f"there is no {wanted!r}, which fields={{{field!r}: {wanted!r}}} names for {field!r}; there are {there}"
+    )
 
 
 def _plain(field: str, value: Any) -> Any:

@@ -56,8 +56,9 @@ class LangChainModel(FunctionModel):
     ) -> None:
         given: object = model
         if not isinstance(given, Runnable):
-            msg = f"{given!r:.200} is not a LangChain model; give a chat model, such as init_chat_model(...) makes"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"{given!r:.200} is not a LangChain model; give a chat model, such as init_chat_model(...) makes"
+            )
         client = _innermost(model)
         settings = ClientSettings(client)
         kind = type(client).__name__
@@ -214,8 +215,7 @@ def _tokens(logprobs: object) -> tuple[TokenReading, ...] | None:
 def _logprob(value: object) -> float:
     """A log-probability, with a little room for rounding above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 0.01:
-        msg = f"{value!r:.40} is no log-probability"
-        raise ValueError(msg)
+        raise ValueError(f"{value!r:.40} is no log-probability")
     return float(value)
 
 

@@ -44,8 +44,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of ours
     def __getattr__(name: str) -> object:
         room = _ROOM_OF.get(name)
         if room is None:
-            msg = f"module 'ragstone' has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise AttributeError(f"module 'ragstone' has no attribute {name!r}")
         value = getattr(import_module(room), name)
         globals()[name] = value
         return value

@@ -27,8 +27,7 @@ def before_exit(method: Callable[[], object]) -> None:
         ```
     """
     if not isinstance(method, MethodType):
-        msg = f"needs a bound method, got {method!r}"
-        raise TypeError(msg)
+        raise TypeError(f"needs a bound method, got {method!r}")
     _functions[method.__self__] = method.__func__
 
 

@@ -23,11 +23,10 @@ def try_flock(fd: int, *, shared: bool = False) -> bool:
     try:
         import fcntl
     except ImportError as error:
-        msg = (
+        raise ConfigurationError(
             "Ragstone keeps the writers of a spool or a store apart with flock(2), which this platform does not have; "
             "run it on Linux or macOS, or on Windows inside WSL"
-        )
-        raise ConfigurationError(msg) from error
+        ) from error
     try:
         fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -23,8 +23,7 @@ def after_fork_in_child(method: Callable[[], object]) -> None:
     nothing.
     """
     if not isinstance(method, MethodType):
-        msg = f"needs a bound method, got {method!r}"
-        raise TypeError(msg)
+        raise TypeError(f"needs a bound method, got {method!r}")
     _functions[method.__self__] = method.__func__
 
 

@@ -30,11 +30,10 @@ def connection_parameters(url: str) -> dict[str, Any]:
         given = None
     if given is None or not re.fullmatch(r"[0-9,]*", str(given.get("port", ""))):
         # Neither the URL nor libpq's words about it: both may hold the password.
-        msg = (
+        raise ConfigurationError(
             "the URL of the database cannot be read; write 'postgresql://user:password@host:5432/database', with "
             "percent-encoding for '@', '/', ':' and '%' in user and password"
         )
-        raise ConfigurationError(msg)
     return given
 
 

@@ -108,19 +108,19 @@ class Capture:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if not 0 <= sample_rate <= 1:
-            msg = f"sample_rate must be a share from 0 (keep none) to 1 (keep all), got {sample_rate!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"sample_rate must be a share from 0 (keep none) to 1 (keep all), got {sample_rate!r}"
+            )
         if durability not in ("batched", "sync"):
-            msg = f'durability must be "batched" or "sync", got {durability!r}'
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f'durability must be "batched" or "sync", got {durability!r}')
         for name, value in (("queue_size", queue_size), ("batch_size", batch_size)):
             if value < 1:
-                msg = f"{name} must be at least 1, got {value!r}; leave it out for the default"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(f"{name} must be at least 1, got {value!r}; leave it out for the default")
         for name, seconds in (("flush_interval_s", flush_interval_s), ("sync_deadline_s", sync_deadline_s)):
             if not seconds >= 0:
-                msg = f"{name} must be 0 or more seconds, got {seconds!r}; leave it out for the default"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(
+                    f"{name} must be 0 or more seconds, got {seconds!r}; leave it out for the default"
+                )
         self._new_writer = functools.partial(
             CaptureWriter,
             converter=Converter(sample_rate=sample_rate, redact=redact, limits=limits or CaptureLimits()),

@@ -173,11 +173,9 @@ class _Conversion:
             with suppress_capture():
                 redacted: object = redact(text)
         except BaseException as error:  # noqa: BLE001 - not our code, and this is our thread: nobody waits for the rest
-            msg = f"the redactor raised {type(error).__name__}"
-            raise RedactionError(msg) from None
+            raise RedactionError(f"the redactor raised {type(error).__name__}") from None
         if not isinstance(redacted, str):
-            msg = f"the redactor must return text, got {type(redacted).__name__}"
-            raise RedactionError(msg)
+            raise RedactionError(f"the redactor must return text, got {type(redacted).__name__}")
         return plain_text(redacted)
 
 

@@ -77,22 +77,21 @@ def draft_from(
 def _text(value: object, field: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    msg = f"{field} must be text or None, got {type(value).__name__}"
-    raise ConfigurationError(msg)
+    raise ConfigurationError(f"{field} must be text or None, got {type(value).__name__}")
 
 
 def _references(value: object) -> list[str]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
-        msg = f"reference must be a text or a list of texts, got {type(value).__name__}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"reference must be a text or a list of texts, got {type(value).__name__}")
     return list(texts)
 
 
 def _passages(contexts: object) -> list[PassageDraft]:
     if isinstance(contexts, str | bytes | Mapping) or not isinstance(contexts, Iterable):
-        msg = f"contexts must be a list of passages, got {type(contexts).__name__}; put a single one into a list"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"contexts must be a list of passages, got {type(contexts).__name__}; put a single one into a list"
+        )
     return [_passage(item, place) for place, item in enumerate(contexts)]
 
 
@@ -102,14 +101,14 @@ def _passage(item: object, place: int) -> PassageDraft:
     if isinstance(item, str):
         return PassageDraft(text=item)
     if not isinstance(item, Mapping):
-        msg = f"contexts[{place}] must be a text, a mapping with a text, or a PassageDraft, got {type(item).__name__}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"contexts[{place}] must be a text, a mapping with a text, or a PassageDraft, got {type(item).__name__}"
+        )
     text = next((item[key] for key in _TEXT_KEYS if isinstance(item.get(key), str)), None)
     if text is None:
-        msg = (
+        raise ConfigurationError(
             f"contexts[{place}] has no text under {', '.join(map(repr, _TEXT_KEYS))}; it has {sorted(map(repr, item))}"
         )
-        raise ConfigurationError(msg)
     stated = item.get("metadata")
     # What a passage has beside its text, under whatever name, is the application's own and stays with it.
     others = {str(key): value for key, value in item.items() if key not in _KEYS}

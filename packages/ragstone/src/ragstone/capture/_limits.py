@@ -30,5 +30,4 @@ class CaptureLimits:
         for field in fields(self):
             value = getattr(self, field.name)
             if value <= 0:
-                msg = f"{field.name} must be positive, got {value!r}; leave it out for the default"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(f"{field.name} must be positive, got {value!r}; leave it out for the default")

@@ -119,8 +119,9 @@ def status(
     with open_store(store, mode="read") as opened:
         report = opened.explain(trace)
     if report is None:
-        msg = f"the store {shown(store)!r} has no trace {trace!r}; if it is quite new, it may still be in the spool"
-        raise DataError(msg)
+        raise DataError(
+            f"the store {shown(store)!r} has no trace {trace!r}; if it is quite new, it may still be in the spool"
+        )
     lines = trace_lines(report)
     if json_output:
         print_json(lines.as_dict())

@@ -68,8 +68,9 @@ def compare_command(
     """Compare systems evaluated on the same samples, or traffic of different times: what differs, and by how much."""
     gated = fail_if_worse or margin is not None
     if gate is not None and not gated:
-        msg = "--gate names what must not become worse; add --fail-if-worse, or --margin for the stricter gate"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            "--gate names what must not become worse; add --fail-if-worse, or --margin for the stricter gate"
+        )
     result = compare(
         _sources(systems),
         metrics=None if metrics is None else names_in(metrics),
@@ -102,7 +103,8 @@ def _sources(systems: list[str]) -> dict[str, OutcomeSource] | list[OutcomeSourc
     for name, path in named:
         source = period_in(path)
         if (called := name or (source.name if isinstance(source, Period) else Path(path).stem)) in found:
-            msg = f"two systems are called {called!r}; write NAME=FILE, with a name of its own for each"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"two systems are called {called!r}; write NAME=FILE, with a name of its own for each"
+            )
         found[called] = source
     return found

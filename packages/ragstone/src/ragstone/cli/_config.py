@@ -41,8 +41,9 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
     shared = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
     for table in values.keys() - shared.keys():
         if table not in _inner(group):
-            msg = f"{str(path)!r} has a table [{table}], and there is no such command; there are {', '.join(_inner(group))}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"{str(path)!r} has a table [{table}], and there is no such command; there are {', '.join(_inner(group))}"
+            )
     context.default_map = _defaults(group, shared, values, path)
 
 
@@ -66,8 +67,7 @@ def _defaults(group: Any, shared: Mapping[str, Any], own: Mapping[str, Any], pat
         names = _option_names(command)
         for key in section:
             if _key(key) not in names:
-                msg = f"{str(path)!r} sets {key!r} for `{name}`, which has no such option"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(f"{str(path)!r} sets {key!r} for `{name}`, which has no such option")
         merged = {**shared, **section}
         found[name] = {names[_key(k)]: _plain(k, v) for k, v in merged.items() if _key(k) in names}
     return found

@@ -87,8 +87,9 @@ def connection_of(
         options["usd_per_million_tokens"] = _prices(prices)
     if max_calls is not None or max_tokens is not None or max_usd is not None:
         if max_usd is not None and prices is None:
-            msg = f"--max-usd {max_usd:g} needs prices; give them too, for example --usd-per-million-tokens 0.15,0.60"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"--max-usd {max_usd:g} needs prices; give them too, for example --usd-per-million-tokens 0.15,0.60"
+            )
         options["spend_cap"] = SpendCap(max_calls=max_calls, max_tokens=max_tokens, max_usd=max_usd)
     return options
 
@@ -99,6 +100,5 @@ def _prices(text: str) -> tuple[float, float]:
     except ValueError:
         price_in = price_out = -1.0
     if not (price_in >= 0 and price_out >= 0):
-        msg = f"--usd-per-million-tokens must be IN,OUT (0.15,0.60), got {text!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"--usd-per-million-tokens must be IN,OUT (0.15,0.60), got {text!r}")
     return price_in, price_out

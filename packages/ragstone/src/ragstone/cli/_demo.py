@@ -52,8 +52,7 @@ def run_demo(folder: Path, *, json_output: bool) -> None:
         outcomes = list(opened.outcomes())
         traces = {t.trace_id: t for t in opened.traces()}
     if not outcomes:
-        msg = f"the demo left no outcomes in {str(store)!r}; run it again with: ragstone --verbose demo"
-        raise StoreError(msg)
+        raise StoreError(f"the demo left no outcomes in {str(store)!r}; run it again with: ragstone --verbose demo")
     summary = summarise(outcomes, [m.card for m in resolve_metrics(_METRICS)])
     scores_found = [o for o in outcomes if isinstance(o, Score)]
     # UDCG has a range of its own, and is about the passages.
@@ -103,8 +102,9 @@ def _fresh(folder: Path) -> tuple[Path, Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"cannot make the folder {str(folder)!r}: {error.strerror}; give another with --folder"
-        raise ConfigurationError(msg) from error
+        raise ConfigurationError(
+            f"cannot make the folder {str(folder)!r}: {error.strerror}; give another with --folder"
+        ) from error
     store, scores = folder / "demo.db", folder / "demo.jsonl"
     for old in (store, scores, *(store.with_name(store.name + end) for end in ("-wal", "-shm", ".lock"))):
         old.unlink(missing_ok=True)

@@ -58,11 +58,11 @@ def evaluate_command(
 ) -> None:
     """Score a file of samples and print mean, 95 % interval and denominators of each metric."""
     if output is not None and not output.absolute().parent.is_dir():
-        msg = f"the folder of --output {str(output)!r} does not exist; make it, or give another path"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"the folder of --output {str(output)!r} does not exist; make it, or give another path"
+        )
     if output is not None and output.is_dir():
-        msg = f"--output {str(output)!r} is a folder; give the path of a file"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"--output {str(output)!r} is a folder; give the path of a file")
     chair, lector = models.models()
     with progress_bar("scoring") as progress:
         result = evaluate(
@@ -106,8 +106,7 @@ def _fields(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         ours, separator, theirs = pair.partition("=")
         if not (separator and ours and theirs):
-            msg = f"--field must be OURS=THEIRS, got {pair!r}; for example --field query=Frage"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"--field must be OURS=THEIRS, got {pair!r}; for example --field query=Frage")
         fields[ours] = theirs
     return fields
 
@@ -118,8 +117,9 @@ def _references(file: Path | None) -> dict[str, tuple[str, ...]] | None:
     samples, _ = read_samples(str(file))
     references = {s.id: s.reference for s in samples if s.reference}
     if not references:
-        msg = f"no row of --reference {str(file)!r} has a correct answer under a known name (reference, ground_truth, ...)"
-        raise DataError(msg)
+        raise DataError(
+            f"no row of --reference {str(file)!r} has a correct answer under a known name (reference, ground_truth, ...)"
+        )
     return references
 
 

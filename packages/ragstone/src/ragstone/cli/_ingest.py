@@ -94,8 +94,7 @@ def ingest_command(
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        msg = f"--otlp must be HOST:PORT, such as 127.0.0.1:4318, got {text!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"--otlp must be HOST:PORT, such as 127.0.0.1:4318, got {text!r}")
     return host.strip("[]"), int(port)
 
 
@@ -106,8 +105,7 @@ def _stage_path(store: str) -> Path:
         return folder / "spans.db"
     path = Path(store).absolute()
     if not path.parent.is_dir():
-        msg = f"the folder of the store {store!r} does not exist"
-        raise StoreError(msg)
+        raise StoreError(f"the folder of the store {store!r} does not exist")
     return path.with_name(path.name + ".spans")
 
 

@@ -54,8 +54,7 @@ def meta_command(
     repeats = [named_file(text) for text in repeat or ()]
     if any(name for name, _ in repeats):
         if nameless := [path for name, path in repeats if not name]:
-            msg = f"--repeat {nameless[0]} names no system and others do; write NAME=FILE for each"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"--repeat {nameless[0]} names no system and others do; write NAME=FILE for each")
         by_system: dict[str, list[str]] = {}
         for name, path in repeats:
             by_system.setdefault(str(name), []).append(path)
@@ -108,6 +107,7 @@ def _range(text: str) -> tuple[float, float]:
     try:
         low, high = (float(part) for part in text.split(","))
     except ValueError:
-        msg = f"--label-range must be LOW,HIGH, got {text!r}; for example --label-range 1,5"
-        raise ConfigurationError(msg) from None
+        raise ConfigurationError(
+            f"--label-range must be LOW,HIGH, got {text!r}; for example --label-range 1,5"
+        ) from None
     return low, high

@@ -63,8 +63,9 @@ def period_in(text: str) -> Period | str:
     since, _, until = times.partition("..")
     period = Period(store, since=_time_in(since), until=_time_in(until))
     if period.since is not None and period.until is not None and period.since >= period.until:
-        msg = f"{times!r} ends before it begins; write FROM..TO, such as 2026-11-01..2026-11-08 or -7d.."
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"{times!r} ends before it begins; write FROM..TO, such as 2026-11-01..2026-11-08 or -7d.."
+        )
     return period
 
 
@@ -76,8 +77,9 @@ def _time_in(text: str) -> float | None:
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        msg = f"{text!r} is no time; write an ISO date (2026-11-01, 2026-11-01T12:00), or -7d, -12h, -30m from now"
-        raise ConfigurationError(msg) from None
+        raise ConfigurationError(
+            f"{text!r} is no time; write an ISO date (2026-11-01, 2026-11-01T12:00), or -7d, -12h, -30m from now"
+        ) from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 

@@ -43,8 +43,7 @@ def outbox_command(
         rows = opened.outbox_rows(sink=sink, state=state, limit=limit)
         books = opened.ledger().outbox
     if sink is not None and sink not in books:
-        msg = f"the store has no sink {sink!r}; it has {', '.join(map(repr, books)) or 'none'}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"the store has no sink {sink!r}; it has {', '.join(map(repr, books)) or 'none'}")
     n_all = sum(getattr(row, state) for name, row in books.items() if sink is None or name == sink)
     if json_output:
         print_json({"n": n_all, "deliveries": [asdict(row) for row in rows]})

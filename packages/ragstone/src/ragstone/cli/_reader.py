@@ -85,5 +85,4 @@ def _prompt(file: Path) -> Any:
         text = file.read_text(encoding="utf-8")
         return json.loads(text) if file.suffix == ".json" else text
     except (OSError, ValueError) as error:
-        msg = f"--reader-prompt {str(file)!r} cannot be read: {error}"
-        raise ConfigurationError(msg) from None
+        raise ConfigurationError(f"--reader-prompt {str(file)!r} cannot be read: {error}") from None

@@ -131,8 +131,7 @@ def _exit(report: ReplayReport, summaries: Sequence[MetricSummary], ledger: Ledg
         typer.echo("the spend cap is reached; the same command goes on from here, under a cap of its own", err=True)
         raise typer.Exit(EXIT_BUDGET)
     if report.is_empty:
-        msg = "no record of these files is a request that could be scored; is it another --format?"
-        raise DataError(msg)
+        raise DataError("no record of these files is a request that could be scored; is it another --format?")
     failed = any(summary.n_failed for summary in summaries) and not any(summary.n_scored for summary in summaries)
     waiting = any(books.pending or books.stopped for books in ledger.outbox.values())
     if failed or waiting or not report.is_whole:

@@ -117,11 +117,9 @@ def rank(
     if output is not None:
         _writable(output)
     elif json_output:
-        msg = "--json prints the counts where the samples would go; give --output FILE with it"
-        raise ConfigurationError(msg)
+        raise ConfigurationError("--json prints the counts where the samples would go; give --output FILE with it")
     if by not in ("utility", "erag"):
-        msg = f"--by must be utility or erag, got {by!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"--by must be utility or erag, got {by!r}")
     judge, lector = models.models_if_named()
     with progress_bar("ranking") as progress:
         found = rank_udcg(
@@ -157,8 +155,8 @@ def _complaints(errors: Sequence[str]) -> None:
 
 def _writable(output: Path) -> None:
     if not output.absolute().parent.is_dir():
-        msg = f"the folder of --output {str(output)!r} does not exist; make it, or give another path"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"the folder of --output {str(output)!r} does not exist; make it, or give another path"
+        )
     if output.is_dir():
-        msg = f"--output {str(output)!r} is a folder; give the path of a file"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"--output {str(output)!r} is a folder; give the path of a file")

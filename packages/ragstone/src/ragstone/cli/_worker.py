@@ -41,8 +41,7 @@ def worker_command(
 ) -> None:
     """Own a store: drain what applications captured, score it, deliver it. Stops cleanly on SIGTERM or Ctrl-C."""
     if not is_database_url(store) and not Path(store).absolute().parent.is_dir():
-        msg = f"the folder of the store {store!r} does not exist"
-        raise StoreError(msg)
+        raise StoreError(f"the folder of the store {store!r} does not exist")
     chair, named = models.models()
     chosen, lector = bind_reader(resolve_metrics(names_in(metrics)), lambda: reader_from(named, judge=chair))
     destinations = [sink_from(s) for s in sink or ()]

@@ -56,11 +56,11 @@ def read_samples(
     """
     for ours in fields or ():
         if ours not in FIELD_ALIASES:
-            msg = f"{ours!r} is no field of a sample, known are {', '.join(FIELD_ALIASES)}; ours comes first (query=Frage)"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"{ours!r} is no field of a sample, known are {', '.join(FIELD_ALIASES)}; ours comes first (query=Frage)"
+            )
     if on_bad_row not in ("raise", "skip"):
-        msg = f"on_bad_row must be 'raise' or 'skip', got {on_bad_row!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"on_bad_row must be 'raise' or 'skip', got {on_bad_row!r}")
     judged = None if qrels is None else qrels_from(qrels)
     samples: list[Sample] = []
     rejections: list[Rejection] = []
@@ -79,11 +79,10 @@ def read_samples(
         way_out = "Mend them, or leave them out (and have them counted) with on_bad_row='skip' (--skip-bad-rows)"
         raise unreadable(rejections, len(samples), way_out)
     if references and samples and references.keys().isdisjoint(seen):
-        msg = (
+        raise DataError(
             f"no sample has the id of a correct answer: samples have {next(iter(seen))!r}, ..., correct answers "
             f"{next(iter(references))!r}, ...; both need ids that match"
         )
-        raise DataError(msg)
     if judged is not None:
         whole_run = isinstance(data, str | os.PathLike) and Path(data).suffix.lower() in RUN_SUFFIXES
         samples = with_qrels(samples, judged, whole_run=whole_run)
@@ -104,8 +103,7 @@ def _sample(row: object, position: int, fields: Mapping[str, str] | None, seen: 
         raise row
     sample = row if isinstance(row, Sample) else sample_from_row(row, position=position, fields=fields)
     if sample.id in seen:
-        msg = f"row {position} has the id {sample.id!r} of row {seen[sample.id]}; ids must be unique"
-        raise DataError(msg)
+        raise DataError(f"row {position} has the id {sample.id!r} of row {seen[sample.id]}; ids must be unique")
     return sample
 
 
@@ -121,8 +119,7 @@ def iterate_rows(data: SampleSource) -> Iterator[Any]:
 
 def _file_rows(path: Path) -> Iterator[Any]:
     if not path.is_file():
-        msg = f"there is no file {str(path)!r}; give a JSONL, JSON, CSV or Parquet file"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"there is no file {str(path)!r}; give a JSONL, JSON, CSV or Parquet file")
     suffix = path.suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
         yield from _jsonl_rows(path)
@@ -135,11 +132,10 @@ def _file_rows(path: Path) -> Iterator[Any]:
     elif suffix in RUN_SUFFIXES:
         yield from run_rows(path)
     else:
-        msg = (
+        raise ConfigurationError(
             f"cannot tell the format of {str(path)!r}: the suffix must be .jsonl, .ndjson, .json, .csv or .parquet, or "
             ".run or .trec for a TREC run"
         )
-        raise ConfigurationError(msg)
 
 
 def _jsonl_rows(path: Path) -> Iterator[Any]:
@@ -168,26 +164,24 @@ def _csv_rows(path: Path) -> Iterator[Any]:
                     # An empty cell is an empty text: a system that answered nothing scores as such, it is not left out.
                     yield row
     except (UnicodeDecodeError, csv.Error) as error:
-        msg = f"{str(path)!r} is no CSV in UTF-8: {error}"
-        raise DataError(msg) from error
+        raise DataError(f"{str(path)!r} is no CSV in UTF-8: {error}") from error
 
 
 def _json_rows(path: Path) -> Iterator[Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        msg = f"{str(path)!r} is no JSON: {error}"
-        raise DataError(msg) from error
+        raise DataError(f"{str(path)!r} is no JSON: {error}") from error
     if isinstance(value, Mapping):
         # {"results": [...]} of RAGChecker and its like: the one list inside is the data.
         lists = [v for v in value.values() if isinstance(v, list)]
         if len(lists) != 1:
-            msg = f"{str(path)!r} must hold a list of rows, or an object with one list in it; it has {len(lists)}"
-            raise DataError(msg)
+            raise DataError(
+                f"{str(path)!r} must hold a list of rows, or an object with one list in it; it has {len(lists)}"
+            )
         value = lists[0]
     if not isinstance(value, list):
-        msg = f"{str(path)!r} must hold a list of rows, got {type(value).__name__}"
-        raise DataError(msg)
+        raise DataError(f"{str(path)!r} must hold a list of rows, got {type(value).__name__}")
     yield from value
 
 
@@ -202,5 +196,4 @@ def _parquet_rows(path: Path) -> Iterator[Any]:
         for batch in pq.ParquetFile(path).iter_batches():
             yield from batch.to_pylist()
     except ArrowInvalid as error:
-        msg = f"{str(path)!r} is no Parquet file: {error}"
-        raise DataError(msg) from error
+        raise DataError(f"{str(path)!r} is no Parquet file: {error}") from error

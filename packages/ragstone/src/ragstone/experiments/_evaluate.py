@@ -181,8 +181,7 @@ async def aevaluate(
     """
     samples, rejected = read_samples(data, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row)
     if not samples:
-        msg = f"there is nothing to evaluate: 0 samples could be read ({len(rejected)} rows rejected)"
-        raise DataError(msg)
+        raise DataError(f"there is nothing to evaluate: 0 samples could be read ({len(rejected)} rows rejected)")
     chosen = resolve_metrics([metrics] if isinstance(metrics, str) else metrics)
     destinations = [sink_from(s) for s in sinks]
     chair = judge_from(judge)

@@ -138,10 +138,9 @@ def open_outcomes(source: OutcomeSource, *, name: str | None = None) -> OpenOutc
         return _of_store(Period(source), name or shown(os.fspath(source)))
     path = Path(source)
     if not path.is_file():
-        msg = (
+        raise ConfigurationError(
             f"{str(path)!r} is no file of outcomes and no store; `ragstone evaluate FILE --output OUTCOMES` writes one"
         )
-        raise ConfigurationError(msg)
     with path.open("rb") as file:
         stored = file.read(len(_SQLITE)) == _SQLITE
     if stored:
@@ -165,8 +164,7 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None) -> SystemOu
     found = _arranged(opened.name, opened.outcomes, opened.cards)
     if not found.outcomes and not isinstance(source, Experiment):
         place = source.name if isinstance(source, Period) else shown(source)
-        msg = f"{place!r} holds no outcome"
-        raise DataError(msg)
+        raise DataError(f"{place!r} holds no outcome")
     return found
 
 
@@ -210,11 +208,10 @@ def card_of(metric: str) -> MetricCard | None:
 def _sized(outcomes: Iterable[AnyOutcome], place: str) -> Iterable[AnyOutcome]:
     for outcome in outcomes:
         if isinstance(outcome, Score) and abs(outcome.value) > MOST:
-            msg = (
+            raise DataError(
                 f"{place!r} has {outcome.value:g} of {outcome.metric!r} for {outcome.sample_id!r}: values of over "
                 f"{MOST:g} cannot be computed with"
             )
-            raise DataError(msg)
         yield outcome
 
 
@@ -234,11 +231,10 @@ def _lines(path: Path) -> Iterable[AnyOutcome]:
                     if first["type"] == "union_tag_not_found"
                     else f"{place}: {first['msg']}"
                 )
-                msg = (
+                raise DataError(
                     f"line {number} of {str(path)!r} is no outcome ({what.removeprefix(': ')}); files of outcomes are written "
                     "by `ragstone evaluate FILE --output OUTCOMES`"
-                )
-                raise DataError(msg) from None
+                ) from None
 
 
 def _outcome(line: bytes) -> AnyOutcome:
@@ -279,8 +275,7 @@ def _reading(place: str) -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        msg = f"the store {place!r} cannot be read: {error}"
-        raise type(error)(msg) from None
+        raise type(error)(f"the store {place!r} cannot be read: {error}") from None
 
 
 def _day(time: float | None) -> str:

@@ -189,8 +189,9 @@ def topicality(
         ```
     """
     if not 0 < level < 1 or n_resamples < 2:
-        msg = f"topicality needs level in (0, 1) and n_resamples >= 2, got {level!r} and {n_resamples!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"topicality needs level in (0, 1) and n_resamples >= 2, got {level!r} and {n_resamples!r}"
+        )
     inside, outside = read_outcomes(in_domain), read_outcomes(out_of_domain)
     names = (inside.name, outside.name) if inside.name != outside.name else ("in-domain", "out-of-domain")
     chosen = metrics_of((inside, outside), metrics)

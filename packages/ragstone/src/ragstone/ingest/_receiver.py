@@ -79,10 +79,9 @@ class OtlpReceiver:
             await site.start()
         except OSError as error:
             await self.aclose()
-            msg = (
+            raise ConfigurationError(
                 f"cannot listen at {self._host}:{self._port}: {error.strerror or error}; name another --otlp HOST:PORT"
-            )
-            raise ConfigurationError(msg) from None
+            ) from None
         self._port = self._runner.addresses[0][1]
 
     async def aclose(self) -> None:
@@ -134,19 +133,16 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
     if encoding in ("identity", ""):
         return body
     if encoding not in ("gzip", "deflate"):
-        msg = f"the content encoding {encoding[:40]!r} is not known; send gzip, or none"
-        raise DataError(msg)
+        raise DataError(f"the content encoding {encoding[:40]!r} is not known; send gzip, or none")
     unpacker = zlib.decompressobj(wbits=47)
     try:
         unpacked = unpacker.decompress(body, _MAX_BYTES + 1)
     except zlib.error as error:
-        msg = f"the body is no {encoding}: {error}"
-        raise DataError(msg) from None
+        raise DataError(f"the body is no {encoding}: {error}") from None
     if len(unpacked) > _MAX_BYTES:
         raise web.HTTPRequestEntityTooLarge(max_size=_MAX_BYTES, actual_size=len(unpacked))
     if not unpacker.eof:
-        msg = f"the body ends in the middle of its {encoding}"
-        raise DataError(msg)
+        raise DataError(f"the body ends in the middle of its {encoding}")
     return unpacked
 
 

@@ -45,10 +45,9 @@ class SharedStage:
         # Two processes that write one file in WAL mode can damage it, with most versions of SQLite in use.
         self._file_lock = FileLock(f"{os.fspath(path)}.lock")
         if not self._file_lock.acquire():
-            msg = (
+            raise StoreOwnedError(
                 f"another `ragstone ingest` (process {self._file_lock.owner()}) keeps its spans in {os.fspath(path)!r}"
             )
-            raise StoreOwnedError(msg)
         try:
             self._stage = SpanStage(path, clock=clock)
         except BaseException:

@@ -48,8 +48,7 @@ class NumberDistribution:
             ValueError: No number was read.
         """
         if self.mass <= 0:
-            msg = "an expectation needs a reply that can be a number; none has a probability above 0"
-            raise ValueError(msg)
+            raise ValueError("an expectation needs a reply that can be a number; none has a probability above 0")
         mean = math.fsum(number * p for number, p in self.probabilities.items()) / self.mass
         # Rounding must not carry it out of the range.
         return min(max(mean, min(self.probabilities)), max(self.probabilities))

@@ -74,19 +74,19 @@ def judge_from(
         # A class has all the attributes its objects have.
         if isinstance(given, Judge) and not isinstance(given, type):
             if score_mode != "single":
-                msg = f"score_mode={score_mode!r} is for judges named in words; give it to {given!r} when you make it"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(
+                    f"score_mode={score_mode!r} is for judges named in words; give it to {given!r} when you make it"
+                )
             if number_max_tokens is not None:
-                msg = f"number_max_tokens={number_max_tokens} is for judges named in words; give it to {given!r} when you make it"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(
+                    f"number_max_tokens={number_max_tokens} is for judges named in words; give it to {given!r} when you make it"
+                )
             return given
-        msg = f"{spec!r} is not a judge; {_FORMS}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"{spec!r} is not a judge; {_FORMS}")
     kind, _, model = spec.strip().partition(":")
     if spec.strip() == "lexical":
         if score_mode != "single":
-            msg = f"score_mode={score_mode!r} needs a model, and the judge is 'lexical'; {_FORMS}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"score_mode={score_mode!r} needs a model, and the judge is 'lexical'; {_FORMS}")
         return LexicalJudge()
     asked: _Asked = {"score_mode": score_mode, "draws": draws}
     if number_max_tokens is not None:
@@ -97,8 +97,7 @@ def judge_from(
         return _openai(model, asked, connection)
     if kind == "vllm" and model:
         return ModelJudge(_vllm(model), **asked)
-    msg = f"judge={spec!r} is unknown; {_FORMS}"
-    raise ConfigurationError(msg)
+    raise ConfigurationError(f"judge={spec!r} is unknown; {_FORMS}")
 
 
 def reader_from(
@@ -130,29 +129,32 @@ def reader_from(
         given: object = spec
         if isinstance(given, Reader) and not isinstance(given, type):
             if options:
-                msg = f"{', '.join(sorted(options))}: options are for readers named in words; give them to {given!r} itself"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(
+                    f"{', '.join(sorted(options))}: options are for readers named in words; give them to {given!r} itself"
+                )
             return given
-        msg = f"{spec!r} is not a reader; it takes the same forms as judge=, or a Reader object"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"{spec!r} is not a reader; it takes the same forms as judge=, or a Reader object")
     chair = judge if spec is None else judge_from(spec, connection=connection)
     if isinstance(chair, LexicalJudge):
         if options:
-            msg = f"{', '.join(sorted(options))}: the lexical baseline has no model to ask; name one with reader="
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"{', '.join(sorted(options))}: the lexical baseline has no model to ask; name one with reader="
+            )
         return LexicalReader()
     if isinstance(chair, ModelJudge):
         return ChatReader(chair.model, **options)
-    msg = f"judge={judge!r} has no model that could read passages as the application does; name one with reader="
-    raise ConfigurationError(msg)
+    raise ConfigurationError(
+        f"judge={judge!r} has no model that could read passages as the application does; name one with reader="
+    )
 
 
 def _openai(model: str, asked: _Asked, connection: ConnectionOptions | None) -> ModelJudge:
     base_url = os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
     api_key = os.environ.get("OPENAI_API_KEY")
     if base_url == _OPENAI_URL and not api_key:
-        msg = f"judge='openai:{model}' needs OPENAI_API_KEY; set it, or OPENAI_BASE_URL for an endpoint without keys"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"judge='openai:{model}' needs OPENAI_API_KEY; set it, or OPENAI_BASE_URL for an endpoint without keys"
+        )
     given: ConnectionOptions = {"model": model, "api_key": api_key, **(connection or {})}
     return OpenAICompatibleJudge(base_url, **asked, **given)
 

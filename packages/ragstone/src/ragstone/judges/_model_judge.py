@@ -66,14 +66,11 @@ class ModelJudge:
         draws: int = 5,
     ) -> None:
         if number_max_tokens < 1:
-            msg = f"number_max_tokens must be at least 1, got {number_max_tokens!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"number_max_tokens must be at least 1, got {number_max_tokens!r}")
         if score_mode not in ("single", "expected", "sampled"):
-            msg = f"score_mode must be 'single', 'expected' or 'sampled', got {score_mode!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"score_mode must be 'single', 'expected' or 'sampled', got {score_mode!r}")
         if draws < 2:
-            msg = f"draws must be at least 2, got {draws!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"draws must be at least 2, got {draws!r}")
         self.model = model
         self._sampling = {
             name: value for name, value in (("temperature", temperature), ("seed", seed)) if value is not None
@@ -217,8 +214,11 @@ class ModelJudge:
         if len(values) < len(troubles):
             kinds = {trouble.kind for trouble in troubles}
             first = troubles[0]
-            msg = f"{len(values)} of {len(replies)} replies have a usable number, which is fewer than half; {first}"
-            raise JudgeReplyError(msg, kind="unparseable" if values or len(kinds) > 1 else first.kind, raw=first.raw)
+            raise JudgeReplyError(
+                f"{len(values)} of {len(replies)} replies have a usable number, which is fewer than half; {first}",
+                kind="unparseable" if values or len(kinds) > 1 else first.kind,
+                raw=first.raw,
+            )
         mean = mean_interval(values, low=low, high=high)
         return NumberReply(
             value=mean.value,
@@ -275,12 +275,16 @@ def usable_text(completion: Completion, max_tokens: int) -> str:
         JudgeReplyError: The model declined, or did not finish.
     """
     if completion.finish == "refused":
-        msg = f"the judge declined to answer: {completion.text or 'content filter'}"
-        raise JudgeReplyError(msg, kind="refused", raw=completion.text)
-    if completion.finish == "length":
-        msg = (
-            f"the reply was cut at {max_tokens} tokens; a model that reasons before it answers needs more "
-            "(number_max_tokens=4096, --number-max-tokens 4096)"
+        raise JudgeReplyError(
+            f"the judge declined to answer: {completion.text or 'content filter'}", kind="refused", raw=completion.text
         )
-        raise JudgeReplyError(msg, kind="truncated", raw=completion.text)
+    if completion.finish == "length":
+        raise JudgeReplyError(
+            (
+                f"the reply was cut at {max_tokens} tokens; a model that reasons before it answers needs more "
+                "(number_max_tokens=4096, --number-max-tokens 4096)"
+            ),
+            kind="truncated",
+            raw=completion.text,
+        )
     return completion.text

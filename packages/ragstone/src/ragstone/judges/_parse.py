@@ -64,11 +64,13 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
     try:
         value = _read(_without_reasoning(text), low, high)
     except _UnclearError as unclear:
-        msg = f"expected one number from {low:g} to {high:g}, got {_shortened(text)!r}: {unclear}"
-        raise JudgeReplyError(msg, raw=text) from None
+        raise JudgeReplyError(
+            f"expected one number from {low:g} to {high:g}, got {_shortened(text)!r}: {unclear}", raw=text
+        ) from None
     if not low <= value <= high:
-        msg = f"expected a number from {low:g} to {high:g}, got {value:g} in {_shortened(text)!r}"
-        raise JudgeReplyError(msg, raw=text)
+        raise JudgeReplyError(
+            f"expected a number from {low:g} to {high:g}, got {value:g} in {_shortened(text)!r}", raw=text
+        )
     return value
 
 
@@ -108,8 +110,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> float:
-    msg = f"{name} is not a number"
-    raise _UnclearError(msg)
+    raise _UnclearError(f"{name} is not a number")
 
 
 def _read_object(reply: dict[str, Any], low: float, high: float) -> float:
@@ -118,8 +119,7 @@ def _read_object(reply: dict[str, Any], low: float, high: float) -> float:
             return _read_value(reply[key], low, high)
     numbers = [value for value in reply.values() if _is_number(value)]
     if len(numbers) != 1:
-        msg = f"the object holds {len(numbers)} numbers and no score"
-        raise _UnclearError(msg)
+        raise _UnclearError(f"the object holds {len(numbers)} numbers and no score")
     return _read_value(numbers[0], low, high)
 
 
@@ -131,8 +131,7 @@ def _read_value(value: object, low: float, high: float) -> float:
     if isinstance(value, str):
         return _read_prose(value, low, high)
     if not _is_number(value):
-        msg = f"the score is {value!r}"
-        raise _UnclearError(msg)
+        raise _UnclearError(f"the score is {value!r}")
     return _finite(value)
 
 
@@ -150,8 +149,7 @@ def _read_prose(text: str, low: float, high: float) -> float:
     text = _DECORATION.sub("", text.replace("\u2212", "-"))
     text, on_scale = _without_scale(text, low, high)
     if other := _OTHER_SCALE.search(text):
-        msg = f"{other[0]!r} is on another scale"
-        raise _UnclearError(msg)
+        raise _UnclearError(f"{other[0]!r} is on another scale")
     values = {_finite(token) for token in _tokens(text)}
     if len(values) != 1:
         raise _UnclearError("no number" if not values else "several numbers")
@@ -185,8 +183,7 @@ def _tokens(text: str) -> list[str]:
         before = text[max(0, match.start() - _MAX_AROUND) : match.start()]
         after = text[match.end() : match.end() + _MAX_AROUND]
         if _NOT_BEFORE.search(before) or _NOT_AFTER.match(after):
-            msg = f"{(before + match[0] + after).strip()!r} is not a plain number"
-            raise _UnclearError(msg)
+            raise _UnclearError(f"{(before + match[0] + after).strip()!r} is not a plain number")
         tokens.append(match[0])
         rest.append(text[end : match.start()])
         end = match.end()

@@ -56,8 +56,7 @@ def parse_json(text: str, shape: TypeAdapter[T]) -> T:
     try:
         return _parsed(text, shape)
     except RecursionError:
-        msg = f"the reply is nested too deeply: {_short(text)!r}"
-        raise JudgeReplyError(msg, raw=text) from None
+        raise JudgeReplyError(f"the reply is nested too deeply: {_short(text)!r}", raw=text) from None
 
 
 def _parsed(text: str, shape: TypeAdapter[T]) -> T:
@@ -65,8 +64,7 @@ def _parsed(text: str, shape: TypeAdapter[T]) -> T:
     if not stated and (rest := after_reasoning(text)) is not None:
         stated = _values(rest)
     if not stated:
-        msg = f"the reply holds no JSON, or none that can be read: {_short(text)!r}"
-        raise JudgeReplyError(msg, raw=text)
+        raise JudgeReplyError(f"the reply holds no JSON, or none that can be read: {_short(text)!r}", raw=text)
     fit: list[T] = []
     problems: list[str] = []
     for value in stated:
@@ -77,11 +75,13 @@ def _parsed(text: str, shape: TypeAdapter[T]) -> T:
             first = error.errors(include_url=False, include_input=False)[0]
             problems.append(f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}")
     if not fit:
-        msg = f"the reply has another shape than was asked for ({problems[0]}): {_short(text)!r}"
-        raise JudgeReplyError(msg, raw=text)
+        raise JudgeReplyError(
+            f"the reply has another shape than was asked for ({problems[0]}): {_short(text)!r}", raw=text
+        )
     if any(value != fit[0] for value in fit[1:]):
-        msg = f"the reply holds {len(fit)} values of the shape where one was asked for: {_short(text)!r}"
-        raise JudgeReplyError(msg, raw=text)
+        raise JudgeReplyError(
+            f"the reply holds {len(fit)} values of the shape where one was asked for: {_short(text)!r}", raw=text
+        )
     return fit[0]
 
 
@@ -138,8 +138,7 @@ def _fenced(text: str) -> str:
 def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     named = dict(pairs)
     if len(named) < len(pairs):
-        msg = "a name comes twice"
-        raise ValueError(msg)
+        raise ValueError("a name comes twice")
     return named
 
 
@@ -147,8 +146,7 @@ def _finite(text: str) -> float:
     """Refuses what Python's reader adds to JSON, and numbers beyond what a float holds."""
     value = float(text)
     if not math.isfinite(value):
-        msg = f"{text} is no number of JSON"
-        raise ValueError(msg)
+        raise ValueError(f"{text} is no number of JSON")
     return value
 
 

@@ -53,8 +53,7 @@ def unescape(text: str) -> str:
 
 def _block(name: str, value: str | Sequence[str]) -> str:
     if not name.isidentifier():
-        msg = f"a field of a prompt is named by an identifier, got {name!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a field of a prompt is named by an identifier, got {name!r}")
     if isinstance(value, str):
         body = f"{escape(value)}\n"
     else:

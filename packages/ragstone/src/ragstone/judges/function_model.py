@@ -76,11 +76,10 @@ class FunctionModel:
         secrets: Sequence[str] = (),
     ) -> None:
         if concurrency < 1 or not timeout_s > 0:
-            msg = (
+            raise ConfigurationError(
                 "concurrency must be at least 1 and timeout_s above 0, got "
                 f"concurrency={concurrency!r}, timeout_s={timeout_s!r}"
             )
-            raise ConfigurationError(msg)
         self._ask = ask
         self._name = name
         self._shape = dict(shape)
@@ -179,8 +178,9 @@ class FunctionModel:
         except TimeoutError:
             if not limit.expired():
                 raise
-            msg = f"{self._name}: no reply within {self._timeout_s:g} s"
-            raise JudgeUnavailableError(msg, kind="timeout") from None
+            raise JudgeUnavailableError(
+                f"{self._name}: no reply within {self._timeout_s:g} s", kind="timeout"
+            ) from None
         finally:
             reply.cancel()
         record_usage(usage.model_copy(update={"calls": 0}))
@@ -280,8 +280,9 @@ class FunctionModel:
         self._unsupported()
 
     def _unsupported(self) -> NoReturn:
-        msg = f"{self._name} is asked through a function, which tells no probability of a given reply"
-        raise JudgeRejectedError(msg, kind="unsupported")
+        raise JudgeRejectedError(
+            f"{self._name} is asked through a function, which tells no probability of a given reply", kind="unsupported"
+        )
 
     async def aclose(self) -> None:
         """Nothing to let go of: the threads serve other loops too, and end with this object."""

@@ -73,8 +73,10 @@ class LexicalJudge:
         Raises:
             JudgeError: Always, kind "unsupported".
         """
-        msg = f"the lexical baseline writes no text, and {prompt.construct!r} needs some; use a model as judge"
-        raise JudgeError(msg, kind="unsupported")
+        raise JudgeError(
+            f"the lexical baseline writes no text, and {prompt.construct!r} needs some; use a model as judge",
+            kind="unsupported",
+        )
 
     async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
         """Answer by `prompt.construct`; the task's wording plays no role.
@@ -84,16 +86,19 @@ class LexicalJudge:
         """
         measure = _MEASURES.get(prompt.construct)
         if measure is None:
-            msg = (
-                f"the lexical baseline has no stand-in for {prompt.construct!r}, only for "
-                f"{', '.join(sorted(_MEASURES))}; use a model as judge"
+            raise JudgeError(
+                (
+                    f"the lexical baseline has no stand-in for {prompt.construct!r}, only for "
+                    f"{', '.join(sorted(_MEASURES))}; use a model as judge"
+                ),
+                kind="unsupported",
             )
-            raise JudgeError(msg, kind="unsupported")
         try:
             share = measure(prompt.fields)
         except ZeroDivisionError:
-            msg = f"there is no word to compare for {prompt.construct!r} in {sorted(prompt.fields)}"
-            raise JudgeError(msg, kind="unsupported") from None
+            raise JudgeError(
+                f"there is no word to compare for {prompt.construct!r} in {sorted(prompt.fields)}", kind="unsupported"
+            ) from None
         value = low + (high - low) * share
         return NumberReply(value=value, raw=f"{value:g}", method="lexical")
 
@@ -105,19 +110,21 @@ class LexicalJudge:
         """
         make = _VALUES.get(prompt.construct)
         if make is None:
-            msg = (
-                f"the lexical baseline has no stand-in for {prompt.construct!r}, only for "
-                f"{', '.join(sorted(_VALUES))}; use a model as judge"
+            raise JudgeError(
+                (
+                    f"the lexical baseline has no stand-in for {prompt.construct!r}, only for "
+                    f"{', '.join(sorted(_VALUES))}; use a model as judge"
+                ),
+                kind="unsupported",
             )
-            raise JudgeError(msg, kind="unsupported")
         value = make(prompt.fields)
         try:
             return JsonReply(value=shape.validate_python(value), raw=repr(value), method="lexical")
         except ValidationError as error:
-            msg = (
-                f"what the lexical baseline makes of {prompt.construct!r} has another shape than was asked for: {error}"
-            )
-            raise JudgeError(msg, kind="unsupported") from None
+            raise JudgeError(
+                f"what the lexical baseline makes of {prompt.construct!r} has another shape than was asked for: {error}",
+                kind="unsupported",
+            ) from None
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
@@ -152,8 +159,9 @@ class LexicalReader:
         try:
             p = 1 - _share_found(words_of(query), words_of("\n".join(passages)))
         except ZeroDivisionError:
-            msg = f"there is no word to look for in the question {query[:80]!r}"
-            raise JudgeError(msg, kind="unsupported") from None
+            raise JudgeError(
+                f"there is no word to look for in the question {query[:80]!r}", kind="unsupported"
+            ) from None
         interval = Interval(low=p, high=p, method="exact")
         return Abstention(value=p, interval=interval, method="lexical", complete=p)
 

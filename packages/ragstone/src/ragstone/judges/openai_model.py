@@ -114,17 +114,16 @@ class OpenAICompatibleModel:
         affinity_header: str | None = None,
     ) -> None:
         if max_retries < 0 or max_wait_s < 0 or backoff_s < 0:
-            msg = (
+            raise ConfigurationError(
                 "max_retries, max_wait_s and backoff_s must not be below 0, got "
                 f"max_retries={max_retries!r}, max_wait_s={max_wait_s!r}, backoff_s={backoff_s!r}"
             )
-            raise ConfigurationError(msg)
         if affinity_header is not None and not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", affinity_header):
-            msg = f"affinity_header is the name of an HTTP header ('x-session-id'), got {affinity_header!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"affinity_header is the name of an HTTP header ('x-session-id'), got {affinity_header!r}"
+            )
         if spend_cap is not None and spend_cap.needs_prices and usd_per_million_tokens is None:
-            msg = f"{spend_cap!r} counts dollars, and needs usd_per_million_tokens=(INPUT, OUTPUT)"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"{spend_cap!r} counts dollars, and needs usd_per_million_tokens=(INPUT, OUTPUT)")
         probe_s = min(1.0, 2 * backoff_s)
         self._endpoint = Endpoint(
             base_url,
@@ -188,17 +187,17 @@ class OpenAICompatibleModel:
         except RequestRefusedError as refused:
             if refused.status != 404:
                 raise
-            msg = (
+            raise ConfigurationError(
                 f"{url} lists no models (HTTP 404); check the URL (it usually ends in /v1) or name the model: pass "
                 f"model=..., or {NAMED_BY_ENVIRONMENT}"
-            )
-            raise ConfigurationError(msg) from None
+            ) from None
         entries = listing.get("data")
         names = [str(entry["id"]) for entry in entries or () if isinstance(entry, dict) and "id" in entry]
         if len(names) != 1:
             served = ", ".join(sorted(names)[:20]) or "none"
-            msg = f"{url} serves {len(names)} models ({served}); choose one: pass model=..., or {NAMED_BY_ENVIRONMENT}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"{url} serves {len(names)} models ({served}); choose one: pass model=..., or {NAMED_BY_ENVIRONMENT}"
+            )
         return names[0]
 
     @property

@@ -117,11 +117,10 @@ class ChatReader:
         kind = _SHORT.get(estimator, estimator)
         _check(kind, max_draws, target_width, level, max_tokens, draw_max_tokens)
         if refusal_judge is not None and kind in ("exact_sequence", "first_token"):
-            msg = (
+            raise ConfigurationError(
                 f"refusal_judge looks at drawn replies, and estimator={kind!r} draws none; "
                 "use estimator='monte_carlo', or leave the refusal judge out and list the refusals as abstention phrases"
             )
-            raise ConfigurationError(msg)
         self.model = _model_from(model)
         self.phrases = phrases_from(abstention)
         self._prompt = ReaderPrompt(prompt, phrase=self.phrases[0], separator=separator)
@@ -131,11 +130,10 @@ class ChatReader:
         self._refusal_judge = refusal_judge
         self._sampling = dict(sampling or {})
         if fixed := sorted(self._sampling.keys() & TEMPERATURE_ONE.keys()):
-            msg = (
+            raise ConfigurationError(
                 f"sampling holds {', '.join(map(repr, fixed))}: the probability to abstain is the model's own, at "
                 "temperature 1 with nothing else in its way, and answers are greedy; leave that out"
             )
-            raise ConfigurationError(msg)
         self._recogniser = Recogniser(self.phrases)
         self._exact = ExactSequence(self.model, self.phrases)
         self._draws = Draws(
@@ -254,12 +252,18 @@ class ChatReader:
             finally:
                 self._spent.total += meter.total
         if completion.finish == "refused":
-            msg = f"the reader declined to answer: {completion.text or 'content filter'}"
-            raise JudgeReplyError(msg, kind="refused", raw=completion.text)
+            raise JudgeReplyError(
+                f"the reader declined to answer: {completion.text or 'content filter'}",
+                kind="refused",
+                raw=completion.text,
+            )
         text = after_reasoning(completion.text)
         if completion.finish == "length" or text is None:
-            msg = f"the reader's answer was cut at {self._max_tokens} tokens; give it more (max_tokens=4096)"
-            raise JudgeReplyError(msg, kind="truncated", raw=completion.text)
+            raise JudgeReplyError(
+                f"the reader's answer was cut at {self._max_tokens} tokens; give it more (max_tokens=4096)",
+                kind="truncated",
+                raw=completion.text,
+            )
         return TextReply(text=text, usage=meter.total)
 
     def abstains(self, reply: str) -> bool:
@@ -282,16 +286,18 @@ def _model_from(model: ChatModel | str) -> ChatModel:
         # A class has all the attributes its objects have.
         if isinstance(given, ChatModel) and not isinstance(given, type):
             return given
-        msg = f"{model!r} is not a chat model; a reader takes a ChatModel, or a text such as 'http://host:8000/v1'"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"{model!r} is not a chat model; a reader takes a ChatModel, or a text such as 'http://host:8000/v1'"
+        )
     # The factory knows readers.
     from ragstone.judges._factory import judge_from
     from ragstone.judges._model_judge import ModelJudge
 
     chair = judge_from(model)
     if not isinstance(chair, ModelJudge):
-        msg = f"{model!r} names no model that could read; a reader takes 'http://host:8000/v1' or 'openai:MODEL'"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"{model!r} names no model that could read; a reader takes 'http://host:8000/v1' or 'openai:MODEL'"
+        )
     return chair.model
 
 
@@ -304,18 +310,18 @@ def _check(
     draw_max_tokens: int | None,
 ) -> None:
     if estimator not in get_args(Estimator):
-        msg = f"estimator must be one of {', '.join(map(repr, get_args(Estimator)))}, got {estimator!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"estimator must be one of {', '.join(map(repr, get_args(Estimator)))}, got {estimator!r}"
+        )
     for name, value in (("max_draws", max_draws), ("max_tokens", max_tokens), ("draw_max_tokens", draw_max_tokens)):
         if value is not None and value < 1:
-            msg = f"{name} must be at least 1, got {value!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"{name} must be at least 1, got {value!r}")
     if target_width is not None and not 0 < target_width < 1:
-        msg = f"target_width must lie in (0, 1), or be None for a fixed number of draws, got {target_width!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"target_width must lie in (0, 1), or be None for a fixed number of draws, got {target_width!r}"
+        )
     if not 0 < level < 1:
-        msg = f"level must lie in (0, 1), got {level!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"level must lie in (0, 1), got {level!r}")
 
 
 def _require(estimator: str, can: Capabilities, name: str) -> None:
@@ -334,5 +340,6 @@ def _require(estimator: str, can: Capabilities, name: str) -> None:
     elif estimator == "first_token" and not can.logprobs_raw:
         reason = "its log-probabilities change with the temperature, or it could not be seen whether they do"
     if reason is not None:
-        msg = f"{name} cannot do estimator={estimator!r}: {reason}; use {can.estimator!r}, or 'auto'"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"{name} cannot do estimator={estimator!r}: {reason}; use {can.estimator!r}, or 'auto'"
+        )

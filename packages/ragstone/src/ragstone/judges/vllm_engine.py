@@ -206,8 +206,7 @@ class VllmModel:
                 return await self._templated(
                     [{"role": "user", "content": f"{system['content']}\n\n{first['content']}"}, *rest], **how
                 )
-            msg = f"{self.name}: its chat template refuses the conversation ({error})"
-            raise JudgeRejectedError(msg) from error
+            raise JudgeRejectedError(f"{self.name}: its chat template refuses the conversation ({error})") from error
 
     async def text_ids(self, text: str) -> list[int]:
         """Token ids of a text by itself, without special tokens."""
@@ -276,18 +275,17 @@ class VllmModel:
         engine, loaded = await self._ready()
         longest = max(map(len, prompts))
         if longest >= loaded.context_length:
-            msg = f"{self.name}: the prompt of {longest} tokens leaves no room for a reply in {loaded.context_length}"
-            raise JudgeRejectedError(msg)
+            raise JudgeRejectedError(
+                f"{self.name}: the prompt of {longest} tokens leaves no room for a reply in {loaded.context_length}"
+            )
         try:
             params = [SamplingParams(**{**TEMPERATURE_ONE, **each}) for each in fields]
         except TypeError as error:
-            msg = f"{self.name}: vLLM has no such sampling field ({error}); leave it out"
-            raise ConfigurationError(msg) from error
+            raise ConfigurationError(f"{self.name}: vLLM has no such sampling field ({error}); leave it out") from error
         except Exception as error:
             if not is_refusal(error):
                 raise
-            msg = f"{self.name}: vLLM refuses the sampling fields ({error})"
-            raise JudgeRejectedError(msg) from error
+            raise JudgeRejectedError(f"{self.name}: vLLM refuses the sampling fields ({error})") from error
         job = Job(prompts=prompts, params=params, reads="logprob_token_ids" in fields[0])
         record_usage(Usage(calls=1, input_tokens=sum(map(len, prompts))))
         engine.ask(job)

@@ -69,8 +69,7 @@ async def ask_marks(judge: Judge, prompt: Prompt, count: int, *, low: int = 0, h
         ValueError: `count` is below 1.
     """
     if count < 1:
-        msg = f"marks need at least one part, got count={count!r}"
-        raise ValueError(msg)
+        raise ValueError(f"marks need at least one part, got count={count!r}")
     reply = await judge.ask_json(
         prompt, _marks_shape(count, low, high), max_tokens=_TOKENS_AROUND + _TOKENS_A_MARK * count
     )

@@ -135,8 +135,11 @@ class ClaimCheck:
         )
         if len(reply.texts) >= most:
             # A list held to a length ends there, whether the text did or not.
-            msg = f"the judge took {len(piece)} characters apart into {most} claims or more, and not all can be there"
-            raise JudgeReplyError(msg, kind="truncated", raw=reply.raw)
+            raise JudgeReplyError(
+                f"the judge took {len(piece)} characters apart into {most} claims or more, and not all can be there",
+                kind="truncated",
+                raw=reply.raw,
+            )
         return reply.texts
 
     async def _borne_out(self, claims: Sequence[str], evidence: str | tuple[str, ...], task: str) -> tuple[Mark, ...]:

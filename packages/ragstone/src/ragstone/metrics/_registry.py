@@ -73,8 +73,7 @@ def _loaded(entry: importlib.metadata.EntryPoint) -> tuple[Metric, ...]:
 def _check(metric: object) -> None:
     # A class has all the attributes its objects have.
     if isinstance(metric, type) or not isinstance(metric, Metric):
-        msg = f"{metric!r} is not a metric: it needs a card and an async score(sample, judge)"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"{metric!r} is not a metric: it needs a card and an async score(sample, judge)")
 
 
 def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:
@@ -109,13 +108,13 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
         assert isinstance(spec, Metric)  # noqa: S101  `_check` saw to it
         name = spec.card.name
         if name in given and resolved[name] is not spec:
-            msg = f"two metrics are called {name!r}: {resolved[name]!r} and {spec!r}; outcomes are told apart by name"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"two metrics are called {name!r}: {resolved[name]!r} and {spec!r}; outcomes are told apart by name"
+            )
         given.add(name)
         resolved[name] = spec
     if not resolved:
-        msg = "no metric was asked for; name at least one, for example metrics=['ccrs']"
-        raise ConfigurationError(msg)
+        raise ConfigurationError("no metric was asked for; name at least one, for example metrics=['ccrs']")
     for metric in resolved.values():
         # Before anything is spent.
         if metric.card.extra is not None:
@@ -133,16 +132,14 @@ def _named(spec: str, known: Sequence[Metric]) -> list[Metric]:
         return [made[1](argument)]
     if at:
         forms = ", ".join(f"{name}@{what}" for name, (what, _) in _WITH_ARGUMENT.items())
-        msg = f"{spec!r} is not a metric with its argument; those are {forms}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"{spec!r} is not a metric with its argument; those are {forms}")
     names = list(dict.fromkeys([m.card.group for m in known] + [m.card.name for m in known]))
     close = difflib.get_close_matches(wanted, names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     groups = ", ".join(dict.fromkeys(m.card.group for m in known))
-    msg = (
+    raise ConfigurationError(
         f"there is no metric or group {spec!r}; {hint}the groups are {groups}; `ragstone metrics` lists what is in them"
     )
-    raise ConfigurationError(msg)
 
 
 def bind_reader(metrics: Sequence[Metric], reader: Callable[[], Reader]) -> tuple[tuple[Metric, ...], Reader | None]:

@@ -81,8 +81,10 @@ async def label_of(
     if not judge_asked(passage, mode):
         label = from_data(passage, threshold)
         if label is None:
-            msg = "the passage carries no relevance label, and with labels='data' nobody else is asked"
-            raise JudgeError(msg, kind="unsupported")
+            raise JudgeError(
+                "the passage carries no relevance label, and with labels='data' nobody else is asked",
+                kind="unsupported",
+            )
         return label
     answers = tuple(answer for answer in reference if answer.strip())
     fields: dict[str, str | tuple[str, ...]] = {"query": query}

@@ -81,8 +81,7 @@ class UdcgBase:
             ConfigurationError: No reader is bound.
         """
         if self._reader is None:
-            msg = f"{self!r} has no reader to ask; name one with reader="
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"{self!r} has no reader to ask; name one with reader=")
         query = sample.query if sample.query is not None and sample.query.strip() else None
         known = {"query": query, "contexts": sample.contexts}
         if missing := tuple(name for name, value in known.items() if value is None):

@@ -82,11 +82,11 @@ def check_label_options(labels: str, threshold: float) -> None:
         ConfigurationError: `labels` is none of the modes, or the threshold is no number above 0.
     """
     if labels not in LABEL_MODES:
-        msg = f"labels must be 'auto', 'data' or 'judge', got {labels!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"labels must be 'auto', 'data' or 'judge', got {labels!r}")
     if not 0 < threshold < float("inf"):
-        msg = f"threshold is the smallest grade that means relevant, and must be above 0, got {threshold!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"threshold is the smallest grade that means relevant, and must be above 0, got {threshold!r}"
+        )
 
 
 async def passage_utilities(

@@ -253,8 +253,7 @@ class AnswerCorrectness(_Ccrs):
 
     def __init__(self, *, em_weight: float = 0.7) -> None:
         if not 0 <= em_weight <= 1:
-            msg = f"em_weight must be between 0 and 1, got {em_weight!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"em_weight must be between 0 and 1, got {em_weight!r}")
         self.em_weight = em_weight
         self.version = f"1({em_weight:g})"
 

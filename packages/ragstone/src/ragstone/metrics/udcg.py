@@ -91,8 +91,7 @@ class Udcg(UdcgBase):
         threshold: float = 0.5,
     ) -> None:
         if not 0 <= gamma <= 1:
-            msg = f"gamma must be between 0 and 1, got {gamma!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"gamma must be between 0 and 1, got {gamma!r}")
         super().__init__(reader=reader, labels=labels, threshold=threshold)
         self.gamma = gamma
 
@@ -163,8 +162,9 @@ class UdcgTheta(UdcgBase):
         threshold: float = 0.5,
     ) -> None:
         if not alpha or len(alpha) != len(beta) or not all(map(math.isfinite, [*alpha, *beta])):
-            msg = f"alpha and beta are finite weights, one of each a position, got alpha={alpha!r}, beta={beta!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"alpha and beta are finite weights, one of each a position, got alpha={alpha!r}, beta={beta!r}"
+            )
         super().__init__(reader=reader, labels=labels, threshold=threshold)
         self.alpha = tuple(map(float, alpha))
         self.beta = tuple(map(float, beta))
@@ -188,8 +188,9 @@ class UdcgTheta(UdcgBase):
         """
         path = Path(path)
         if not path.is_file():
-            msg = f"there is no file {str(path)!r} with weights; `ragstone udcg fit FILE -o theta.json` makes one"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"there is no file {str(path)!r} with weights; `ragstone udcg fit FILE -o theta.json` makes one"
+            )
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
             if (held["kind"], held["version"]) == (cls.file_kind, 1):
@@ -204,8 +205,7 @@ class UdcgTheta(UdcgBase):
             why = f"it is of kind {held['kind']!r}, version {held['version']!r}"
         except (ValueError, KeyError, TypeError) as error:
             why = f"{type(error).__name__}: {error}"
-        msg = f"{str(path)!r} holds no weights of UDCG-theta, version 1: {why}"
-        raise DataError(msg)
+        raise DataError(f"{str(path)!r} holds no weights of UDCG-theta, version 1: {why}")
 
     def save(self, path: str | Path) -> None:
         """Write the weights as JSON."""
@@ -234,8 +234,7 @@ class UdcgTheta(UdcgBase):
             ValueError: Not `k` utilities.
         """
         if len(utilities) != self.k:
-            msg = f"these weights are for {self.k} passages, got {len(utilities)}"
-            raise ValueError(msg)
+            raise ValueError(f"these weights are for {self.k} passages, got {len(utilities)}")
         return math.fsum(
             a * max(u, 0.0) + b * min(u, 0.0) for a, b, u in zip(self.alpha, self.beta, utilities, strict=True)
         )

@@ -42,13 +42,11 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        msg = f"the configuration {name!r} cannot be read: {error}"
-        raise ConfigurationError(msg) from None
+        raise ConfigurationError(f"the configuration {name!r} cannot be read: {error}") from None
     for key, value in values.items():
         if key not in CONFIGURABLE and not isinstance(value, dict):
-            msg = (
+            raise ConfigurationError(
                 f"{name!r} sets {key!r}, which is no argument of Monitor; those are {', '.join(CONFIGURABLE)}. What only a "
                 "command has goes into its table, such as [replay]"
             )
-            raise ConfigurationError(msg)
     return values

@@ -89,19 +89,17 @@ class Monitor:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if role not in ("auto", "capture"):
-            msg = f"role must be 'auto' or 'capture', got {role!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"role must be 'auto' or 'capture', got {role!r}")
         for name, number in (("concurrency", concurrency), ("trace_deadline_s", trace_deadline_s)):
             if number <= 0:
-                msg = f"{name} must be positive, got {number!r}"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(f"{name} must be positive, got {number!r}")
         if outage_patience_s < 0:
-            msg = f"outage_patience_s must be 0 (never wait) or more, got {outage_patience_s!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"outage_patience_s must be 0 (never wait) or more, got {outage_patience_s!r}")
         self._store = settled(store)
         if not is_database_url(store) and not Path(self._store).parent.is_dir():
-            msg = f"the folder of store={str(store)!r} does not exist; make it, or give another path"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"the folder of store={str(store)!r} does not exist; make it, or give another path"
+            )
         self._role = role
         self._judge = judge_from(judge)
         resolved = resolve_metrics([metrics] if isinstance(metrics, str) else metrics)

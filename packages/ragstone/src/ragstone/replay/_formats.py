@@ -97,8 +97,7 @@ def detect(source: Source, *, name: str = "auto", formats: Sequence[TraceFormat]
     known = {f.name: f for f in formats} if formats is not None else all_formats()
     if name != "auto":
         if name not in known:
-            msg = f"there is no format {name!r}; known are {', '.join(known)}, and 'auto'"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"there is no format {name!r}; known are {', '.join(known)}, and 'auto'")
         return Detected(format=known[name], because="it was named")
     if source.path.is_dir():
         return _of_folder(source, known)
@@ -108,17 +107,15 @@ def detect(source: Source, *, name: str = "auto", formats: Sequence[TraceFormat]
         if because is not None:
             return Detected(format=candidate, because=because)
     if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
-        msg = (
+        raise DataError(
             f"{source.name!r} is a Python pickle, which may run any code when it is read, so it never is; write the "
             "objects as JSON, for example with langchain_core.load.dumps or LlamaIndex's model_dump_json"
         )
-        raise DataError(msg)
     beginning = head[:40].decode("utf-8", "replace")
-    msg = (
+    raise DataError(
         f"{source.name!r} begins with {beginning!r}, which is no format that is known ({', '.join(known)}); "
         "name it with --format, or convert it to JSON lines with the fields query, contexts and response"
     )
-    raise DataError(msg)
 
 
 def _of_folder(source: Source, known: Mapping[str, TraceFormat]) -> Detected:
@@ -128,18 +125,15 @@ def _of_folder(source: Source, known: Mapping[str, TraceFormat]) -> Detected:
             if because is not None:
                 return Detected(format=candidate, because=because)
     except OSError as error:
-        msg = f"{source.name!r} cannot be read: {error}"
-        raise DataError(msg) from error
+        raise DataError(f"{source.name!r} cannot be read: {error}") from error
     found: Detected | None = None
     for part in source.parts():
         here = detect(part, formats=tuple(known.values()))
         if found is not None and here.format.name != found.format.name:
-            msg = (
+            raise DataError(
                 f"{source.name!r} holds files of several formats, {found.format.name} and {here.format.name}: name each"
             )
-            raise DataError(msg)
         found = found or here
     if found is None:
-        msg = f"{source.name!r} is a folder with no file in it"
-        raise DataError(msg)
+        raise DataError(f"{source.name!r} is a folder with no file in it")
     return found

@@ -30,8 +30,7 @@ def parse_json(text: bytes | str) -> Any:
     except RecursionError as error:
         raise _too_deep() from error
     except ValueError as error:
-        msg = f"no JSON: {str(error)[:200]}"
-        raise DataError(msg) from error
+        raise DataError(f"no JSON: {str(error)[:200]}") from error
     return clean(value)
 
 

@@ -127,12 +127,12 @@ def _of_document(source: Source, within: Sequence[str]) -> Iterator[Record | Rej
         try:
             value = parse_json(text)
         except DataError as error:
-            msg = f"{source.name!r} is {error}"
-            raise DataError(msg) from error
+            raise DataError(f"{source.name!r} is {error}") from error
         yield from _unwrapped(value, "", within)
     elif _list_name(start, within) is None:
-        msg = f"{source.name!r} is one JSON value of more than {MAX_RECORD_BYTES} bytes, and no list of records"
-        raise DataError(msg)
+        raise DataError(
+            f"{source.name!r} is one JSON value of more than {MAX_RECORD_BYTES} bytes, and no list of records"
+        )
     else:
         feature = f"A JSON document of more than {MAX_RECORD_BYTES} bytes"
         raise MissingExtraError(feature=feature, package="ijson", extra="ragstone[replay]")
@@ -167,8 +167,7 @@ def _of_large_document(source: Source, start: bytes, within: Sequence[str], ijso
             try:
                 value = next(items, bounded)
             except (ijson.JSONError, ValueError, RecursionError) as error:
-                msg = f"{source.name!r} cannot be read on from item {number}: {error}"
-                raise DataError(msg) from error
+                raise DataError(f"{source.name!r} cannot be read on from item {number}: {error}") from error
             if value is bounded:
                 return
             bounded.n_bytes = 0
@@ -189,8 +188,7 @@ class _Bounded:
     def read(self, n: int = -1) -> bytes:
         self.n_bytes += n
         if self.n_bytes > MAX_RECORD_BYTES + 2**20:
-            msg = f"{self._name!r} holds a record of more than {MAX_RECORD_BYTES} bytes"
-            raise DataError(msg)
+            raise DataError(f"{self._name!r} holds a record of more than {MAX_RECORD_BYTES} bytes")
         return self._stream.read(n)
 
 
@@ -213,5 +211,6 @@ def _parquet(source: Source) -> Iterator[Record | Rejected]:
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise
-        msg = f"{source.name!r} cannot be read as Parquet from row {number + 1}: {str(error)[:300]}"
-        raise DataError(msg) from error
+        raise DataError(
+            f"{source.name!r} cannot be read as Parquet from row {number + 1}: {str(error)[:300]}"
+        ) from error

@@ -283,8 +283,7 @@ class _Spread:
 
     def __init__(self, most: int) -> None:
         if most < 1:
-            msg = f"max_rehearsed must be at least 1, got {most!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"max_rehearsed must be at least 1, got {most!r}")
         self.samples: list[Sample] = []
         self.n_seen = 0
         self._most = most

@@ -174,8 +174,7 @@ def _csv(source: Source) -> Iterator[Record | Rejected]:
                 else:
                     yield Record(f"row {number}", clean(row))
         except (UnicodeDecodeError, csv.Error) as error:
-            msg = f"{source.name!r} cannot be read as CSV in UTF-8 from row {number + 1}: {error}"
-            raise DataError(msg) from error
+            raise DataError(f"{source.name!r} cannot be read as CSV in UTF-8 from row {number + 1}: {error}") from error
 
 
 def _run(source: Source) -> Iterator[Record | Rejected]:
@@ -214,5 +213,4 @@ def _folder(source: Source) -> list[Sample]:
         runs = sorted(path for path in source.path.iterdir() if path.suffix.lower() in _RUN_SUFFIXES)
         return read_beir(source.path, split=split, run=read_trec_run(runs[0]) if runs else None)
     except (OSError, ConfigurationError) as error:
-        msg = f"{source.name!r} cannot be read: {error}"
-        raise DataError(msg) from error
+        raise DataError(f"{source.name!r} cannot be read: {error}") from error

@@ -76,8 +76,7 @@ class Source:
                 path = Path(folder) / name
                 yield Source(path, path.relative_to(self.path).as_posix())
         if not n_files:
-            msg = f"{self.name!r} is a folder with no file in it"
-            raise DataError(msg)
+            raise DataError(f"{self.name!r} is a folder with no file in it")
 
     def modified_at(self) -> float:
         """When the file was written last, in Unix seconds.
@@ -88,8 +87,7 @@ class Source:
         try:
             return self.path.stat().st_mtime
         except OSError as error:
-            msg = f"{self.name!r} cannot be read: {error}"
-            raise DataError(msg) from error
+            raise DataError(f"{self.name!r} cannot be read: {error}") from error
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
@@ -105,8 +103,7 @@ class Source:
                 raw.seek(0)
                 yield _decompressed(raw, first)
         except _damages() as error:
-            msg = f"{self.name!r} cannot be read: {error}"
-            raise DataError(msg) from error
+            raise DataError(f"{self.name!r} cannot be read: {error}") from error
 
     def head(self, n_bytes: int = _HEAD_BYTES) -> bytes:
         """The first bytes, decompressed, to recognise a format by; those of a folder's first file.
@@ -202,8 +199,7 @@ class _Zstandard(io.RawIOBase):
             self._compressed = self._compressed or self._raw.read(_ZSTD_CHUNK)
             if not self._compressed:
                 if self._frame is not None:
-                    msg = "the compressed file ends in the middle; it was cut"
-                    raise EOFError(msg)
+                    raise EOFError("the compressed file ends in the middle; it was cut")
                 return 0
             self._frame = self._frame or self._begin()
             self._plain = memoryview(self._frame.decompress(self._compressed))

@@ -32,8 +32,7 @@ def open_sources(named: Sequence[str]) -> Iterator[list[Source]]:
         DataError: An address does not give its file.
     """
     if not named:
-        msg = "nothing to replay was named; give a file, a folder or an address"
-        raise ConfigurationError(msg)
+        raise ConfigurationError("nothing to replay was named; give a file, a folder or an address")
     with tempfile.TemporaryDirectory(prefix="ragstone-") as folder:
         found: list[Source] = []
         for n, name in enumerate(named):
@@ -47,13 +46,13 @@ def open_sources(named: Sequence[str]) -> Iterator[list[Source]]:
 def _source(name: str) -> Source:
     source = Source(path=Path(name), name=name)
     if not source.path.exists():
-        msg = f"there is no file or folder {name!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"there is no file or folder {name!r}")
     for part in source.parts():
         # Reading begins anew for each look and in each run; a pipe gives its bytes once, a device for ever.
         if part.path.exists() and not part.path.is_file():
-            msg = f"{part.name!r} is no file (a pipe, a device?) and cannot be read twice; write it to a file first"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"{part.name!r} is no file (a pipe, a device?) and cannot be read twice; write it to a file first"
+            )
     return source
 
 
@@ -65,8 +64,9 @@ def _fetched(address: str, folder: Path) -> Source:
         name = url._replace(netloc=host, query="", fragment="").geturl()
     except ValueError:
         # What is wrong with it would quote it, credentials and all.
-        msg = "an address to replay from is no address; write it as https://host:port/path"
-        raise ConfigurationError(msg) from None
+        raise ConfigurationError(
+            "an address to replay from is no address; write it as https://host:port/path"
+        ) from None
     target = folder / (Path(url.path).name[-_NAME_LENGTH:] or "export")
     import httpx
 
@@ -74,18 +74,16 @@ def _fetched(address: str, folder: Path) -> Source:
         folder.mkdir()
         with httpx.stream("GET", address, timeout=_TIMEOUT_S, follow_redirects=True) as response:
             if not response.is_success:
-                msg = f"{name!r} answered {response.status_code}"
-                raise DataError(msg)
+                raise DataError(f"{name!r} answered {response.status_code}")
             with target.open("wb") as file:
                 for chunk in response.iter_bytes():
                     file.write(chunk)
                     if file.tell() > _MAX_DOWNLOAD_BYTES:
-                        msg = f"{name!r} is larger than {_MAX_DOWNLOAD_BYTES} bytes; download it and replay the file"
-                        raise DataError(msg)
+                        raise DataError(
+                            f"{name!r} is larger than {_MAX_DOWNLOAD_BYTES} bytes; download it and replay the file"
+                        )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        msg = f"{name!r} cannot be fetched: {type(error).__name__}"
-        raise DataError(msg) from None
+        raise DataError(f"{name!r} cannot be fetched: {type(error).__name__}") from None
     except OSError as error:
-        msg = f"{name!r} cannot be kept in {tempfile.gettempdir()!r} while it is read: {error}"
-        raise DataError(msg) from None
+        raise DataError(f"{name!r} cannot be kept in {tempfile.gettempdir()!r} while it is read: {error}") from None
     return Source(path=target, name=name, identity=address)

@@ -97,8 +97,7 @@ class SpanStage:
             self._db.execute(f"PRAGMA synchronous = {'FULL' if path else 'OFF'}")
             self._db.executescript(_TABLES)
         except (OSError, sqlite3.Error) as error:
-            msg = f"spans cannot be kept in {str(self._path)!r}: {error}"
-            raise StoreError(msg) from error
+            raise StoreError(f"spans cannot be kept in {str(self._path)!r}: {error}") from error
 
     def add(self, spans: Iterable[StagedSpan]) -> int:
         """Keep spans, all of them or, when this raises, none; how many are new and within the limits.
@@ -110,8 +109,7 @@ class SpanStage:
         with self._transaction() as db:
             for span in spans:
                 if not span.trace_id or not span.span_id:
-                    msg = "a span without trace id or span id belongs nowhere"
-                    raise DataError(msg)
+                    raise DataError("a span without trace id or span id belongs nowhere")
                 kept += self._keep(db, span, now)
         return kept
 

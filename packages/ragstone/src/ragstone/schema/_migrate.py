@@ -25,14 +25,12 @@ def migrate(record: Mapping[str, Any]) -> dict[str, Any]:
     """
     version = record.get("schema_version", 1)
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        msg = f"schema_version must be a positive integer, got {version!r}"
-        raise DataError(msg)
+        raise DataError(f"schema_version must be a positive integer, got {version!r}")
     if version > SCHEMA_VERSION:
-        msg = (
+        raise StoreVersionError(
             f"this record has schema version {version}, and this Ragstone reads up to {SCHEMA_VERSION}; "
             "upgrade with: pip install -U ragstone"
         )
-        raise StoreVersionError(msg)
     current = dict(record)
     for step in range(version, SCHEMA_VERSION):
         current = _STEPS[step](current)

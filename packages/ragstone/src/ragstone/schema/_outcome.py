@@ -46,8 +46,7 @@ class Interval(Model):
     @model_validator(mode="after")
     def _ordered(self) -> Interval:
         if self.low > self.high:
-            msg = f"an interval needs low <= high, got low={self.low!r} and high={self.high!r}"
-            raise ValueError(msg)
+            raise ValueError(f"an interval needs low <= high, got low={self.low!r} and high={self.high!r}")
         return self
 
 

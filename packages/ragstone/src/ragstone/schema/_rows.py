@@ -75,16 +75,16 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         'Why?'
     """
     if not isinstance(row, Mapping):
-        msg = f"row {position} must be an object with named fields, got {_short(row)}"
-        raise DataError(msg)
+        raise DataError(f"row {position} must be an object with named fields, got {_short(row)}")
     flat = _flatten(row)
     used: set[str] = set()
     found: dict[str, Any] = {}
     for field, aliases in FIELD_ALIASES.items():
         wanted = (fields or {}).get(field)
         if wanted is not None and wanted not in flat:
-            msg = f"row {position} has no field {wanted!r}, which was named for {field!r}; it has {sorted(flat)}"
-            raise DataError(msg)
+            raise DataError(
+                f"row {position} has no field {wanted!r}, which was named for {field!r}; it has {sorted(flat)}"
+            )
         # deepeval keeps what was retrieved under `retrieval_context`, and beside it the ideal passages as `context`.
         others = {"context"} if "retrieval_context" in flat else set()
         # Several contexts of one question: each row has its own id, and beside it that of the question.
@@ -97,19 +97,17 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
             continue
         for name, value in values[1:]:
             if _plain(value) != _plain(values[0][1]):
-                msg = (
+                raise DataError(
                     f"row {position} has both {values[0][0]!r} and {name!r}, which mean {field!r} and differ; "
                     f"say which one counts: fields={{{field!r}: {name!r}}} (--field {field}={name})"
                 )
-                raise DataError(msg)
         used.update(name for name, _ in values)
         found[field] = values[0][1]
     if flat and not fields and _KNOWN.isdisjoint(flat):
-        msg = (
+        raise DataError(
             f"row {position} has no field with a known name; it has {sorted(map(str, flat))}. Say what is what, "
             "for example fields={'query': 'Frage'} (--field query=Frage)"
         )
-        raise DataError(msg)
     try:
         return Sample(
             id=_id(found.get("id"), position),
@@ -124,8 +122,7 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         )
     except ValidationError as error:
         first = error.errors()[0]
-        msg = f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise DataError(msg) from error
+        raise DataError(f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,8 +168,7 @@ def _text(value: Any, field: str, position: int, keys: Sequence[str]) -> str | N
         for key in keys:
             if isinstance(value.get(key), str):
                 return str(value[key])
-    msg = f"row {position}: {field} must be text, got {_short(value)}"
-    raise DataError(msg)
+    raise DataError(f"row {position}: {field} must be text, got {_short(value)}")
 
 
 def _texts(value: Any, field: str, position: int) -> tuple[str, ...]:
@@ -195,8 +191,7 @@ def _contexts(value: Any, position: int) -> tuple[Passage, ...] | None:
     if isinstance(value, Mapping):
         value = [value]
     if not isinstance(value, list | tuple):
-        msg = f"row {position}: contexts must be a list of passages, got {_short(value)}"
-        raise DataError(msg)
+        raise DataError(f"row {position}: contexts must be a list of passages, got {_short(value)}")
     return tuple(_passage(item, rank, position) for rank, item in enumerate(value))
 
 
@@ -257,8 +252,9 @@ def _passage(item: Any, rank: int, position: int) -> Passage:
                 relevance=_label(body.get("relevance"), rank, position),
                 metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
             )
-    msg = f"row {position}: passage {rank + 1} must be text or an object with one of {_TEXT_KEYS}, got {_short(item)}"
-    raise DataError(msg)
+    raise DataError(
+        f"row {position}: passage {rank + 1} must be text or an object with one of {_TEXT_KEYS}, got {_short(item)}"
+    )
 
 
 def _number(value: Any) -> float | None:
@@ -283,11 +279,10 @@ def _label(value: Any, rank: int, position: int) -> float | None:
     if number is None and isinstance(value, str):
         number = _LABEL_WORDS.get(value.strip().lower(), _number_in(value))
     if number is None:
-        msg = (
+        raise DataError(
             f"row {position}: passage {rank + 1} has the relevance {_short(value)}; a label is a number (0, 1, or a grade), "
             "true or false, yes or no; leave it out where nobody labelled the passage"
         )
-        raise DataError(msg)
     return number
 
 
@@ -300,10 +295,9 @@ def _grades(value: Any, field: str, position: int) -> dict[str, float] | None:
     for passage, grade in value.items():
         number = float(grade) if isinstance(grade, bool) else _number(_plain(grade))
         if number is None:
-            msg = (
+            raise DataError(
                 f"row {position}: {field} gives {str(passage)!r} the grade {_short(grade)}; a grade is a finite number"
             )
-            raise DataError(msg)
         grades[str(passage)] = number
     return grades
 
@@ -326,8 +320,7 @@ def _object(value: Any, field: str, position: int) -> Mapping[Any, Any] | None:
             value = _short(value)
     if value is None or isinstance(value, Mapping):
         return value
-    msg = f"row {position}: {field} must be an object of grades by passage id, got {_short(value)}"
-    raise DataError(msg)
+    raise DataError(f"row {position}: {field} must be an object of grades by passage id, got {_short(value)}")
 
 
 def _number_in(text: str) -> float | None:

@@ -69,14 +69,12 @@ class Scorer:
     ) -> None:
         names = [metric.card.name for metric in metrics]
         if repeated := {name for name in names if names.count(name) > 1}:
-            msg = f"metrics are told apart by name, and {sorted(repeated)!r} came more than once"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"metrics are told apart by name, and {sorted(repeated)!r} came more than once")
         if concurrency < 1 or trace_deadline_s <= 0:
-            msg = (
+            raise ConfigurationError(
                 "concurrency must be at least 1 and trace_deadline_s above 0, got "
                 f"concurrency={concurrency!r}, trace_deadline_s={trace_deadline_s!r}"
             )
-            raise ConfigurationError(msg)
         self.metrics = tuple(metrics)
         self.judge = judge
         self._concurrency = concurrency
@@ -275,15 +273,13 @@ class Scorer:
 def _checked(metric: Metric, outcome: object) -> AnyOutcome:
     """Hold an outcome against what metrics promise; `Scorer` records a breach as a bug."""
     if not isinstance(outcome, Score | NotApplicable | Failure):
-        msg = f"a metric returns a Score, a NotApplicable or a Failure, got {outcome!r}"
-        raise TypeError(msg)
+        raise TypeError(f"a metric returns a Score, a NotApplicable or a Failure, got {outcome!r}")
     # Raises here, and so becomes this metric's failure, rather than later in a store or a sink.
     outcome.model_dump_json()
     if isinstance(outcome, Score):
         low, high = metric.card.low - _RANGE_TOLERANCE, metric.card.high + _RANGE_TOLERANCE
         if not math.isfinite(outcome.value) or not low <= outcome.value <= high:
-            msg = f"the value {outcome.value!r} is outside {metric.card.low:g} to {metric.card.high:g}"
-            raise ValueError(msg)
+            raise ValueError(f"the value {outcome.value!r} is outside {metric.card.low:g} to {metric.card.high:g}")
     return outcome
 
 

@@ -35,8 +35,9 @@ def sink_from(spec: str | Sink) -> Sink:
     kind, _, argument = spec.partition(":")
     kind, plus, flag = kind.partition("+")
     if plus and flag != "text":
-        msg = f"a sink can be called {kind + '+text'!r}, to send explanations too; {flag!r} means nothing"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"a sink can be called {kind + '+text'!r}, to send explanations too; {flag!r} means nothing"
+        )
     known = entry_points(group=_GROUP)
     if kind not in known.names:
         # Only the kind is shown: an argument may hold credentials.

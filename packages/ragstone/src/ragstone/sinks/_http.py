@@ -46,8 +46,7 @@ def base_url(text: str, *, sink: str, example: str) -> SplitResult:
     except ValueError:
         valid = False
     if not valid:
-        msg = f"the sink {sink!r} needs the address of its server, such as {example!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"the sink {sink!r} needs the address of its server, such as {example!r}")
     return url._replace(path=url.path.rstrip("/"), query="", fragment="")
 
 
@@ -113,8 +112,9 @@ class HttpClient:
             return await self._client.request(method, url, content=content, params=params, headers=headers)
         except httpx.HTTPError as error:
             # Not the message of every error: some quote the URL, which may hold credentials.
-            msg = f"no answer from {host_and_port(urlsplit(url))}: {type(error).__name__}"
-            raise SinkUnavailableError(msg) from None
+            raise SinkUnavailableError(
+                f"no answer from {host_and_port(urlsplit(url))}: {type(error).__name__}"
+            ) from None
 
     async def aclose(self) -> None:
         """Close the connections of this loop; a later request opens new ones."""

@@ -136,11 +136,13 @@ class LangsmithSink:
             found = response.json()
             project_id = str(uuid.UUID(found[0]["id"])) if found else None
         except (ValueError, TypeError, LookupError, AttributeError):
-            msg = f"{host_and_port(self._url)} does not answer as LangSmith does: {printable(response.text)}"
-            raise SinkUnavailableError(msg) from None
+            raise SinkUnavailableError(
+                f"{host_and_port(self._url)} does not answer as LangSmith does: {printable(response.text)}"
+            ) from None
         if project_id is None:
-            msg = f"{host_and_port(self._url)} has no project called {printable(project)!r}, or no run in it yet"
-            raise SinkTargetMissingError(msg)
+            raise SinkTargetMissingError(
+                f"{host_and_port(self._url)} has no project called {printable(project)!r}, or no run in it yet"
+            )
         return project_id
 
 

@@ -60,8 +60,9 @@ class MlflowSink:
         environ = os.environ
         address = url or environ.get("MLFLOW_TRACKING_URI")
         if not address:
-            msg = f"the sink 'mlflow' needs the address of its server: write {_EXAMPLE!r}, or set MLFLOW_TRACKING_URI"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"the sink 'mlflow' needs the address of its server: write {_EXAMPLE!r}, or set MLFLOW_TRACKING_URI"
+            )
         self._url = base_url(address, sink="mlflow", example=_EXAMPLE)
         user, password = environ.get("MLFLOW_TRACKING_USERNAME"), environ.get("MLFLOW_TRACKING_PASSWORD")
         token = environ.get("MLFLOW_TRACKING_TOKEN")

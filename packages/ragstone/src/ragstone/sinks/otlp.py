@@ -149,11 +149,10 @@ def _logs_url(endpoint: str | None) -> SplitResult:
     if endpoint is None:
         protocol = environ.get("OTEL_EXPORTER_OTLP_LOGS_PROTOCOL") or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
         if protocol == "grpc":
-            msg = (
+            raise ConfigurationError(
                 "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc', and the sink 'otlp' speaks http/protobuf; "
                 "name the HTTP receiver: 'otlp:http://host:4318'"
             )
-            raise ConfigurationError(msg)
         exact = environ.get("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT")
         endpoint = exact or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "http://localhost:4318"
     try:

@@ -114,8 +114,7 @@ class ParquetSink:
         except OSError as error:
             # The batch may be in the directory all the same: what is there is found out from it, as after a crash.
             self._seen = self._part = None
-            msg = f"cannot write to {str(self._path)!r}: {error.strerror or error}"
-            raise SinkUnavailableError(msg) from error
+            raise SinkUnavailableError(f"cannot write to {str(self._path)!r}: {error.strerror or error}") from error
         self._seen.update(dict.fromkeys(fresh))
         while len(self._seen) > _SEEN_MAX_IDS:
             del self._seen[next(iter(self._seen))]

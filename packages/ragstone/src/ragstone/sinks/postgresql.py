@@ -104,8 +104,9 @@ class PostgresqlSink:
             MissingExtraError: The extra `postgres` is not installed.
         """
         if not argument.startswith("//"):
-            msg = "the sink 'postgresql' needs the URL of a database: 'postgresql://user:password@host:5432/database'"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                "the sink 'postgresql' needs the URL of a database: 'postgresql://user:password@host:5432/database'"
+            )
         return cls(f"postgresql:{argument}", include_text=include_text)
 
     @property
@@ -122,8 +123,7 @@ class PostgresqlSink:
             SinkRejectedError: It does not take the rows.
         """
         if self._closed:
-            msg = f"the sink {self.name!r} is closed"
-            raise SinkUnavailableError(msg)
+            raise SinkUnavailableError(f"the sink {self.name!r} is closed")
         if batch:
             await asyncio.to_thread(self._write, batch)
 
@@ -149,8 +149,7 @@ class PostgresqlSink:
             # A new connection has the table made again, and knows of new passwords.
             self._drop()
             if denied:
-                msg = f"{words}; check user, password and rights of this sink"
-                raise SinkDeniedError(msg) from None
+                raise SinkDeniedError(f"{words}; check user, password and rights of this sink") from None
             if isinstance(error, (psycopg.DataError, psycopg.IntegrityError)):
                 raise SinkRejectedError(words) from None
             raise SinkUnavailableError(words) from None

@@ -61,14 +61,13 @@ class PrometheusSink:
         max_apps: int = 20,
     ) -> None:
         if port is None and registry is None:
-            msg = "a PrometheusSink without a port needs a registry that somebody else serves: give registry= or port="
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                "a PrometheusSink without a port needs a registry that somebody else serves: give registry= or port="
+            )
         if port is not None and not 0 <= port <= 65535:
-            msg = f"port must be from 0 to 65535, got {port!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"port must be from 0 to 65535, got {port!r}")
         if not buckets or list(buckets) != sorted(set(buckets)):
-            msg = f"buckets must be numbers that grow, got {list(buckets)!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"buckets must be numbers that grow, got {list(buckets)!r}")
         self._name = "prometheus" if port is None else f"prometheus:{_in_address(host)}:{port}"
         self._page = _page(port, host, registry, buckets=tuple(buckets), max_apps=max_apps)
         self._page.users.add(id(self))
@@ -83,12 +82,12 @@ class PrometheusSink:
             MissingExtraError: The extra `prometheus` is not installed.
         """
         if include_text:
-            msg = "the sink 'prometheus' has no place for text; write 'prometheus:PORT'"
-            raise ConfigurationError(msg)
+            raise ConfigurationError("the sink 'prometheus' has no place for text; write 'prometheus:PORT'")
         found = _ADDRESS.fullmatch(argument or str(_PORT))
         if found is None or int(found["port"]) > 65535:
-            msg = f"the sink 'prometheus' listens on a port: write 'prometheus:{_PORT}' or 'prometheus:HOST:PORT'"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"the sink 'prometheus' listens on a port: write 'prometheus:{_PORT}' or 'prometheus:HOST:PORT'"
+            )
         return cls(int(found["port"]), (found["host"] or _HOST).strip("[]"))
 
     @property
@@ -108,8 +107,7 @@ class PrometheusSink:
             SinkUnavailableError: The port cannot be opened now, or the sink is closed.
         """
         if self._closed:
-            msg = f"the sink {self.name!r} is closed"
-            raise SinkUnavailableError(msg)
+            raise SinkUnavailableError(f"the sink {self.name!r} is closed")
         self._page.serve()
         for delivery in batch:
             self._page.families.count(delivery)
@@ -169,11 +167,10 @@ class _Page:
             try:
                 self._server, self._thread = start_http_server(self.asked_port, self.host, self._registry)
             except OSError as error:
-                msg = (
+                raise SinkUnavailableError(
                     f"cannot listen on {self.host}:{self.asked_port} ({error.strerror or error}); another program may use "
                     "it: choose another port, 'prometheus:PORT'"
-                )
-                raise SinkUnavailableError(msg) from error
+                ) from error
 
     def leave(self, user: int) -> None:
         """Close the port after the last user."""
@@ -234,8 +231,9 @@ def _page(
         if port != 0:  # each that asks for a free port gets one
             _pages[key] = page
     elif (page.asked_port, page.host) != (port, host):
-        msg = f"this registry is already served on port {page.asked_port!r} of {page.host!r} by another PrometheusSink"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"this registry is already served on port {page.asked_port!r} of {page.host!r} by another PrometheusSink"
+        )
     return page
 
 

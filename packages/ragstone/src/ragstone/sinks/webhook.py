@@ -141,6 +141,7 @@ def _key(secret: str | None) -> bytes | None:
     except binascii.Error:
         key = b""
     if not key:
-        msg = f"the secret of the sink 'webhook' must be base64 after {_SECRET_PREFIX!r}, or a text without that beginning"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"the secret of the sink 'webhook' must be base64 after {_SECRET_PREFIX!r}, or a text without that beginning"
+        )
     return key

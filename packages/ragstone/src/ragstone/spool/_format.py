@@ -61,11 +61,10 @@ def read_header(line: bytes, *, name: str) -> float | None:
     if not isinstance(version, int) or not isinstance(created_at, int | float):
         return None
     if version > _FORMAT:
-        msg = (
+        raise SpoolError(
             f"segment {name!r} has spool format {version}, and this Ragstone reads up to {_FORMAT}; "
             "upgrade the reading side with: pip install -U ragstone"
         )
-        raise SpoolError(msg)
     return float(created_at)
 
 

@@ -104,8 +104,9 @@ class SpoolReader:
             first = file.readline()
             created_at = read_header(first, name=name)
             if created_at is None:
-                msg = f"{str(self._directory / name)!r} is not a segment of a Ragstone spool; move it elsewhere"
-                raise SpoolError(msg)
+                raise SpoolError(
+                    f"{str(self._directory / name)!r} is not a segment of a Ragstone spool; move it elsewhere"
+                )
             file.seek(max(offset, len(first)))
             return _read(file, name=name, final=final, max_entries=max_entries, damaged_at=created_at)
 
@@ -123,8 +124,9 @@ class SpoolReader:
             except FileNotFoundError:
                 return
             if not final:
-                msg = f"segment {name!r} has a living writer and cannot be removed; close its Monitor or process first"
-                raise SpoolError(msg)
+                raise SpoolError(
+                    f"segment {name!r} has a living writer and cannot be removed; close its Monitor or process first"
+                )
             path.unlink(missing_ok=True)
             # Or a loss of power could bring it back after its offset was forgotten.
             sync_directory(self._directory)
@@ -157,8 +159,9 @@ class SpoolReader:
         try:
             yield
         except OSError as error:
-            msg = f"cannot {doing} in the spool {str(self._directory)!r}: {error.strerror or error}"
-            raise SpoolError(msg) from error
+            raise SpoolError(
+                f"cannot {doing} in the spool {str(self._directory)!r}: {error.strerror or error}"
+            ) from error
 
 
 def _read(file: BinaryIO, *, name: str, final: bool, max_entries: int, damaged_at: float) -> Batch:
@@ -216,8 +219,7 @@ def _entry(payload: bytes, *, name: str) -> SpoolEntry | None:
             record["trace"] = migrate(trace)
         return spool_entry_adapter.validate_python(migrate(record))
     except StoreVersionError as error:
-        msg = f"segment {name!r}: {error}"
-        raise SpoolError(msg) from error
+        raise SpoolError(f"segment {name!r}: {error}") from error
     except (ValueError, AttributeError, TypeError):
         return None
 

@@ -50,8 +50,7 @@ class SpoolWriter:
     ) -> None:
         for name, value in (("max_segment_bytes", max_segment_bytes), ("max_spool_bytes", max_spool_bytes)):
             if value <= 0:
-                msg = f"{name} must be positive, got {value!r}; leave it out for the default"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(f"{name} must be positive, got {value!r}; leave it out for the default")
         self._directory = Path(directory)
         self._max_segment_bytes = max_segment_bytes
         self._max_spool_bytes = max_spool_bytes
@@ -80,8 +79,7 @@ class SpoolWriter:
         if not lines:
             return
         if any(b"\n" in line for line in lines):
-            msg = "a spool line must not hold a newline: write JSON without indentation"
-            raise ValueError(msg)
+            raise ValueError("a spool line must not hold a newline: write JSON without indentation")
         data = b"".join([frame(line, MORE) for line in lines[:-1]] + [frame(lines[-1], LAST)])
         with self._os_errors("append to"):
             if self._fd >= 0 and os.fstat(self._fd).st_nlink == 0:
@@ -182,11 +180,10 @@ class SpoolWriter:
         try:
             yield
         except OSError as error:
-            msg = (
+            raise SpoolError(
                 f"cannot {doing} the spool in {str(self._directory)!r}: {error.strerror or error}; "
                 "make room, make it writable, or choose another directory"
-            )
-            raise SpoolError(msg) from error
+            ) from error
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -75,8 +75,7 @@ def landis_koch(kappa: float) -> str:
         'almost perfect'
     """
     if not kappa <= 1:
-        msg = f"a kappa is at most 1, got {kappa!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a kappa is at most 1, got {kappa!r}")
     if kappa < 0:
         return "poor"
     return next((word for top, word in _WORDS if round(kappa, 2) <= top), "almost perfect")
@@ -139,11 +138,9 @@ def cohen_kappa(
     import numpy as np
 
     if len(first) != len(second):
-        msg = f"two raters rate the same items, got {len(first)} and {len(second)} ratings"
-        raise ValueError(msg)
+        raise ValueError(f"two raters rate the same items, got {len(first)} and {len(second)} ratings")
     if weights not in ("none", "linear", "quadratic"):
-        msg = f"weights must be 'none', 'linear' or 'quadratic', got {weights!r}"
-        raise ValueError(msg)
+        raise ValueError(f"weights must be 'none', 'linear' or 'quadratic', got {weights!r}")
     _check(n_resamples, level)
     codes, labels = _coded(list(zip(first, second, strict=True)), categories)
     both = codes[(codes >= 0).all(axis=1)]
@@ -201,11 +198,10 @@ def fleiss_kappa(ratings: Ratings, *, n_resamples: int = 2000, level: float = 0.
         return Agreement(coefficient=None, observed=None, expected=None, n=0, n_left_out=0)
     m = codes.shape[1]
     if m < 2 or (codes < 0).any():
-        msg = (
+        raise ValueError(
             f"Fleiss' kappa needs at least two ratings of every item, as many of each, got {m} columns of which "
             f"{int((codes < 0).any(axis=1).sum())} items lack some; krippendorff_alpha takes missing ratings"
         )
-        raise ValueError(msg)
     counts = _counts(codes, len(labels))
     apart = (1 - (counts * (counts - 1)).sum(axis=1) / (m * (m - 1)))[:, None]
     n = len(codes)
@@ -251,8 +247,7 @@ def krippendorff_alpha(
 
     _check(n_resamples, level)
     if scale not in ("nominal", "ordinal", "interval"):
-        msg = f"scale must be 'nominal', 'ordinal' or 'interval', got {scale!r}"
-        raise ValueError(msg)
+        raise ValueError(f"scale must be 'nominal', 'ordinal' or 'interval', got {scale!r}")
     codes, labels = _coded(ratings, None)
     all_items = len(codes)
     codes = codes[(codes >= 0).sum(axis=1) >= 2]
@@ -262,8 +257,9 @@ def krippendorff_alpha(
     numbers: NDArray[np.float64] = np.zeros(0)
     if scale != "nominal":
         if any(isinstance(label, str) for label in labels):
-            msg = f"the {scale} scale needs numbers, got {next(la for la in labels if isinstance(la, str))!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"the {scale} scale needs numbers, got {next(la for la in labels if isinstance(la, str))!r}"
+            )
         numbers = np.asarray(labels, dtype=float)
         # Alpha has no unit; numbers near 0 keep squares of large ones exact.
         numbers = (numbers - numbers.mean()) / (np.ptp(numbers) or 1.0)
@@ -302,8 +298,7 @@ def krippendorff_alpha(
 
 def _check(n_resamples: int, level: float) -> None:
     if n_resamples < 1 or not 0 < level < 1:
-        msg = f"a bootstrap needs n_resamples >= 1 and level in (0, 1), got {n_resamples!r} and {level!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a bootstrap needs n_resamples >= 1 and level in (0, 1), got {n_resamples!r} and {level!r}")
 
 
 def _agreement(
@@ -347,19 +342,18 @@ def _coded(ratings: Ratings, categories: Sequence[Rating] | None) -> tuple[NDArr
 
     widths = {len(row) for row in ratings}
     if len(widths) > 1:
-        msg = f"every item needs a place for each rater, got rows of {sorted(widths)} ratings; None is a missing one"
-        raise ValueError(msg)
+        raise ValueError(
+            f"every item needs a place for each rater, got rows of {sorted(widths)} ratings; None is a missing one"
+        )
     said = {value for row in ratings for value in row if not _missing(value)}
     if categories is None:
         if len({isinstance(value, str) for value in said}) > 1:
-            msg = "ratings must be all labels or all numbers, got both"
-            raise ValueError(msg)
+            raise ValueError("ratings must be all labels or all numbers, got both")
         labels = sorted(said)  # type: ignore[type-var]  # all strings or all numbers, see above
     else:
         labels = list(categories)
         if strangers := said - set(labels):
-            msg = f"a rating must be one of {labels!r}, got {min(strangers, key=repr)!r}"
-            raise ValueError(msg)
+            raise ValueError(f"a rating must be one of {labels!r}, got {min(strangers, key=repr)!r}")
     position = {label: i for i, label in enumerate(labels)}
     codes = [[-1 if _missing(value) else position[value] for value in row] for row in ratings]
     return np.asarray(codes, dtype=np.intp).reshape(len(ratings), next(iter(widths), 0)), labels

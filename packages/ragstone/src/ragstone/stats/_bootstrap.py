@@ -74,8 +74,7 @@ def bootstrap_interval(
     _check(x, clusters, method, n_resamples, level)
     point = _apply(statistic, x)
     if not math.isfinite(point):
-        msg = f"the statistic is undefined for these observations: it gave {point!r}"
-        raise ValueError(msg)
+        raise ValueError(f"the statistic is undefined for these observations: it gave {point!r}")
     members = _members(clusters, len(x))
     rng = np.random.default_rng(seed)
     if statistic is None and members is None and x.ndim == 1:
@@ -119,20 +118,23 @@ def _check(
     import numpy as np
 
     if x.ndim not in (1, 2) or len(x) == 0:
-        msg = f"a bootstrap needs at least one observation, a number or a row of numbers each, got shape {x.shape}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"a bootstrap needs at least one observation, a number or a row of numbers each, got shape {x.shape}"
+        )
     if not np.isfinite(x).all():
-        msg = f"every observation must be finite, got {float(x[~np.isfinite(x)][0])!r}; leave out what is missing"
-        raise ValueError(msg)
+        raise ValueError(
+            f"every observation must be finite, got {float(x[~np.isfinite(x)][0])!r}; leave out what is missing"
+        )
     if clusters is not None and len(clusters) != len(x):
-        msg = f"every observation needs the label of its cluster, got {len(x)} observations and {len(clusters)} labels"
-        raise ValueError(msg)
+        raise ValueError(
+            f"every observation needs the label of its cluster, got {len(x)} observations and {len(clusters)} labels"
+        )
     if method not in ("percentile", "bca"):
-        msg = f'method is "percentile" or "bca", got {method!r}'
-        raise ValueError(msg)
+        raise ValueError(f'method is "percentile" or "bca", got {method!r}')
     if n_resamples < 1 or not 0 < level < 1:
-        msg = f"needs n_resamples >= 1 and level in (0, 1), got n_resamples={n_resamples!r}, level={level!r}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"needs n_resamples >= 1 and level in (0, 1), got n_resamples={n_resamples!r}, level={level!r}"
+        )
 
 
 def _apply(statistic: Statistic | None, x: NDArray[np.float64]) -> float:

@@ -44,11 +44,11 @@ def weighted_sum_interval(terms: Iterable[Term]) -> tuple[float, float, float]:
     squares_below, squares_above = [], []
     for term in terms:
         if not all(map(math.isfinite, (term.weight, term.value, term.low, term.high))):
-            msg = f"a term needs finite numbers, got {term!r}"
-            raise ValueError(msg)
+            raise ValueError(f"a term needs finite numbers, got {term!r}")
         if not term.low <= term.value <= term.high:
-            msg = f"a term's value must lie in its interval, got {term.low!r} <= {term.value!r} <= {term.high!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"a term's value must lie in its interval, got {term.low!r} <= {term.value!r} <= {term.high!r}"
+            )
         values.append(term.weight * term.value)
         down, up = abs(term.weight) * (term.value - term.low), abs(term.weight) * (term.high - term.value)
         if term.weight < 0:

@@ -73,11 +73,11 @@ def contrast(
 
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if not (a.size and b.size and np.isfinite(a).all() and np.isfinite(b).all()):
-        msg = f"a contrast needs finite scores on both sides, got {a.size} and {b.size}; leave failures out, and count them"
-        raise ValueError(msg)
+        raise ValueError(
+            f"a contrast needs finite scores on both sides, got {a.size} and {b.size}; leave failures out, and count them"
+        )
     if n_resamples < 1 or not 0 < level < 1:
-        msg = f"a bootstrap needs n_resamples >= 1 and level in (0, 1), got {n_resamples!r} and {level!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a bootstrap needs n_resamples >= 1 and level in (0, 1), got {n_resamples!r} and {level!r}")
     values, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     k = values.size
     counts = [np.bincount(side, minlength=k) for side in (codes[: a.size], codes[a.size :])]

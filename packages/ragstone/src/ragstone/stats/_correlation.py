@@ -152,12 +152,10 @@ def fisher_mean(
         (0.756, 6)
     """
     if ns is not None and len(ns) != len(correlations):
-        msg = f"each correlation needs its number of pairs, got {len(correlations)} and {len(ns)}"
-        raise ValueError(msg)
+        raise ValueError(f"each correlation needs its number of pairs, got {len(correlations)} and {len(ns)}")
     known = [(i, r) for i, r in enumerate(correlations) if r is not None and not math.isnan(r)]
     if bad := [r for _, r in known if not -1 <= r <= 1]:
-        msg = f"a correlation lies in [-1, 1], got {bad[0]!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a correlation lies in [-1, 1], got {bad[0]!r}")
     perfect = {r for _, r in known if abs(r) == 1}
     n_perfect = sum(abs(r) == 1 for _, r in known)
     value = low = high = None
@@ -188,11 +186,9 @@ def perfect_interval(r: float, n: int, *, level: float) -> tuple[float, float]:
 
 def _z_error(r: float, n: int, kind: CorrelationKind, level: float) -> float | None:
     if not (-1 <= r <= 1 and 0 < level < 1):
-        msg = f"an interval needs r in [-1, 1] and level in (0, 1), got {r!r} and {level!r}"
-        raise ValueError(msg)
+        raise ValueError(f"an interval needs r in [-1, 1] and level in (0, 1), got {r!r} and {level!r}")
     if kind not in ("pearson", "spearman", "kendall"):
-        msg = f"kind must be 'pearson', 'spearman' or 'kendall', got {kind!r}"
-        raise ValueError(msg)
+        raise ValueError(f"kind must be 'pearson', 'spearman' or 'kendall', got {kind!r}")
     if n < (5 if kind == "kendall" else 4):
         return None
     if kind == "kendall":
@@ -213,11 +209,9 @@ def _pairs(
 
     a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if a.shape != b.shape or a.ndim != 1:
-        msg = f"a correlation needs pairs, got {a.shape} and {b.shape} values"
-        raise ValueError(msg)
+        raise ValueError(f"a correlation needs pairs, got {a.shape} and {b.shape} values")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        msg = "a correlation needs finite values; leave pairs with NaN out, and count them"
-        raise ValueError(msg)
+        raise ValueError("a correlation needs finite values; leave pairs with NaN out, and count them")
     return a, b
 
 

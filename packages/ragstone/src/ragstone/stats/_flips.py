@@ -50,8 +50,7 @@ def flip_rate(
         (0.333, 0.5)
     """
     if not threshold >= 0:
-        msg = f"a threshold is a distance, at least 0, got {threshold!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a threshold is a distance, at least 0, got {threshold!r}")
     edge = threshold + 1e-9
     shares, squares, freedom = [], [], 0
     for row in repeats:

@@ -76,8 +76,7 @@ def independent_tukey(
     x, w, ends = _checked(groups, probabilities, low, high, n_resamples, level)
     family = [(j, i) for i, j in itertools.combinations(range(len(x)), 2)] if pairs is None else list(pairs)
     if any(not (0 <= i < len(x) and 0 <= j < len(x) and i != j) for i, j in family) or not family:
-        msg = f"pairs must name two of the {len(x)} groups each, counted from 0, got {family!r}"
-        raise ValueError(msg)
+        raise ValueError(f"pairs must name two of the {len(x)} groups each, counted from 0, got {family!r}")
     compared = sorted({g for pair in family for g in pair if x[g].size > 1})
     tested = [(i, j) for i, j in family if x[i].size > 1 and x[j].size > 1]
     moments = {g: _moments(x[g], w[g]) for g in range(len(x)) if x[g].size}
@@ -225,21 +224,18 @@ def _checked(
     import numpy as np
 
     if n_resamples < 1 or not 0 < level < 1:
-        msg = f"n_resamples must be at least 1 and level in (0, 1), got {n_resamples!r} and {level!r}"
-        raise ValueError(msg)
+        raise ValueError(f"n_resamples must be at least 1 and level in (0, 1), got {n_resamples!r} and {level!r}")
     x = [np.asarray(group, dtype=float) for group in groups]
     if len(x) < 2:
-        msg = f"a comparison needs at least two groups, got {len(x)}"
-        raise ValueError(msg)
+        raise ValueError(f"a comparison needs at least two groups, got {len(x)}")
     p = [np.ones(g.size) for g in x] if probabilities is None else [np.asarray(q, dtype=float) for q in probabilities]
     if len(p) != len(x) or any(g.shape != q.shape or g.ndim != 1 for g, q in zip(x, p, strict=True)):
-        msg = "probabilities must be given for every value of every group"
-        raise ValueError(msg)
+        raise ValueError("probabilities must be given for every value of every group")
     for group, chances in zip(x, p, strict=True):
         if group.size and not (np.isfinite(group).all() and low <= group.min() and group.max() <= high):
-            msg = f"values must be finite and in [{low!r}, {high!r}], got some in [{group.min()!r}, {group.max()!r}]"
-            raise ValueError(msg)
+            raise ValueError(
+                f"values must be finite and in [{low!r}, {high!r}], got some in [{group.min()!r}, {group.max()!r}]"
+            )
         if chances.size and not ((chances > 0) & (chances <= 1)).all():
-            msg = f"probabilities must lie in (0, 1], got some in [{chances.min()!r}, {chances.max()!r}]"
-            raise ValueError(msg)
+            raise ValueError(f"probabilities must lie in (0, 1], got some in [{chances.min()!r}, {chances.max()!r}]")
     return x, [1 / q for q in p], (low, high)

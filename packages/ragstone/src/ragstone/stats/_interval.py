@@ -110,8 +110,7 @@ def jeffreys_interval(successes: int, n: int, *, level: float = 0.95) -> Estimat
 
     _check_level(level)
     if n <= 0 or not 0 <= successes <= n:
-        msg = f"a proportion needs 0 <= successes <= n and n > 0, got successes={successes!r}, n={n!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a proportion needs 0 <= successes <= n and n > 0, got successes={successes!r}, n={n!r}")
     a, b = successes + 0.5, n - successes + 0.5
     return Estimate(
         value=successes / n,
@@ -125,8 +124,7 @@ def jeffreys_interval(successes: int, n: int, *, level: float = 0.95) -> Estimat
 
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
-        msg = f"level must lie in (0, 1), got {level!r}"
-        raise ValueError(msg)
+        raise ValueError(f"level must lie in (0, 1), got {level!r}")
 
 
 def _checked(
@@ -137,12 +135,10 @@ def _checked(
     _check_level(level)
     x = np.asarray(values, dtype=float)
     if x.ndim != 1 or x.size == 0:
-        msg = f"a mean needs a row of at least one value, got an array of shape {x.shape}"
-        raise ValueError(msg)
+        raise ValueError(f"a mean needs a row of at least one value, got an array of shape {x.shape}")
     outside = ~(np.isfinite(x) & (x >= low) & (x <= high))
     if outside.any():
-        msg = f"every value must be finite and lie in [{low!r}, {high!r}], got {float(x[outside][0])!r}"
-        raise ValueError(msg)
+        raise ValueError(f"every value must be finite and lie in [{low!r}, {high!r}], got {float(x[outside][0])!r}")
     return x
 
 

@@ -70,19 +70,15 @@ def mean_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1.
     import numpy as np
 
     if not low < high:
-        msg = f"a range needs low < high, got low={low!r} and high={high!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a range needs low < high, got low={low!r} and high={high!r}")
     if not 0 < level < 1:
-        msg = f"level must lie in (0, 1), got {level!r}"
-        raise ValueError(msg)
+        raise ValueError(f"level must lie in (0, 1), got {level!r}")
     x = np.sort(np.asarray(values, dtype=float))
     if x.size == 0:
-        msg = "a mean needs at least one value; report the denominator 0 instead"
-        raise ValueError(msg)
+        raise ValueError("a mean needs at least one value; report the denominator 0 instead")
     if not np.isfinite(x).all() or x[0] < low or x[-1] > high:
         bad = next(float(v) for v in values if not (math.isfinite(v) and low <= v <= high))
-        msg = f"every value must lie in [{low!r}, {high!r}], got {bad!r}"
-        raise ValueError(msg)
+        raise ValueError(f"every value must lie in [{low!r}, {high!r}], got {bad!r}")
 
     n = int(x.size)
     mean = float(x.mean())
@@ -132,8 +128,7 @@ def wilson_interval(successes: int, n: int, *, level: float = 0.95) -> tuple[flo
     from scipy.special import ndtri
 
     if n <= 0 or not 0 <= successes <= n:
-        msg = f"a proportion needs 0 <= successes <= n and n > 0, got successes={successes!r}, n={n!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a proportion needs 0 <= successes <= n and n > 0, got successes={successes!r}, n={n!r}")
     z = float(ndtri((1 + level) / 2))
     p = successes / n
     centre = p + z * z / (2 * n)
@@ -163,8 +158,7 @@ def failure_bounds(mean: float | None, n: int, n_failed: int, *, low: float, hig
     """
     total = n + n_failed
     if total == 0:
-        msg = "bounds need at least one value or failure"
-        raise ValueError(msg)
+        raise ValueError("bounds need at least one value or failure")
     if not n_failed:
         # 0 times an infinite bound is no number.
         return mean or 0.0, mean or 0.0

@@ -95,8 +95,7 @@ def e_bh(e_values: Sequence[float], *, level: float = 0.95) -> EBhResult:
     _check_level(level)
     for e in e_values:
         if not e >= 0:
-            msg = f"an e-value is at least 0, got {e!r}"
-            raise ValueError(msg)
+            raise ValueError(f"an e-value is at least 0, got {e!r}")
     threshold = None
     for k, e in enumerate(sorted(e_values, reverse=True), start=1):
         # As for Holm: what equals the limit up to rounding has reached it.
@@ -141,11 +140,9 @@ def discriminative_power(p_values: Sequence[float | None], *, alpha: float = 0.0
         2
     """
     if not 0 < alpha < 1:
-        msg = f"alpha must lie in (0, 1), got {alpha!r}"
-        raise ValueError(msg)
+        raise ValueError(f"alpha must lie in (0, 1), got {alpha!r}")
     if not p_values:
-        msg = "discriminative power needs at least one pair of systems"
-        raise ValueError(msg)
+        raise ValueError("discriminative power needs at least one pair of systems")
     asl = tuple(sorted(_p_value(p) for p in p_values))
     n_significant = sum(p < alpha for p in asl)
     return DiscriminativePower(
@@ -162,12 +159,10 @@ def _p_value(p: float | None) -> float:
     if p is None or math.isnan(p):
         return 1.0
     if not 0 <= p <= 1:
-        msg = f"a p-value lies in [0, 1], got {p!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a p-value lies in [0, 1], got {p!r}")
     return float(p)
 
 
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
-        msg = f"level must lie in (0, 1), got {level!r}"
-        raise ValueError(msg)
+        raise ValueError(f"level must lie in (0, 1), got {level!r}")

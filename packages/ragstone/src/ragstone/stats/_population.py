@@ -86,8 +86,7 @@ def population(
     if x.size == 0:
         return None
     if not np.isfinite(x).all():
-        msg = "a population needs finite values; leave NaN out, and count it"
-        raise ValueError(msg)
+        raise ValueError("a population needs finite values; leave NaN out, and count it")
     q1, median, q3 = (float(q) for q in np.quantile(x, [0.25, 0.5, 0.75]))
     skewness, kurtosis = _shape(x)
 
@@ -158,8 +157,7 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
         0.4
     """
     if not (0 <= correct <= n and 1 <= k <= n):
-        msg = f"pass@k needs 0 <= correct <= n and 1 <= k <= n, got n={n!r}, correct={correct!r}, k={k!r}"
-        raise ValueError(msg)
+        raise ValueError(f"pass@k needs 0 <= correct <= n and 1 <= k <= n, got n={n!r}, correct={correct!r}, k={k!r}")
     draws = math.comb(n, k)
     # Whole numbers: nothing overflows, and only the last division rounds.
     return (draws - math.comb(n - correct, k)) / draws

@@ -38,8 +38,7 @@ def paired_power(difference: float, sd: float, n: int, *, level: float = 0.95, t
     """
     _check(sd=sd, level=level)
     if n < 2 or not math.isfinite(difference):
-        msg = f"power needs n >= 2 and a finite difference, got n={n!r} and difference={difference!r}"
-        raise ValueError(msg)
+        raise ValueError(f"power needs n >= 2 and a finite difference, got n={n!r} and difference={difference!r}")
     from scipy.special import stdtrit
 
     df, shift = n - 1, difference / sd * math.sqrt(n)
@@ -121,8 +120,7 @@ def sample_size(
     _check(sd=sd, level=level)
     _check_power(power, level)
     if not math.isfinite(difference) or difference == 0:
-        msg = f"a difference to be found is finite and not 0, got {difference!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a difference to be found is finite and not 0, got {difference!r}")
 
     def enough(n: int) -> bool:
         return paired_power(abs(difference), sd, n, level=level, two_sided=two_sided) >= power
@@ -131,8 +129,9 @@ def sample_size(
     while not enough(high):
         high *= 2
         if high > _LARGEST:
-            msg = f"more than {_LARGEST:,} samples would be needed to find {difference!r} where the differences vary by {sd!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"more than {_LARGEST:,} samples would be needed to find {difference!r} where the differences vary by {sd!r}"
+            )
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
@@ -161,11 +160,10 @@ def proportion_sample_size(p: float, half_width: float, *, level: float = 0.95) 
     from scipy.special import ndtri
 
     if not 0 <= p <= 1 or not 0 < half_width < 0.5 or not 0 < level < 1:
-        msg = (
+        raise ValueError(
             "needs p in [0, 1], half_width in (0, 0.5) and level in (0, 1), got "
             f"p={p!r}, half_width={half_width!r}, level={level!r}"
         )
-        raise ValueError(msg)
     z2 = float(ndtri((1 + level) / 2)) ** 2
     # The half-width h solves h² (n + z²)² = z² p (1-p) n + z⁴ / 4: a quadratic equation in n.
     h2 = half_width * half_width
@@ -176,14 +174,11 @@ def proportion_sample_size(p: float, half_width: float, *, level: float = 0.95) 
 
 def _check(*, sd: float, level: float) -> None:
     if not (math.isfinite(sd) and sd > 0):
-        msg = f"the standard deviation of the differences must be finite and above 0, got {sd!r}"
-        raise ValueError(msg)
+        raise ValueError(f"the standard deviation of the differences must be finite and above 0, got {sd!r}")
     if not 0 < level < 1:
-        msg = f"level must lie in (0, 1), got {level!r}"
-        raise ValueError(msg)
+        raise ValueError(f"level must lie in (0, 1), got {level!r}")
 
 
 def _check_power(power: float, level: float) -> None:
     if not 0 < level < 1 or not 1 - level < power < 1:
-        msg = f"power must lie between the significance level and 1, got power={power!r} at level={level!r}"
-        raise ValueError(msg)
+        raise ValueError(f"power must lie between the significance level and 1, got power={power!r} at level={level!r}")

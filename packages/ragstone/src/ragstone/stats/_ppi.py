@@ -87,17 +87,14 @@ def prediction_powered_mean(
 
     y, f, g = (np.asarray(values, dtype=float) for values in (human, judge, judged))
     if y.shape != f.shape or y.size < 2 or g.size < 2:
-        msg = (
+        raise ValueError(
             "a prediction-powered mean needs a judge score for each of at least two labels, and at least two judged "
             f"items without one, got {y.size} labels, {f.size} scores of them and {g.size} judged items"
         )
-        raise ValueError(msg)
     if not (np.isfinite(f).all() and np.isfinite(g).all()):
-        msg = "judge scores must be finite; leave failures out, and count them"
-        raise ValueError(msg)
+        raise ValueError("judge scores must be finite; leave failures out, and count them")
     if weight is not None and not 0 <= weight <= 1:
-        msg = f"weight must lie in [0, 1], got {weight!r}"
-        raise ValueError(msg)
+        raise ValueError(f"weight must lie in [0, 1], got {weight!r}")
     labels_only = mean_interval(human, low=low, high=high, level=level)
     n, rest = y.size, g.size
     lam = _tuned(y, f, g) if weight is None else weight

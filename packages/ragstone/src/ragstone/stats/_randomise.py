@@ -139,11 +139,11 @@ def paired_bootstrap(
 
     x, n_missing = _pairs(first, second)
     if n_resamples < 1 or not 0 < level < 1:
-        msg = f"needs n_resamples >= 1 and level in (0, 1), got n_resamples={n_resamples!r}, level={level!r}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"needs n_resamples >= 1 and level in (0, 1), got n_resamples={n_resamples!r}, level={level!r}"
+        )
     if alternative not in get_args(Alternative):
-        msg = f'alternative is "two-sided", "greater" or "less", got {alternative!r}'
-        raise ValueError(msg)
+        raise ValueError(f'alternative is "two-sided", "greater" or "less", got {alternative!r}')
     difference = x[:, 0] - x[:, 1]
     drawn = resampled_means(difference, n_resamples, np.random.default_rng(seed))
     # Sums of the same numbers in another order differ by rounding, also around 0.
@@ -248,13 +248,10 @@ def _pairs(
 
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if a.ndim != 1 or a.shape != b.shape:
-        msg = f"two systems need scores of the same samples, got arrays of shape {a.shape} and {b.shape}"
-        raise ValueError(msg)
+        raise ValueError(f"two systems need scores of the same samples, got arrays of shape {a.shape} and {b.shape}")
     if np.isinf(a).any() or np.isinf(b).any():
-        msg = "scores are finite, or NaN where missing; got an infinite one"
-        raise ValueError(msg)
+        raise ValueError("scores are finite, or NaN where missing; got an infinite one")
     both = ~(np.isnan(a) | np.isnan(b))
     if not both.any():
-        msg = f"no sample has a score of both systems ({a.size} samples); there is nothing to compare"
-        raise ValueError(msg)
+        raise ValueError(f"no sample has a score of both systems ({a.size} samples); there is nothing to compare")
     return np.stack([a[both], b[both]], axis=1), int(a.size - both.sum())

@@ -35,8 +35,7 @@ def average_ranks(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.f
 
     x = np.asarray(values, dtype=float)
     if np.isnan(x).any():
-        msg = "NaN has no rank; leave it out, and count it"
-        raise ValueError(msg)
+        raise ValueError("NaN has no rank; leave it out, and count it")
     _, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[inverse.reshape(-1)]
@@ -59,8 +58,7 @@ def spearman(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDAr
     import numpy as np
 
     if len(x) != len(y):
-        msg = f"a correlation needs pairs, got {len(x)} and {len(y)} values"
-        raise ValueError(msg)
+        raise ValueError(f"a correlation needs pairs, got {len(x)} and {len(y)} values")
     if len(x) < 2:
         return None
     a, b = average_ranks(x), average_ranks(y)
@@ -108,11 +106,10 @@ def bootstrap_mean(
 
     x = np.asarray(values, dtype=float)
     if x.ndim != 2 or n_resamples < 1 or not 0 < level < 1:
-        msg = (
+        raise ValueError(
             "a bootstrap needs rows and columns, n_resamples >= 1 and level in (0, 1), got "
             f"{x.ndim} dimensions, n_resamples={n_resamples!r}, level={level!r}"
         )
-        raise ValueError(msg)
     defined = ~np.isnan(x)
     filled = np.where(defined, x, 0.0)
     n = x.shape[0]
@@ -187,8 +184,9 @@ def bootstrap_spearman(
     x, target = np.asarray(columns, dtype=float), np.asarray(y, dtype=float)
     groups = np.asarray(clusters, dtype=np.intp)
     if x.ndim != 2 or not x.shape[0] == target.size == groups.size or np.isnan(x).any() or np.isnan(target).any():
-        msg = f"a correlation needs rows without NaN of equal number, got {x.shape}, {target.size} and {groups.size}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"a correlation needs rows without NaN of equal number, got {x.shape}, {target.size} and {groups.size}"
+        )
     points = [spearman(x[:, column], target) for column in range(x.shape[1])]
     if all(point is None for point in points):
         return [None] * x.shape[1]

@@ -36,14 +36,11 @@ def beta_mixture_interval(
         (0.19, 0.81)
     """
     if not 0 <= successes <= n:
-        msg = f"a proportion needs 0 <= successes <= n, got successes={successes!r}, n={n!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a proportion needs 0 <= successes <= n, got successes={successes!r}, n={n!r}")
     if not 0 < level < 1:
-        msg = f"level must lie in (0, 1), got {level!r}"
-        raise ValueError(msg)
+        raise ValueError(f"level must lie in (0, 1), got {level!r}")
     if a <= 0 or b <= 0:
-        msg = f"the parameters of a beta distribution are above 0, got a={a!r}, b={b!r}"
-        raise ValueError(msg)
+        raise ValueError(f"the parameters of a beta distribution are above 0, got a={a!r}, b={b!r}")
     if n == 0:
         return 0.0, 1.0
     failures = n - successes

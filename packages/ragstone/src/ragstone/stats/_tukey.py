@@ -118,8 +118,7 @@ def randomised_tukey(
 
     x, family = _checked(scores, pairs, alternative, level)
     if n_resamples < 1:
-        msg = f"a randomisation test needs n_resamples >= 1, got {n_resamples!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a randomisation test needs n_resamples >= 1, got {n_resamples!r}")
     # The first child makes blocks, the second the permutations.
     for_blocks, for_orders = np.random.SeedSequence(seed).spawn(2)
     groups = group_rows(x, np.random.default_rng(for_blocks))
@@ -240,33 +239,33 @@ def _checked(
     try:
         x = np.asarray(scores, dtype=float)
     except ValueError:
-        msg = "scores are samples by systems, every sample with a cell for every system (NaN where it has no score)"
-        raise ValueError(msg) from None
+        raise ValueError(
+            "scores are samples by systems, every sample with a cell for every system (NaN where it has no score)"
+        ) from None
     if x.ndim != 2 or x.shape[1] < 2:
-        msg = f"a comparison needs samples by systems, and at least two systems, got an array of shape {x.shape}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"a comparison needs samples by systems, and at least two systems, got an array of shape {x.shape}"
+        )
     if np.isinf(x).any():
         row, column = (int(at[0]) for at in np.nonzero(np.isinf(x)))
-        msg = f"scores are finite, or NaN where missing; row {row} of system {column} has {float(x[row, column])!r}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"scores are finite, or NaN where missing; row {row} of system {column} has {float(x[row, column])!r}"
+        )
     if not 0 < level < 1:
-        msg = f"level must lie in (0, 1), got {level!r}"
-        raise ValueError(msg)
+        raise ValueError(f"level must lie in (0, 1), got {level!r}")
     if alternative not in ("two-sided", "greater", "less"):
-        msg = f'alternative is "two-sided", "greater" or "less", got {alternative!r}'
-        raise ValueError(msg)
+        raise ValueError(f'alternative is "two-sided", "greater" or "less", got {alternative!r}')
     if pairs is None and alternative != "two-sided":
-        msg = f"the alternative {alternative!r} needs pairs=[(first, second), ...]: a direction is claimed pair by pair"
-        raise ValueError(msg)
+        raise ValueError(
+            f"the alternative {alternative!r} needs pairs=[(first, second), ...]: a direction is claimed pair by pair"
+        )
     systems = range(x.shape[1])
     family = list(itertools.combinations(systems, 2)) if pairs is None else [(int(i), int(j)) for i, j in pairs]
     for i, j in family:
         if i == j or i not in systems or j not in systems:
-            msg = f"a pair names two different columns from 0 to {x.shape[1] - 1}, got {(i, j)!r}"
-            raise ValueError(msg)
+            raise ValueError(f"a pair names two different columns from 0 to {x.shape[1] - 1}, got {(i, j)!r}")
     if not family:
-        msg = "there is nothing to compare: pairs is empty"
-        raise ValueError(msg)
+        raise ValueError("there is nothing to compare: pairs is empty")
     return x, family
 
 

@@ -57,8 +57,9 @@ def hajek_mean(
 
     x, p = _checked(values, probabilities, level)
     if x.size < 2 or x.min() < low or x.max() > high:
-        msg = f"a weighted mean needs at least two values in [{low!r}, {high!r}], got {x.size} of them in [{x.min()!r}, {x.max()!r}]"
-        raise ValueError(msg)
+        raise ValueError(
+            f"a weighted mean needs at least two values in [{low!r}, {high!r}], got {x.size} of them in [{x.min()!r}, {x.max()!r}]"
+        )
     w = 1 / p
     total = float(w.sum())
     mean = float((w * x).sum()) / total
@@ -120,15 +121,11 @@ def _checked(
 
     x, p = np.asarray(values, dtype=float), np.asarray(probabilities, dtype=float)
     if x.shape != p.shape or x.ndim != 1 or not x.size:
-        msg = f"each value needs its probability, got {x.size} values and {p.size} probabilities"
-        raise ValueError(msg)
+        raise ValueError(f"each value needs its probability, got {x.size} values and {p.size} probabilities")
     if not np.isfinite(x).all():
-        msg = "values must be finite; leave failures out, and count them"
-        raise ValueError(msg)
+        raise ValueError("values must be finite; leave failures out, and count them")
     if not ((p > 0) & (p <= 1)).all():
-        msg = f"a probability of being sampled lies in (0, 1], got {float(p[~((p > 0) & (p <= 1))][0])!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a probability of being sampled lies in (0, 1], got {float(p[~((p > 0) & (p <= 1))][0])!r}")
     if not 0 < level < 1:
-        msg = f"level must lie in (0, 1), got {level!r}"
-        raise ValueError(msg)
+        raise ValueError(f"level must lie in (0, 1), got {level!r}")
     return x, p

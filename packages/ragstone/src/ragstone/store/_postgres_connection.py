@@ -103,8 +103,9 @@ class PostgresDatabase:
             StoreError: The server cannot be reached, or does not take it; the next call may succeed.
         """
         if not self._writable:
-            msg = f"the store in {self.place} is open for reading only. Open it with mode='own' to write to it."
-            raise StoreError(msg)
+            raise StoreError(
+                f"the store in {self.place} is open for reading only. Open it with mode='own' to write to it."
+            )
         with self._transaction("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE") as db:
             yield db
 
@@ -191,8 +192,9 @@ class PostgresDatabase:
             for setting in _SETTINGS:
                 connection.execute(setting.encode())
             if connection.info.parameter_status("server_encoding") != "UTF8":
-                msg = f"the database {self.place} does not keep text as UTF-8; make one with ENCODING 'UTF8'"
-                raise StoreError(msg)  # noqa: TRY301 - closes the connection like all other trouble
+                raise StoreError(  # noqa: TRY301 - the handler below closes the connection
+                    f"the database {self.place} does not keep text as UTF-8; make one with ENCODING 'UTF8'"
+                )
             self._on_connect(PostgresConnection(connection))
         except BaseException as error:
             if connection is not None:

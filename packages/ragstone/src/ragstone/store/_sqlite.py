@@ -84,11 +84,10 @@ class SqliteStore(SqlStore):
     def check_place(self) -> None:
         """Stop writing into a file that is no longer the store: what goes there would be lost with the last handle."""
         if _inode(self._path) != self._inode:
-            msg = (
+            raise StoreError(
                 f"the store {str(self._path)!r} was removed or replaced while in use; what is no longer in the spool went "
                 "with it, and captures wait there until a worker opens the path again"
             )
-            raise StoreError(msg)
 
     def checkpoint(self) -> bool:
         """Make everything stored so far safe from a power cut."""

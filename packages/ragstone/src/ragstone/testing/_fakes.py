@@ -72,8 +72,7 @@ class FakeJudge:
         usage = await self._asked(prompt)
         text = self._text(prompt) if callable(self._text) else self._text
         if len(text.split()) > max_tokens:
-            msg = f"the reply was cut at {max_tokens} tokens"
-            raise JudgeReplyError(msg, kind="truncated", raw=text)
+            raise JudgeReplyError(f"the reply was cut at {max_tokens} tokens", kind="truncated", raw=text)
         return TextReply(text=text, usage=usage)
 
     async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
@@ -81,8 +80,7 @@ class FakeJudge:
         usage = await self._asked(prompt)
         value = self._value(prompt, low, high)
         if not low <= value <= high:
-            msg = f"expected a number from {low:g} to {high:g}, got {value!r}"
-            raise JudgeReplyError(msg, raw=str(value))
+            raise JudgeReplyError(f"expected a number from {low:g} to {high:g}, got {value!r}", raw=str(value))
         return NumberReply(value=float(value), raw=f"{value:g}", method="single_reply", usage=usage)
 
     async def ask_json(self, prompt: Prompt, shape: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:  # noqa: ARG002
@@ -99,8 +97,7 @@ class FakeJudge:
             # As strict as replies are read: true is no number here either.
             return JsonReply(value=shape.validate_json(raw, strict=True), raw=raw, method="json_reply", usage=usage)
         except ValidationError as error:
-            msg = f"the reply has another shape than was asked for: {error}"
-            raise JudgeReplyError(msg, raw=raw) from None
+            raise JudgeReplyError(f"the reply has another shape than was asked for: {error}", raw=raw) from None
 
     async def _asked(self, prompt: Prompt) -> Usage:
         self.prompts.append(prompt)

@@ -26,8 +26,7 @@ def allowed_texts(fields: Mapping[str, Any]) -> list[str]:
         return [str(choice) for choice in fields["choice"]]
     if "json" in fields:
         return [json.dumps(value) for value in _values(fields["json"])]
-    msg = f"no known constraint among {sorted(fields)}"
-    raise ValueError(msg)
+    raise ValueError(f"no known constraint among {sorted(fields)}")
 
 
 def _values(schema: Mapping[str, Any]) -> list[Any]:
@@ -61,12 +60,10 @@ def regex_texts(pattern: str) -> list[str]:
     try:
         re.compile(pattern)
     except re.error as error:
-        msg = f"not a regular expression: {error}"
-        raise ValueError(msg) from None
+        raise ValueError(f"not a regular expression: {error}") from None
     texts, rest = _alternatives(pattern)
     if rest:
-        msg = f"cannot list what {pattern!r} matches, from {rest!r} on"
-        raise ValueError(msg)
+        raise ValueError(f"cannot list what {pattern!r} matches, from {rest!r} on")
     return list(dict.fromkeys(texts))
 
 

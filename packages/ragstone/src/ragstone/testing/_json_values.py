@@ -40,5 +40,4 @@ def schema_value(schema: Mapping[str, Any], draw: Callable[[str], float], path: 
             return low + draw(path) * (high - low)
         case "boolean":
             return draw(path) < 0.5
-    msg = f"a fake cannot make a value of the schema {schema!r}"
-    raise ValueError(msg)
+    raise ValueError(f"a fake cannot make a value of the schema {schema!r}")

@@ -197,8 +197,7 @@ class LoopbackServer(ABC):
         )
         self._thread.start()
         if not started.wait(timeout=30):
-            msg = "the fake server did not start within 30 s"
-            raise RuntimeError(msg)
+            raise RuntimeError("the fake server did not start within 30 s")
         return self
 
     def __exit__(

@@ -97,8 +97,7 @@ class ScriptedModel:
         """The probability of each reply to `messages`."""
         replies = self._replies(messages) if callable(self._replies) else self._replies
         if not math.isclose(sum(replies.values()), 1.0, abs_tol=1e-9):
-            msg = f"the probabilities of replies must add up to 1, got {sum(replies.values())!r}"
-            raise ValueError(msg)
+            raise ValueError(f"the probabilities of replies must add up to 1, got {sum(replies.values())!r}")
         return replies
 
     async def prepare(self) -> None:

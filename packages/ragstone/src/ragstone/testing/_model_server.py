@@ -149,8 +149,7 @@ class FakeModelServer(LoopbackServer):
         continued = bool(body.get("continue_final_message")) and self.dialect.prefill
         opened = bool(body.get("add_generation_prompt", True))
         if continued and opened:
-            msg = "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
-            raise _RefusedError(400, msg)
+            raise _RefusedError(400, "Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
         if not self.dialect.prefill:
             opened = True
         ids = self.model.turns(messages, reply=opened, open_end=continued)
@@ -196,37 +195,49 @@ class FakeModelServer(LoopbackServer):
         if spoken.unknown == "refused" and (unknown := next((name for name in body if name not in _KNOWN), None)):
             raise _RefusedError(400, f"Unrecognized request argument supplied: {unknown}")
         if spoken.max_tokens_name not in ("both", "max_tokens") and "max_tokens" in body:
-            msg = (
-                "Unsupported parameter: 'max_tokens' is not supported with this model. "
-                f"Use '{spoken.max_tokens_name}' instead."
+            raise _RefusedError(
+                400,
+                (
+                    "Unsupported parameter: 'max_tokens' is not supported with this model. "
+                    f"Use '{spoken.max_tokens_name}' instead."
+                ),
+                "max_tokens",
             )
-            raise _RefusedError(400, msg, "max_tokens")
         if spoken.fixed_temperature and body.get("temperature", 1) != 1:
-            msg = (
-                f"Unsupported value: 'temperature' does not support {body['temperature']} with this model. "
-                "Only the default (1) value is supported."
+            raise _RefusedError(
+                400,
+                (
+                    f"Unsupported value: 'temperature' does not support {body['temperature']} with this model. "
+                    "Only the default (1) value is supported."
+                ),
+                "temperature",
             )
-            raise _RefusedError(400, msg, "temperature")
         asked = asks_logprobs(body)
         if asked and spoken.logprobs == "refused":
             raise _RefusedError(*spoken.logprobs_refusal)
         k = int(body.get("top_logprobs") or (body.get("logprobs") if asked else 0) or 0)
         if k > spoken.max_top_logprobs and spoken.logprobs == "served":
-            msg = (
-                f"Requested sample logprobs of {k}, which is greater than max allowed: {spoken.max_top_logprobs}"
-                if spoken.tokenize
-                else f"Invalid value for 'top_logprobs': must be less than or equal to {spoken.max_top_logprobs}."
+            raise _RefusedError(
+                400,
+                (
+                    f"Requested sample logprobs of {k}, which is greater than max allowed: {spoken.max_top_logprobs}"
+                    if spoken.tokenize
+                    else f"Invalid value for 'top_logprobs': must be less than or equal to {spoken.max_top_logprobs}."
+                ),
+                "logprobs" if spoken.tokenize else "top_logprobs",
             )
-            raise _RefusedError(400, msg, "logprobs" if spoken.tokenize else "top_logprobs")
         if "top_logprobs" in body and not asked and spoken.unknown == "ignored" and spoken.reports_end:
             raise _RefusedError(400, "when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs")
         n_ids = len(body.get("logprob_token_ids") or ())
         if spoken.asked_tokens and n_ids > spoken.asked_tokens:
-            msg = (
-                f"Requested logprob_token_ids of length {n_ids}, which is greater than max allowed: "
-                f"{spoken.asked_tokens} (parameter=logprob_token_ids, value={n_ids})"
+            raise _RefusedError(
+                400,
+                (
+                    f"Requested logprob_token_ids of length {n_ids}, which is greater than max allowed: "
+                    f"{spoken.asked_tokens} (parameter=logprob_token_ids, value={n_ids})"
+                ),
+                "logprob_token_ids",
             )
-            raise _RefusedError(400, msg, "logprob_token_ids")
         n = body.get("n", 1)
         if n > 1 and spoken.several == "refused":
             raise _RefusedError(400, "Only one completion choice is allowed", "n")
@@ -250,8 +261,11 @@ class FakeModelServer(LoopbackServer):
         longest = max(map(len, prompts)) + given
         limit = self.dialect.context_length
         if limit is not None and longest > limit:
-            msg = f"This model's maximum context length is {limit} tokens. However, you requested {longest} tokens."
-            raise _RefusedError(400, msg, "max_tokens")
+            raise _RefusedError(
+                400,
+                f"This model's maximum context length is {limit} tokens. However, you requested {longest} tokens.",
+                "max_tokens",
+            )
         return int(given)
 
     def _mask(self, body: Mapping[str, Any]) -> Mask | None:
@@ -260,8 +274,10 @@ class FakeModelServer(LoopbackServer):
         if "structured_outputs" in body and "structured_outputs" in served:
             fields = body["structured_outputs"]
             if len(fields) > 1:
-                msg = "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice')."
-                raise _RefusedError(400, msg)
+                raise _RefusedError(
+                    400,
+                    "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice').",
+                )
         elif "regex" in body and "regex" in served:
             fields = {"regex": body["regex"]}
         elif "response_format" in body and "response_format" in served:

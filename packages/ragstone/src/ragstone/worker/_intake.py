@@ -52,8 +52,7 @@ class Troubles:
         """
         if self._words:
             what, words = next(iter(self._words.items()))
-            msg = f"not everything could be done: cannot {what}: {words}"
-            raise StoreError(msg)
+            raise StoreError(f"not everything could be done: cannot {what}: {words}")
 
 
 class Intake(Protocol):

@@ -28,8 +28,9 @@ def read_ledger(store: str | os.PathLike[str]) -> Ledger:
     """
     spool = spool_directory(store)
     if not _may_exist(store) and not spool.is_dir():
-        msg = f"there is no store {str(Path(store).absolute())!r}; give what was given to Monitor(store=...)"
-        raise StoreError(msg)
+        raise StoreError(
+            f"there is no store {str(Path(store).absolute())!r}; give what was given to Monitor(store=...)"
+        )
     for _ in range(_TRIES):
         before, ledger = _stored(store, spool)
         try:

@@ -69,8 +69,9 @@ class RagstoneEvaluator(BaseEvaluator):
         found = resolve_metrics(metric)
         if len(found) > 1:
             names = ", ".join(each.card.name for each in found)
-            msg = f"{metric!r} are {len(found)} metrics ({names}), and a result has one score; use for_metrics({metric!r})"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"{metric!r} are {len(found)} metrics ({names}), and a result has one score; use for_metrics({metric!r})"
+            )
         chair = LlamaIndexJudge(judge) if isinstance(judge, BaseLLM) else judge_from(judge)
         (self._metric,), _ = bind_reader(found, lambda: _reader(reader, chair))
         self._scorer = Scorer([self._metric], chair, trace_deadline_s=deadline_s)
@@ -106,8 +107,9 @@ class RagstoneEvaluator(BaseEvaluator):
         found = resolve_metrics(metrics)
         passing = dict(thresholds or {})
         if unknown := sorted(passing.keys() - {metric.card.name for metric in found}):
-            msg = f"thresholds names {', '.join(map(repr, unknown))}; the metrics are {[m.card.name for m in found]}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"thresholds names {', '.join(map(repr, unknown))}; the metrics are {[m.card.name for m in found]}"
+            )
         chair = LlamaIndexJudge(judge) if isinstance(judge, BaseLLM) else judge_from(judge)
         bound, _ = bind_reader(found, lambda: _reader(reader, chair))
         return {
@@ -134,11 +136,10 @@ class RagstoneEvaluator(BaseEvaluator):
             ConfigurationError: Always, where there is a prompt.
         """
         if prompts:
-            msg = (
+            raise ConfigurationError(
                 f"{self.card.name} has no prompt {min(prompts)!r}: a metric's wording is part of its version; "
                 "another wording is a metric of your own"
             )
-            raise ConfigurationError(msg)
 
     async def aevaluate(
         self,

@@ -53,8 +53,7 @@ class LlamaIndexModel(FunctionModel):
     ) -> None:
         given: object = llm
         if not isinstance(given, BaseLLM):
-            msg = f"{given!r:.200} is not a model of LlamaIndex's; give one, such as Settings.llm"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"{given!r:.200} is not a model of LlamaIndex's; give one, such as Settings.llm")
         settings = ClientSettings(llm)
         kind = type(llm).__name__
         model = llm.metadata.model_name if llm.metadata.model_name != _UNNAMED else settings.model

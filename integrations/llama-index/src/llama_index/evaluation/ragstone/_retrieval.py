@@ -39,14 +39,12 @@ class _RetrievalMetric(BaseRetrievalMetric):
                 LlamaIndex's own metrics, whose results cannot be without a number.)
         """
         if retrieved_ids is None:
-            msg = f"{self.metric_name} compares ids, and retrieved_ids is None"
-            raise DataError(msg)
+            raise DataError(f"{self.metric_name} compares ids, and retrieved_ids is None")
         if not expected_ids:
-            msg = (
+            raise DataError(
                 f"{self.metric_name} is undefined where nothing is relevant, and expected_ids is {expected_ids!r}; "
                 "leave such questions out"
             )
-            raise DataError(msg)
         measured = ranking_measures(
             {_QUERY: list(retrieved_ids)}, {_QUERY: dict.fromkeys(expected_ids, 1.0)}, [self.metric_name]
         )
@@ -68,11 +66,10 @@ def _classes(names: Sequence[str]) -> list[type[_RetrievalMetric]]:
         # Of the group "ranking" those that ids can tell.
         usable = [metric for metric in resolve_metrics(name) if isinstance(metric, RankingMetric)]
         if not usable:
-            msg = (
+            raise ConfigurationError(
                 f"{name!r} is no metric that ids of expected and retrieved nodes tell; there are all of 'ranking' but "
                 f"alpha_ndcg (such as 'ndcg@10'). Score it with RagstoneEvaluator({name!r})"
             )
-            raise ConfigurationError(msg)
         found |= {metric.card.name: _made(metric.card.name) for metric in usable}
     return list(found.values())
 
@@ -113,9 +110,8 @@ def register_retrieval_metrics(*names: str) -> None:
     """
     kinds = {kind.metric_name: kind for kind in _classes(names)}
     if taken := [name for name, kind in kinds.items() if METRIC_REGISTRY.get(name, kind) is not kind]:
-        msg = (
+        raise ConfigurationError(
             f"LlamaIndex knows other metrics called {', '.join(map(repr, taken))}; pass retrieval_metrics({taken[0]!r}) to "
             "RetrieverEvaluator(metrics=...) instead"
         )
-        raise ConfigurationError(msg)
     METRIC_REGISTRY.update(kinds)

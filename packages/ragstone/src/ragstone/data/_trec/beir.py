@@ -40,8 +40,9 @@ def read_beir(folder: str | os.PathLike[str], *, split: str = "test", run: Run |
     qrels = read_qrels(folder / "qrels" / f"{split}.tsv")
     queries = {name: _text(line, row, "text") for name, line, row in _rows(folder / "queries.jsonl") if name in qrels}
     if lacking := [name for name in qrels if name not in queries]:
-        msg = f"{str(folder / 'queries.jsonl')!r} lacks {len(lacking)} of {len(qrels)} queries of the qrels, first {lacking[0]!r}"
-        raise DataError(msg)
+        raise DataError(
+            f"{str(folder / 'queries.jsonl')!r} lacks {len(lacking)} of {len(qrels)} queries of the qrels, first {lacking[0]!r}"
+        )
     texts = {} if run is None else _texts(folder / "corpus.jsonl", {doc for name in qrels for doc in run.get(name, ())})
     return [
         Sample(
@@ -69,8 +70,9 @@ def _texts(path: Path, wanted: set[str]) -> dict[str, str]:
             title, text = row.get("title"), _text(line, row, "text")
             texts[name] = f"{title}\n{text}" if isinstance(title, str) and title.strip() else text
     if lacking := sorted(wanted - texts.keys()):
-        msg = f"{str(path)!r} lacks {len(lacking)} of {len(wanted)} passages of the run, first {lacking[0]!r}"
-        raise DataError(msg)
+        raise DataError(
+            f"{str(path)!r} lacks {len(lacking)} of {len(wanted)} passages of the run, first {lacking[0]!r}"
+        )
     return texts
 
 
@@ -80,15 +82,12 @@ def _rows(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            msg = f"line {number} of {str(path)!r} is no JSON: {error}"
-            raise DataError(msg) from error
+            raise DataError(f"line {number} of {str(path)!r} is no JSON: {error}") from error
         if not isinstance(row, dict) or not isinstance(row.get("_id"), str | int):
-            msg = f"line {number} of {str(path)!r} must be an object with an '_id'"
-            raise DataError(msg)
+            raise DataError(f"line {number} of {str(path)!r} must be an object with an '_id'")
         name = str(row["_id"])
         if name in seen:
-            msg = f"line {number} of {str(path)!r} has the id {name!r} again; ids must be unique"
-            raise DataError(msg)
+            raise DataError(f"line {number} of {str(path)!r} has the id {name!r} again; ids must be unique")
         seen.add(name)
         yield name, number, row
 
@@ -96,8 +95,7 @@ def _rows(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
 def _text(number: int, row: dict[str, Any], field: str) -> str:
     text = row.get(field)
     if not isinstance(text, str):
-        msg = f"line {number}: {field!r} must be text, got {type(text).__name__}"
-        raise DataError(msg)
+        raise DataError(f"line {number}: {field!r} must be text, got {type(text).__name__}")
     return text
 
 
@@ -120,18 +118,17 @@ def write_beir(folder: str | os.PathLike[str], samples: Iterable[Sample], *, spl
     corpus: dict[str, str] = {}
     for sample in listed:
         if sample.query is None:
-            msg = f"sample {sample.id!r} has no query, and a BEIR data set is made of queries"
-            raise DataError(msg)
+            raise DataError(f"sample {sample.id!r} has no query, and a BEIR data set is made of queries")
         queries.append({"_id": sample.id, "text": sample.query})
         for place, passage in enumerate(sample.contexts or (), start=1):
             if passage.id is None:
-                msg = f"passage {place} of sample {sample.id!r} has no id, and a corpus names passages by their ids"
-                raise DataError(msg)
+                raise DataError(
+                    f"passage {place} of sample {sample.id!r} has no id, and a corpus names passages by their ids"
+                )
             if corpus.setdefault(passage.id, passage.text) != passage.text:
-                msg = (
+                raise DataError(
                     f"passage {place} of sample {sample.id!r} has the id {passage.id!r}, which another text has already"
                 )
-                raise DataError(msg)
     graded = list(beir_lines(listed))
     folder = Path(folder)
     (folder / "qrels").mkdir(parents=True, exist_ok=True)

@@ -19,16 +19,14 @@ def numbered(path: Path, what: str) -> Iterator[tuple[int, str]]:
         DataError: It is no text in UTF-8.
     """
     if not path.is_file():
-        msg = f"there is no file {str(path)!r} with {what}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"there is no file {str(path)!r} with {what}")
     try:
         with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, line
     except UnicodeDecodeError as error:
-        msg = f"{str(path)!r} is no text in UTF-8: {error}"
-        raise DataError(msg) from error
+        raise DataError(f"{str(path)!r} is no text in UTF-8: {error}") from error
 
 
 def finite(text: str) -> float | None:
@@ -49,8 +47,7 @@ def refuse(path: Path, errors: Sequence[DataError]) -> None:
     if errors:
         shown = "\n  ".join(map(str, errors[:5]))
         more = f"\n  and {len(errors) - 5} more" if len(errors) > 5 else ""
-        msg = f"{len(errors)} lines of {str(path)!r} cannot be read:\n  {shown}{more}"
-        raise DataError(msg)
+        raise DataError(f"{len(errors)} lines of {str(path)!r} cannot be read:\n  {shown}{more}")
 
 
 def token(text: str, what: str) -> str:
@@ -60,6 +57,7 @@ def token(text: str, what: str) -> str:
         DataError: It would.
     """
     if not text or len(text.split()) != 1 or text != text.strip():
-        msg = f"{what} {text!r} cannot stand in a TREC file: columns are parted by spaces, so it must hold none, and not be empty"
-        raise DataError(msg)
+        raise DataError(
+            f"{what} {text!r} cannot stand in a TREC file: columns are parted by spaces, so it must hold none, and not be empty"
+        )
     return text

@@ -95,8 +95,9 @@ def beir_lines(qrels: Qrels | Iterable[Sample]) -> Iterable[str]:
         for doc, grade in grades.items():
             for name in (query, doc):
                 if not name.strip() or any(c in name for c in "\t\r\n"):
-                    msg = f"the id {name!r} cannot stand in a table: it is empty, or holds a tab or a line break"
-                    raise DataError(msg)
+                    raise DataError(
+                        f"the id {name!r} cannot stand in a table: it is empty, or holds a tab or a line break"
+                    )
             yield f"{query}\t{doc}\t{_whole(query, doc, grade)}\n"
 
 
@@ -111,6 +112,7 @@ def _mapping(qrels: Qrels | Iterable[Sample]) -> Qrels:
 
 def _whole(query: str, doc: str, grade: float) -> int:
     if finite(str(grade)) is None or float(grade) != int(grade):
-        msg = f"{doc!r} has the grade {grade!r} for query {query!r}; these files hold whole numbers, so scale or round first"
-        raise DataError(msg)
+        raise DataError(
+            f"{doc!r} has the grade {grade!r} for query {query!r}; these files hold whole numbers, so scale or round first"
+        )
     return int(grade)

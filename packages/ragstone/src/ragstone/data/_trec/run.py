@@ -125,8 +125,9 @@ def run_of(samples: Iterable[Sample]) -> dict[str, list[str]]:
         run[sample.id] = []
         for place, passage in enumerate(sample.contexts, start=1):
             if passage.id is None:
-                msg = f"passage {place} of sample {sample.id!r} has no id, and a run names passages by their ids"
-                raise DataError(msg)
+                raise DataError(
+                    f"passage {place} of sample {sample.id!r} has no id, and a run names passages by their ids"
+                )
             run[sample.id].append(passage.id)
     return run
 
@@ -137,8 +138,7 @@ def _falling(query: str, docs: Mapping[str, float] | Sequence[str]) -> list[tupl
         return [(doc, len(once) - place) for place, doc in enumerate(once)]
     for doc, score in docs.items():
         if finite(str(score)) is None:
-            msg = f"{doc!r} has the score {score!r} for query {query!r}; a score is a finite number"
-            raise DataError(msg)
+            raise DataError(f"{doc!r} has the score {score!r} for query {query!r}; a score is a finite number")
     ordered = sorted(docs.items(), key=lambda item: -item[1])
     # As a tool in C holds them; infinite where they are too large for that.
     single = array("f", [score for _, score in ordered])

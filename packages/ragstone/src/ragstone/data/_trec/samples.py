@@ -42,8 +42,7 @@ def qrels_from(source: QrelsSource) -> Qrels:
     """
     qrels = source if isinstance(source, Mapping) else read_qrels(source)
     if not qrels:
-        msg = "the qrels hold no query; leave them out, or give those of these samples"
-        raise DataError(msg)
+        raise DataError("the qrels hold no query; leave them out, or give those of these samples")
     return qrels
 
 
@@ -61,11 +60,10 @@ def with_qrels(samples: Sequence[Sample], qrels: Qrels, *, whole_run: bool) -> l
     """
     known = {sample.id for sample in samples}
     if samples and known.isdisjoint(qrels):
-        msg = (
+        raise DataError(
             f"no sample has the id of a query of the qrels: samples have {samples[0].id!r}, ..., qrels "
             f"{next(iter(qrels))!r}, ...; both need ids that match"
         )
-        raise DataError(msg)
     joined = [
         sample.model_copy(update={"qrels": dict(qrels[sample.id])})
         if sample.qrels is None and sample.id in qrels

@@ -111,8 +111,7 @@ def align(
         if not system.columns:
             if wanted and system.others:
                 continue
-            msg = f"{system.name!r} holds no outcome; there is nothing to compare"
-            raise DataError(msg)
+            raise DataError(f"{system.name!r} holds no outcome; there is nothing to compare")
     names = _metric_names(systems, wanted)
     notes = [
         *(
@@ -128,11 +127,10 @@ def align(
     found = tuple(_metric(name, systems, ids) for name in names)
     n_samples, n_common, is_disjoint = _overlap(systems, ids, notes, paired=paired)
     if paired is None and not is_disjoint and any(isinstance(source, Period) for source in _listed(sources)):
-        msg = (
+        raise DataError(
             "the times overlap, so that some requests are in several of them; choose times that do not, or say "
             "paired=True to compare what is in all with itself"
         )
-        raise DataError(msg)
     if paired is None:
         paired = not (is_disjoint and all(o.is_traffic for o in opened))
     if paired:
@@ -207,8 +205,9 @@ def _opened(sources: Sources) -> list[OpenOutcomes]:
     named = sources.items() if isinstance(sources, Mapping) else zip(names_of(sources), sources, strict=True)
     opened = [open_outcomes(source, name=name) for name, source in named]
     if len(opened) < 2:
-        msg = f"a comparison needs at least two systems, got {len(opened)}; one system is summed up by `ragstone evaluate`"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"a comparison needs at least two systems, got {len(opened)}; one system is summed up by `ragstone evaluate`"
+        )
     return opened
 
 
@@ -263,8 +262,7 @@ def _metric_names(systems: Sequence[_System], wanted: Sequence[str] | None) -> l
     cards = {name: card for system in systems for name, card in system.cards.items()}
     for name in wanted or ():
         if not any(_names(name, metric, cards.get(metric)) for metric in names):
-            msg = f"no system has outcomes of {name!r}; there are {', '.join(known) or 'none'}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"no system has outcomes of {name!r}; there are {', '.join(known) or 'none'}")
     return names
 
 
@@ -284,11 +282,10 @@ def _metric(name: str, systems: Sequence[_System], ids: Sequence[str]) -> Aligne
         strange = np.flatnonzero((found < low - _RANGE_TOLERANCE) | (found > high + _RANGE_TOLERANCE))
         if strange.size:
             row = strange[0]
-            msg = (
+            raise DataError(
                 f"{system.name!r} has {found[row]:g} of {name!r} for {ids[row]!r}, which lies from {low:g} to {high:g}: "
                 "these are scores of another metric or on another scale"
             )
-            raise DataError(msg)
         values[: len(column.values), i] = np.clip(found, low, high)
         states[: len(column.states), i] = np.frombuffer(column.states, dtype=np.int8)
         # Bounds beside the range bound nothing.
@@ -327,13 +324,12 @@ def _check_overlap(systems: Sequence[_System], ids: Sequence[str]) -> None:
         others: NDArray[np.bool_] = np.delete(has, i, axis=1).sum(axis=1) > 0
         # A system may have none of the metrics that were asked for; then it is not the ids that differ.
         if has[:, i].any() and others.any() and not (has[:, i] & others).any():
-            msg = (
+            raise DataError(
                 f"{system.name!r} has no sample in common with the others: its ids are {_examples(ids, has[:, i])}, theirs "
                 f"{_examples(ids, others)}. Samples "
                 "are compared by their ids: evaluate the same rows with every system, with an id that stays the same; or "
                 "compare them as different traffic: paired=False (--unpaired)"
             )
-            raise DataError(msg)
 
 
 def _overlap(

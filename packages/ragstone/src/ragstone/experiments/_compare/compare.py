@@ -168,17 +168,18 @@ def compare(
         ('new beats old on ccrs.cc by 100 points [44.4, 100]',)
     """
     if detect is not None and not (math.isfinite(detect) and detect > 0):
-        msg = f"detect is a difference that matters, above 0 in the metric's own units, got {detect!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"detect is a difference that matters, above 0 in the metric's own units, got {detect!r}"
+        )
     if not 0 < level < 1:
-        msg = f"level must lie in (0, 1), got {level!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"level must lie in (0, 1), got {level!r}")
     scores = align(systems, metrics=metrics, allow_different_judges=allow_different_judges, paired=paired)
     if hypotheses:
         _paired_only(scores, "a hypothesis")
     if baseline is not None and baseline not in scores.systems:
-        msg = f"there is no system {baseline!r} to be the baseline; there are {', '.join(map(repr, scores.systems))}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"there is no system {baseline!r} to be the baseline; there are {', '.join(map(repr, scores.systems))}"
+        )
     family = Family.of(
         len(scores.systems),
         baseline=None if baseline is None else scores.systems.index(baseline),
@@ -233,8 +234,9 @@ def _method_unpaired(comparison: Comparison, together: str) -> str:
 
 def _paired_only(scores: AlignedScores, what: str) -> None:
     if not scores.paired:
-        msg = f"{what} needs systems that were evaluated on the same samples; these have none in common"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"{what} needs systems that were evaluated on the same samples; these have none in common"
+        )
 
 
 def _finite(value: Any) -> Any:

@@ -69,8 +69,9 @@ def judge_hypotheses(
     for name, texts in hypotheses.items():
         parts = [part for text in ([texts] if isinstance(texts, str) else texts) for part in _read(text, scores)]
         if not parts:
-            msg = f"the hypothesis {name!r} claims nothing; give it claims such as {_example(scores)!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"the hypothesis {name!r} claims nothing; give it claims such as {_example(scores)!r}"
+            )
         claims = tuple(
             _test(metric, scores.systems, pair, directed=directed, n_permutations=n_permutations, seed=seed)
             for pair, directed, metric in parts
@@ -94,11 +95,10 @@ def _read(text: str, scores: AlignedScores) -> list[tuple[tuple[int, int], bool,
                 if left in columns and other in columns and left != other:
                     chosen = scores.metrics if metrics is None else [_metric(m, text, scores) for m in metrics]
                     return [((columns[left], columns[other]), operator == ">", metric) for metric in chosen]
-    msg = (
+    raise ConfigurationError(
         f"{text!r} is no claim about these systems ({', '.join(map(repr, scores.systems))}); write {_example(scores)!r} for "
         "better, '!=' for different, and 'on METRIC, METRIC' behind it for some metrics alone"
     )
-    raise ConfigurationError(msg)
 
 
 def _where(right: str) -> list[tuple[str, list[str] | None]]:
@@ -114,8 +114,9 @@ def _metric(name: str, text: str, scores: AlignedScores) -> AlignedMetric:
     for metric in scores.metrics:
         if metric.name == name:
             return metric
-    msg = f"the claim {text!r} names the metric {name!r}; compared are {', '.join(m.name for m in scores.metrics)}"
-    raise ConfigurationError(msg)
+    raise ConfigurationError(
+        f"the claim {text!r} names the metric {name!r}; compared are {', '.join(m.name for m in scores.metrics)}"
+    )
 
 
 def _example(scores: AlignedScores) -> str:

@@ -154,16 +154,17 @@ def check_regression(
         DataError: The baseline has no score of any metric.
     """
     if baseline not in scores.systems:
-        msg = f"there is no system {baseline!r} to be the baseline; there are {', '.join(map(repr, scores.systems))}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"there is no system {baseline!r} to be the baseline; there are {', '.join(map(repr, scores.systems))}"
+        )
     if not _LEAST_LEVEL < level < 1:
-        msg = f"a gate is one-sided and needs a level in (0.5, 1), got {level!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"a gate is one-sided and needs a level in (0.5, 1), got {level!r}")
     at = scores.systems.index(baseline)
     chosen, notes = _chosen(scores, at, [metrics] if isinstance(metrics, str) else metrics)
     if isinstance(margin, Mapping) and (lost := sorted({m.name for m in chosen} - margin.keys())):
-        msg = f"margin names no margin for {', '.join(lost)}; name one for every metric of the gate, or give one number"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"margin names no margin for {', '.join(lost)}; name one for every metric of the gate, or give one number"
+        )
     gates = [
         _gate(
             metric,
@@ -242,13 +243,15 @@ def _chosen(
         had = [m for m in scores.metrics if _scorable(m, baseline)]
         new = [m.name for m in scores.metrics if m not in had]
         if not had:
-            msg = f"the baseline {scores.systems[baseline]!r} has no score of any metric; there is nothing to hold to"
-            raise DataError(msg)
+            raise DataError(
+                f"the baseline {scores.systems[baseline]!r} has no score of any metric; there is nothing to hold to"
+            )
         return had, [f"not in the gate, as the baseline has no score of it: {', '.join(new)}"] if new else []
     for name in wanted:
         if not any(_means(name, m) for m in scores.metrics):
-            msg = f"there is no metric {name!r} to gate; compared are {', '.join(m.name for m in scores.metrics)}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"there is no metric {name!r} to gate; compared are {', '.join(m.name for m in scores.metrics)}"
+            )
     return [m for m in scores.metrics if any(_means(name, m) for name in wanted)], []
 
 
@@ -277,8 +280,9 @@ def _gate(
     seed: int,
 ) -> MetricGate:
     if margin is not None and not (math.isfinite(margin) and margin > 0):
-        msg = f"a margin is a loss that can be borne, above 0 and in the metric's own units, got {margin!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"a margin is a loss that can be borne, above 0 and in the metric's own units, got {margin!r}"
+        )
     sign = 1 if metric.higher_is_better else -1
     better = sign * metric.values[:, list(pair)]
     (found,) = randomised_tukey(

@@ -48,11 +48,10 @@ def judge_notes(metric: str, scales: Mapping[str, Collection[Scale]], *, allowed
     told = "; ".join(f"{system}: {', '.join(map(repr, sorted(values)))}" for system, values in by.items() if values)
     note = f"{metric}: scores of {what} are not one scale ({told})"
     if not allowed:
-        msg = (
+        raise ConfigurationError(
             f"{note}; score all systems alike, leave the metric out, or say allow_different_judges "
             "(--allow-different-judges) and read the differences with care"
         )
-        raise ConfigurationError(msg)
     return [f"WARNING {note}: differences may be those of the judges, not of the systems"]
 
 
@@ -82,9 +81,8 @@ def query_notes(queries: Mapping[str, Mapping[str, str]]) -> list[str]:
             f"{others[at]!r} in {second}"
         )
         if 2 * len(different) > len(common):
-            msg = (
+            raise DataError(
                 f"{note}; samples are compared by their ids, so give each row an id that stays the same from run to run"
             )
-            raise DataError(msg)
         notes.append(f"WARNING {note}")
     return notes

@@ -99,11 +99,10 @@ def apply_review(
     n_asked, by_baseline = 0, False
     if edits.ratings and not keep_ratings:
         if judge is None:
-            msg = (
+            raise ConfigurationError(
                 f"{len(edits.ratings)} {'text was' if len(edits.ratings) == 1 else 'texts were'} edited, and their ratings are of what stood there before; name a judge "
                 "to rate them anew (--judge), or keep the ratings where wording alone was changed (--keep-ratings)"
             )
-            raise ConfigurationError(msg)
         chair = judge_from(judge)
         by_baseline = chair.identity.is_baseline
 
@@ -145,13 +144,13 @@ def _reviewed(draft: Draft, decisions: Mapping[Key, tuple[bool, str]]) -> tuple[
     known = texts_of(draft)
     for key, (is_kept, text) in decisions.items():
         if key not in known:
-            msg = (
+            raise DataError(
                 f"the review has a line for {' '.join(key)!r}, which the draft does not have; was it built anew since?"
             )
-            raise DataError(msg)
         if is_kept and not 0 < len(text) <= MAX_TEXT:
-            msg = f"the review keeps {' '.join(key)!r} with a text of {len(text)} characters; say no, or give 1 to {MAX_TEXT}"
-            raise DataError(msg)
+            raise DataError(
+                f"the review keeps {' '.join(key)!r} with a text of {len(text)} characters; say no, or give 1 to {MAX_TEXT}"
+            )
     kept = {key: decisions[key][1] for key in known if key in decisions and decisions[key][0]}
     # A spreadsheet may write line ends in its own way, which is no edit.
     changed = frozenset(key for key, text in kept.items() if text.split() != known[key].split())
@@ -167,8 +166,7 @@ def _reviewed(draft: Draft, decisions: Mapping[Key, tuple[bool, str]]) -> tuple[
             continue
         texts = {q: now["sub_question", item.id, q] for q in item.questions if ("sub_question", item.id, q) in now}
         if len(set(texts.values())) < len(texts):
-            msg = f"the review gives two sub-questions of {item.id!r} the same text; say no to one of them"
-            raise DataError(msg)
+            raise DataError(f"the review gives two sub-questions of {item.id!r} the same text; say no to one of them")
         left = only(item, texts, passages)
         items.append(replace(left, query=now["query", item.id, "query"], questions=texts))
     rated = frozenset(key for key in changed if key[0] != "query")

@@ -102,8 +102,7 @@ class Asker:
 def _marks(value: Any, n: int) -> tuple[int, ...]:
     if isinstance(value, list) and len(value) == n and all(type(mark) is int and 0 <= mark <= 5 for mark in value):
         return tuple(value)
-    msg = f"expected {n} ratings from 0 to 5, got {value!r}"
-    raise ValueError(msg)
+    raise ValueError(f"expected {n} ratings from 0 to 5, got {value!r}")
 
 
 @runtime_checkable

@@ -126,16 +126,17 @@ def build_dataset(
         ```
     """
     if not 1 <= questions <= _MOST_QUESTIONS:
-        msg = f"questions must be from 1 to {_MOST_QUESTIONS}, got {questions!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"questions must be from 1 to {_MOST_QUESTIONS}, got {questions!r}")
     if concurrency < 1 or not 0 < eta <= 5:
-        msg = f"concurrency must be at least 1, and eta above 0 and at most 5, got {concurrency!r} and {eta!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"concurrency must be at least 1, and eta above 0 and at most 5, got {concurrency!r} and {eta!r}"
+        )
     plan = plan_dataset(documents, reports=reports, max_items=max_items, max_passages=max_passages)
     chair = judge_from(judge)
     if chair.identity.is_baseline:
-        msg = f"a data set is written by a model, and {chair.identity.name} is none; name one with judge= (--judge)"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"a data set is written by a model, and {chair.identity.name} is none; name one with judge= (--judge)"
+        )
     folder = folder_of(output)
 
     async def work() -> DatasetBuild:

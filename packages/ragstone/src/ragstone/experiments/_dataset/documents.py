@@ -71,8 +71,9 @@ def read_documents(paths: Sequence[str | Path], *, max_bytes: int = MAX_BYTES) -
             left_out.append(str(error))
     if not found:
         more = f" ({len(left_out)} left out, the first because {left_out[0]})" if left_out else ""
-        msg = f"there is no document in {', '.join(repr(str(p)) for p in paths) or 'nothing'}{more}; give {_kinds()}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"there is no document in {', '.join(repr(str(p)) for p in paths) or 'nothing'}{more}; give {_kinds()}"
+        )
     return Library(documents=tuple(found.values()), left_out=tuple(left_out))
 
 
@@ -81,8 +82,7 @@ def _named(documents: Iterable[Document], known: Mapping[str, Document]) -> dict
     named: dict[str, Document] = {}
     for document in documents:
         if named.get(document.name, known.get(document.name, document)) != document or document.name in named:
-            msg = f"two documents are called {document.name!r}; ids in a JSONL file must be unique"
-            raise DataError(msg)
+            raise DataError(f"two documents are called {document.name!r}; ids in a JSONL file must be unique")
         named[document.name] = document
     return named
 
@@ -103,11 +103,11 @@ def _files(paths: Iterable[str | Path]) -> Iterator[tuple[Path, bool]]:
                 if known and inner.is_file() and inner.resolve().is_relative_to(root):
                     yield inner, False
         elif not path.is_file():
-            msg = f"there is no file or folder {str(path)!r}; give {_kinds()}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"there is no file or folder {str(path)!r}; give {_kinds()}")
         elif path.suffix.lower() not in _SUFFIXES:
-            msg = f"cannot tell what {str(path)!r} is: give {_kinds()}; turn other formats into text first"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"cannot tell what {str(path)!r} is: give {_kinds()}; turn other formats into text first"
+            )
         else:
             yield path, True
 
@@ -126,41 +126,37 @@ def _documents(path: Path, max_bytes: int) -> Iterator[Document]:
 def _text(path: Path, max_bytes: int) -> str:
     try:
         if (size := path.stat().st_size) > max_bytes:
-            msg = f"{str(path)!r} has {size} bytes, more than the {max_bytes} of one document; cut it into several"
-            raise DataError(msg)
+            raise DataError(
+                f"{str(path)!r} has {size} bytes, more than the {max_bytes} of one document; cut it into several"
+            )
         data = path.read_bytes()
     except OSError as error:
-        msg = f"{str(path)!r} cannot be read: {error.strerror or error}"
-        raise DataError(msg) from error
+        raise DataError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
     if b"\0" in data:
-        msg = f"{str(path)!r} is no text: it holds NUL bytes; turn it into text (UTF-8) first"
-        raise DataError(msg)
+        raise DataError(f"{str(path)!r} is no text: it holds NUL bytes; turn it into text (UTF-8) first")
     try:
         # Line ends stay as they are: character offsets are those of the file's own text.
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        msg = f"{str(path)!r} is not UTF-8 (byte {error.start}); convert it first, for example with iconv -t UTF-8"
-        raise DataError(msg) from error
+        raise DataError(
+            f"{str(path)!r} is not UTF-8 (byte {error.start}); convert it first, for example with iconv -t UTF-8"
+        ) from error
 
 
 def _row(name: str, number: int, line: str) -> Document:
     try:
         row: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
-        msg = f"line {number} of {name!r} is no JSON: {error}"
-        raise DataError(msg) from error
+        raise DataError(f"line {number} of {name!r} is no JSON: {error}") from error
     if not isinstance(row, dict) or not isinstance(row.get("text"), str) or not isinstance(row.get("id"), str | int):
-        msg = f"line {number} of {name!r} must be an object with `id` and `text`, got {line[:80]!r}"
-        raise DataError(msg)
+        raise DataError(f"line {number} of {name!r} must be an object with `id` and `text`, got {line[:80]!r}")
     about = row.get("documents", [])
     if not isinstance(about, list) or not all(isinstance(entry, str) for entry in about):
-        msg = f"line {number} of {name!r}: `documents` must be a list of names, got {str(about)[:80]!r}"
-        raise DataError(msg)
+        raise DataError(f"line {number} of {name!r}: `documents` must be a list of names, got {str(about)[:80]!r}")
     return _checked(f"{name}#{row['id']}", row["text"], tuple(about))
 
 
 def _checked(name: str, text: str, about: tuple[str, ...] = ()) -> Document:
     if not text.strip():
-        msg = f"{name!r} holds no text"
-        raise DataError(msg)
+        raise DataError(f"{name!r} holds no text")
     return Document(name=name, text=text, about=about)

@@ -92,34 +92,30 @@ def read_draft(path: Path) -> Draft:
         )
         _check(draft)
     except FileNotFoundError as error:
-        msg = f"there is no draft {str(path)!r}; make one with `ragstone dataset build`"
-        raise DataError(msg) from error
+        raise DataError(f"there is no draft {str(path)!r}; make one with `ragstone dataset build`") from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         why = str(error)
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_input=False)[0]
             why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        msg = f"the draft {str(path)!r} cannot be read ({why}); make it anew with `ragstone dataset build`: nothing is asked twice"
-        raise DataError(msg) from error
+        raise DataError(
+            f"the draft {str(path)!r} cannot be read ({why}); make it anew with `ragstone dataset build`: nothing is asked twice"
+        ) from error
     return draft
 
 
 def _check(draft: Draft) -> None:
     """Hold the parts of a draft against each other: a file may have been edited, or come from elsewhere."""
     if not 0 < draft.eta <= 5:
-        msg = f"eta must be above 0 and at most 5, got {draft.eta!r}"
-        raise ValueError(msg)
+        raise ValueError(f"eta must be above 0 and at most 5, got {draft.eta!r}")
     for item in draft.items:
         pools = {frozenset(row) for row in item.ratings.values()}
         if item.ratings.keys() != item.questions.keys() or len(pools) > 1 or not all(pools):
-            msg = f"the item {item.id!r} has no rating of every sub-question and passage"
-            raise ValueError(msg)
+            raise ValueError(f"the item {item.id!r} has no rating of every sub-question and passage")
         if strangers := sorted(frozenset().union(*pools) - draft.passages.keys()):
-            msg = f"the item {item.id!r} has ratings of {strangers[0]!r}, which is no passage of the draft"
-            raise ValueError(msg)
+            raise ValueError(f"the item {item.id!r} has ratings of {strangers[0]!r}, which is no passage of the draft")
         if not all(0 <= rating <= 5 for row in item.ratings.values() for rating in row.values()):
-            msg = f"the item {item.id!r} has a rating that is not from 0 to 5"
-            raise ValueError(msg)
+            raise ValueError(f"the item {item.id!r} has a rating that is not from 0 to 5")
 
 
 def dataset_rows(draft: Draft) -> Rows:

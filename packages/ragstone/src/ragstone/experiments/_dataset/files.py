@@ -33,8 +33,7 @@ def folder_of(output: str | Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"--output {str(folder)!r} cannot be a folder: {error.strerror or error}"
-        raise ConfigurationError(msg) from error
+        raise ConfigurationError(f"--output {str(folder)!r} cannot be a folder: {error.strerror or error}") from error
     return folder
 
 
@@ -69,5 +68,4 @@ def _written(path: Path, text: str) -> None:
         beside.write_text(text, encoding="utf-8", errors="replace", newline="")
         os.replace(beside, path)  # noqa: PTH105  the same, and says what it does
     except OSError as error:
-        msg = f"{str(path)!r} cannot be written: {error.strerror or error}"
-        raise StoreError(msg) from error
+        raise StoreError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error

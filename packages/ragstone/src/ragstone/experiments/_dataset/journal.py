@@ -54,8 +54,9 @@ class Journal:
             os.ftruncate(self._fd, self._load(self._path.read_bytes()))
         except OSError as error:
             self.close()
-            msg = f"the journal {str(self._path)!r} cannot be written: {error.strerror or error}"
-            raise ConfigurationError(msg) from error
+            raise ConfigurationError(
+                f"the journal {str(self._path)!r} cannot be written: {error.strerror or error}"
+            ) from error
         except BaseException:
             self.close()
             raise
@@ -98,10 +99,9 @@ class Journal:
 
     def _own(self) -> None:
         if not self._lock.acquire():
-            msg = (
+            raise ConfigurationError(
                 f"process {self._lock.owner()} is building in {str(self._path.parent)!r}; wait, or give another folder"
             )
-            raise ConfigurationError(msg)
 
     def _append(self, record: dict[str, Any]) -> None:
         assert self._fd is not None  # noqa: S101  used in a `with` block
@@ -110,13 +110,11 @@ class Journal:
         try:
             written = os.write(self._fd, line)
         except OSError as error:
-            msg = f"the journal {str(self._path)!r} cannot be written: {error.strerror or error}"
-            raise StoreError(msg) from error
+            raise StoreError(f"the journal {str(self._path)!r} cannot be written: {error.strerror or error}") from error
         if written < len(line):
             # The next line must not be glued to a half one.
             os.ftruncate(self._fd, size)
-            msg = f"the journal {str(self._path)!r} took {written} of {len(line)} bytes; is the disk full?"
-            raise StoreError(msg)
+            raise StoreError(f"the journal {str(self._path)!r} took {written} of {len(line)} bytes; is the disk full?")
 
     def _load(self, data: bytes) -> int:
         """Take in all whole lines; returns where the last one ends."""
@@ -129,9 +127,8 @@ class Journal:
                 elif record["kind"] == _ANSWER:
                     self._answers[str(record["key"])] = record["value"]
             except (ValueError, KeyError, TypeError, RecursionError) as error:
-                msg = (
+                raise DataError(
                     f"line {number} of {str(self._path)!r} is damaged ({error}); remove that line, and what it held is "
                     "asked again, or give another folder"
-                )
-                raise DataError(msg) from error
+                ) from error
         return whole

@@ -77,19 +77,16 @@ class Making:
         texts = distinct_questions(written["items"])
         self.n_repeated += len(written["items"]) - len(texts)
         if not texts:
-            msg = "the judge found no sub-question in it"
-            raise JudgeError(msg, kind="unparseable")
+            raise JudgeError("the judge found no sub-question in it", kind="unparseable")
         if not query["query"].strip():
-            msg = "the judge wrote no query for it"
-            raise JudgeError(msg, kind="unparseable")
+            raise JudgeError("the judge wrote no query for it", kind="unparseable")
         rated = await asyncio.gather(*(self._rated(item, span, texts) for span in item.pool), return_exceptions=True)
         for outcome in rated:
             if isinstance(outcome, BaseException):
                 raise outcome
         marks = {span.id: found for span, found in zip(item.pool, rated, strict=True) if isinstance(found, tuple)}
         if not marks:
-            msg = "none of its passages could be rewritten and rated"
-            raise JudgeError(msg, kind="unparseable")
+            raise JudgeError("none of its passages could be rewritten and rated", kind="unparseable")
         questions = {f"q{number}": text for number, text in enumerate(texts, start=1)}
         return DraftItem(
             id=item.id,

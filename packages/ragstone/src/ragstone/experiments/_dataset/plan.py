@@ -103,8 +103,7 @@ def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, 
     """
     for name, value in (("max_items", max_items), ("max_passages", max_passages)):
         if value < 1:
-            msg = f"{name} must be at least 1, got {value!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"{name} must be at least 1, got {value!r}")
     library = read_documents(_paths(documents))
     spans = {document.name: spans_of(document) for document in library.documents}
     everything = tuple(span for found in spans.values() for span in found)
@@ -182,10 +181,9 @@ def _document(name: str, report: Document, spans: Mapping[str, Sequence[Span]]) 
     fits = [known for known in spans if known == name or known.endswith((f"/{name}", f"#{name}"))]
     if len(fits) != 1:
         what = "no document" if not fits else f"{len(fits)} documents"
-        msg = (
+        raise DataError(
             f"the report {report.name!r} names {name!r}, which fits {what}; known are {', '.join(list(spans)[:5])}, ..."
         )
-        raise DataError(msg)
     return fits[0]
 
 

@@ -46,8 +46,7 @@ def write_review(folder: Path, draft: Draft) -> None:
         (folder / REVIEW).write_bytes(data)
         (folder / _WRITTEN).write_text(hashlib.sha256(data).hexdigest(), encoding="ascii")
     except OSError as error:
-        msg = f"{str(folder / REVIEW)!r} cannot be written: {error.strerror or error}"
-        raise StoreError(msg) from error
+        raise StoreError(f"{str(folder / REVIEW)!r} cannot be written: {error.strerror or error}") from error
 
 
 def edited(folder: Path) -> bool:
@@ -58,8 +57,9 @@ def edited(folder: Path) -> bool:
     except FileNotFoundError:
         return (folder / REVIEW).exists()
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{str(folder / REVIEW)!r} cannot be read ({error}); move it away, or give another folder"
-        raise DataError(msg) from error
+        raise DataError(
+            f"{str(folder / REVIEW)!r} cannot be read ({error}); move it away, or give another folder"
+        ) from error
 
 
 def _lines(draft: Draft) -> Iterator[tuple[str, ...]]:
@@ -96,14 +96,11 @@ def read_review(path: Path) -> dict[Key, tuple[bool, str]]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError as error:
-        msg = f"there is no review {str(path)!r}; `ragstone dataset build` writes one"
-        raise DataError(msg) from error
+        raise DataError(f"there is no review {str(path)!r}; `ragstone dataset build` writes one") from error
     except OSError as error:
-        msg = f"the review {str(path)!r} cannot be read: {error.strerror or error}"
-        raise DataError(msg) from error
+        raise DataError(f"the review {str(path)!r} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        msg = f"{str(path)!r} is not UTF-8 (byte {error.start}); save it as CSV in UTF-8"
-        raise DataError(msg) from error
+        raise DataError(f"{str(path)!r} is not UTF-8 (byte {error.start}); save it as CSV in UTF-8") from error
     head = text.split("\n", 1)[0]
     # Spreadsheets of some countries separate by semicolons.
     delimiter = max(",;\t", key=head.count)
@@ -111,18 +108,17 @@ def read_review(path: Path) -> dict[Key, tuple[bool, str]]:
     try:
         rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
     except csv.Error as error:
-        msg = f"{str(path)!r} is no CSV: {error}"
-        raise DataError(msg) from error
+        raise DataError(f"{str(path)!r} is no CSV: {error}") from error
     decisions: dict[Key, tuple[bool, str]] = {}
     for number, row in enumerate(rows, start=2):
         if missing := [name for name in _NEEDED if row.get(name) is None]:
-            msg = f"line {number} of {str(path)!r} has no {', '.join(missing)}; the columns are {', '.join(_COLUMNS)}"
-            raise DataError(msg)
+            raise DataError(
+                f"line {number} of {str(path)!r} has no {', '.join(missing)}; the columns are {', '.join(_COLUMNS)}"
+            )
         cells = {name: _plain(row[name]) for name in _NEEDED}
         key = (cells["kind"], cells["item"], cells["id"])
         if key in decisions:
-            msg = f"line {number} of {str(path)!r} is a second one for {' '.join(key)!r}"
-            raise DataError(msg)
+            raise DataError(f"line {number} of {str(path)!r} is a second one for {' '.join(key)!r}")
         decisions[key] = (_kept(cells["keep"], number, path), cells["text"].strip())
     return decisions
 
@@ -134,6 +130,5 @@ def _plain(cell: str) -> str:
 def _kept(cell: str, number: int, path: Path) -> bool:
     word = cell.strip().casefold()
     if word not in _YES | _NO:
-        msg = f"line {number} of {str(path)!r}: keep is yes or no, got {cell[:40]!r}"
-        raise DataError(msg)
+        raise DataError(f"line {number} of {str(path)!r}: keep is yes or no, got {cell[:40]!r}")
     return word in _YES

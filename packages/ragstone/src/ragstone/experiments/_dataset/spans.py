@@ -123,5 +123,6 @@ def verify(spans: Sequence[Span], documents: Sequence[Document]) -> None:
     texts = {document.name: document.text for document in documents}
     for span in spans:
         if span.text != texts.get(span.document, "")[span.start : span.end]:
-            msg = f"the text of {span.id!r} is not in the document at that place; please report this as a bug"
-            raise DataError(msg)
+            raise DataError(
+                f"the text of {span.id!r} is not in the document at that place; please report this as a bug"
+            )

@@ -74,14 +74,12 @@ def meta_evaluate(
         2
     """
     if not (0 < alpha < 1 and 0 < level < 1):
-        msg = f"alpha and level must lie in (0, 1), got alpha={alpha!r} and level={level!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"alpha and level must lie in (0, 1), got alpha={alpha!r} and level={level!r}")
     if n_resamples < 1 or n_permutations < 1 or flip_threshold < 0:
-        msg = (
+        raise ConfigurationError(
             "n_resamples and n_permutations must be at least 1 and flip_threshold at least 0, got "
             f"{n_resamples!r}, {n_permutations!r} and {flip_threshold!r}"
         )
-        raise ConfigurationError(msg)
     read = read_systems(systems)
     chosen = metrics_of(read, metrics)
     gathered = read_repeats(read, repeats)

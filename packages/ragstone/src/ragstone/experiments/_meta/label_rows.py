@@ -61,8 +61,7 @@ def read_labels(source: SampleSource, *, metrics: Sequence[str], column: str | N
     if bad:
         raise unreadable(bad, n_rows - len(bad), "Labels that cannot be read would not be missing at random; mend them")
     if not found:
-        msg = f"there are no labels: {n_rows} rows, none with one"
-        raise DataError(msg)
+        raise DataError(f"there are no labels: {n_rows} rows, none with one")
     return found
 
 
@@ -70,12 +69,10 @@ def _labels(row: object, position: int, metrics: Sequence[str], column: str | No
     if isinstance(row, DataError):
         raise row
     if not isinstance(row, Mapping):
-        msg = f"row {position} must be an object with an id and a label, got {type(row).__name__}"
-        raise DataError(msg)
+        raise DataError(f"row {position} must be an object with an id and a label, got {type(row).__name__}")
     id_ = next((row[name] for name in _IDS if row.get(name) not in (None, "")), None)
     if id_ is None:
-        msg = f"row {position} has no id ({', '.join(_IDS)}): a label belongs to a sample"
-        raise DataError(msg)
+        raise DataError(f"row {position} has no id ({', '.join(_IDS)}): a label belongs to a sample")
     rater = next((str(row[name]) for name in _RATERS if row.get(name) not in (None, "")), "")
     system = row.get("system")
     cells = _cells(row, position, metrics, column)
@@ -97,19 +94,17 @@ def _cells(
 ) -> list[tuple[str | None, Any]]:
     if column is not None:
         if column not in row:
-            msg = f"row {position} has no column {column!r}; it has {', '.join(map(str, row))}"
-            raise DataError(msg)
+            raise DataError(f"row {position} has no column {column!r}; it has {', '.join(map(str, row))}")
         return [(row.get("metric") or None, row[column])]
     named = [(metric, row[metric]) for metric in metrics if metric in row]
     if named and "metric" not in row:
         return [*named]
     generic = next((name for name in _GENERIC if name in row), None)
     if generic is None:
-        msg = (
+        raise DataError(
             f"row {position} has no label: neither a column named like a metric ({', '.join(metrics)}) nor one of "
             f"{', '.join(_GENERIC)}; name its column (--label-column NAME)"
         )
-        raise DataError(msg)
     return [(row.get("metric") or None, row[generic])]
 
 
@@ -123,12 +118,12 @@ def _number(cell: Any, position: int) -> float | None:
     except (TypeError, ValueError):
         number = math.nan
         if not isinstance(cell, float):
-            msg = f"row {position}: a label is a number or one of {', '.join(_WORDS)}, got {cell!r}"
-            raise DataError(msg) from None
+            raise DataError(
+                f"row {position}: a label is a number or one of {', '.join(_WORDS)}, got {cell!r}"
+            ) from None
     if math.isnan(number):
         # An empty cell of a data frame.
         return None
     if abs(number) > MOST:
-        msg = f"row {position}: a label must be finite and within {MOST:g}, got {cell!r}"
-        raise DataError(msg)
+        raise DataError(f"row {position}: a label must be finite and within {MOST:g}, got {cell!r}")
     return number

@@ -92,13 +92,11 @@ def agreements(
     """
     names = [system.name for system in systems]
     if len(systems) > 1 and any(label.system is None for label in labels):
-        msg = (
+        raise DataError(
             f"with several systems ({', '.join(names)}) every label needs a column 'system': whose answer was it about?"
         )
-        raise DataError(msg)
     if strangers := {label.system for label in labels} - {None, *names}:
-        msg = f"labels are of a system {min(map(str, strangers))!r}; there are {', '.join(names)}"
-        raise DataError(msg)
+        raise DataError(f"labels are of a system {min(map(str, strangers))!r}; there are {', '.join(names)}")
     found = []
     for metric in metrics:
         of_metric = [label for label in labels if label.metric in (None, metric)]
@@ -110,8 +108,9 @@ def agreements(
                 found.append(_one(system, metric, own, of_metric, options))
     if all(one.n == one.n_unscored == 0 for one in found):
         ids = ", ".join(sorted({label.sample_id for label in labels})[:3])
-        msg = f"no label has the id of a sample with an outcome: labels have {ids}, ...; both need ids that match"
-        raise DataError(msg)
+        raise DataError(
+            f"no label has the id of a sample with an outcome: labels have {ids}, ...; both need ids that match"
+        )
     return found
 
 
@@ -184,11 +183,9 @@ class _Scale:
         if options.label_range is not None:
             low, high = options.label_range
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                msg = f"a range of labels needs finite low < high, got {low!r} and {high!r}"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(f"a range of labels needs finite low < high, got {low!r} and {high!r}")
             if outside := [value for value in values if not low <= value <= high]:
-                msg = f"labels of {metric} must lie in [{low:g}, {high:g}], got {outside[0]:g}"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(f"labels of {metric} must lie in [{low:g}, {high:g}], got {outside[0]:g}")
         elif bounded and all(scores[0] <= value <= scores[1] for value in values):
             low, high = scores
         else:

@@ -48,19 +48,20 @@ def read_repeats(
     if not isinstance(repeats, Mapping):
         if repeats and len(systems) > 1:
             names = ", ".join(system.name for system in systems)
-            msg = f"a repeat belongs to one of several systems ({names}); name it (--repeat {systems[0].name}=FILE)"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"a repeat belongs to one of several systems ({names}); name it (--repeat {systems[0].name}=FILE)"
+            )
         repeats = {systems[0].name: repeats}
     known = {system.name: system for system in systems}
     gathered: dict[str, Repeats] = {system.name: _own(system) for system in systems}
     for name, sources in repeats.items():
         if name not in known:
-            msg = f"a repeat is of a system {name!r}; there are {', '.join(known)}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"a repeat is of a system {name!r}; there are {', '.join(known)}")
         for source in sources:
             if not _add(gathered[name], open_outcomes(source).outcomes):
-                msg = f"{source!s}: no outcome is of a metric and sample of {name!r}; a repeat scores the same samples again"
-                raise DataError(msg)
+                raise DataError(
+                    f"{source!s}: no outcome is of a metric and sample of {name!r}; a repeat scores the same samples again"
+                )
     return gathered
 
 

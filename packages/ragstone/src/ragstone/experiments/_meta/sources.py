@@ -29,8 +29,7 @@ def read_systems(sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]])
         )
         for name, one in named:
             if name is not None and name in taken:
-                msg = f"two systems are called {name!r}; give each a name of its own"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(f"two systems are called {name!r}; give each a name of its own")
             read = read_outcomes(one, name=name)
             unique = read.name
             number = 2
@@ -40,8 +39,7 @@ def read_systems(sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]])
             taken.add(unique)
             systems.append(dataclasses.replace(read, name=unique))
     if not systems:
-        msg = "there is nothing to look at; give at least one experiment, file of outcomes or store"
-        raise ConfigurationError(msg)
+        raise ConfigurationError("there is nothing to look at; give at least one experiment, file of outcomes or store")
     return tuple(systems)
 
 
@@ -59,8 +57,9 @@ def metrics_of(systems: Iterable[SystemOutcomes], asked: Sequence[str] | None) -
     for name in asked:
         found = [metric for metric in present if _called(metric, name, systems)]
         if not found:
-            msg = f"no outcome is of a metric or group {name!r}; there are {', '.join(present) or 'none at all'}"
-            raise DataError(msg)
+            raise DataError(
+                f"no outcome is of a metric or group {name!r}; there are {', '.join(present) or 'none at all'}"
+            )
         chosen |= dict.fromkeys(found)
     return tuple(chosen)
 
@@ -81,6 +80,7 @@ def scores_of(system: SystemOutcomes, metric: str) -> dict[str, float]:
     values = system.values(metric)
     for id_, value in values.items():
         if not low - _SAME <= value <= high + _SAME:
-            msg = f"{system.name}: {metric} of sample {id_!r} is {value!r}, and lies in [{low:g}, {high:g}] by its definition"
-            raise DataError(msg)
+            raise DataError(
+                f"{system.name}: {metric} of sample {id_!r} is {value!r}, and lies in [{low:g}, {high:g}] by its definition"
+            )
     return {id_: min(max(value, low), high) for id_, value in values.items()}

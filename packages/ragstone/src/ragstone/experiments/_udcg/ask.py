@@ -269,8 +269,9 @@ class Asker:
         if not response.strip() or self.reader.abstains(response):
             return GRADES["abstain"]
         if not any(reference.strip() for reference in sample.reference):
-            msg = "there is no reference to grade the answer against; give `reference`, or `grade`"
-            raise JudgeError(msg, kind="unsupported")
+            raise JudgeError(
+                "there is no reference to grade the answer against; give `reference`, or `grade`", kind="unsupported"
+            )
         fields: dict[str, str | tuple[str, ...]] = {
             "query": sample.query or "",
             "reference": sample.reference,

@@ -81,8 +81,9 @@ async def complete(
     """
     rows = read_contexts(data)
     if not rows:
-        msg = "there are no rows; each holds one context of a question, with the grade of the answer made from it"
-        raise DataError(msg)
+        raise DataError(
+            "there are no rows; each holds one context of a question, with the grade of the answer made from it"
+        )
     usage, notes = Usage(), tuple[str, ...]()
     if somebody_is_named(reader, judge):
         async with asking(reader, judge, labels=labels, threshold=threshold, concurrency=concurrency) as asker:
@@ -96,14 +97,14 @@ async def complete(
         found = [_as_given(row, threshold, labels) for row in rows]
         unknown = sum(isinstance(one, _Lacking) and one.what != "no passages" for one in found)
         if unknown:
-            msg = (
+            raise ConfigurationError(
                 f"{unknown} of {len(rows)} rows lack a passage's utility or the answer's grade, and nobody is named to ask; "
                 "name reader= and judge= (--reader, --judge), or annotate the rows first (ragstone udcg rank --keep-order)"
             )
-            raise ConfigurationError(msg)
         if erag:
-            msg = "eRAG scores come from the reader's answers, and nobody is named to ask; name reader= (--reader)"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                "eRAG scores come from the reader's answers, and nobody is named to ask; name reader= (--reader)"
+            )
     return _summed(found, usage, notes)
 
 
@@ -113,10 +114,12 @@ def _summed(found: Sequence[RatedContext | _Lacking], usage: Usage, notes: tuple
     why = [one.why for one in lacking if one.why is not None]
     if not whole:
         if why:
-            msg = f"none of {len(found)} rows could be completed; the first says: {why[0]}"
-            raise JudgeError(msg, kind=why[0].kind, raw=why[0].raw)
-        msg = f"none of {len(found)} rows has passages"
-        raise DataError(msg)
+            raise JudgeError(
+                f"none of {len(found)} rows could be completed; the first says: {why[0]}",
+                kind=why[0].kind,
+                raw=why[0].raw,
+            )
+        raise DataError(f"none of {len(found)} rows has passages")
     return RatedContexts(
         contexts=whole,
         left_out=dict(sorted(Counter(one.what for one in lacking).items())),

@@ -140,8 +140,7 @@ def fit_udcg(
     """
     need_sklearn()
     if not grid or not all(math.isfinite(c) and c > 0 for c in grid):
-        msg = f"grid (--c) must list positive numbers, got {grid!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"grid (--c) must list positive numbers, got {grid!r}")
     rated = run(
         lambda: complete(
             data,
@@ -160,11 +159,10 @@ def fit_udcg(
     design = design_of(fitting)
     teaching = [question for question in range(len(design.questions)) if design.teaches(question)]
     if len(teaching) < 2:
-        msg = (
+        raise DataError(
             f"{len(teaching)} of {len(design.questions)} questions have contexts of {k} passages with different grades; "
             "to learn, and to check what was learned, takes at least 2"
         )
-        raise DataError(msg)
     c, by_c = choose_c(design, teaching, grid, folds=_FOLDS, seed=seed)
     weights, converged = solve(design, teaching, c, seed)
     held_out = cross_validated(design, grid=grid, seed=seed)

@@ -81,8 +81,7 @@ def best_passages(scores: Sequence[float | None], k: int | None = None) -> list[
         [2, 0, 3]
     """
     if k is not None and k < 1:
-        msg = f"k must be at least 1, got {k!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"k must be at least 1, got {k!r}")
     known = [(score is None, -(score or 0.0), i) for i, score in enumerate(scores)]
     return [i for *_, i in sorted(known)][:k]
 
@@ -132,15 +131,12 @@ def rank_udcg(
     """
     best_passages([], k)
     if by not in ("utility", "erag"):
-        msg = f"by must be 'utility' or 'erag', got {by!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"by must be 'utility' or 'erag', got {by!r}")
     if keep_order and k is not None:
-        msg = f"keep_order moves nothing, so there are no best k={k} to keep; give one of them"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"keep_order moves nothing, so there are no best k={k} to keep; give one of them")
     samples = [row.sample for row in read_contexts(data)]
     if not samples:
-        msg = "there is nothing to rank: 0 samples could be read"
-        raise DataError(msg)
+        raise DataError("there is nothing to rank: 0 samples could be read")
 
     async def work() -> UdcgRanking:
         async with asking(reader, judge, labels=labels, threshold=threshold, concurrency=concurrency) as asker:
@@ -152,8 +148,11 @@ def rank_udcg(
             errors = [error for one in ranked for error in one.errors]
             asked = sum(one.n_passages for one in ranked)
             if asked and len(errors) == asked:
-                msg = f"none of {asked} passages could be ranked; the first says: {errors[0]}"
-                raise JudgeError(msg, kind=errors[0].kind, raw=errors[0].raw)
+                raise JudgeError(
+                    f"none of {asked} passages could be ranked; the first says: {errors[0]}",
+                    kind=errors[0].kind,
+                    raw=errors[0].raw,
+                )
             return UdcgRanking(
                 rows=tuple(one.row for one in ranked),
                 by=by,

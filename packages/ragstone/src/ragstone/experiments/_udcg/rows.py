@@ -88,8 +88,9 @@ def read_contexts(data: SampleSource) -> list[ContextRow]:
     contexts = []
     for position, (sample, named) in enumerate(zip(samples, questions, strict=True), start=1):
         if named is None and not (sample.query and sample.query.strip()):
-            msg = f"row {position} (id {sample.id!r}) has neither a question_id nor a query; one of them says what it is about"
-            raise DataError(msg)
+            raise DataError(
+                f"row {position} (id {sample.id!r}) has neither a question_id nor a query; one of them says what it is about"
+            )
         if named is not None:
             sample = sample.model_copy(update={"metadata": {_QUESTION: named, **sample.metadata}})  # noqa: PLW2901
         question = f"id:{named}" if named is not None else f"query:{sample.query}"
@@ -108,11 +109,10 @@ def _grade(sample: Sample, position: int) -> int | None:
     except (TypeError, ValueError):
         number = None
     if number is None or number not in GRADES.values():
-        msg = (
+        raise DataError(
             f"row {position} (id {sample.id!r}) has the grade {given!r}; "
             "a grade is 'correct' (2), 'abstain' (1) or 'wrong' (0)"
         )
-        raise DataError(msg)
     return int(number)
 
 
@@ -201,8 +201,7 @@ def _unit(held: Mapping[str, Any], name: str, low: float, high: float) -> float 
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        msg = f"a passage's annotation has {name}={value!r}; it must be a number from {low} to {high}"
-        raise DataError(msg)
+        raise DataError(f"a passage's annotation has {name}={value!r}; it must be a number from {low} to {high}")
     return float(value)
 
 

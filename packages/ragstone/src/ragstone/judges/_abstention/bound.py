@@ -50,16 +50,21 @@ async def read_bound(
     )
     (completion,) = await model.complete(request)
     if completion.finish == "refused":
-        msg = f"the reader declined to answer: {completion.text or 'content filter'}"
-        raise JudgeReplyError(msg, kind="refused", raw=completion.text)
+        raise JudgeReplyError(
+            f"the reader declined to answer: {completion.text or 'content filter'}", kind="refused", raw=completion.text
+        )
     tokens = completion.tokens or ()
     # A reply that ends at once has no token to tell of.
     if (completion.text and not tokens) or not all(token.top for token in tokens):
-        msg = f"{model.name} was asked for log-probabilities and sent none with {completion.text[:80]!r}"
-        raise JudgeReplyError(msg, raw=completion.text)
+        raise JudgeReplyError(
+            f"{model.name} was asked for log-probabilities and sent none with {completion.text[:80]!r}",
+            raw=completion.text,
+        )
     if any(math.fsum(math.exp(min(0.0, logprob)) for _, logprob in token.top) > _MOST_MASS for token in tokens):
-        msg = f"{model.name} sent log-probabilities of one token that add up to more than 1 as probabilities"
-        raise JudgeReplyError(msg, raw=completion.text)
+        raise JudgeReplyError(
+            f"{model.name} sent log-probabilities of one token that add up to more than 1 as probabilities",
+            raw=completion.text,
+        )
     low, seen, high = bound(tokens, phrases)
     return ExactReading(value=seen, interval=Interval(low=low, high=high, level=CERTAIN, method="bound"), complete=None)
 

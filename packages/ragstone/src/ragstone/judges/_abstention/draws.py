@@ -109,12 +109,14 @@ class Draws:
         n_missing = n_drawn - n
         if 2 * n < n_drawn or n == 0:
             declined = verdicts["refused"]
-            msg = (
-                f"{n_missing} of {n_drawn} drawn replies have nothing to look at: {declined} declined, "
-                f"{n_missing - declined} cut at {max_tokens} tokens before the answer began; a model that reasons "
-                "first needs more (draw_max_tokens=8192)"
+            raise JudgeReplyError(
+                (
+                    f"{n_missing} of {n_drawn} drawn replies have nothing to look at: {declined} declined, "
+                    f"{n_missing - declined} cut at {max_tokens} tokens before the answer began; a model that reasons "
+                    "first needs more (draw_max_tokens=8192)"
+                ),
+                kind="refused" if 2 * declined > n_missing else "truncated",
             )
-            raise JudgeReplyError(msg, kind="refused" if 2 * declined > n_missing else "truncated")
         if self._target_width is None:
             low, high = wilson_interval(successes, n, level=self._level)
             method = "wilson"

@@ -106,8 +106,9 @@ def _tried(function: Callable[[str, Sequence[str]], Sequence[Message]]) -> list[
     try:
         given = function("What is asked?", ("A passage.", "Another one."))
     except Exception as error:
-        msg = f"the prompt function {function!r} failed on a question and two passages: {error!r}"
-        raise ConfigurationError(msg) from error
+        raise ConfigurationError(
+            f"the prompt function {function!r} failed on a question and two passages: {error!r}"
+        ) from error
     return _checked(given, f"what the prompt function {function!r} returned")
 
 
@@ -120,11 +121,10 @@ def _checked(messages: Any, what: str) -> list[Message]:
         and isinstance(message.get("content"), str)
         for message in messages
     ):
-        msg = (
+        raise ConfigurationError(
             f"{what} must be a list of messages like {{'role': 'user', 'content': 'Question: {{question}} ...'}}, "
             f"got {str(messages)[:200]!r}"
         )
-        raise ConfigurationError(msg)
     return [{"role": message["role"], "content": message["content"]} for message in messages]
 
 
@@ -135,11 +135,10 @@ def _require_places(template: Sequence[Message]) -> None:
     for wanted in (_CONTEXT, _QUESTION):
         if names.isdisjoint(wanted):
             text = " ".join(message["content"] for message in template)
-            msg = (
+            raise ConfigurationError(
                 f"the reader's prompt has no place for the {'passages' if wanted is _CONTEXT else 'question'}: write "
                 f"{{{wanted[0]}}} where it goes (or {', '.join(f'{{{name}}}' for name in wanted[1:])}), got {text[:200]!r}"
             )
-            raise ConfigurationError(msg)
 
 
 def _filled(template: str, query: str, context: str) -> str:

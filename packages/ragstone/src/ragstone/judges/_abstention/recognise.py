@@ -65,13 +65,11 @@ def phrases_from(abstention: str | Sequence[str]) -> tuple[str, ...]:
     """
     phrases = (abstention,) if isinstance(abstention, str) else tuple(abstention)
     if not phrases:
-        msg = "a reader needs at least one abstention phrase (abstention='NO-RESPONSE')"
-        raise ConfigurationError(msg)
+        raise ConfigurationError("a reader needs at least one abstention phrase (abstention='NO-RESPONSE')")
     given: tuple[object, ...] = phrases
     for phrase in given:
         if not isinstance(phrase, str) or not re.search(r"\w", phrase):
-            msg = f"an abstention phrase is a text with a letter or digit in it, got {phrase!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"an abstention phrase is a text with a letter or digit in it, got {phrase!r}")
     return tuple(dict.fromkeys(phrase.strip() for phrase in phrases))
 
 

@@ -184,8 +184,7 @@ class ReplyCache:
             if not must_exist:
                 self._create()
             elif not self.path.exists():
-                msg = f"there is no reply cache in {str(self.path.parent)!r}; check the folder"
-                raise StoreError(msg)
+                raise StoreError(f"there is no reply cache in {str(self.path.parent)!r}; check the folder")
             db = sqlite3.connect(
                 f"{self.path.as_uri()}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None
             )
@@ -199,8 +198,7 @@ class ReplyCache:
         except sqlite3.Error as error:
             raise self._trouble(error) from error
         except OSError as error:
-            msg = f"the reply cache {str(self.path)!r} cannot be used: {error.strerror or error}"
-            raise StoreError(msg) from error
+            raise StoreError(f"the reply cache {str(self.path)!r} cannot be used: {error.strerror or error}") from error
 
     def _create(self) -> None:
         if self.path.exists():
@@ -223,8 +221,9 @@ class ReplyCache:
         if version == 0:
             self._set_up(db)
         elif version > _VERSION:
-            msg = f"the reply cache {str(self.path)!r} was written by a newer Ragstone; give another folder"
-            raise StoreVersionError(msg)
+            raise StoreVersionError(
+                f"the reply cache {str(self.path)!r} was written by a newer Ragstone; give another folder"
+            )
         elif db.execute("PRAGMA application_id").fetchone() != (_APPLICATION_ID,):
             raise self._foreign()
 

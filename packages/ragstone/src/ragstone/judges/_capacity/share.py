@@ -24,19 +24,16 @@ class Share:
 
     def __post_init__(self) -> None:
         if self.concurrency is not None and self.concurrency < 1:
-            msg = f"concurrency must be at least 1, got {self.concurrency!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"concurrency must be at least 1, got {self.concurrency!r}")
         for name in ("requests_per_minute", "tokens_per_minute"):
             limit = getattr(self, name)
             if limit is not None and not limit > 0:
-                msg = f"{name} must be above 0, or None for no limit, got {limit!r}"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(f"{name} must be above 0, or None for no limit, got {limit!r}")
         if not self.timeout_s > 0 or not self.outage_s >= 0:
-            msg = (
+            raise ConfigurationError(
                 "timeout_s must be above 0, outage_s not below 0, got "
                 f"timeout_s={self.timeout_s!r}, outage_s={self.outage_s!r}"
             )
-            raise ConfigurationError(msg)
 
 
 @dataclass(slots=True, eq=False)

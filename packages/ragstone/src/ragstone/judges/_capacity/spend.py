@@ -47,8 +47,7 @@ class SpendCap:
         }
         if not self._caps or not all(cap > 0 for cap in self._caps.values()):
             given = ", ".join(f"{name}={cap!r}" for name, cap in self._caps.items()) or "none"
-            msg = f"a SpendCap needs max_calls, max_tokens or max_usd, each above 0, got {given}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"a SpendCap needs max_calls, max_tokens or max_usd, each above 0, got {given}")
         self.needs_prices = max_usd is not None
         """Whether a model needs `usd_per_million_tokens` for it."""
         self._spent = Usage()
@@ -89,11 +88,13 @@ class SpendCap:
         if reached := self._reached():
             spent = self._spent
             cost = "" if spent.cost_usd is None else f", {spent.cost_usd:.4g} US dollars"
-            msg = (
-                f"the spend cap is reached ({', '.join(reached)}): {spent.calls} calls, {spent.input_tokens} + "
-                f"{spent.output_tokens} tokens{cost} were spent; what was scored stays; evaluated again under a higher cap and with a cache of replies, only the rest is paid for"
+            raise JudgeError(
+                (
+                    f"the spend cap is reached ({', '.join(reached)}): {spent.calls} calls, {spent.input_tokens} + "
+                    f"{spent.output_tokens} tokens{cost} were spent; what was scored stays; evaluated again under a higher cap and with a cache of replies, only the rest is paid for"
+                ),
+                kind="budget",
             )
-            raise JudgeError(msg, kind="budget")
 
     def begin(self) -> None:
         """Count a call that is about to go out.

@@ -59,12 +59,12 @@ def normalised_url(base_url: str) -> str:
     try:
         parts = urlsplit(base_url.strip())
     except ValueError as error:
-        msg = f"a judge's base_url looks like 'http://host:8000/v1', and what was given is no URL: {error}"
-        raise ConfigurationError(msg) from None
+        raise ConfigurationError(
+            f"a judge's base_url looks like 'http://host:8000/v1', and what was given is no URL: {error}"
+        ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if "@" in base_url else base_url
-        msg = f"a judge's base_url looks like 'http://host:8000/v1', got {shown!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"a judge's base_url looks like 'http://host:8000/v1', got {shown!r}")
     path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
@@ -215,8 +215,7 @@ class Endpoint:
                     order=sending.order,
                 )
             except JudgeUnavailableError as down:
-                msg = f"{self.shown_url}: {down}"
-                raise JudgeUnavailableError(msg, kind=down.kind) from None
+                raise JudgeUnavailableError(f"{self.shown_url}: {down}", kind=down.kind) from None
             outcome = await self._attempt(connection, sending, permit)
             if not isinstance(outcome, _Trouble):
                 return outcome

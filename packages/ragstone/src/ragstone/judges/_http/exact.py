@@ -103,10 +103,9 @@ class ExactReads:
             for (row, ids), found in zip(batch, rows, strict=True):
                 for token in ids:
                     if token not in found:
-                        msg = (
+                        raise JudgeReplyError(
                             f"{self._model.name} was asked for the log-probability of token {token} and did not tell it"
                         )
-                        raise JudgeReplyError(msg)
                     read[row][token] = found[token]
         return read
 
@@ -126,10 +125,9 @@ class ExactReads:
         for row in rows:
             # Different tokens at one place.
             if (mass := math.fsum(map(math.exp, row.values()))) > _MOST_MASS:
-                msg = (
+                raise JudgeReplyError(
                     f"{self._model.name} sent log-probabilities of one token that add up to {mass:.3g} as probabilities"
                 )
-                raise JudgeReplyError(msg)
         return rows
 
     async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:
@@ -163,8 +161,7 @@ class ExactReads:
         end = len(texts) - tail
         start = _start_of(texts[:end], reply)
         if start is None:
-            msg = f"{self._model.name} did not write {reply!r} into the conversation as it was given"
-            raise JudgeReplyError(msg)
+            raise JudgeReplyError(f"{self._model.name} did not write {reply!r} into the conversation as it was given")
         return ForcedReading(
             logprobs=tuple(_given(logprobs[start:end], reply)),
             end_logprob=_given(logprobs[end : end + 1], reply)[0] if tail else None,
@@ -194,8 +191,7 @@ class ExactReads:
         )
         listing = whole.get("prompt_logprobs")
         if not isinstance(listing, list) or not listing:
-            msg = f"{self._model.name} was asked for the log-probabilities of its prompt and sent none"
-            raise JudgeReplyError(msg)
+            raise JudgeReplyError(f"{self._model.name} was asked for the log-probabilities of its prompt and sent none")
         texts: list[str] = []
         logprobs: list[float | None] = []
         for entry in listing:
@@ -226,8 +222,9 @@ class ExactReads:
         logprobs = choice.get("logprobs")
         listing = logprobs.get("token_logprobs") if isinstance(logprobs, Mapping) else None
         if not isinstance(listing, list) or not len(whole) <= len(listing) <= len(whole) + 1:
-            msg = f"{self._model.name} was asked to repeat {len(whole)} tokens with their log-probabilities and did not"
-            raise JudgeReplyError(msg)
+            raise JudgeReplyError(
+                f"{self._model.name} was asked to repeat {len(whole)} tokens with their log-probabilities and did not"
+            )
         read = _given([logprob_or_none(value) for value in listing[len(prompt) : len(whole)]], reply)
         return ForcedReading(logprobs=tuple(read[: len(said)]), end_logprob=None if end is None else read[-1])
 
@@ -247,8 +244,7 @@ class ExactReads:
             isinstance(choice, Mapping) and type(choice.get("index", 0)) is int for choice in choices
         )
         if not fine or sorted(choice.get("index", 0) for choice in choices or ()) != list(range(n)):
-            msg = f"{self._model.name} was sent {n} prompts and did not answer each of them once"
-            raise JudgeReplyError(msg)
+            raise JudgeReplyError(f"{self._model.name} was sent {n} prompts and did not answer each of them once")
         assert isinstance(choices, list)  # noqa: S101  seen above
         return sorted(choices, key=lambda choice: int(choice.get("index", 0)))
 
@@ -301,6 +297,5 @@ def _start_of(texts: Sequence[str], reply: str) -> int | None:
 def _given(values: Sequence[float | None], reply: str) -> list[float]:
     found = [value for value in values if value is not None]
     if not found or len(found) < len(values):
-        msg = f"a log-probability is missing among those of {reply!r}"
-        raise JudgeReplyError(msg)
+        raise JudgeReplyError(f"a log-probability is missing among those of {reply!r}")
     return found

@@ -149,8 +149,7 @@ class _Probe:
             choices = reply.get("choices")
             if isinstance(choices, list) and choices and all(_is_choice(choice) for choice in choices):
                 return reply
-        msg = f"no message in {_ATTEMPTS} replies, only {sorted(reply)}"
-        raise JudgeReplyError(msg)
+        raise JudgeReplyError(f"no message in {_ATTEMPTS} replies, only {sorted(reply)}")
 
     async def _reasons(self) -> bool:
         """Whether replies begin with reasoning; the first request, so that what it raises ends the probe."""

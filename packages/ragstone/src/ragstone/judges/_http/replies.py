@@ -32,8 +32,7 @@ def completions(reply: Mapping[str, Any]) -> tuple[Completion, ...]:
     except (KeyError, TypeError, AttributeError):
         found = ()
     if not found:
-        msg = f"the completion has no message, only {sorted(reply)}"
-        raise JudgeReplyError(msg)
+        raise JudgeReplyError(f"the completion has no message, only {sorted(reply)}")
     return found
 
 
@@ -45,8 +44,7 @@ def token_ids(reply: Mapping[str, Any]) -> list[int]:
     """
     ids = reply.get("tokens")
     if not isinstance(ids, list) or not all(type(token) is int and token >= 0 for token in ids):
-        msg = f"the reply to /tokenize has no token ids, only {sorted(reply)}"
-        raise JudgeReplyError(msg)
+        raise JudgeReplyError(f"the reply to /tokenize has no token ids, only {sorted(reply)}")
     return ids
 
 
@@ -98,8 +96,7 @@ def _logprob(value: object) -> float:
     """
     found = logprob_or_none(value)
     if found is None:
-        msg = f"{value!r:.40} is no log-probability"
-        raise ValueError(msg)
+        raise ValueError(f"{value!r:.40} is no log-probability")
     return found
 
 

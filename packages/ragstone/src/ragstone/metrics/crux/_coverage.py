@@ -84,11 +84,9 @@ class RankedCoverage(ContextsMetric):
 
     def __init__(self, *, alpha: float = _ALPHA, k: int | None = None) -> None:
         if not 0 <= alpha <= 1:
-            msg = f"alpha must be between 0 and 1, got {alpha!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"alpha must be between 0 and 1, got {alpha!r}")
         if k is not None and k < 1:
-            msg = f"k is how many places count, at least 1 (or None), got {k!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"k is how many places count, at least 1 (or None), got {k!r}")
         self.alpha = alpha
         self.k = k
         if (alpha, k) != (_ALPHA, None):

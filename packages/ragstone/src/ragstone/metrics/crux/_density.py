@@ -37,8 +37,7 @@ class _PerToken(CruxMetric):
 
     def __init__(self, *, weight: float = DENSITY_WEIGHT) -> None:
         if not 0 < weight < float("inf"):
-            msg = f"weight must be above 0 and finite, got {weight!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"weight must be above 0 and finite, got {weight!r}")
         self.weight = weight
         if weight != DENSITY_WEIGHT:
             self.version = f"1(w={weight:g})"

@@ -52,8 +52,7 @@ def alpha_ndcg(
     """
     check_k(k)
     if not 0 <= alpha <= 1:
-        msg = f"alpha must be between 0 and 1, got {alpha!r}"
-        raise ValueError(msg)
+        raise ValueError(f"alpha must be between 0 and 1, got {alpha!r}")
     topics: dict[str, list[str]] = {}
     for topic, passages in covered.items():
         for passage in dict.fromkeys(passages):

@@ -174,8 +174,9 @@ class _Table:
         import numpy as np
 
         if gain == "exp" and grade.size and grade.max() > MAX_GRADE:
-            msg = f"2**grade is no number for grades above {MAX_GRADE:g}, got {grade.max()!r}; use ndcg_linear"
-            raise ValueError(msg)
+            raise ValueError(
+                f"2**grade is no number for grades above {MAX_GRADE:g}, got {grade.max()!r}; use ndcg_linear"
+            )
         rows = grade > 0 if k is None else (grade > 0) & (rank <= k)
         gains = 2.0 ** grade[rows] - 1 if gain == "exp" else grade[rows]
         found = np.bincount(query[rows], weights=gains / np.log2(rank[rows] + 1.0), minlength=self.n)
@@ -243,5 +244,6 @@ def _check_finite(values: NDArray[np.float64], what: str, queries: Sequence[str]
 
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
-        msg = f"query {queries[query[bad[0]]]!r} has a {what} of {values[bad[0]]!r}; it must be a finite number"
-        raise ValueError(msg)
+        raise ValueError(
+            f"query {queries[query[bad[0]]]!r} has a {what} of {values[bad[0]]!r}; it must be a finite number"
+        )

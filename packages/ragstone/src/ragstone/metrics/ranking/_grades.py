@@ -37,5 +37,4 @@ def check_k(k: int | None) -> None:
         ValueError: `k` is below 1.
     """
     if k is not None and k < 1:
-        msg = f"k is how many places count, at least 1 (or None for all), got {k!r}"
-        raise ValueError(msg)
+        raise ValueError(f"k is how many places count, at least 1 (or None for all), got {k!r}")

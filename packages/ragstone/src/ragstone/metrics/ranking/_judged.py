@@ -49,11 +49,10 @@ class JudgedRankingMetric(MetricBase):
         self.measure = measure_from(measure)
         kind = self.measure.kind
         if kind not in JUDGED_KINDS:
-            msg = (
+            raise ConfigurationError(
                 f"there is no judged.{self.measure.name}: a judge sees what was retrieved, and not the collection; "
                 f"there are {', '.join(f'judged.{kind.name}' for kind in JUDGED_KINDS)}"
             )
-            raise ConfigurationError(msg)
         self.name = f"judged.{self.measure.name}"
         self.title = (
             f"{kind.title}, by the judge"

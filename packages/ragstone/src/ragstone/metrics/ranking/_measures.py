@@ -156,8 +156,9 @@ def measure_from(name: str) -> Measure:
     kind_name, at, cut = name.strip().casefold().partition("@")
     kind = KINDS.get(kind_name)
     if kind is None:
-        msg = f"there is no ranking measure {name!r}; known are {', '.join(KINDS)}, each with @K or without"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"there is no ranking measure {name!r}; known are {', '.join(KINDS)}, each with @K or without"
+        )
     return Measure(kind=kind, k=cut_from(kind_name, cut) if at else None)
 
 
@@ -168,6 +169,7 @@ def cut_from(name: str, text: str) -> int:
         ConfigurationError: It is no whole number from 1 on.
     """
     if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text)):
-        msg = f"{name}@{text} has no cut-off: K is how many places count, a whole number from 1 on ({name}@10)"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"{name}@{text} has no cut-off: K is how many places count, a whole number from 1 on ({name}@10)"
+        )
     return int(text)

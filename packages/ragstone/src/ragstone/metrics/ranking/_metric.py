@@ -48,8 +48,7 @@ class RankingMetric(MetricBase):
     def __init__(self, measure: str, *, threshold: float = THRESHOLD) -> None:
         # At 0 everything that is labelled would be relevant.
         if not 0 < threshold < float("inf"):
-            msg = f"threshold must be above 0 and finite, got {threshold!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"threshold must be above 0 and finite, got {threshold!r}")
         self.measure: Measure = measure_from(measure)
         self.threshold = threshold
         kind = self.measure.kind
@@ -170,8 +169,9 @@ class AlphaNdcg(MetricBase):
 
     def __init__(self, *, k: int = 10, alpha: float = ALPHA, eta: float = _ETA) -> None:
         if k < 1 or not 0 <= alpha <= 1 or not 0 < eta <= 5:
-            msg = f"k must be at least 1, alpha in [0, 1] and eta in (0, 5], got k={k!r}, alpha={alpha!r}, eta={eta!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"k must be at least 1, alpha in [0, 1] and eta in (0, 5], got k={k!r}, alpha={alpha!r}, eta={eta!r}"
+            )
         self.k, self.alpha, self.eta = k, alpha, eta
         self.name = f"alpha_ndcg@{k}"
         self.title = f"alpha-nDCG at {k}"

@@ -70,16 +70,16 @@ def check_gain(gain: str) -> None:
         ValueError: It is not.
     """
     if gain not in get_args(Gain):
-        msg = f"gain must be 'exp' (2**grade - 1) or 'linear' (the grade), got {gain!r}"
-        raise ValueError(msg)
+        raise ValueError(f"gain must be 'exp' (2**grade - 1) or 'linear' (the grade), got {gain!r}")
 
 
 def _gain(grade: float, gain: Gain) -> float:
     if gain == "linear":
         return float(grade)
     if grade > MAX_GRADE:
-        msg = f"2**grade is no number for grades above {MAX_GRADE:g}, got {grade!r}; such grades need gain='linear'"
-        raise ValueError(msg)
+        raise ValueError(
+            f"2**grade is no number for grades above {MAX_GRADE:g}, got {grade!r}; such grades need gain='linear'"
+        )
     return float(2.0**grade - 1)
 
 

@@ -90,8 +90,7 @@ class BertScore(SemanticMetric[_Encoder]):
 
     def __init__(self, model: str = _MODEL, *, layer: int | None = None, device: str | None = None) -> None:
         if layer is not None and layer < 0:
-            msg = f"layer must be at least 0, got {layer!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"layer must be at least 0, got {layer!r}")
         best = _LAYERS.get(model.rpartition("/")[2])
         self.layer = best if layer is None else layer
         argument = model if self.layer == best else f"{model}#{layer}"
@@ -109,10 +108,9 @@ class BertScore(SemanticMetric[_Encoder]):
         if not given:
             return cls(argument)
         if not (model and layer.isascii() and layer.isdecimal()):
-            msg = (
+            raise ConfigurationError(
                 f"bertscore@{argument} has no layer: MODEL#LAYER, a whole number from 0 on (bertscore@roberta-large#17)"
             )
-            raise ConfigurationError(msg)
         return cls(model, layer=int(layer))
 
     def _load(self) -> _Encoder:
@@ -125,8 +123,7 @@ class BertScore(SemanticMetric[_Encoder]):
         last = model.config.num_hidden_layers
         layer = last if self.layer is None else self.layer
         if layer > last:
-            msg = f"layer must be at most {last}, the last of this model, got {layer!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"layer must be at most {last}, the last of this model, got {layer!r}")
         limit = tokeniser.model_max_length
         if limit > _NO_LIMIT:
             # Some positions are kept back in models of RoBERTa's kind.

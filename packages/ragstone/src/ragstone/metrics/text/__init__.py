@@ -41,8 +41,7 @@ TEXT: Final[tuple[Metric, ...]] = (ExactMatch(), TokenF1(), Bleu(), ChrF(), Roug
 
 def _is_stem(argument: str) -> bool:
     if argument.casefold() != "stem":
-        msg = f"what follows the @ of a ROUGE metric is 'stem' (rouge_l@stem), got {argument!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"what follows the @ of a ROUGE metric is 'stem' (rouge_l@stem), got {argument!r}")
     return True
 
 

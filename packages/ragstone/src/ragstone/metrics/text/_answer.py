@@ -104,8 +104,9 @@ class ExactMatch(TextMetric):
 
     def __init__(self, *, normalise: Normalisation = "squad") -> None:
         if normalise not in get_args(Normalisation):
-            msg = f"normalise must be one of {', '.join(get_args(Normalisation))}, got {normalise!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"normalise must be one of {', '.join(get_args(Normalisation))}, got {normalise!r}"
+            )
         self.normalise: Normalisation = normalise
         self.version = f"1({normalise})"
         if normalise == "strict":
@@ -149,8 +150,7 @@ class TokenF1(TextMetric):
 
 def _check(references: Sequence[str]) -> None:
     if not any(reference.strip() for reference in references):
-        msg = f"a comparison needs a reference that is not blank, got {list(references)!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a comparison needs a reference that is not blank, got {list(references)!r}")
 
 
 def _same(text: str, references: Sequence[str], normalise: Normalisation) -> int | None:

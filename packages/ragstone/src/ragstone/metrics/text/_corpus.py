@@ -118,8 +118,9 @@ def _corpus(
     import numpy as np
 
     if not 0 < level < 1 or resamples < 1:
-        msg = f"level must lie in (0, 1) and resamples be at least 1, got level={level!r}, resamples={resamples!r}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"level must lie in (0, 1) and resamples be at least 1, got level={level!r}, resamples={resamples!r}"
+        )
     # sacrebleu sums the statistics of single samples, and makes a score of the sums. Both steps are what its metrics
     # override, so they are as fixed as its public names; a resampled corpus is then one more sum.
     rows = metric._extract_corpus_statistics(list(responses), _streams(responses, references))  # noqa: SLF001
@@ -151,19 +152,18 @@ def _corpus(
 def _streams(responses: Sequence[str], references: Sequence[Sequence[str]]) -> list[list[str | None]]:
     """References as sacrebleu takes them: the first of all samples, the second of all samples, ..."""
     if len(responses) != len(references) or not responses:
-        msg = (
+        raise ValueError(
             "a corpus needs at least one response, and the references of each, got "
             f"{len(responses)} responses and {len(references)} lists of references"
         )
-        raise ValueError(msg)
     kept: list[list[str]] = []
     for position, texts in enumerate(references):
         if isinstance(texts, str):
-            msg = f"the references of a response are a list, got the text {texts!r} at position {position}"
-            raise ValueError(msg)  # noqa: TRY004  a wrong value of the argument, as all others here
+            raise ValueError(f"the references of a response are a list, got the text {texts!r} at position {position}")  # noqa: TRY004  a wrong value of the argument, as all others here
         kept.append([text for text in texts if text.strip()])
         if not kept[-1]:
-            msg = f"each response needs a reference that is not blank, got {list(texts)!r} at position {position}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"each response needs a reference that is not blank, got {list(texts)!r} at position {position}"
+            )
     most = max(map(len, kept))
     return [[texts[stream] if stream < len(texts) else None for texts in kept] for stream in range(most)]

@@ -58,8 +58,7 @@ def rouge_n(text: str, references: Sequence[str], *, n: int = 1, stem: bool = Fa
         0.6666666666666666
     """
     if n < 1:
-        msg = f"a run has at least one word, got n={n!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a run has at least one word, got n={n!r}")
     return _found(_rouge_n(text, references, n, stem=stem), references, n)
 
 
@@ -172,8 +171,9 @@ def _stemmer() -> Callable[[str], str]:
 
 def _found(overlap: TextOverlap | None, references: Sequence[str], n: int) -> TextOverlap:
     if overlap is None:
-        msg = f"ROUGE needs a reference with {'a word' if n == 1 else f'{n} words'} in it, got {list(references)!r}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"ROUGE needs a reference with {'a word' if n == 1 else f'{n} words'} in it, got {list(references)!r}"
+        )
     return overlap
 
 

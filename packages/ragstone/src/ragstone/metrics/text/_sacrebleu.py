@@ -63,11 +63,9 @@ class Bleu(TextMetric):
     ) -> None:
         for option, value, known in (("tokenise", tokenise, Tokeniser), ("smoothing", smoothing, Smoothing)):
             if value not in get_args(known):
-                msg = f"{option} must be one of {', '.join(get_args(known))}, got {value!r}"
-                raise ConfigurationError(msg)
+                raise ConfigurationError(f"{option} must be one of {', '.join(get_args(known))}, got {value!r}")
         if max_order < 1:
-            msg = f"max_order must be at least 1, got {max_order!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"max_order must be at least 1, got {max_order!r}")
         self.tokenise, self.smoothing, self.max_order = tokenise, smoothing, max_order
         self.name = "bleu" if max_order == _MAX_ORDER else f"bleu_{max_order}"
         if tokenise != "13a":
@@ -114,8 +112,7 @@ class ChrF(TextMetric):
 
     def __init__(self, *, word_order: Literal[0, 2] = 0) -> None:
         if word_order not in (0, 2):
-            msg = f"word_order must be 0 (chrF) or 2 (chrF++), got {word_order!r}"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"word_order must be 0 (chrF) or 2 (chrF++), got {word_order!r}")
         self.word_order = word_order
         self.name, self.title = ("chrf", "chrF") if word_order == 0 else ("chrf++", "chrF++")
         self.example = _CHRF_EXAMPLE if word_order == 0 else None

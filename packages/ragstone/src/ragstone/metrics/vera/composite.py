@@ -95,8 +95,7 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
         super().__init__(model, device=device, argument="" if model == _MODEL else model)
         self.parts = _PARTS if parts is None else tuple(parts)
         if not self.parts:
-            msg = "the composite needs at least one metric to state, got none"
-            raise ConfigurationError(msg)
+            raise ConfigurationError("the composite needs at least one metric to state, got none")
         cards = [part.card for part in self.parts]
         self.needs = tuple(dict.fromkeys(["query", "response", *(need for card in cards for need in card.needs)]))
         self.judge_calls = sum(card.judge_calls for card in cards)
@@ -134,8 +133,9 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
 
         model = CrossEncoder(self.model, device=self.device)
         if model.num_labels != 1:
-            msg = f"the model {self.model!r} gives {model.num_labels} numbers for a pair, and a composite is one"
-            raise ConfigurationError(msg)
+            raise ConfigurationError(
+                f"the model {self.model!r} gives {model.num_labels} numbers for a pair, and a composite is one"
+            )
         return model
 
 

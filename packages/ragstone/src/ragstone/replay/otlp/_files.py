@@ -61,8 +61,7 @@ def _protobuf(source: Source) -> Iterator[OtelSpan | Rejected]:
             for span in spans_in_stream(stream):
                 yield span if isinstance(span, OtelSpan) else Rejected(place="the file", reason=span)
         except DataError as error:
-            msg = f"{source.name!r} cannot be read on: {error}"
-            raise DataError(msg) from error
+            raise DataError(f"{source.name!r} cannot be read on: {error}") from error
 
 
 def _large(source: Source, head: bytes) -> Iterator[OtelSpan | Rejected]:
@@ -92,8 +91,7 @@ def _large(source: Source, head: bytes) -> Iterator[OtelSpan | Rejected]:
                 yield Rejected(place=f"span {number}", reason=str(error))
                 continue
             except (ijson.JSONError, ValueError, RecursionError) as error:
-                msg = f"{source.name!r} cannot be read on from span {number}: {str(error)[:200]}"
-                raise DataError(msg) from error
+                raise DataError(f"{source.name!r} cannot be read on from span {number}: {str(error)[:200]}") from error
             if value is None:
                 return
             bounded.n_bytes = 0
@@ -111,6 +109,5 @@ class _Bounded:
     def read(self, n: int = -1) -> bytes:
         self.n_bytes += n
         if self.n_bytes > MAX_RECORD_BYTES + 2**20:
-            msg = f"no span ends within {MAX_RECORD_BYTES} bytes"
-            raise ValueError(msg)
+            raise ValueError(f"no span ends within {MAX_RECORD_BYTES} bytes")
         return self._stream.read(n)

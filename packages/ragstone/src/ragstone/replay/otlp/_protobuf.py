@@ -62,8 +62,7 @@ def spans_of_bytes(message: bytes) -> Iterator[OtelSpan | str]:
     try:
         request = request_type.FromString(message)
     except (decode_error, ValueError) as error:
-        msg = f"it is no OTLP trace request in protobuf: {error}"
-        raise DataError(msg) from error
+        raise DataError(f"it is no OTLP trace request in protobuf: {error}") from error
     number = 0
     for resource in request.resource_spans:
         for span in (span for scope in resource.scope_spans for span in scope.spans):
@@ -95,19 +94,16 @@ def _pieces(stream: BinaryIO) -> Iterator[bytes]:
     while True:
         if not is_delimited and (tag := stream.read(1)) != b"\x0a":
             if tag:
-                msg = f"byte {tag.hex()} where the spans of a resource should begin"
-                raise DataError(msg)
+                raise DataError(f"byte {tag.hex()} where the spans of a resource should begin")
             return
         length = _length(stream)
         if length is None:
             return
         if length > MAX_RECORD_BYTES:
-            msg = f"it holds a message of {length} bytes; at most {MAX_RECORD_BYTES} are read as one"
-            raise DataError(msg)
+            raise DataError(f"it holds a message of {length} bytes; at most {MAX_RECORD_BYTES} are read as one")
         body = stream.read(length)
         if len(body) < length:
-            msg = "it ends inside a message"
-            raise DataError(msg)
+            raise DataError("it ends inside a message")
         yield body if is_delimited else b"\x0a" + _as_varint(length) + body
 
 
@@ -134,8 +130,7 @@ def _length(stream: BinaryIO) -> int | None:
             break
     if not data:
         return None
-    msg = "the length of a message cannot be read"
-    raise DataError(msg)
+    raise DataError("the length of a message cannot be read")
 
 
 def _as_varint(number: int) -> bytes:

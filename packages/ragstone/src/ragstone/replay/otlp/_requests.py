@@ -59,12 +59,12 @@ def spans_of_request(
     elif kind == "application/json":
         value = parse_json(message)
         if not is_request(value) and value != {}:
-            msg = "it is JSON, but no OTLP message: that has `resourceSpans`"
-            raise DataError(msg)
+            raise DataError("it is JSON, but no OTLP message: that has `resourceSpans`")
         spans = spans_of(value)
     else:
-        msg = f"the content type must be application/x-protobuf or application/json, got {content_type[:100]!r}"
-        raise DataError(msg)
+        raise DataError(
+            f"the content type must be application/x-protobuf or application/json, got {content_type[:100]!r}"
+        )
     return [
         (span if redact is None else span.redacted(redact)).staged()
         if isinstance(span, OtelSpan)

@@ -61,8 +61,7 @@ class BettingSequence:
         check_range(low, high)
         check_level(level)
         if grid < 3:
-            msg = f"grid must be at least 3, got {grid!r}"
-            raise ValueError(msg)
+            raise ValueError(f"grid must be at least 3, got {grid!r}")
         self.low, self.high, self.level, self.grid = low, high, level, grid
         self.n = 0
         self._sum = 0.0

@@ -30,29 +30,25 @@ class ConfidenceSequence(Protocol):
 def check_range(low: float, high: float) -> None:
     """Refuse an empty or infinite range."""
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        msg = f"a range needs finite low < high, got low={low!r} and high={high!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a range needs finite low < high, got low={low!r} and high={high!r}")
 
 
 def check_level(level: float) -> None:
     """Refuse what is no probability."""
     if not 0 < level < 1:
-        msg = f"level must lie in (0, 1), got {level!r}"
-        raise ValueError(msg)
+        raise ValueError(f"level must lie in (0, 1), got {level!r}")
 
 
 def unit(x: float, low: float, high: float) -> float:
     """Map a value of [low, high] to [0, 1]; rounding errors at the bounds are forgiven."""
     mapped = (x - low) / (high - low)
     if not -_SAME <= mapped <= 1 + _SAME:
-        msg = f"every value must lie in [{low!r}, {high!r}], got {x!r}"
-        raise ValueError(msg)
+        raise ValueError(f"every value must lie in [{low!r}, {high!r}], got {x!r}")
     return min(max(mapped, 0.0), 1.0)
 
 
 def read_state(state: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     """Check that a state is of this kind."""
     if state.get("kind") != kind:
-        msg = f"this state is of kind {state.get('kind')!r}, expected {kind!r}"
-        raise ValueError(msg)
+        raise ValueError(f"this state is of kind {state.get('kind')!r}, expected {kind!r}")
     return state

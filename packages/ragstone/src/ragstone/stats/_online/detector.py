@@ -65,17 +65,15 @@ class ShiryaevRobertsDetector:
         """
         check_range(low, high)
         if not low < reference < high:
-            msg = f"the reference must lie inside ({low!r}, {high!r}), got {reference!r}: nothing is below the lowest value"
-            raise ValueError(msg)
+            raise ValueError(
+                f"the reference must lie inside ({low!r}, {high!r}), got {reference!r}: nothing is below the lowest value"
+            )
         if direction not in ("drop", "rise"):
-            msg = f"direction must be 'drop' or 'rise', got {direction!r}"
-            raise ValueError(msg)
+            raise ValueError(f"direction must be 'drop' or 'rise', got {direction!r}")
         if not 0 < alpha < 1:
-            msg = f"alpha must lie in (0, 1), got {alpha!r}"
-            raise ValueError(msg)
+            raise ValueError(f"alpha must lie in (0, 1), got {alpha!r}")
         if not bets or not all(0 < bet <= 1 for bet in bets):
-            msg = f"bets are shares in (0, 1], at least one, got {tuple(bets)!r}"
-            raise ValueError(msg)
+            raise ValueError(f"bets are shares in (0, 1], at least one, got {tuple(bets)!r}")
         self.reference, self.direction, self.alpha, self.low, self.high = reference, direction, alpha, low, high
         self.bets = tuple(bets)
         self.n = 0

@@ -49,8 +49,9 @@ class ProportionSequence:
             ValueError: Anything else.
         """
         if x not in (0, 1):
-            msg = f"a rate counts True and False (1 and 0), got {x!r}; BettingSequence takes scores in between"
-            raise ValueError(msg)
+            raise ValueError(
+                f"a rate counts True and False (1 and 0), got {x!r}; BettingSequence takes scores in between"
+            )
         self.n += 1
         self.successes += int(x)
 
