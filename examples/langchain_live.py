@@ -49,6 +49,6 @@ with Monitor(judge="lexical", metrics=["ccrs"], store="ragstone.db") as monitor:
     print()
 
     # An application never waits; this script does, to show what came of it.
-    monitor.drain(deadline_s=30)
+    monitor.drain(timeout_s=30)
     total = monitor.ledger().total
     print(f"captured {total.captured}, scored {total.scored}, failed {total.failed}, pending {total.pending}")

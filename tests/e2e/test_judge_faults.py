@@ -21,12 +21,12 @@ SAMPLES = [
 DEADLINE_S = 15.0
 
 
-def run(*, trace_deadline_s=DEADLINE_S, judge=None, **faults):
+def run(*, deadline_s=DEADLINE_S, judge=None, **faults):
     """Score all samples; returns the outcomes by (sample, metric), the scorer, the server's statistics, the seconds."""
 
     async def session(url):
         asked = OpenAICompatibleJudge(url, **({"timeout_s": 0.5, "backoff_s": 0.05} | (judge or {})))
-        scorer = Scorer(CCRS, asked, concurrency=16, trace_deadline_s=trace_deadline_s)
+        scorer = Scorer(CCRS, asked, concurrency=16, deadline_s=deadline_s)
         started = time.monotonic()
         try:
             outcomes = [outcome async for _, pair in scorer.score_many(SAMPLES) for outcome in pair]
@@ -89,7 +89,7 @@ def test_rate_limit_alone_costs_no_score(clean):
 
 def test_silent_server_ends_by_the_deadline():
     """Every call hangs: all are time-outs, after the deadline and not after the retries."""
-    outcomes, _, _, wall_s = run(hang_rate=1.0, trace_deadline_s=0.4, judge={"timeout_s": 30})
+    outcomes, _, _, wall_s = run(hang_rate=1.0, deadline_s=0.4, judge={"timeout_s": 30})
     assert {("failure", "timeout")} == {(outcome.outcome, outcome.kind) for outcome in outcomes.values()}
     assert wall_s < math.ceil(len(SAMPLES) / 16) * 0.4 + 10
 

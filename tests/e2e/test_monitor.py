@@ -270,7 +270,7 @@ def test_patience_with_a_dead_judge_ends_loudly_and_countably(tmp_path: Path) ->
     store = tmp_path / "r.db"
     with (
         FakeJudgeServer(error_rate=1.0) as server,
-        Monitor(judge=server.url, metrics="ccrs.qr", store=store, trace_deadline_s=3, outage_patience_s=0) as monitor,
+        Monitor(judge=server.url, metrics="ccrs.qr", store=store, deadline_s=3, outage_patience_s=0) as monitor,
     ):
         monitor.record(draft("t"))
         assert monitor.drain(60)
@@ -287,7 +287,7 @@ def test_close_is_quick_idempotent_and_leaves_the_rest_pending(tmp_path: Path) -
         patience = time.monotonic() + 30
         while server.calls == 0 and time.monotonic() < patience:
             time.sleep(0.01)
-        monitor.close(deadline_s=10)
+        monitor.close(timeout_s=10)
         monitor.close()
         assert not monitor.record(draft("late"))
 

@@ -48,7 +48,7 @@ def run(estimator, **faults):
     async def session(url):
         model = OpenAICompatibleModel(url, timeout_s=0.7, backoff_s=0.05, max_retries=5)
         reader = ChatReader(model, prompt="{question}\n{context}", estimator=estimator, target_width=None, max_draws=10)
-        scorer = Scorer([Udcg(reader)], FakeJudge(), concurrency=8, trace_deadline_s=60)
+        scorer = Scorer([Udcg(reader)], FakeJudge(), concurrency=8, deadline_s=60)
         try:
             await scorer.prepare()
             return {s.id: outcome async for s, (outcome,) in scorer.score_many(SAMPLES)}, scorer.usage.calls

@@ -97,7 +97,7 @@ def scored(faults: dict[str, object], *, deadline_s: float = 30.0) -> tuple[dict
 
     async def session(url: str) -> tuple[list[Outcome], int]:
         judge = OpenAICompatibleJudge(url, timeout_s=0.5, backoff_s=0.02)
-        scorer = Scorer(resolve_metrics(FAMILIES), judge, concurrency=8, trace_deadline_s=deadline_s)
+        scorer = Scorer(resolve_metrics(FAMILIES), judge, concurrency=8, deadline_s=deadline_s)
         try:
             outcomes = [outcome async for _, of_sample in scorer.score_many(SAMPLES) for outcome in of_sample]
         finally:

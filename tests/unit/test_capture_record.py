@@ -341,7 +341,7 @@ def test_sync_returns_what_is_on_disk(make, spool):
 
 def test_sync_says_what_is_not_on_disk(make, spool):
     """Lost, invalid, or not confirmed in time."""
-    capture = make(durability="sync", sync_deadline_s=0.01)
+    capture = make(durability="sync", sync_timeout_s=0.01)
     spool.open.clear()
     assert not capture.record(draft("slow"))
     spool.open.set()
@@ -511,7 +511,7 @@ def test_drafts_and_recorder_are_let_go(spool):
         ({"queue_size": 0}, "queue_size must be at least 1"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"flush_interval_s": -1.0}, "flush_interval_s must be 0 or more"),
-        ({"sync_deadline_s": float("nan")}, "sync_deadline_s must be 0 or more"),
+        ({"sync_timeout_s": float("nan")}, "sync_timeout_s must be 0 or more"),
     ],
 )
 def test_options_are_checked(spool, options, message):

@@ -219,7 +219,7 @@ def test_work_that_runs_out_of_time_is_on_the_total_bill():
     """By the deadline all metrics fail, the work is cancelled, and what went out is counted once."""
 
     async def run():
-        scorer = Scorer([Sharing("a"), Sharing("b")], FakeJudge(), trace_deadline_s=0.05)
+        scorer = Scorer([Sharing("a"), Sharing("b")], FakeJudge(), deadline_s=0.05)
         outcomes = await scorer.score(make_sample())
         return outcomes, scorer.usage.calls, asyncio.all_tasks() - {asyncio.current_task()}
 
@@ -245,7 +245,7 @@ def test_what_is_spent_while_work_is_cancelled_is_on_the_total_bill():
     """After the metrics have their outcomes: it is on none of theirs."""
 
     async def run():
-        scorer = Scorer([Late("a"), Late("b")], FakeJudge(), trace_deadline_s=0.05)
+        scorer = Scorer([Late("a"), Late("b")], FakeJudge(), deadline_s=0.05)
         await scorer.score(make_sample())
         return scorer.usage.calls
 

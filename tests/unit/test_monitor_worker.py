@@ -53,7 +53,7 @@ def test_a_monitor_closes_while_the_judge_does_not_say_who_it_is(tmp_path: Path)
     monitor = Monitor(judge=judge, metrics="ccrs.qr", store=tmp_path / "r.db")
     monitor.start()
     assert judge.asked.wait(30)
-    monitor.close(deadline_s=30)
+    monitor.close(timeout_s=30)
     assert judge.left.is_set()
 
 

@@ -146,7 +146,7 @@ def test_bugs_are_logged_with_their_traceback_once(caplog):
 
 def test_deadline():
     """What has no outcome by then is a time-out; what has one keeps it."""
-    late, done = score([Metric(forever), Metric(constant(1), name="test.other")], trace_deadline_s=0.05)
+    late, done = score([Metric(forever), Metric(constant(1), name="test.other")], deadline_s=0.05)
     assert ("timeout", "no outcome within 0.05 s") == (late.kind, late.reason)
     assert 1 == done.value
 
@@ -158,7 +158,7 @@ def test_deadline_of_a_slow_endpoint():
         record_usage(Usage(calls=7))
         await forever(sample, judge)
 
-    (late,) = score([Metric(slow)], trace_deadline_s=0.05)
+    (late,) = score([Metric(slow)], deadline_s=0.05)
     assert late.reason.startswith("no outcome within 0.05 s, in which 7 calls went out; give it longer (--deadline, ")
 
 
@@ -170,7 +170,7 @@ def test_metrics_of_one_sample_run_together():
         await barrier.wait()
         return await constant(1)(sample, judge)
 
-    outcomes = score([Metric(meet, name=f"test.{n}") for n in range(3)], trace_deadline_s=5)
+    outcomes = score([Metric(meet, name=f"test.{n}") for n in range(3)], deadline_s=5)
     assert [1, 1, 1] == [outcome.value for outcome in outcomes]
 
 
@@ -199,7 +199,7 @@ def test_usage_counts_failures_and_time_outs_too():
     assert [1] * 5 == [outcome.usage.calls for outcome in outcomes]
     assert 5 == scorer.usage.calls
     assert scorer.usage.input_tokens == sum(outcome.usage.input_tokens for outcome in outcomes)
-    timed_out = Scorer(CCRS, slow, trace_deadline_s=0.05)
+    timed_out = Scorer(CCRS, slow, deadline_s=0.05)
     assert {"timeout"} == {outcome.kind for outcome in asyncio.run(timed_out.score(make_sample()))}
     assert 5 == timed_out.usage.calls
 
@@ -385,7 +385,7 @@ def test_judge_is_known_by_its_final_name():
         assert OpenAICompatibleJudge(server.url, model="fake-judge").identity == judge.identity
 
 
-@pytest.mark.parametrize("options", [{"concurrency": 0}, {"trace_deadline_s": 0}])
+@pytest.mark.parametrize("options", [{"concurrency": 0}, {"deadline_s": 0}])
 def test_impossible_settings(options):
     """Refused at once."""
     with pytest.raises(ConfigurationError):

@@ -74,7 +74,7 @@ class RagstoneEvaluator:
             )
         chair = LangChainJudge(judge) if isinstance(judge, Runnable) else judge_from(judge)
         chosen, _ = bind_reader(resolve_metrics(metrics), lambda: _reader(reader, chair))
-        self._scorer = Scorer(chosen, chair, trace_deadline_s=deadline_s)
+        self._scorer = Scorer(chosen, chair, deadline_s=deadline_s)
         self.__name__ = metrics if isinstance(metrics, str) else "+".join(card.name for card in self.cards)
 
     def __repr__(self) -> str:

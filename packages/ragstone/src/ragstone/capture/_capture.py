@@ -79,7 +79,7 @@ class Capture:
         queue_size: Drafts that may wait; more are dropped. (Each recording thread may exceed it by one.)
         durability: "batched" or "sync", see above.
         flush_interval_s: How long a draft waits for others to share its write with.
-        sync_deadline_s: How long `record` waits with "sync" before it returns False.
+        sync_timeout_s: How long `record` waits with "sync" before it returns False.
         batch_size: Most drafts in one write.
         clock: Unix seconds, for `Dropped` entries.
 
@@ -103,7 +103,7 @@ class Capture:
         queue_size: int = 10_000,
         durability: Literal["batched", "sync"] = "batched",
         flush_interval_s: float = 0.1,
-        sync_deadline_s: float = 5.0,
+        sync_timeout_s: float = 5.0,
         batch_size: int = 50,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -116,7 +116,7 @@ class Capture:
         for name, value in (("queue_size", queue_size), ("batch_size", batch_size)):
             if value < 1:
                 raise ConfigurationError(f"{name} must be at least 1, got {value!r}; leave it out for the default")
-        for name, seconds in (("flush_interval_s", flush_interval_s), ("sync_deadline_s", sync_deadline_s)):
+        for name, seconds in (("flush_interval_s", flush_interval_s), ("sync_timeout_s", sync_timeout_s)):
             if not seconds >= 0:
                 raise ConfigurationError(
                     f"{name} must be 0 or more seconds, got {seconds!r}; leave it out for the default"
@@ -126,7 +126,7 @@ class Capture:
             converter=Converter(sample_rate=sample_rate, redact=redact, limits=limits or CaptureLimits()),
             spool_factory=spool,
             sync=durability == "sync",
-            sync_deadline_s=sync_deadline_s,
+            sync_timeout_s=sync_timeout_s,
             queue_size=queue_size,
             batch_size=batch_size,
             flush_interval_s=flush_interval_s,
@@ -153,30 +153,30 @@ class Capture:
             return self._writer.put(draft)
         return False
 
-    def flush(self, deadline_s: float = 5.0) -> bool:
+    def flush(self, timeout_s: float = 5.0) -> bool:
         """Wait until everything recorded before is on disk.
 
         Args:
-            deadline_s: Seconds to wait at most.
+            timeout_s: Seconds to wait at most.
 
         Returns:
-            True when all of it is. False when the deadline passed, or when something that was accepted since the last
+            True when all of it is. False when the time ran out, or when something that was accepted since the last
             flush was lost (`counters` says why); then what was not lost is on disk.
         """
-        return self._writer.flush(deadline_s)
+        return self._writer.flush(timeout_s)
 
-    def close(self, deadline_s: float = 5.0) -> bool:
+    def close(self, timeout_s: float = 5.0) -> bool:
         """Accept nothing more, write what is queued and end the thread; idempotent, and done at exit by itself.
 
         Args:
-            deadline_s: Seconds to wait at most; what is still queued then is dropped and counted.
+            timeout_s: Seconds to wait at most; what is still queued then is dropped and counted.
 
         Returns:
             Whether everything accepted since the last flush is on disk.
         """
         if self._closes_at_exit is not None:
             atexit.unregister(self._closes_at_exit)
-        return self._writer.close(deadline_s)
+        return self._writer.close(timeout_s)
 
     @property
     def pending(self) -> int:

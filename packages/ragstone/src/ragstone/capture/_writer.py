@@ -48,14 +48,14 @@ class CaptureWriter:
         converter: Converter,
         spool_factory: Callable[[], SpoolLike],
         sync: bool,
-        sync_deadline_s: float,
+        sync_timeout_s: float,
         queue_size: int,
         batch_size: int,
         flush_interval_s: float,
         clock: Callable[[], float],
     ) -> None:
         self._sync = sync
-        self._sync_deadline_s = sync_deadline_s
+        self._sync_timeout_s = sync_timeout_s
         self._queue_size = queue_size
         self._batch_size = batch_size
         self._flush_interval_s = flush_interval_s
@@ -99,22 +99,22 @@ class CaptureWriter:
         if self._thread is None and not self._start():
             return self._drop("no_thread")
         if self._sync:
-            return self._wait_for(_Ticket(draft), self._sync_deadline_s)
+            return self._wait_for(_Ticket(draft), self._sync_timeout_s)
         self._queue.append(draft)
         if len(self._queue) >= self._wake_at:
             self._wake.put(None)
         # The thread sets `_finished` and then empties the queue; we append and then look. One of us finds the draft.
         return not (self._finished and self._drop_queued("closed"))
 
-    def flush(self, deadline_s: float) -> bool:
+    def flush(self, timeout_s: float) -> bool:
         """Wait until everything put before is on disk."""
         if self._thread is None and not (self._queue and self._start()):
             return not self._queue
         if self._finished:
             return not self._lost
-        return self._wait_for(_Ticket(None), deadline_s)
+        return self._wait_for(_Ticket(None), timeout_s)
 
-    def close(self, deadline_s: float) -> bool:
+    def close(self, timeout_s: float) -> bool:
         """Accept nothing more, write what is queued, end the thread; what is left at the deadline is dropped."""
         self._closed = True
         self._wake.put(None)
@@ -124,10 +124,10 @@ class CaptureWriter:
         if thread is None:
             return not self._drop_queued("no_thread")
         if thread is not threading.current_thread():
-            thread.join(max(0.0, deadline_s))
+            thread.join(max(0.0, timeout_s))
         if thread.is_alive():
             n = self._drop_queued("deadline")
-            self.drops.log("deadline", f"closing ran out of time after {deadline_s} s with {n} traces in the queue")
+            self.drops.log("deadline", f"closing ran out of time after {timeout_s} s with {n} traces in the queue")
             return False
         return not self._lost
 
@@ -147,7 +147,7 @@ class CaptureWriter:
             self._starting.release()
         return True
 
-    def _wait_for(self, ticket: _Ticket, deadline_s: float) -> bool:
+    def _wait_for(self, ticket: _Ticket, timeout_s: float) -> bool:
         self._queue.append(ticket)
         self._hurry = True
         self._wake.put(None)
@@ -156,7 +156,7 @@ class CaptureWriter:
         # The thread cannot wait for itself: a finaliser that garbage collection runs on it comes here.
         if self._thread is threading.current_thread():
             return False
-        ticket.abandoned = not ticket.done.wait(max(0.0, deadline_s))
+        ticket.abandoned = not ticket.done.wait(max(0.0, timeout_s))
         return ticket.on_disk
 
     def _drop(self, reason: DropReason) -> bool:

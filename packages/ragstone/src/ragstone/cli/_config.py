@@ -18,7 +18,7 @@ ConfigOption = Annotated[
     typer.Option("--config", help="A TOML file with options for all commands, and for one in [its.name]."),
 ]
 
-_NAMES: Final = {"sinks": "sink", "trace_deadline_s": "deadline_s"}
+_NAMES: Final = {"sinks": "sink"}
 """What `Monitor` calls otherwise than the commands do."""
 _LISTED: Final = frozenset({"metrics"})
 """What commands take as one text with commas."""

@@ -76,7 +76,7 @@ def evaluate_command(
             qrels=qrels,
             on_bad_row="skip" if skip_bad_rows else "raise",
             concurrency=concurrency,
-            sample_deadline_s=deadline_s,
+            deadline_s=deadline_s,
             progress=progress,
         )
     if output is not None:

@@ -79,7 +79,7 @@ def ingest_command(
                     judge=judge,
                     sinks=destinations,
                     concurrency=concurrency,
-                    trace_deadline_s=deadline_s,
+                    deadline_s=deadline_s,
                     outage_patience_s=outage_patience_s,
                 ),
                 judge,

@@ -89,7 +89,7 @@ def replay_command(
                 sinks=sink or (),
                 format=format,
                 concurrency=concurrency,
-                trace_deadline_s=deadline_s,
+                deadline_s=deadline_s,
                 outage_patience_s=outage_patience_s,
                 redact=None if no_redact else redact_secrets,
                 started=stop.take,

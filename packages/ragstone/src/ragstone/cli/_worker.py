@@ -51,7 +51,7 @@ def worker_command(
         judge=chair,
         sinks=destinations,
         concurrency=concurrency,
-        trace_deadline_s=deadline_s,
+        deadline_s=deadline_s,
         outage_patience_s=outage_patience_s,
     )
     asyncio.run(_work(owner, chair, lector, destinations, f"owning {shown(store)}", until_idle=until_idle))

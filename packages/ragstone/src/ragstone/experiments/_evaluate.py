@@ -146,7 +146,7 @@ async def aevaluate(
     qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
     concurrency: int = 16,
-    sample_deadline_s: float = 120.0,
+    deadline_s: float = 120.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Experiment:
     """Score a data set: every sample and metric ends in exactly one outcome.
@@ -163,7 +163,7 @@ async def aevaluate(
         qrels: Relevance by sample id, for ranking metrics: a path of TREC or BEIR qrels, or a mapping.
         on_bad_row: "raise" before anything is spent, or "skip" and count.
         concurrency: Samples worked on at once.
-        sample_deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
+        deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
         progress: Called with (samples done, samples in all) after each sample.
 
     Raises:
@@ -189,7 +189,7 @@ async def aevaluate(
     started = time.monotonic()
     done: dict[str, tuple[Score | NotApplicable | Failure, ...]] = {}
     try:
-        scorer = Scorer(chosen, chair, concurrency=concurrency, trace_deadline_s=sample_deadline_s)
+        scorer = Scorer(chosen, chair, concurrency=concurrency, deadline_s=deadline_s)
         await scorer.prepare()
         async for sample, outcomes in scorer.score_many(samples):
             done[sample.id] = outcomes
@@ -229,7 +229,7 @@ def evaluate(
     qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
     concurrency: int = 16,
-    sample_deadline_s: float = 120.0,
+    deadline_s: float = 120.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Experiment:
     """Score a data set; `aevaluate` for code that is not async. Arguments and errors are the same.
@@ -250,7 +250,7 @@ def evaluate(
                 qrels=qrels,
                 on_bad_row=on_bad_row,
                 concurrency=concurrency,
-                sample_deadline_s=sample_deadline_s,
+                deadline_s=deadline_s,
                 progress=progress,
             )
         )

@@ -22,7 +22,7 @@ CONFIGURABLE: Final = (
     "flush_interval_s",
     "queue_size",
     "concurrency",
-    "trace_deadline_s",
+    "deadline_s",
     "outage_patience_s",
     "role",
 )

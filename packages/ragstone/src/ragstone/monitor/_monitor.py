@@ -58,7 +58,7 @@ class Monitor:
         flush_interval_s: Seconds between writes of "batched".
         queue_size: Requests held in memory for the writer; more are dropped and counted.
         concurrency: Traces scored at once.
-        trace_deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
+        deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
         outage_patience_s: While the judge answers nobody, requests stay pending and are tried again, each for so many
             seconds; then its metrics fail.
         role: "auto" owns the store when no other process does; "capture" never scores (a `ragstone worker` does).
@@ -83,14 +83,14 @@ class Monitor:
         flush_interval_s: float = 0.1,
         queue_size: int = 10_000,
         concurrency: int = 16,
-        trace_deadline_s: float = 120.0,
+        deadline_s: float = 120.0,
         outage_patience_s: float = 3600.0,
         role: Literal["auto", "capture"] = "auto",
         clock: Callable[[], float] = time.time,
     ) -> None:
         if role not in ("auto", "capture"):
             raise ConfigurationError(f"role must be 'auto' or 'capture', got {role!r}")
-        for name, number in (("concurrency", concurrency), ("trace_deadline_s", trace_deadline_s)):
+        for name, number in (("concurrency", concurrency), ("deadline_s", deadline_s)):
             if number <= 0:
                 raise ConfigurationError(f"{name} must be positive, got {number!r}")
         if outage_patience_s < 0:
@@ -106,7 +106,7 @@ class Monitor:
         self._metrics, self._reader = bind_reader(resolved, lambda: reader_from(reader, judge=self._judge))
         self._sinks = tuple(sink_from(s) for s in sinks)
         self._concurrency = concurrency
-        self._trace_deadline_s = trace_deadline_s
+        self._deadline_s = deadline_s
         self._outage_patience_s = outage_patience_s
         self._clock = clock
         spool = spool_directory(self._store)
@@ -202,18 +202,18 @@ class Monitor:
         """
         return read_ledger(self._store)
 
-    def flush(self, deadline_s: float = 5.0) -> bool:
-        """Wait until everything recorded so far is on the disk; False when the deadline came first."""
-        return self._capture.flush(deadline_s)
+    def flush(self, timeout_s: float = 5.0) -> bool:
+        """Wait until everything recorded so far is on the disk; False if `timeout_s` was not enough."""
+        return self._capture.flush(timeout_s)
 
-    def drain(self, deadline_s: float = 60.0) -> bool:
+    def drain(self, timeout_s: float = 60.0) -> bool:
         """Wait until everything recorded so far is scored, and delivered to every sink that takes it.
 
-        False when the deadline came first. What a sink that is down has to get stays in the outbox. Only the process
+        Returns False after `timeout_s`. What a sink that is down has to get stays in the outbox. Only the process
         that owns the store can know about sinks; elsewhere this waits until the ledger shows no pending trace.
         """
-        end = time.monotonic() + deadline_s
-        if not self.flush(deadline_s):
+        end = time.monotonic() + timeout_s
+        if not self.flush(timeout_s):
             return False
         self.start()
         seen: tuple[Worker, int] | None = None
@@ -237,15 +237,15 @@ class Monitor:
         try:
             return read_ledger(self._store).total.pending == 0
         except StoreError:
-            # Nobody has made it yet, or it cannot be read now; the deadline decides.
+            # Nobody has made it yet, or it cannot be read now; the timeout decides.
             return False
 
-    def close(self, deadline_s: float = 5.0) -> None:
+    def close(self, timeout_s: float = 5.0) -> None:
         """Make captures durable, stop scoring, let go of the store. Safe to call twice; called at exit.
 
         What is not scored yet stays pending in the store, and the next owner goes on with it.
         """
-        end = time.monotonic() + deadline_s
+        end = time.monotonic() + timeout_s
         with self._lock:
             if self._closed:
                 return
@@ -278,7 +278,7 @@ class Monitor:
                 judge=self._judge,
                 sinks=self._sinks,
                 concurrency=self._concurrency,
-                trace_deadline_s=self._trace_deadline_s,
+                deadline_s=self._deadline_s,
                 outage_patience_s=self._outage_patience_s,
                 clock=self._clock,
             )

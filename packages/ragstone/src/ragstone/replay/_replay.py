@@ -117,7 +117,7 @@ async def areplay_traces(
     sinks: Sequence[str | Sink] = (),
     format: str = "auto",  # noqa: A002
     concurrency: int = 16,
-    trace_deadline_s: float = 120.0,
+    deadline_s: float = 120.0,
     outage_patience_s: float = 3600.0,
     redact: Redactor | None = redact_secrets,
     started: Callable[[ReplayIntake, Worker], None] | None = None,
@@ -136,7 +136,7 @@ async def areplay_traces(
         sinks: Where outcomes go besides the store.
         format: Name of the format, or "auto" to recognise it from the file.
         concurrency: Traces scored at once.
-        trace_deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
+        deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
         outage_patience_s: Seconds for which a trace waits for a judge that answers nobody.
         redact: Text to text, applied to every text before it touches the store; None keeps texts as they are.
         started: Called before work begins, with what shows its progress and what can be told to stop.
@@ -163,7 +163,7 @@ async def areplay_traces(
             judge=chair,
             sinks=destinations,
             concurrency=concurrency,
-            trace_deadline_s=trace_deadline_s,
+            deadline_s=deadline_s,
             outage_patience_s=outage_patience_s,
             ends_at_cap=True,
         )
@@ -191,7 +191,7 @@ def replay_traces(
     sinks: Sequence[str | Sink] = (),
     format: str = "auto",  # noqa: A002
     concurrency: int = 16,
-    trace_deadline_s: float = 120.0,
+    deadline_s: float = 120.0,
     outage_patience_s: float = 3600.0,
     redact: Redactor | None = redact_secrets,
 ) -> ReplayReport:
@@ -214,7 +214,7 @@ def replay_traces(
             sinks=sinks,
             format=format,
             concurrency=concurrency,
-            trace_deadline_s=trace_deadline_s,
+            deadline_s=deadline_s,
             outage_patience_s=outage_patience_s,
             redact=redact,
         )

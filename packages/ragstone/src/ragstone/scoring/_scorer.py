@@ -44,7 +44,7 @@ class Scorer:
         metrics: What to score by; names must differ.
         judge: Who is asked by judged metrics.
         concurrency: Samples in work at once in `score_many`; how many judge calls are in flight is the judge's limit.
-        trace_deadline_s: Seconds after which the metrics of a sample that have no outcome yet fail as "timeout".
+        deadline_s: Seconds after which the metrics of a sample that have no outcome yet fail as "timeout".
         clock: Unix time in seconds, for `created_at`.
 
     Raises:
@@ -64,21 +64,21 @@ class Scorer:
         judge: Judge,
         *,
         concurrency: int = 16,
-        trace_deadline_s: float = 120.0,
+        deadline_s: float = 120.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         names = [metric.card.name for metric in metrics]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise ConfigurationError(f"metrics are told apart by name, and {sorted(repeated)!r} came more than once")
-        if concurrency < 1 or trace_deadline_s <= 0:
+        if concurrency < 1 or deadline_s <= 0:
             raise ConfigurationError(
-                "concurrency must be at least 1 and trace_deadline_s above 0, got "
-                f"concurrency={concurrency!r}, trace_deadline_s={trace_deadline_s!r}"
+                "concurrency must be at least 1 and deadline_s above 0, got "
+                f"concurrency={concurrency!r}, deadline_s={deadline_s!r}"
             )
         self.metrics = tuple(metrics)
         self.judge = judge
         self._concurrency = concurrency
-        self._trace_deadline_s = trace_deadline_s
+        self._deadline_s = deadline_s
         self._clock = clock
         self._spent = UsageMeter()
         # Looked up once: what `isinstance` of a Protocol costs for each outcome is more than most metrics do.
@@ -144,7 +144,7 @@ class Scorer:
             One outcome for each metric, in the order of `metrics`.
         """
         with suppress_capture(), metered() as meter:
-            deadline = asyncio.get_running_loop().time() + self._trace_deadline_s
+            deadline = asyncio.get_running_loop().time() + self._deadline_s
             try:
                 async with sharing(), asyncio.TaskGroup() as group:
                     tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
@@ -249,12 +249,12 @@ class Scorer:
             return _failure(metric, sample, kind="rejected", reason=str(error))
         except Exception as error:  # noqa: BLE001  the run goes on, and the failure says what happened
             if isinstance(error, TimeoutError) and limit.expired():
-                reason = f"no outcome within {self._trace_deadline_s:g} s"
+                reason = f"no outcome within {self._deadline_s:g} s"
                 if spent := meter.total.calls:
                     # A slow endpoint, or more questions than it can take in that time.
                     reason += (
                         f", in which {spent} call{'s' if spent > 1 else ''} went out; give it longer (--deadline, "
-                        "trace_deadline_s), or ask less of it at once (--concurrency)"
+                        "deadline_s), or ask less of it at once (--concurrency)"
                     )
                 return _failure(metric, sample, kind="timeout", reason=reason)
             self._log_bug(metric, sample, error)

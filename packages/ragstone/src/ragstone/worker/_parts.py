@@ -21,10 +21,10 @@ SHARED_LEASE_S: Final = 90.0
 """Where others wait for what a killed worker had in work, leases are short, and renewed while the work goes on."""
 
 
-def lease_s(trace_deadline_s: float) -> float:
+def lease_s(deadline_s: float) -> float:
     """How long a request may be in work before anybody looks after it, all waits included, in seconds."""
     # Each that waits needs its turn at a slot. A killed owner's leases end with the next owner's start.
-    return (2 + _WAITING) * trace_deadline_s + 2 * PAUSE_MAX_S
+    return (2 + _WAITING) * deadline_s + 2 * PAUSE_MAX_S
 
 
 class Parts:
@@ -33,11 +33,11 @@ class Parts:
     Args:
         scorer: Of all metrics, prepared.
         concurrency: Requests of one part that are scored at once.
-        trace_deadline_s: Seconds for one try of a part.
+        deadline_s: Seconds for one try of a part.
         patience_s: Seconds for which a part waits for models that are down.
     """
 
-    def __init__(self, scorer: Scorer, *, concurrency: int, trace_deadline_s: float, patience_s: float) -> None:
+    def __init__(self, scorer: Scorer, *, concurrency: int, deadline_s: float, patience_s: float) -> None:
         groups: dict[str, list[Metric]] = {}
         for metric in scorer.metrics:
             identity = scorer.judged_by(metric)
@@ -45,7 +45,7 @@ class Parts:
         self._concurrency = concurrency
         self._parts = [
             (
-                Scorer(metrics, scorer.judge, concurrency=concurrency, trace_deadline_s=trace_deadline_s),
+                Scorer(metrics, scorer.judge, concurrency=concurrency, deadline_s=deadline_s),
                 Outage(patience_s=patience_s, who=_who(metrics)),
                 asyncio.Semaphore(concurrency),
             )

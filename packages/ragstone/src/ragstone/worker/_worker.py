@@ -49,7 +49,7 @@ class Worker:
         judge: Who is asked by judged metrics.
         sinks: Where outcomes go.
         concurrency: Traces scored at once.
-        trace_deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
+        deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
         outage_patience_s: Seconds for which a trace waits for a judge that answers nobody.
         ends_at_cap: Return when a spend cap is reached, and leave what it kept from being asked to the next worker; else
             that has failed.
@@ -65,7 +65,7 @@ class Worker:
         judge: Judge,
         sinks: Sequence[Sink] = (),
         concurrency: int = 16,
-        trace_deadline_s: float = 120.0,
+        deadline_s: float = 120.0,
         outage_patience_s: float = 3600.0,
         ends_at_cap: bool = False,
         clock: Callable[[], float] = time.time,
@@ -77,8 +77,8 @@ class Worker:
         self._judge = judge
         self._sinks = tuple(sinks)
         self._concurrency = concurrency
-        self._trace_deadline_s = trace_deadline_s
-        self._lease_s = lease_s(trace_deadline_s)
+        self._deadline_s = deadline_s
+        self._lease_s = lease_s(deadline_s)
         self._outage_patience_s = outage_patience_s
         self._ends_at_cap = ends_at_cap
         self.cap_reached = False
@@ -127,9 +127,7 @@ class Worker:
             ConfigurationError: The judge cannot work as configured.
         """
         woken = self._wakeable()
-        scorer = Scorer(
-            self._metrics, self._judge, concurrency=self._concurrency, trace_deadline_s=self._trace_deadline_s
-        )
+        scorer = Scorer(self._metrics, self._judge, concurrency=self._concurrency, deadline_s=self._deadline_s)
         # Before anything is claimed: the judge's identity is part of every key, and while it cannot be reached at all
         # captures had better wait in the spool than fail one by one.
         if not await self._prepare(scorer, woken):
@@ -183,7 +181,7 @@ class Worker:
         parts = Parts(
             scorer,
             concurrency=self._concurrency,
-            trace_deadline_s=self._trace_deadline_s,
+            deadline_s=self._deadline_s,
             patience_s=self._outage_patience_s,
         )
         scoring: set[asyncio.Task[None]] = set()

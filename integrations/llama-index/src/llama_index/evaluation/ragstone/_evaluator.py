@@ -74,7 +74,7 @@ class RagstoneEvaluator(BaseEvaluator):
             )
         chair = LlamaIndexJudge(judge) if isinstance(judge, BaseLLM) else judge_from(judge)
         (self._metric,), _ = bind_reader(found, lambda: _reader(reader, chair))
-        self._scorer = Scorer([self._metric], chair, trace_deadline_s=deadline_s)
+        self._scorer = Scorer([self._metric], chair, deadline_s=deadline_s)
         self._threshold = threshold
 
     @classmethod
