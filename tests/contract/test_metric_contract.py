@@ -69,6 +69,23 @@ def test_card_is_complete(metric):
     assert card is metric.card or card == metric.card
 
 
+def test_display_names_are_unique():
+    """No two metrics have the same display name, so a table needs no second look."""
+    titles = [metric.card.title for metric in ALL]
+    assert sorted(set(titles)) == sorted(titles)
+
+
+@CARDS
+def test_card_gives_advice(metric):
+    """A card says what a bad value means and what to look at next, in two short sentences."""
+    card = metric.card
+    meaning, _, step = card.advice.partition(" Next: ")
+    assert meaning.startswith("Low " if card.direction == "higher" else "High ")
+    assert meaning.endswith(".")
+    assert step.endswith(".")
+    assert len(card.advice) <= 160
+
+
 def replying(replies):
     """A judge that gives the replies of an example: of each construct the next, or always the one."""
     queues = {construct: list(reply) if isinstance(reply, tuple) else reply for construct, reply in replies.items()}

@@ -90,6 +90,7 @@ def _explained(card: MetricCard) -> list[str]:
         "",
         f"definition  {card.formula or 'see the source'}",
         f"range       {_range(card)}, {card.direction} is better",
+        f"advice      {card.advice}",
         f"needs       {', '.join(card.needs)}",
         f"calls       {_cost(card)}",
         f"source      {card.source}",

@@ -53,6 +53,7 @@ class MetricBase(ABC):
 
     name: str
     title: str
+    advice: str = ""
     description: str
     group: str
     source: str
@@ -85,6 +86,7 @@ class MetricBase(ABC):
         return MetricCard(
             name=self.name,
             title=self.title,
+            advice=self.advice,
             description=self.description,
             low=self.low,
             high=self.high,

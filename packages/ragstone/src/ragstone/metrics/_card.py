@@ -46,6 +46,7 @@ class MetricCard:
 
     name: str
     title: str
+    """Display name, unique among all metrics. Tables print it before the name."""
     description: str
     low: float
     """Smallest possible value."""
@@ -70,6 +71,8 @@ class MetricCard:
     formula: str = ""
     """The definition in one line."""
     example: WorkedExample | None = None
+    advice: str = ""
+    """What a bad value means, and what to look at next: two sentences."""
     extra: Extra | None = None
     """A package without which the metric cannot run."""
 

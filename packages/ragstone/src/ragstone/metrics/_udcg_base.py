@@ -38,6 +38,7 @@ class UdcgBase:
 
     name: ClassVar[str]
     title: ClassVar[str]
+    advice: ClassVar[str]
     description: ClassVar[str]
     equation: ClassVar[str]
     formula: ClassVar[str]
@@ -61,6 +62,7 @@ class UdcgBase:
         return MetricCard(
             name=self.name,
             title=self.title,
+            advice=self.advice,
             description=self.description,
             low=low,
             high=high,

@@ -146,6 +146,10 @@ class ContextualCoherence(_Ccrs):
 
     name = "ccrs.cc"
     title = "Contextual coherence"
+    advice = (
+        "Low means that the answer is not supported by its passages, or contradicts them. "
+        "Next: Read the worst ten; check context coverage before you change the prompt."
+    )
     description = "Does the response follow from the retrieved passages, without contradicting them or itself?"
     needs = ("contexts", "response")
     formula = "judge(r, C) / 100"
@@ -175,6 +179,10 @@ class QuestionRelevance(_Ccrs):
 
     name = "ccrs.qr"
     title = "Question relevance"
+    advice = (
+        "Low means that the answer misses the question; refusals count as a miss. "
+        "Next: Separate refusals, then check query rewriting and prompt."
+    )
     description = "Does the response answer the question that was asked, directly and in full?"
     needs = ("query", "response")
     formula = "judge(r, q) / 100"
@@ -200,6 +208,7 @@ class InformationDensity(_Ccrs):
 
     name = "ccrs.id"
     title = "Information density"
+    advice = "Low means that the answer says too little, or is padded. Next: Change the length instruction."
     description = "Does the response say enough, and no more than enough?"
     needs = ("query", "response")
     formula = "judge(r, q, C) / 100"
@@ -231,6 +240,10 @@ class AnswerCorrectness(_Ccrs):
 
     name = "ccrs.ac"
     title = "Answer correctness"
+    advice = (
+        "Low means that the answer is not identical to the reference; then at most 0.3 is possible. "
+        "Next: Read the judged part in details, or set em_weight=0."
+    )
     description = "Is what the response states right, measured against the reference answer?"
     needs = ("response", "reference")
     formula = "λ EM(r, g) + (1 - λ) judge(r, g, C) / 100, λ = 0.7"
@@ -278,7 +291,11 @@ class InformationRecall(_Ccrs):
     """How much of what the reference says is in the response."""
 
     name = "ccrs.ir"
-    title = "Information recall"
+    title = "Information recall (answer)"
+    advice = (
+        "Low means that the answer omits content of the reference. "
+        "Next: If context recall is high, fix the generator, else retrieval."
+    )
     description = "How much of what matters in the reference answer does the response contain?"
     needs = ("response", "reference")
     formula = "judge(r, g, C) / 100"

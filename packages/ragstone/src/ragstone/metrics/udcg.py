@@ -77,7 +77,11 @@ class Udcg(UdcgBase):
     """
 
     name = "udcg"
-    title = "Utility and distraction of the passages (UDCG)"
+    title = "Passage utility (UDCG)"
+    advice = (
+        "Low (below 0.50) means that passages distract more than they help. "
+        'Next: Open details["passages"] and remove or demote the distracting ones.'
+    )
     description = "How much do the retrieved passages help this reader to answer, and how much do they distract it?"
     equation = "4"
     formula = "sigmoid(sum over k passages of (u+ + gamma u-) / k), u = R (1 - p(abstain)), R = 1 or -1, gamma = 1/3"
@@ -146,6 +150,10 @@ class UdcgTheta(UdcgBase):
 
     name = "udcg_theta"
     title = "UDCG with learned weights"
+    advice = (
+        "Low means that passages distract more than they help. "
+        'Next: Open details["passages"] and remove or demote the distracting ones.'
+    )
     description = "UDCG with a weight for help and for distraction at each position, learned from graded answers."
     equation = "3"
     formula = "sigmoid(sum over positions j of alpha_j u+_j + beta_j u-_j), u = R (1 - p(abstain)), R = 1 or -1"

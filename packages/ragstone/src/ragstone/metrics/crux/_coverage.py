@@ -34,7 +34,11 @@ class Coverage(_Share, ContextsMetric):
     """
 
     name = "crux.coverage"
-    title = "Coverage"
+    title = "Context coverage"
+    advice = (
+        "Low means that retrieval misses facts that a complete answer needs. "
+        'Next: Read details["missing"]; retrieve more, or other sources.'
+    )
     description = f"How much of what a complete answer needs is in the retrieved passages, counted in sub-questions? {FROM_REFERENCE}"
     source = "CRUX, section 3.3, equation 3"
     formula = "answerable sub-questions that a retrieved passage answers (rating >= 3) / answerable sub-questions"
@@ -47,7 +51,8 @@ class ResponseCoverage(_Share, ResponseMetric):
     """Share of the same sub-questions that the response answers; an empty response answers none, and nobody is asked."""
 
     name = "crux.response_coverage"
-    title = "Coverage of the response"
+    title = "Answer coverage"
+    advice = "Low means that the answer omits sub-questions. Next: If context coverage is high, fix the generator."
     description = (
         f"How much of what a complete answer needs does the response say, by the same sub-questions? {FROM_REFERENCE}"
     )
@@ -74,6 +79,7 @@ class RankedCoverage(ContextsMetric):
 
     name = "crux.ranked_coverage"
     title = "Ranked coverage"
+    advice = "Low means that passages with new facts come late. Next: Rerank for diversity."
     description = "Do the passages that answer something new stand at the top of the list?"
     source = "CRUX, section 3.3, equations 4 and 5; Clarke et al. 2008"
     formula = "sum of gain(r) / log2(r + 1) over that of the greedy ideal; gain: 0.5**(times answered above), summed"

@@ -92,7 +92,8 @@ class Density(_PerToken, ContextsMetric):
     """Coverage per token of the retrieved passages over that of the required ones, to the power 0.5; never clipped."""
 
     name = "crux.density"
-    title = "Density"
+    title = "Context density"
+    advice = "Low means that the contexts are long for what they answer. Next: Use smaller chunks or fewer passages."
     description = "How much do the retrieved passages answer for their length, against the passages that would do?"
     source = "CRUX, section 3.3, equation 6"
     formula = "((coverage / tokens) / (coverage / tokens of the required passages)) ** 0.5"
@@ -108,7 +109,8 @@ class ResponseDensity(_PerToken, ResponseMetric):
     """Coverage per token of the response over that of the required passages, to the power 0.5; never clipped."""
 
     name = "crux.response_density"
-    title = "Density of the response"
+    title = "Answer density"
+    advice = "Low means that the answer is long for what it says (above 1 is good). Next: Ask for shorter answers."
     description = "How much does the response answer for its length, against the passages that would do?"
     source = "CRUX, section 3.3, equation 6, on the final result"
     formula = "((coverage / tokens of the response) / (coverage / tokens of the required passages)) ** 0.5"

@@ -46,7 +46,11 @@ class FreeCoverage(_Free, Coverage):
     """Share of the sub-questions written from the query that at least one retrieved passage answers."""
 
     name = "crux_free.coverage"
-    title = "Coverage without a reference"
+    title = "Context coverage (reference-free)"
+    advice = (
+        "Low means that passages do not cover what the query seems to ask. "
+        'Next: Read details["missing"]; never compare with context coverage.'
+    )
     description = "How much of what the query calls for is in the retrieved passages, counted in sub-questions?"
     formula = "sub-questions of the query that a retrieved passage answers (rating >= 3) / sub-questions of the query"
     needs = ("query", "contexts")
@@ -58,7 +62,11 @@ class FreeResponseCoverage(_Free, ResponseCoverage):
     """Share of the sub-questions written from the query that the response answers."""
 
     name = "crux_free.response_coverage"
-    title = "Coverage of the response without a reference"
+    title = "Answer coverage (reference-free)"
+    advice = (
+        "Low means that the answer does not cover what the query seems to ask. "
+        "Next: If the context value is high, fix the generator."
+    )
     description = "How much of what the query calls for does the response say, counted in sub-questions?"
     formula = "sub-questions of the query that the response answers (rating >= 3) / sub-questions of the query"
     needs = ("query", "response")
@@ -70,7 +78,8 @@ class FreeRedundancy(_Free, Redundancy):
     """Share of the answers to those sub-questions that a passage above gives as well."""
 
     name = "crux_free.redundancy"
-    title = "Redundancy without a reference"
+    title = "Context redundancy (reference-free)"
+    advice = "High means that passages repeat each other. Next: Remove duplicates; diversify."
     needs = ("query", "contexts")
     judge_calls = 1
     example = _examples.FREE_REDUNDANCY
@@ -80,7 +89,8 @@ class FreeNovelty(_Free, Novelty):
     """Share of the passages that answer one of those sub-questions first."""
 
     name = "crux_free.novelty"
-    title = "Novelty without a reference"
+    title = "Context novelty (reference-free)"
+    advice = "Low means that many passages add nothing new. Next: Retrieve fewer, or diversify."
     needs = ("query", "contexts")
     judge_calls = 1
     example = _examples.FREE_NOVELTY

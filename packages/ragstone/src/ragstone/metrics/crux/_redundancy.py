@@ -30,7 +30,8 @@ class Redundancy(_PerPassage):
     """
 
     name = "crux.redundancy"
-    title = "Redundancy"
+    title = "Context redundancy"
+    advice = "High means that passages repeat each other. Next: Remove duplicates; diversify."
     description = f"How much of what the passages answer do they answer more than once? {FROM_REFERENCE}"
     source = "CRUX, section 3.2 (partially and fully redundant passages); the value is ours"
     formula = "(answers - different sub-questions answered) / answers, an answer being a passage with a sub-question"
@@ -52,7 +53,8 @@ class Novelty(_PerPassage):
     """
 
     name = "crux.novelty"
-    title = "Novelty"
+    title = "Context novelty"
+    advice = "Low means that many passages add nothing new. Next: Retrieve fewer, or diversify."
     description = f"How many of the retrieved passages answer something that those above them do not? {FROM_REFERENCE}"
     source = "CRUX, section 3.2 (required and redundant passages); the value is ours"
     formula = "passages that answer a sub-question not answered above / passages"

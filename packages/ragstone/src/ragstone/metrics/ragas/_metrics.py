@@ -65,7 +65,11 @@ class Faithfulness(ClaimMetric):
     """How much of the response follows from the passages."""
 
     name = "ragas.faithfulness"
-    title = "Faithfulness"
+    title = "Claim faithfulness (all passages)"
+    advice = (
+        "Low means that the answer claims things that the passages do not support. "
+        "Next: Read the unsupported claims in details."
+    )
     description = "How many of the response's claims follow from the retrieved passages, taken together?"
     group = "ragas"
     source = "RAGAS, section 3 (faithfulness)"
@@ -91,7 +95,11 @@ class AnswerRelevancy(ClaimMetric):
     """Whether the response answers the question that was asked, by the questions it would answer."""
 
     name = "ragas.answer_relevancy"
-    title = "Answer relevancy"
+    title = "Answer relevancy (generated questions)"
+    advice = (
+        "Low means that the answer fits other questions than the one asked, or is evasive. "
+        "Next: Separate refusals; check the prompt."
+    )
     description = "Do questions that are written from the response ask the same as the query?"
     group = "ragas"
     source = "RAGAS, section 3 (answer relevance); similarity by the judge"
@@ -116,7 +124,8 @@ class ContextPrecision(ClaimMetric):
     """Whether the useful passages come first."""
 
     name = "ragas.context_precision"
-    title = "Context precision"
+    title = "Context precision (by rank)"
+    advice = "Low means that useful passages rank below useless ones. Next: Rerank; check judged_by before you compare."
     description = "Are the passages that are useful for the answer ranked above those that are not?"
     group = "ragas"
     source = "RAGAS library, context precision (mean of precision@k over useful passages)"
@@ -185,7 +194,8 @@ class ContextRecall(ClaimMetric):
     """How much of the reference was retrieved."""
 
     name = "ragas.context_recall"
-    title = "Context recall"
+    title = "Context recall (claims)"
+    advice = "Low means that the passages do not support the reference's claims. Next: Improve retrieval."
     description = "How many of the reference's claims follow from the retrieved passages, taken together?"
     group = "ragas"
     source = "RAGAS library, context recall"

@@ -63,6 +63,10 @@ class Precision(_RagChecker):
 
     name = "ragchecker.precision"
     title = "Claim precision"
+    advice = (
+        "Low means that claims of the answer are wrong. "
+        "Next: Hallucination and noise sensitivity say where they come from."
+    )
     description = "How many of the response's claims does the reference bear out?"
     source = "RAGChecker (Ru et al. 2024), overall metrics"
     formula = "claims of the response that a reference bears out / claims of the response"
@@ -87,7 +91,8 @@ class Recall(_RagChecker):
     """How much of what the reference claims the response says."""
 
     name = "ragchecker.recall"
-    title = "Claim recall of the response"
+    title = "Claim recall (answer)"
+    advice = "Low means that the answer omits claims of the reference. Next: Compare with claim recall (retrieval)."
     description = "How many of the reference's claims does the response bear out?"
     source = "RAGChecker (Ru et al. 2024), overall metrics"
     formula = "claims of the reference that the response bears out / claims of the reference"
@@ -114,6 +119,7 @@ class F1(_RagChecker):
 
     name = "ragchecker.f1"
     title = "Claim F1"
+    advice = "Low means that claims are wrong, missing or both. Next: Look at claim precision and claim recall."
     description = "Do the claims of response and reference agree, in both directions?"
     source = "RAGChecker (Ru et al. 2024), overall metrics"
     formula = "2 · precision · recall / (precision + recall); 0 when neither bears out anything of the other"
@@ -162,7 +168,8 @@ class ClaimRecall(_OfReference):
     """How much of what the reference claims was retrieved."""
 
     name = "ragchecker.claim_recall"
-    title = "Claim recall of retrieval"
+    title = "Claim recall (retrieval)"
+    advice = "Low means that retrieval misses the evidence. Next: Improve retrieval before the prompt."
     description = "How many of the reference's claims does a retrieved passage bear out?"
     source = "RAGChecker (Ru et al. 2024), retriever metrics"
     formula = "claims of the reference that a passage bears out / claims of the reference"
@@ -186,7 +193,8 @@ class ContextPrecision(_OfReference):
     """How many of the retrieved passages are relevant."""
 
     name = "ragchecker.context_precision"
-    title = "Context precision (claims)"
+    title = "Context precision (share of passages)"
+    advice = "Low means that many passages support nothing in the reference. Next: Retrieve fewer, or rerank."
     description = "How many of the retrieved passages bear out any claim of the reference?"
     source = "RAGChecker (Ru et al. 2024), retriever metrics"
     formula = "passages that bear out a claim of the reference / passages"
@@ -212,6 +220,9 @@ class ContextUtilization(_OfReference):
 
     name = "ragchecker.context_utilization"
     title = "Context utilization"
+    advice = (
+        "Low means that evidence was retrieved and not used. Next: Fix the generator: prompt, order of contexts, model."
+    )
     description = "Of the reference's claims that were retrieved, how many does the response use?"
     source = "RAGChecker (Ru et al. 2024), generator metrics"
     formula = "claims of the reference that a passage and the response bear out / those that a passage bears out"
@@ -265,6 +276,9 @@ class Hallucination(_OfResponse):
 
     name = "ragchecker.hallucination"
     title = "Hallucination"
+    advice = (
+        "High means that wrong claims appear in no passage. Next: Tell the generator to abstain; try another model."
+    )
     description = "How many of the response's claims does neither the reference nor a passage bear out?"
     formula = "claims of the response that no reference and no passage bears out / claims of the response"
     example = examples.HALLUCINATION
@@ -278,6 +292,10 @@ class SelfKnowledge(_OfResponse):
 
     name = "ragchecker.self_knowledge"
     title = "Self-knowledge"
+    advice = (
+        "High means that correct claims appear in no passage. "
+        "Next: Decide if that is allowed; if not, restrict the prompt to the contexts."
+    )
     description = "How many of the response's claims are right although no passage bears them out?"
     formula = "claims of the response that a reference and no passage bears out / claims of the response"
     example = examples.SELF_KNOWLEDGE
@@ -290,7 +308,11 @@ class Faithfulness(_RagChecker):
     """How much of the response comes from a passage."""
 
     name = "ragchecker.faithfulness"
-    title = "Faithfulness (claims by passage)"
+    title = "Claim faithfulness (single passage)"
+    advice = (
+        "Low means that claims have no single passage that supports them. "
+        "Next: If the all-passages value is high, answers combine passages."
+    )
     description = "How many of the response's claims does a single passage bear out?"
     source = "RAGChecker (Ru et al. 2024), generator metrics"
     formula = "claims of the response that a passage bears out / claims of the response"
@@ -349,7 +371,11 @@ class NoiseSensitivityRelevant(_NoiseSensitivity):
     """How much of the response is wrong and stands in a relevant passage."""
 
     name = "ragchecker.noise_sensitivity_relevant"
-    title = "Noise sensitivity in relevant passages"
+    title = "Noise sensitivity (relevant passages)"
+    advice = (
+        "High means that wrong claims come from passages that also hold the evidence. "
+        "Next: Use smaller chunks; try another generator."
+    )
     description = "How many of the response's claims are wrong, and taken from a passage that is relevant?"
     formula = "claims of the response that are wrong and found in a relevant passage / claims of the response"
     example = examples.NOISE_RELEVANT
@@ -362,7 +388,8 @@ class NoiseSensitivityIrrelevant(_NoiseSensitivity):
     """How much of the response is wrong and stands in irrelevant passages alone."""
 
     name = "ragchecker.noise_sensitivity_irrelevant"
-    title = "Noise sensitivity in irrelevant passages"
+    title = "Noise sensitivity (irrelevant passages)"
+    advice = "High means that wrong claims come from irrelevant passages. Next: Filter or rerank; look at UDCG."
     description = "How many of the response's claims are wrong, and taken from passages that are all irrelevant?"
     formula = "claims of the response that are wrong and found in irrelevant passages alone / claims of the response"
     example = examples.NOISE_IRRELEVANT

@@ -54,11 +54,8 @@ class JudgedRankingMetric(MetricBase):
                 f"there are {', '.join(f'judged.{kind.name}' for kind in JUDGED_KINDS)}"
             )
         self.name = f"judged.{self.measure.name}"
-        self.title = (
-            f"{kind.title}, by the judge"
-            if self.measure.k is None
-            else f"{kind.title} at {self.measure.k}, by the judge"
-        )
+        self.title = self.measure.judged_title
+        self.advice = kind.judged_advice
         self.description = f"{kind.description} The judge labels what was retrieved."
         self.source = kind.source
         self.formula = f"{kind.formula}, of the passages retrieved" if kind.labels == "all" else kind.formula

@@ -28,6 +28,7 @@ class Kind:
 
     name: str
     title: str
+    advice: str
     description: str
     formula: str
     source: str
@@ -36,6 +37,10 @@ class Kind:
     """Whose labels decide the value: those of the first k places, of all down to the first relevant one, of all that was
     retrieved (an ideal or a sum over them can be made, and says of what), or of the whole collection."""
     gain: Gain | None = None
+    mean: str = ""
+    """The established name of the mean over queries, if there is one ("MRR")."""
+    judged_advice: str = ""
+    """The advice if a judge made the labels."""
     k: int | None = None
     """The cut-off of the measure in the group `ranking`."""
 
@@ -51,6 +56,13 @@ _KINDS: Final = (
     Kind(
         name="precision",
         title="Precision",
+        advice=(
+            "Low means that most of the top passages are irrelevant. Next: Add a reranker, or retrieve fewer passages."
+        ),
+        judged_advice=(
+            "Low means that the judge finds most of the top passages irrelevant. "
+            "Next: Label 50 passages to check the judge, then rerank."
+        ),
         description="How many of the first k places hold a relevant passage?",
         formula="relevant among the first k / k",
         source="Manning, Raghavan and Schuetze 2008, section 8.3",
@@ -61,6 +73,10 @@ _KINDS: Final = (
     Kind(
         name="recall",
         title="Recall",
+        advice=(
+            "Low means that relevant passages are missing from the top passages. "
+            "Next: Retrieve more, then check chunking and the embedding model."
+        ),
         description="How many of all relevant passages are among the first k?",
         formula="relevant among the first k / all relevant",
         source="Manning, Raghavan and Schuetze 2008, section 8.3",
@@ -71,6 +87,7 @@ _KINDS: Final = (
     Kind(
         name="f1",
         title="F1",
+        advice=("Low means that precision, recall or both are low. Next: Look at the two separately."),
         description="The harmonic mean of precision and recall among the first k.",
         formula="2 * relevant among the first k / (k + all relevant)",
         source="Manning, Raghavan and Schuetze 2008, section 8.3",
@@ -81,6 +98,14 @@ _KINDS: Final = (
     Kind(
         name="hit_rate",
         title="Hit rate",
+        advice=(
+            "Low means that many questions get no relevant passage in the top passages. "
+            "Next: List those questions and fix indexing or query rewriting first."
+        ),
+        judged_advice=(
+            "Low means that the judge often finds no relevant passage at the top. "
+            "Next: Read those questions; if the corpus has the answer, fix retrieval."
+        ),
         description="Is any of the first k passages relevant?",
         formula="1 if a relevant passage is among the first k, else 0",
         source="success@k of trec_eval",
@@ -91,6 +116,9 @@ _KINDS: Final = (
     Kind(
         name="reciprocal_rank",
         title="Reciprocal rank",
+        mean="MRR",
+        advice=("Low means that the first relevant passage comes late. Next: Add a reranker."),
+        judged_advice=("Low means that the first passage that the judge finds relevant comes late. Next: Rerank."),
         description="How far down is the first relevant passage?",
         formula="1 / rank of the first relevant passage; 0 without one",
         source="Voorhees 1999, section 3",
@@ -100,6 +128,15 @@ _KINDS: Final = (
     Kind(
         name="average_precision",
         title="Average precision",
+        mean="MAP",
+        advice=(
+            "Low means that relevant passages are missing or rank late. "
+            "Next: Check recall: if it is high, rerank; if not, retrieve more."
+        ),
+        judged_advice=(
+            "Low means that relevant passages rank below irrelevant ones; missing ones are not seen. "
+            "Next: Rerank; use qrels to see what is missing."
+        ),
         description="Are all relevant passages found, and before the others?",
         formula="sum of precision@rank over the relevant passages found / all relevant",
         source="Buckley and Voorhees 2005, section 3.2",
@@ -109,6 +146,14 @@ _KINDS: Final = (
     Kind(
         name="ndcg",
         title="nDCG",
+        advice=(
+            "Low means that highly relevant passages rank below weaker ones, or are missing. "
+            "Next: Rerank, then check recall."
+        ),
+        judged_advice=(
+            "Low means that relevant passages rank below irrelevant ones; missing ones are not seen. "
+            "Next: Rerank; use qrels to see what is missing."
+        ),
         description="Do the passages of the highest grades come first?",
         formula="DCG@k / DCG@k of the best order, DCG = sum of (2**grade - 1) / log2(rank + 1)",
         source="Jarvelin and Kekalainen 2002; Burges et al. 2005, section 5, for the gain",
@@ -120,6 +165,14 @@ _KINDS: Final = (
     Kind(
         name="ndcg_linear",
         title="nDCG with linear gain",
+        advice=(
+            "Low means that highly relevant passages rank below weaker ones, or are missing. "
+            "Next: Rerank, then check recall."
+        ),
+        judged_advice=(
+            "Low means that relevant passages rank below irrelevant ones; missing ones are not seen. "
+            "Next: Rerank; use qrels to see what is missing."
+        ),
         description="Do the passages of the highest grades come first, each worth its grade?",
         formula="DCG@k / DCG@k of the best order, DCG = sum of grade / log2(rank + 1)",
         source="Jarvelin and Kekalainen 2002, section 3.2; UDCG, appendix A",
@@ -145,6 +198,21 @@ class Measure:
     def name(self) -> str:
         """As it is written: `ndcg@10`, `reciprocal_rank`."""
         return self.kind.name if self.k is None else f"{self.kind.name}@{self.k}"
+
+    @property
+    def title(self) -> str:
+        """Display name if labels come from the data: "nDCG at 10", "Reciprocal rank (mean: MRR)"."""
+        return self._at_cutoff + (f" (mean: {self.kind.mean})" if self.kind.mean else "")
+
+    @property
+    def judged_title(self) -> str:
+        """Display name if a judge labels the passages: "Judged nDCG at 10"."""
+        keeps_case = self._at_cutoff.startswith(("F1", "nDCG"))
+        return f"Judged {self._at_cutoff if keeps_case else self._at_cutoff[0].lower() + self._at_cutoff[1:]}"
+
+    @property
+    def _at_cutoff(self) -> str:
+        return self.kind.title if self.k is None else f"{self.kind.title} at {self.k}"
 
 
 def measure_from(name: str) -> Measure:

@@ -53,7 +53,8 @@ class RankingMetric(MetricBase):
         self.threshold = threshold
         kind = self.measure.kind
         self.name = self.measure.name
-        self.title = kind.title if self.measure.k is None else f"{kind.title} at {self.measure.k}"
+        self.title = self.measure.title
+        self.advice = kind.advice
         self.description = kind.description
         if kind.labels != "collection":
             self.description += (
@@ -159,6 +160,7 @@ class AlphaNdcg(MetricBase):
     reads_passages = False
     group = "ranking"
     description = "Do passages come first that answer sub-questions which those above left open?"
+    advice = "Low means that the top passages repeat each other. Next: Remove duplicates or diversify (MMR)."
     needs = ("contexts", "ratings")
     high = ALPHA_NDCG_MAX
     source = "Clarke et al. 2008, section 4; CRUX, section 3.3, equations 4 and 5"
@@ -174,7 +176,7 @@ class AlphaNdcg(MetricBase):
             )
         self.k, self.alpha, self.eta = k, alpha, eta
         self.name = f"alpha_ndcg@{k}"
-        self.title = f"alpha-nDCG at {k}"
+        self.title = f"Alpha-nDCG at {k} (diversity)"
         self.version = f"1({alpha:g},{eta:g})"
         if (alpha, eta) == (ALPHA, _ETA):
             self.example = alpha_example_of(k)

@@ -76,7 +76,11 @@ class BertScore(SemanticMetric[_Encoder]):
     """
 
     name = "bertscore"
-    title = "BERTScore"
+    title = "BERTScore F1"
+    advice = (
+        "Low means that tokens have no close counterpart in the reference. "
+        "Next: Compare systems; unrelated texts can reach 0.6 to 0.8."
+    )
     description = "Has each token of the response one of like meaning in the reference, and the other way round?"
     formula = (
         "F1 of P = mean over response tokens of the highest cosine to a reference token, and R the other way round"

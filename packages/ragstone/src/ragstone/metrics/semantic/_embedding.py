@@ -31,6 +31,7 @@ class EmbeddingSimilarity(SemanticMetric["SentenceTransformer"]):
 
     name = "embedding_similarity"
     title = "Embedding similarity"
+    advice = "Low means that the embedding model sees different topics. Next: Compare systems; check truncated."
     description = "Do response and reference mean about the same, to an embedding model?"
     formula = "cosine of the embeddings of response and reference; best reference"
     example = WorkedExample(

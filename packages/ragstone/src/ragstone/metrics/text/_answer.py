@@ -98,6 +98,10 @@ class ExactMatch(TextMetric):
 
     name = "exact_match"
     title = "Exact match"
+    advice = (
+        "Low means that answers differ from the reference in content or only in wording. "
+        "Next: Use it for short answers; else look at token F1."
+    )
     description = "Is the response one of the reference answers?"
     formula = "1 if response = reference, both normalised, for any reference; else 0"
     source = _SOURCE
@@ -134,6 +138,10 @@ class TokenF1(TextMetric):
 
     name = "token_f1"
     title = "Token F1"
+    advice = (
+        "Low means that answer and reference share few words. "
+        "Next: In details, low precision is extra text, low recall is missing content."
+    )
     description = "How much of the reference answer is in the response, and how little else?"
     formula = "F1 of shared tokens: 2 * shared / (tokens of the response + tokens of the reference); best reference"
     source = _SOURCE

@@ -98,6 +98,12 @@ class RougeN(TextMetric):
         self.stem = stem
         self.name = f"rouge_{n}{_STEMMED if stem else ''}"
         self.title = f"ROUGE-{n}"
+        self.advice = (
+            "Low means that answer and reference share few words. Next: Check recall in details for missing content."
+            if n == 1
+            else "Low means that answer and reference share few word pairs. "
+            "Next: If ROUGE-1 is high, only the phrasing differs."
+        )
         runs = "words" if n == 1 else "pairs of neighbouring words"
         self.description = f"How many {runs} do response and reference share?"
         self.formula = f"F1 of shared {runs}: 2 * shared / ({runs} of the response + those of the reference)"
@@ -128,6 +134,10 @@ class RougeL(TextMetric):
     """
 
     title = "ROUGE-L"
+    advice = (
+        "Low means that few words appear in the same order. "
+        "Next: Read it with ROUGE-1; use @stem to compare with published figures."
+    )
     description = "How many words do response and reference share in the same order?"
     formula = "F1 of the longest common subsequence: 2 * LCS / (words of the response + words of the reference)"
     source = "Lin 2004, section 3"

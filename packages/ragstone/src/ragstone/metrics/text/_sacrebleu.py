@@ -52,7 +52,11 @@ class Bleu(TextMetric):
         ConfigurationError: An option that does not exist.
     """
 
-    title = "BLEU"
+    title = "BLEU (per answer)"
+    advice = (
+        "Low means that wording differs from the reference. "
+        "Next: Compare systems with the same signature; do not act on one value."
+    )
     description = "How many runs of one to four words of the response are in a reference?"
     formula = "BP * exp(mean over n = 1..4 of log(precision of the runs of n tokens)), BP = min(1, exp(1 - r / c))"
     source = "Papineni et al. 2002, section 2; smoothing: Chen and Cherry 2014, method 3"
@@ -107,6 +111,10 @@ class ChrF(TextMetric):
 
     source = "Popovic 2015; for chrF++ Popovic 2017"
     description = "How many runs of one to six characters do response and reference share?"
+    advice = (
+        "Low means that wording or word forms differ from the reference. "
+        "Next: Compare systems; do not act on one value."
+    )
     formula = "5PR / (4P + R), P and R the means over n = 1..6 of precision and recall of the runs of n characters"
     extra = SACREBLEU
 

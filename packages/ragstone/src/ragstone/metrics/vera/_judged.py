@@ -54,7 +54,11 @@ class Faithfulness(_Vera):
     """Whether all of the response comes from the passages."""
 
     name = "vera.faithfulness"
-    title = "Faithfulness (whole answer)"
+    title = "Fully supported answers"
+    advice = (
+        "Low means that many answers contain at least one unsupported statement. "
+        "Next: Use claim faithfulness to see which one."
+    )
     description = "Do the retrieved passages bear out the response as a whole: yes or no?"
     source = "VERA, section 3.1, faithfulness (one label per answer)"
     formula = "1 if the passages bear out the whole response, else 0"
@@ -73,7 +77,8 @@ class Groundedness(_Vera):
     """How much of the response comes from the passages, by sentence."""
 
     name = "vera.groundedness"
-    title = "Groundedness (answer sentences)"
+    title = "Supported answer sentences"
+    advice = "Low means that sentences of the answer lack support. Next: Read them in details; check retrieval first."
     description = "How many sentences of the response do the retrieved passages bear out?"
     source = 'VERA, section 3.1, "retrieval recall"'
     formula = "sentences of the response that the passages bear out / sentences of the response"
@@ -98,6 +103,7 @@ class RetrievalRecall(_Vera):
 
     name = "vera.retrieval_recall"
     title = "Retrieval recall (reference sentences)"
+    advice = "Low means that the passages lack what the reference says. Next: Improve retrieval."
     description = "How many sentences of the reference do the retrieved passages bear out?"
     source = "VERA, section 3.2 (context recall in the enriched text)"
     formula = "sentences of the reference that the passages bear out / sentences of the reference"
@@ -123,6 +129,7 @@ class RetrievalPrecision(_Vera):
 
     name = "vera.retrieval_precision"
     title = "Retrieval precision (passage sentences)"
+    advice = "Low means that much of the retrieved text is irrelevant. Next: Use smaller chunks or a reranker."
     description = "How many sentences of the retrieved passages are relevant to the query?"
     source = "VERA, section 3.1, retrieval precision"
     formula = "sentences of the passages that are relevant to the query / sentences of the passages"
@@ -151,7 +158,11 @@ class AnswerRelevance(_Vera):
     """Whether the response answers the question that was asked, all of it and nothing else."""
 
     name = "vera.answer_relevance"
-    title = "Answer relevance"
+    title = "Answer relevance (whole answer)"
+    advice = (
+        "Low means that the answer addresses another question, or adds beside it. "
+        "Next: Check the prompt; compare with question relevance."
+    )
     description = "Is the one question that the whole response answers the same as the query?"
     source = "VERA, section 3.1, answer relevance; similarity by the judge"
     formula = "equivalence(query, the question that the whole response answers) / 100"

@@ -65,7 +65,11 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
     """
 
     name = "vera.composite"
-    title = "VERA composite"
+    title = "VERA composite (logit)"
+    advice = (
+        "Low means that the model prefers another system's answers; it has no absolute scale. "
+        'Next: Look at details["parts"].'
+    )
     description = "How well does the answer, enriched by what was measured of it, fit the question, to a cross-encoder?"
     formula = "logit of the cross-encoder for (query, response + each metric's meaning and value + passages)"
     source = "VERA, section 3.2"
@@ -169,7 +173,8 @@ def enriched(
 
 def _statement(card: MetricCard, value: float) -> str:
     better = "more" if card.direction == "higher" else "less"
-    return f"{card.title} asks: {card.description} From {card.low:g} to {card.high:g}, {better} is better; here it is {value:.2f}."
+    asks = card.name.rpartition(".")[2].replace("_", " ").capitalize()
+    return f"{asks} asks: {card.description} From {card.low:g} to {card.high:g}, {better} is better; here it is {value:.2f}."
 
 
 def _logit(
