@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from fake_servers import FakeJudgeServer
 from ragstone.judges import Completion, FunctionModel, Judge, LexicalJudge, ModelJudge, OpenAICompatibleJudge
 from ragstone.schema import Usage
-from ragstone.testing import FakeJudge, FakeJudgeServer, JudgeContract
+from ragstone.testing import FakeJudge, JudgeContract
 
 
 class TestLexicalJudge(JudgeContract):

@@ -13,10 +13,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from fake_servers import CaptureServer, Reply, Request
 from ragstone.sinks import JsonlSink, LangfuseSink, LangsmithSink, ParquetSink, Sink, WebhookSink
 from ragstone.testing import MemorySink, SinkContract, SinkOutageContract
-from ragstone.testing._capture_server import CaptureServer
-from ragstone.testing._loopback import Reply, Request
 
 
 class TestMemorySink(SinkContract):

@@ -16,10 +16,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from fake_servers import CaptureServer, Reply, Request
 from ragstone.schema import Failure, Interval, Score
 from ragstone.sinks import Delivery, LangfuseSink, LangsmithSink
-from ragstone.testing._capture_server import CaptureServer
-from ragstone.testing._loopback import Reply, Request
 
 _RUN = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
 _PROJECT = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ragstone.testing import FakeJudgeServer
+from fake_servers import FakeJudgeServer
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from fake_servers import CaptureServer
 from ragstone.schema import Score
 from ragstone.sinks import Delivery, WebhookSink
-from ragstone.testing._capture_server import CaptureServer
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ragstone.testing import FakeJudgeServer
+from fake_servers import FakeJudgeServer
 
 
 def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.testing import FakeJudgeServer
+from fake_servers import FakeJudgeServer
 
 ROW = {"id": "a", "query": "Where is the stone?", "contexts": ["At the river."], "response": "At the river."}
 

@@ -12,8 +12,9 @@ from collections import Counter
 
 import pytest
 
-from ragstone.experiments import build_dataset, evaluate, plan_dataset
-from ragstone.testing import FakeJudgeServer
+from fake_servers import FakeJudgeServer
+from ragstone.experiments import evaluate
+from ragstone.research import build_dataset, plan_dataset
 
 MAIN = "import sys; from ragstone.cli import main; main(sys.argv[1:])"
 

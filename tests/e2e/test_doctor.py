@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from ragstone.testing import FakeModelServer, ScriptedModel
+from fake_servers import FakeModelServer
+from ragstone.testing import ScriptedModel
 
 REPLIES = {"NO-RESPONSE": 0.25, "Oslo": 0.75}
 

@@ -8,11 +8,12 @@ import time
 
 import pytest
 
+from fake_servers import FakeJudgeServer
 from ragstone.judges import OpenAICompatibleJudge
 from ragstone.metrics import CCRS
 from ragstone.schema import Failure, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudgeServer, make_sample
+from ragstone.testing import make_sample
 
 SAMPLES = [
     make_sample(f"s{n}", query=f"What is the code of door {n}?", response=f"The code is {n}{n}.", reference=f"{n}{n}")

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from fake_servers import FakeJudgeServer
 from ragstone.capture import TraceDraft
 from ragstone.monitor import Monitor
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudgeServer
 from ragstone.worker import read_ledger
 
 KILLS = int(os.environ.get("RAGSTONE_KILLS", "8"))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fake_servers import FakeJudgeServer
 from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
 from ragstone.errors import (
     ConfigurationError,
@@ -23,7 +24,7 @@ from ragstone.judges import Prompt
 from ragstone.monitor import Monitor
 from ragstone.schema import Failure, NotApplicable, Score, SinkBooks
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, FakeJudgeServer, MemorySink
+from ragstone.testing import FakeJudge, MemorySink
 from ragstone.worker import read_ledger
 
 

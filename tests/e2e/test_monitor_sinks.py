@@ -10,12 +10,11 @@ from collections.abc import Callable
 
 import pyarrow.parquet as pq
 
+from fake_servers import CaptureServer, Reply, Request
 from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
 from ragstone.monitor import Monitor
 from ragstone.sinks import LangfuseSink, LangsmithSink, ParquetSink, Sink, WebhookSink
 from ragstone.store import SqliteStore
-from ragstone.testing._capture_server import CaptureServer
-from ragstone.testing._loopback import Reply, Request
 
 _N = 20
 

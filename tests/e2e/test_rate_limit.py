@@ -9,10 +9,11 @@ import time
 import pytest
 
 import ragstone
+from fake_servers import FakeJudgeServer, FakeModelServer
 from ragstone.cli import main
 from ragstone.judges import OpenAICompatibleJudge, SpendCap
 from ragstone.schema import Failure, Score
-from ragstone.testing import FakeJudgeServer, FakeModelServer, ScriptedModel, make_sample
+from ragstone.testing import ScriptedModel, make_sample
 
 METRIC = "ccrs.qr"
 

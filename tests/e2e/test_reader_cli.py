@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from ragstone.testing import FakeModelServer, ScriptedModel
+from fake_servers import FakeModelServer
+from ragstone.testing import ScriptedModel
 
 ROW = {
     "id": "a",

@@ -7,12 +7,13 @@ import re
 
 import pytest
 
+from fake_servers import FakeModelServer
 from ragstone.errors import JudgeError
 from ragstone.judges import ChatReader, OpenAICompatibleModel
 from ragstone.metrics import Udcg
 from ragstone.schema import Failure, Passage, Sample, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, FakeModelServer, ScriptedModel
+from ragstone.testing import FakeJudge, ScriptedModel
 
 PASSAGES = 5
 SAMPLES = [

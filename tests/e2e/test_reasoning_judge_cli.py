@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fake_servers import FakeModelServer
 from ragstone.cli import main
-from ragstone.testing import FakeModelServer, ScriptedModel
+from ragstone.testing import ScriptedModel
 
 
 def evaluated(tmp_path: Path, *options: str) -> int:

@@ -17,9 +17,9 @@ from typing import Any
 import httpx
 import pytest
 
+from fake_servers import FakeJudgeServer
 from ragstone.schema import Score
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudgeServer
 from ragstone.worker import read_ledger
 
 N_TRACES = int(os.environ.get("RAGSTONE_REPLAYED", "200"))

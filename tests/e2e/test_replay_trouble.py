@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from fake_servers import FakeJudgeServer
 from ragstone.cli import main
-from ragstone.testing import FakeJudgeServer
 from ragstone.worker import read_ledger
 
 

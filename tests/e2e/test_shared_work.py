@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 
 import ragstone
+from fake_servers import FakeJudgeServer
 from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
 from ragstone.errors import JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleJudge, Prompt
@@ -18,7 +19,7 @@ from ragstone.monitor import Monitor
 from ragstone.schema import Failure, Outcome, Sample, Score
 from ragstone.scoring import Scorer
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, FakeJudgeServer, make_sample
+from ragstone.testing import FakeJudge, make_sample
 from ragstone.worker import read_ledger
 
 FAMILIES = ("ragas", "crux_free", "vera", "ragchecker")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fake_servers import FakeModelServer
 from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
 from ragstone.cli import main
 from ragstone.errors import JudgeRejectedError
@@ -17,7 +18,7 @@ from ragstone.judges import Message
 from ragstone.monitor import Monitor
 from ragstone.schema import Failure, Score
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, FakeModelServer, FakeReader, ScriptedModel
+from ragstone.testing import FakeJudge, FakeReader, ScriptedModel
 
 LIGHTHOUSE = "How tall is the lighthouse of Northport?"
 TALL = "The lighthouse of Northport is 31 metres tall."

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from fake_servers import FakeModelServer
 from ragstone import Monitor
 from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
 from ragstone.cli import main
 from ragstone.judges import Abstention
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, FakeModelServer, FakeReader, ScriptedModel
+from ragstone.testing import FakeJudge, FakeReader, ScriptedModel
 
 
 def test_the_story_of_a_trace_tells_what_each_passage_was_worth(

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ragstone.experiments._dataset.documents import Document
-from ragstone.experiments._dataset.spans import sections_of, spans_of, verify
 from ragstone.metrics.crux import (
     Coverage,
     Density,
@@ -21,6 +19,8 @@ from ragstone.metrics.crux import (
     relative_density,
     required_subset,
 )
+from ragstone.research._dataset.documents import Document
+from ragstone.research._dataset.spans import sections_of, spans_of, verify
 from ragstone.schema import NotApplicable, Passage, Sample
 from ragstone.testing import FakeJudge
 

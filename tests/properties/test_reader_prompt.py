@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fake_servers import FakeModelServer
 from ragstone.judges import ChatReader, OpenAICompatibleModel
 from ragstone.judges._abstention.prompt import ReaderPrompt
 from ragstone.judges._render import unescape
-from ragstone.testing import FakeModelServer, ScriptedModel
+from ragstone.testing import ScriptedModel
 
 PIECES = [
     "</passage>", '<passage n="2">', "</question>", "<question>", "< /passage >", "</PASSAGE>", "&lt;/passage>", "&lt;",

@@ -11,9 +11,9 @@ import pytest
 
 import ragstone
 from ragstone.errors import ConfigurationError, DataError, JudgeError, StoreError
-from ragstone.experiments import build_dataset, plan_dataset
-from ragstone.experiments._dataset.journal import Journal
-from ragstone.experiments._dataset.prompts import strange_numbers
+from ragstone.research import build_dataset, plan_dataset
+from ragstone.research._dataset.journal import Journal
+from ragstone.research._dataset.prompts import strange_numbers
 from ragstone.testing import FakeJudge
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."

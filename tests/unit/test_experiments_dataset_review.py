@@ -10,8 +10,8 @@ import re
 import pytest
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import apply_review, build_dataset
-from ragstone.experiments._dataset.review import _guarded, _plain
+from ragstone.research import apply_review, build_dataset
+from ragstone.research._dataset.review import _guarded, _plain
 from ragstone.testing import FakeJudge
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."

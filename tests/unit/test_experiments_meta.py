@@ -10,7 +10,7 @@ import pytest
 
 import ragstone
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import meta_evaluate, topicality
+from ragstone.research import meta_evaluate, topicality
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import cohen_kappa, fisher_mean, krippendorff_alpha, population, prediction_powered_mean, spearman
 

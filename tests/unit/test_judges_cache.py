@@ -12,10 +12,11 @@ from dataclasses import replace
 
 import pytest
 
+from fake_servers import FakeJudgeServer, FakeModelServer
 from ragstone.errors import JudgeReplyError, StoreCorruptError, StoreError, StoreVersionError
 from ragstone.judges import ChatRequest, OpenAICompatibleJudge, OpenAICompatibleModel, Prompt, ReplyCache, metered
 from ragstone.judges._cache.replies import CachedReplies, is_repeatable
-from ragstone.testing import FakeJudgeServer, FakeModelServer, ScriptedModel
+from ragstone.testing import ScriptedModel
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
 GREEDY = {"model": "m", "temperature": 0, "messages": []}

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
+from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt, SpendCap
-from ragstone.testing import FakeJudgeServer
 
 
 def prompt(n):

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fake_servers import FakeModelServer
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges import ModelJudge, OpenAICompatibleJudge, Prompt
 from ragstone.judges._expected import NumberDistribution, spell
 from ragstone.metrics import AnswerCorrectness, QuestionRelevance
-from ragstone.testing import FakeModelServer, ScriptedModel, make_sample
+from ragstone.testing import ScriptedModel, make_sample
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?"})
 

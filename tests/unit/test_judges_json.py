@@ -9,6 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
+from fake_servers import FakeJudgeServer, Reply
 from ragstone.errors import JudgeRejectedError, JudgeReplyError
 from ragstone.judges import ModelJudge, OpenAICompatibleJudge, Prompt
 from ragstone.judges._http.constrained import ConstrainedReplies
@@ -17,8 +18,7 @@ from ragstone.judges._model import Completion
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudgeServer, make_sample
-from ragstone.testing._loopback import Reply
+from ragstone.testing import make_sample
 
 PROMPT = Prompt(construct="claims", task="Your assignment: list the claims.", fields={"text": "A. B."})
 

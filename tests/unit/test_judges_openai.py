@@ -12,12 +12,11 @@ import warnings
 
 import pytest
 
+from fake_servers import FakeJudgeServer, Reply
 from ragstone.errors import ConfigurationError, JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
 from ragstone.judges._model import ChatRequest
 from ragstone.schema import Usage
-from ragstone.testing import FakeJudgeServer
-from ragstone.testing._loopback import Reply
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
 KEY = "sk-live-0123456789abcdef"

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from fake_servers import FakeJudgeServer, FakeModelServer
 from ragstone.errors import JudgeError, JudgeRejectedError, JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleModel, metered
-from ragstone.testing import FakeJudgeServer, FakeModelServer, ScriptedModel
+from ragstone.testing import ScriptedModel
 
 REPLIES = {"NO-RESPONSE": 0.25, "Oslo": 0.5, "No idea": 0.25}
 THOUGHTS = "Okay, the user wants one word, and one word is what they will get from me.</think>yes"

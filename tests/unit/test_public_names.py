@@ -26,14 +26,9 @@ PUBLIC = {
         StoreCorruptError StoreError StoreNotReadyError StoreOwnedError StoreVersionError
     """,
     "ragstone.experiments": """
-        AlignedMetric AlignedScores Claim Comparison DatasetBuild DatasetPlan DatasetReview Distribution
-        Experiment Hypothesis LabelAgreement MetaReport MetricComparison MetricCorrelation MetricFlips
-        MetricGate MetricPairCorrelation MetricPower MetricSummary OutcomeSource PairDifference Period
-        RegressionCheck SystemMean SystemOutcomes TopicalityMetric TopicalityReport
-        UdcgCorrelation UdcgFit UdcgRanking aevaluate apply_review assert_no_regression best_passages
-        build_dataset compare correlate_udcg erag_scores evaluate fit_udcg format_table meta_evaluate
-        plan_dataset rank_udcg read_outcomes summarise
-        topicality
+        AlignedMetric AlignedScores Claim Comparison Experiment Hypothesis MetricComparison MetricGate
+        MetricSummary OutcomeSource PairDifference Period RegressionCheck SystemMean SystemOutcomes aevaluate
+        assert_no_regression compare evaluate format_table read_outcomes summarise
     """,
     "ragstone.ingest": """
         OtlpReceiver SharedStage StageIntake
@@ -57,6 +52,12 @@ PUBLIC = {
     "ragstone.metrics.ranking": """
         RANKING RANKING_AT AlphaNdcg Gain JudgedRankingMetric Qrels RankingMeasures RankingMetric Run alpha_ndcg
         average_precision f1 hit_rate ndcg precision ranking_measures recall reciprocal_rank
+    """,
+    "ragstone.research": """
+        DatasetBuild DatasetPlan DatasetReview Distribution LabelAgreement MetaReport MetricCorrelation
+        MetricFlips MetricPairCorrelation MetricPower TopicalityMetric TopicalityReport UdcgCorrelation UdcgFit
+        UdcgRanking apply_review best_passages build_dataset correlate_udcg erag_scores fit_udcg meta_evaluate
+        plan_dataset rank_udcg topicality
     """,
     "ragstone.schema": """
         FIELD_ALIASES SCHEMA_VERSION Captured Dropped Failure FailureKind Interval Ledger LedgerRow
@@ -84,8 +85,8 @@ PUBLIC = {
         tukey_preview weighted_sum_interval wilson_interval
     """,
     "ragstone.testing": """
-        DIALECTS FakeJudge FakeJudgeServer FakeModelServer FakeReader JudgeContract MemoryRecorder MemorySink
-        ScriptedModel ServerDialect ServerStats SinkContract SinkOutageContract
+        FakeJudge FakeReader JudgeContract MemoryRecorder MemorySink
+        ScriptedModel SinkContract SinkOutageContract
         make_sample make_trace
     """,
     "ragstone.monitor": """

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fake_servers import FakeModelServer
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges import Capabilities, ChatReader, ChatRequest, OpenAICompatibleModel, TokenReading
 from ragstone.judges._abstention.bound import bound
-from ragstone.testing import FakeModelServer, ScriptedModel
+from ragstone.testing import ScriptedModel
 
 ANSWERS = [
     "NO-RESPONSE", " NO-RESPONSE", "NO-RESPONSE.", "\nNO-RESPONSE", "NO-RESPONSE because", "NO-Kappa", "NO-Sigma", "NO",

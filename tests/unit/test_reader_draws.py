@@ -7,10 +7,11 @@ import json
 
 import pytest
 
+from fake_servers import FakeModelServer
 from ragstone.errors import JudgeReplyError
 from ragstone.judges import Capabilities, ChatReader, ChatRequest, Completion, OpenAICompatibleModel
 from ragstone.stats import beta_mixture_interval, wilson_interval
-from ragstone.testing import FakeJudge, FakeModelServer, ScriptedModel
+from ragstone.testing import FakeJudge, ScriptedModel
 
 MIXED = {"NO-RESPONSE": 0.3, "Oslo": 0.7}
 

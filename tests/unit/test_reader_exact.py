@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fake_servers import FakeModelServer
 from ragstone.errors import ConfigurationError, JudgeError, JudgeReplyError
 from ragstone.judges import Capabilities, ChatReader, OpenAICompatibleModel
-from ragstone.testing import FakeModelServer, ScriptedModel
+from ragstone.testing import ScriptedModel
 
 # "badge" answers start with the phrase's own first tokens.
 REPLIES = {"NO-RESPONSE": 0.3, " NO-RESPONSE.": 0.05, "\nNO-RESPONSE": 0.05, "NO-Kappa": 0.4, "Norway": 0.2}

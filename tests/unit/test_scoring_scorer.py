@@ -6,13 +6,14 @@ import asyncio
 
 import pytest
 
+from fake_servers import FakeJudgeServer
 from ragstone._util.suppress import capture_suppressed
 from ragstone.errors import ConfigurationError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges import NumberReply, OpenAICompatibleJudge, record_usage
 from ragstone.metrics import CCRS, MetricCard
 from ragstone.schema import Failure, NotApplicable, Score, Usage
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, FakeJudgeServer, make_sample
+from ragstone.testing import FakeJudge, make_sample
 
 
 class Metric:

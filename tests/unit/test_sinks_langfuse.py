@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from fake_servers import CaptureServer, Reply, Request
 from ragstone.errors import (
     ConfigurationError,
     SinkDeniedError,
@@ -16,8 +17,6 @@ from ragstone.errors import (
 )
 from ragstone.schema import Failure, Interval, NotApplicable, Score
 from ragstone.sinks import Delivery, LangfuseSink, sink_from
-from ragstone.testing._capture_server import CaptureServer
-from ragstone.testing._loopback import Reply, Request
 
 _TRACE, _SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from fake_servers import CaptureServer, Reply, Request
 from ragstone.errors import (
     ConfigurationError,
     SinkDeniedError,
@@ -18,8 +19,6 @@ from ragstone.errors import (
 )
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.sinks import Delivery, LangsmithSink, sink_from
-from ragstone.testing._capture_server import CaptureServer
-from ragstone.testing._loopback import Reply, Request
 
 _RUN = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
 _PROJECT = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"

@@ -9,6 +9,7 @@ import re
 
 import pytest
 
+from fake_servers import CaptureServer, Reply
 from ragstone.errors import (
     ConfigurationError,
     SinkDeniedError,
@@ -19,8 +20,6 @@ from ragstone.errors import (
 )
 from ragstone.schema import Failure, Interval, NotApplicable, Score
 from ragstone.sinks import Delivery, MlflowSink, sink_from
-from ragstone.testing._capture_server import CaptureServer
-from ragstone.testing._loopback import Reply
 
 _TRACES = [f"0af7651916cd43dd8448eb211c80319{i}" for i in range(4)]
 _SPAN = "07ad6b7169203331"

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from fake_servers import CaptureServer, Reply
 from ragstone.errors import (
     ConfigurationError,
     SinkDeniedError,
@@ -17,8 +18,6 @@ from ragstone.errors import (
 )
 from ragstone.schema import Failure, Interval, NotApplicable, Score
 from ragstone.sinks import Delivery, PhoenixSink, sink_from
-from ragstone.testing._capture_server import CaptureServer
-from ragstone.testing._loopback import Reply
 
 _TRACE = "0af7651916cd43dd8448eb211c80319c"
 _SPANS = [f"07ad6b716920333{i}" for i in range(4)]

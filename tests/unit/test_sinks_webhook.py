@@ -10,11 +10,10 @@ import json
 
 import pytest
 
+from fake_servers import CaptureServer, Reply
 from ragstone.errors import ConfigurationError, SinkDeniedError, SinkRejectedError, SinkUnavailableError
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.sinks import Delivery, WebhookSink, sink_from
-from ragstone.testing._capture_server import CaptureServer
-from ragstone.testing._loopback import Reply
 
 
 def _score(sample_id: str = "t1", **fields) -> Score:

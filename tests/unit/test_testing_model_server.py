@@ -9,8 +9,9 @@ import urllib.request
 
 import pytest
 
-from ragstone.testing import FakeModelServer, ScriptedModel
-from ragstone.testing._grammar import allowed_texts
+from fake_servers import FakeModelServer
+from fake_servers.grammar import allowed_texts
+from ragstone.testing import ScriptedModel
 
 REPLIES = {"NO-RESPONSE": 0.25, "Oslo": 0.5, "No idea": 0.25}
 ASKED = [{"role": "user", "content": "Where is it?"}]

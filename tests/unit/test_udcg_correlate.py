@@ -9,8 +9,8 @@ import pytest
 
 from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError, DataError, JudgeError
-from ragstone.experiments import best_passages, correlate_udcg, fit_udcg, rank_udcg
 from ragstone.metrics import UdcgTheta
+from ragstone.research import best_passages, correlate_udcg, fit_udcg, rank_udcg
 from ragstone.testing import FakeJudge, FakeReader
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
-from ragstone.experiments import fit_udcg
-from ragstone.experiments._udcg.complete import RatedContext
-from ragstone.experiments._udcg.rows import PassageRating
-from ragstone.experiments._udcg.svm import choose_c, cross_validated, design_of, solve
 from ragstone.metrics import UdcgTheta
+from ragstone.research import fit_udcg
+from ragstone.research._udcg.complete import RatedContext
+from ragstone.research._udcg.rows import PassageRating
+from ragstone.research._udcg.svm import choose_c, cross_validated, design_of, solve
 
 
 def passage(text, relevance, p):

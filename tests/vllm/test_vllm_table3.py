@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.experiments import correlate_udcg
 from ragstone.judges import ChatReader, OpenAICompatibleModel
+from ragstone.research import correlate_udcg
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,9 @@ from ragstone.cli._connection import EXIT_BUDGET
 from ragstone.cli._models import JudgeOptions, takes_models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import clean, print_json, progress_bar
-from ragstone.experiments import DatasetBuild, apply_review, build_dataset, plan_dataset
+
+if TYPE_CHECKING:
+    from ragstone.research import DatasetBuild
 
 __all__ = ["dataset_app"]
 
@@ -49,6 +51,8 @@ def build(
     models: JudgeOptions,
 ) -> None:
     """Write queries, sub-questions, passages and ratings from documents, and a review for you to edit."""
+    from ragstone.research import build_dataset, plan_dataset
+
     plan = plan_dataset(documents, reports=report or (), max_items=max_items, max_passages=max_passages)
     if dry_run:
         _print_left_out(plan.left_out)
@@ -96,6 +100,8 @@ def apply_command(
     models: JudgeOptions,
 ) -> None:
     """Write the data set that your edited review.csv leaves."""
+    from ragstone.research import apply_review
+
     found = apply_review(folder, judge=models.judge_if_named(), keep_ratings=keep_ratings, concurrency=concurrency)
     _print_left_out(found.left_out)
     if json_output:

@@ -10,7 +10,6 @@ import typer
 from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, named_file, names_in
 from ragstone.cli._output import print_json, print_text
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import meta_evaluate, topicality
 
 __all__ = ["meta_command", "topicality_command"]
 
@@ -50,6 +49,8 @@ def meta_command(
     json_output: JsonOption = False,
 ) -> None:
     """Evaluate the metrics themselves: distributions, ties, correlations, power, judge flips, agreement with people."""
+    from ragstone.research import meta_evaluate
+
     sources = [named_file(text) for text in systems]
     repeats = [named_file(text) for text in repeat or ()]
     if any(name for name, _ in repeats):
@@ -89,6 +90,8 @@ def topicality_command(
     json_output: JsonOption = False,
 ) -> None:
     """Compare queries of a domain with others on one repository: is it about the domain?"""
+    from ragstone.research import topicality
+
     report = topicality(
         in_domain,
         out_of_domain,

@@ -13,7 +13,6 @@ from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import correlate_udcg, fit_udcg, rank_udcg
 
 __all__ = ["udcg_app"]
 
@@ -43,6 +42,8 @@ def fit(
     models: ModelOptions,
 ) -> None:
     """Learn UDCG-theta from graded contexts, and print how it ranks contexts of questions it has not seen."""
+    from ragstone.research import fit_udcg
+
     _writable(output)
     options: dict[str, Any] = {"grid": tuple(c)} if c else {}
     judge, lector = models.models_if_named()
@@ -77,6 +78,8 @@ def correlate(
     models: ModelOptions,
 ) -> None:
     """Correlate UDCG and the usual ranking metrics with graded answers, question by question."""
+    from ragstone.research import correlate_udcg
+
     judge, lector = models.models_if_named()
     with progress_bar("reading") as progress:
         found = correlate_udcg(
@@ -114,6 +117,8 @@ def rank(
     models: ModelOptions,
 ) -> None:
     """Put each sample's passages in the order of what they are worth to the reader (an oracle re-ranker)."""
+    from ragstone.research import rank_udcg
+
     if output is not None:
         _writable(output)
     elif json_output:

@@ -22,7 +22,6 @@ from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
 from ragstone.store import is_database_url, open_store, shown
 
 __all__ = [
-    "MOST",
     "OpenOutcomes",
     "OutcomeSource",
     "Period",
@@ -60,8 +59,8 @@ class Period:
 OutcomeSource = Experiment | Period | str | os.PathLike[str]
 """An `Experiment`, a JSONL file of outcomes (`evaluate --output`), a store, or a `Period` of one."""
 
-MOST: Final = 1e100
-"""Larger values and labels are refused: their squares and sums are no numbers any more."""
+_MOST: Final = 1e100
+"""Larger values are refused: their squares and sums are no numbers any more."""
 _SQLITE: Final = b"SQLite format 3\x00"
 
 
@@ -207,10 +206,10 @@ def card_of(metric: str) -> MetricCard | None:
 
 def _sized(outcomes: Iterable[AnyOutcome], place: str) -> Iterable[AnyOutcome]:
     for outcome in outcomes:
-        if isinstance(outcome, Score) and abs(outcome.value) > MOST:
+        if isinstance(outcome, Score) and abs(outcome.value) > _MOST:
             raise DataError(
                 f"{place!r} has {outcome.value:g} of {outcome.metric!r} for {outcome.sample_id!r}: values of over "
-                f"{MOST:g} cannot be computed with"
+                f"{_MOST:g} cannot be computed with"
             )
         yield outcome
 

@@ -2,25 +2,17 @@
 
 from ragstone.testing._builders import make_sample, make_trace
 from ragstone.testing._contracts import JudgeContract
-from ragstone.testing._dialects import DIALECTS, ServerDialect
 from ragstone.testing._fakes import FakeJudge, FakeReader, MemoryRecorder, MemorySink
 from ragstone.testing._model import ScriptedModel
-from ragstone.testing._model_server import FakeModelServer
-from ragstone.testing._server import FakeJudgeServer, ServerStats
 from ragstone.testing._sink_contract import SinkContract, SinkOutageContract
 
 __all__ = [
-    "DIALECTS",
     "FakeJudge",
-    "FakeJudgeServer",
-    "FakeModelServer",
     "FakeReader",
     "JudgeContract",
     "MemoryRecorder",
     "MemorySink",
     "ScriptedModel",
-    "ServerDialect",
-    "ServerStats",
     "SinkContract",
     "SinkOutageContract",
     "make_sample",

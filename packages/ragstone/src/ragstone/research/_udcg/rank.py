@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError, JudgeError
-from ragstone.experiments._udcg.ask import Asker, asking, run
-from ragstone.experiments._udcg.rows import annotation_of, read_contexts, row_of
 from ragstone.judges import Judge, JudgeIdentity, Reader
 from ragstone.metrics import LabelMode
+from ragstone.research._udcg.ask import Asker, asking, run
+from ragstone.research._udcg.rows import annotation_of, read_contexts, row_of
 from ragstone.schema import Passage, Sample, Usage
 
 __all__ = ["UdcgRanking", "best_passages", "rank_udcg"]

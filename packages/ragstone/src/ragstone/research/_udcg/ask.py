@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import JudgeError
-from ragstone.experiments._udcg.rows import GRADES, PassageRating, rating_from, rating_of
 from ragstone.judges import Judge, Prompt, Reader, UsageMeter, judge_from, metered, reader_from
 from ragstone.metrics import LabelMode, passage_utilities, rouge_l
+from ragstone.research._udcg.rows import GRADES, PassageRating, rating_from, rating_of
 from ragstone.schema import Passage, Sample
 
 __all__ = ["Asker", "asking", "erag_scores", "run", "somebody_is_named"]

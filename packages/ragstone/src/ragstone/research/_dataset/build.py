@@ -9,16 +9,16 @@ from typing import Any, Final
 
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._dataset.asking import PASSING, Asker, prepared
-from ragstone.experiments._dataset.draft import Draft, Rows
-from ragstone.experiments._dataset.files import DATASET, DRAFT, JOURNAL, folder_of, write_json, write_rows
-from ragstone.experiments._dataset.journal import Journal
-from ragstone.experiments._dataset.making import Making
-from ragstone.experiments._dataset.plan import DatasetPlan, Paths, plan_dataset
-from ragstone.experiments._dataset.review import REVIEW, edited, write_review
-from ragstone.experiments._udcg.ask import run
 from ragstone.judges import Judge, judge_from, metered
 from ragstone.metrics.crux import ETA
+from ragstone.research._dataset.asking import PASSING, Asker, prepared
+from ragstone.research._dataset.draft import Draft, Rows
+from ragstone.research._dataset.files import DATASET, DRAFT, JOURNAL, folder_of, write_json, write_rows
+from ragstone.research._dataset.journal import Journal
+from ragstone.research._dataset.making import Making
+from ragstone.research._dataset.plan import DatasetPlan, Paths, plan_dataset
+from ragstone.research._dataset.review import REVIEW, edited, write_review
+from ragstone.research._udcg.ask import run
 from ragstone.schema import Usage
 
 __all__ = ["DatasetBuild", "build_dataset"]

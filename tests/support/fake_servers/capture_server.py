@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ragstone.testing._loopback import LoopbackServer, Reply, Request
+from fake_servers.loopback import LoopbackServer, Reply, Request
 
 __all__ = ["CaptureServer"]
 

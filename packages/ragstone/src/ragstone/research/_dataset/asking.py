@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from pydantic import TypeAdapter, ValidationError
 
-from ragstone.experiments._dataset.journal import Journal, key_of
 from ragstone.judges import Judge, Prompt
 from ragstone.metrics.crux import RATING_TASK, rate_answerability
+from ragstone.research._dataset.journal import Journal, key_of
 
 __all__ = ["PASSING", "Asker", "prepared"]
 

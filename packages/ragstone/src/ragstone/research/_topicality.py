@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._meta.report import finite, shown, table
-from ragstone.experiments._meta.sources import metrics_of, scores_of
-from ragstone.experiments._outcomes import OutcomeSource, SystemOutcomes, read_outcomes
+from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
+from ragstone.research._meta.report import finite, shown, table
+from ragstone.research._meta.sources import metrics_of, scores_of
 from ragstone.schema import Failure
 from ragstone.stats import Contrast, contrast, failure_bounds
 

@@ -9,10 +9,10 @@ from typing import Final
 
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError, JudgeError
-from ragstone.experiments._udcg.ask import Asker, asking, somebody_is_named
-from ragstone.experiments._udcg.rows import ContextRow, PassageRating, rating_from, read_contexts
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode
+from ragstone.research._udcg.ask import Asker, asking, somebody_is_named
+from ragstone.research._udcg.rows import ContextRow, PassageRating, rating_from, read_contexts
 from ragstone.schema import Usage
 
 __all__ = ["RatedContext", "RatedContexts", "complete", "few_questions"]

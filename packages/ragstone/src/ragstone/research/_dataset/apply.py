@@ -10,13 +10,13 @@ from typing import Any
 
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments._dataset.asking import Asker, prepared
-from ragstone.experiments._dataset.draft import Draft, DraftItem, only, read_draft
-from ragstone.experiments._dataset.files import DATASET, DRAFT, JOURNAL, write_rows
-from ragstone.experiments._dataset.journal import Journal
-from ragstone.experiments._dataset.review import MAX_TEXT, REVIEW, Key, read_review, texts_of
-from ragstone.experiments._udcg.ask import run
 from ragstone.judges import Judge, judge_from
+from ragstone.research._dataset.asking import Asker, prepared
+from ragstone.research._dataset.draft import Draft, DraftItem, only, read_draft
+from ragstone.research._dataset.files import DATASET, DRAFT, JOURNAL, write_rows
+from ragstone.research._dataset.journal import Journal
+from ragstone.research._dataset.review import MAX_TEXT, REVIEW, Key, read_review, texts_of
+from ragstone.research._udcg.ask import run
 
 __all__ = ["DatasetReview", "apply_review"]
 

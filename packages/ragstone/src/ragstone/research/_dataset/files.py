@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, StoreError
-from ragstone.experiments._dataset.draft import Draft, Rows, dataset_rows
+from ragstone.research._dataset.draft import Draft, Rows, dataset_rows
 
 __all__ = ["DATASET", "DRAFT", "JOURNAL", "PASSAGES", "folder_of", "write_json", "write_rows"]
 

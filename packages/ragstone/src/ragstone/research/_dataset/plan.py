@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments._dataset.documents import Document, read_documents
-from ragstone.experiments._dataset.spans import Span, nearest, sections_of, spans_of, verify
+from ragstone.research._dataset.documents import Document, read_documents
+from ragstone.research._dataset.spans import Span, nearest, sections_of, spans_of, verify
 
 __all__ = ["DatasetPlan", "PlannedItem", "plan_dataset"]
 

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from ragstone.data import Rejection, SampleSource, iterate_rows, unreadable
 from ragstone.errors import DataError
-from ragstone.experiments._outcomes import MOST
 from ragstone.schema import FIELD_ALIASES
 
 __all__ = ["Label", "read_labels"]
 
+_LARGEST: Final = 1e100
+"""Larger labels are refused: their squares and sums overflow."""
 _IDS: Final = (*FIELD_ALIASES["id"], "trace_id")
 _GENERIC: Final = ("label", "rating", "human", "grade", "score", "value")
 _RATERS: Final = ("rater", "annotator", "labeller", "labeler")
@@ -124,6 +125,6 @@ def _number(cell: Any, position: int) -> float | None:
     if math.isnan(number):
         # An empty cell of a data frame.
         return None
-    if abs(number) > MOST:
-        raise DataError(f"row {position}: a label must be finite and within {MOST:g}, got {cell!r}")
+    if abs(number) > _LARGEST:
+        raise DataError(f"row {position}: a label must be finite and within {_LARGEST:g}, got {cell!r}")
     return number

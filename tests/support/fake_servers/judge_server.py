@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Literal, Unpack
 
-from ragstone.testing._grammar import allowed_texts
+from fake_servers.grammar import allowed_texts
+from fake_servers.loopback import Faults, LoopbackServer, Plan, Reply, Request, ServerStats, error_reply
 from ragstone.testing._json_values import schema_value
-from ragstone.testing._loopback import Faults, LoopbackServer, Plan, Reply, Request, ServerStats, error_reply
 
 __all__ = ["FakeJudgeServer", "ServerStats"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from ragstone.experiments._meta.describe import Distribution, MetricPairCorrelation, MetricPower
-from ragstone.experiments._meta.labels import LabelAgreement
-from ragstone.experiments._meta.repeats import MetricFlips
+from ragstone.research._meta.describe import Distribution, MetricPairCorrelation, MetricPower
+from ragstone.research._meta.labels import LabelAgreement
+from ragstone.research._meta.repeats import MetricFlips
 from ragstone.stats import Agreement, Estimate
 
 __all__ = ["MetaReport", "finite", "shown", "table"]

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._meta.describe import correlations, distributions, powers
-from ragstone.experiments._meta.label_rows import read_labels
-from ragstone.experiments._meta.labels import LabelOptions, agreements
-from ragstone.experiments._meta.repeats import flips, read_repeats
-from ragstone.experiments._meta.report import MetaReport
-from ragstone.experiments._meta.sources import metrics_of, read_systems
-from ragstone.experiments._outcomes import OutcomeSource, SystemOutcomes
+from ragstone.experiments import OutcomeSource, SystemOutcomes
+from ragstone.research._meta.describe import correlations, distributions, powers
+from ragstone.research._meta.label_rows import read_labels
+from ragstone.research._meta.labels import LabelOptions, agreements
+from ragstone.research._meta.repeats import flips, read_repeats
+from ragstone.research._meta.report import MetaReport
+from ragstone.research._meta.sources import metrics_of, read_systems
 
 __all__ = ["meta_evaluate"]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from ragstone._util.words import words_of
 from ragstone.errors import DataError
-from ragstone.experiments._dataset.documents import Document
+from ragstone.research._dataset.documents import Document
 
 __all__ = ["SECTION_WORDS", "SPAN_WORDS", "Span", "nearest", "sections_of", "spans_of", "verify"]
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.data import SampleSource
 from ragstone.errors import MissingExtraError
-from ragstone.experiments._udcg.ask import run
-from ragstone.experiments._udcg.complete import RatedContext, complete, few_questions
-from ragstone.experiments._udcg.rows import PassageRating
-from ragstone.experiments._udcg.svm import common_length, cross_validated, design_of, need_sklearn
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.metrics.ranking import average_precision, hit_rate, ndcg, precision, reciprocal_rank
+from ragstone.research._udcg.ask import run
+from ragstone.research._udcg.complete import RatedContext, complete, few_questions
+from ragstone.research._udcg.rows import PassageRating
+from ragstone.research._udcg.svm import common_length, cross_validated, design_of, need_sklearn
 from ragstone.stats import Estimate, bootstrap_mean, bootstrap_spearman, spearman
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ragstone.errors import DataError, StoreError
-from ragstone.experiments._dataset.draft import Draft
+from ragstone.research._dataset.draft import Draft
 
 __all__ = ["MAX_TEXT", "REVIEW", "Key", "edited", "read_review", "texts_of", "write_review"]
 

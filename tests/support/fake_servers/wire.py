@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ragstone.testing._dialects import ServerDialect
-from ragstone.testing._generation import Drawn, Step, ranked
+from fake_servers.dialects import ServerDialect
+from fake_servers.generation import Drawn, Step, ranked
 from ragstone.testing._model import END, IMPOSSIBLE, ScriptedModel
 
 __all__ = ["ChoiceWriter", "asks_logprobs"]

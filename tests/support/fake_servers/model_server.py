@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, Unpack
 
-from ragstone.testing._dialects import DIALECTS, DialectName, ServerDialect
-from ragstone.testing._generation import Drawn, Mask, draw
-from ragstone.testing._grammar import allowed_texts
-from ragstone.testing._loopback import Faults, LoopbackServer, Plan, Reply, Request, error_reply
+from fake_servers.dialects import DIALECTS, DialectName, ServerDialect
+from fake_servers.generation import Drawn, Mask, draw
+from fake_servers.grammar import allowed_texts
+from fake_servers.loopback import Faults, LoopbackServer, Plan, Reply, Request, error_reply
+from fake_servers.wire import ChoiceWriter, asks_logprobs
 from ragstone.testing._model import ScriptedModel
-from ragstone.testing._wire import ChoiceWriter, asks_logprobs
 
 __all__ = ["FakeModelServer"]
 
@@ -298,7 +298,7 @@ class FakeModelServer(LoopbackServer):
         self._drawn[question] += 1
         seed = body.get("seed") if spoken.seeds else None
         # A seed starts the same stream whatever the prompt is.
-        rng = random.Random(self._share("draw", question, self._drawn[question]) if seed is None else seed)  # noqa: S311
+        rng = random.Random(self._share("draw", question, self._drawn[question]) if seed is None else seed)
         hidden = spoken.reasoning_tokens if spoken.reasoning else 0
         left = max(0, max_tokens - hidden)
         n = body.get("n", 1) if spoken.several == "served" else 1

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments._meta.label_rows import Label
-from ragstone.experiments._meta.sources import scores_of
-from ragstone.experiments._outcomes import SystemOutcomes
+from ragstone.experiments import SystemOutcomes
+from ragstone.research._meta.label_rows import Label
+from ragstone.research._meta.sources import scores_of
 from ragstone.stats import (
     Agreement,
     Estimate,

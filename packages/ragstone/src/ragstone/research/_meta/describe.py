@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ragstone.experiments._meta.sources import scores_of
-from ragstone.experiments._outcomes import SystemOutcomes
+from ragstone.experiments import SystemOutcomes
+from ragstone.research._meta.sources import scores_of
 from ragstone.schema import Failure, Score
 from ragstone.stats import (
     CorrelationKind,

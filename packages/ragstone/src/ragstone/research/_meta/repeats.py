@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments._outcomes import OutcomeSource, SystemOutcomes, open_outcomes
+from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import FlipRate, flip_rate
 
@@ -58,7 +58,7 @@ def read_repeats(
         if name not in known:
             raise ConfigurationError(f"a repeat is of a system {name!r}; there are {', '.join(known)}")
         for source in sources:
-            if not _add(gathered[name], open_outcomes(source).outcomes):
+            if not _add(gathered[name], _own(read_outcomes(source))):
                 raise DataError(
                     f"{source!s}: no outcome is of a metric and sample of {name!r}; a repeat scores the same samples again"
                 )
@@ -72,13 +72,14 @@ def _own(system: SystemOutcomes) -> Repeats:
     }
 
 
-def _add(gathered: Repeats, outcomes: Iterable[AnyOutcome]) -> bool:
+def _add(gathered: Repeats, repeats: Repeats) -> bool:
     added = False
-    for outcome in outcomes:
-        several = gathered.get(outcome.metric, {}).get(outcome.sample_id)
-        if several is not None:
-            several.append(outcome)
-            added = True
+    for metric, by_sample in repeats.items():
+        for id_, outcomes in by_sample.items():
+            several = gathered.get(metric, {}).get(id_)
+            if several is not None:
+                several += outcomes
+                added = True
     return added
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragstone.errors import MissingExtraError
-from ragstone.experiments._udcg.complete import RatedContext
+from ragstone.research._udcg.complete import RatedContext
 from ragstone.stats import spearman
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments._outcomes import OutcomeSource, SystemOutcomes, read_outcomes
+from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
 
 __all__ = ["metrics_of", "read_systems", "scores_of"]
 

@@ -9,9 +9,11 @@ from typing import Any
 
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments._udcg.ask import run
-from ragstone.experiments._udcg.complete import complete, few_questions
-from ragstone.experiments._udcg.svm import (
+from ragstone.judges import Judge, Reader
+from ragstone.metrics import LabelMode, UdcgTheta
+from ragstone.research._udcg.ask import run
+from ragstone.research._udcg.complete import complete, few_questions
+from ragstone.research._udcg.svm import (
     C_GRID,
     choose_c,
     common_length,
@@ -20,8 +22,6 @@ from ragstone.experiments._udcg.svm import (
     need_sklearn,
     solve,
 )
-from ragstone.judges import Judge, Reader
-from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.stats import Estimate, bootstrap_mean
 
 __all__ = ["UdcgFit", "fit_udcg"]

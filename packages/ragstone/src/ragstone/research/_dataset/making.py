@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ragstone.errors import JudgeError
-from ragstone.experiments._dataset.asking import PASSING, Asker
-from ragstone.experiments._dataset.draft import Draft, DraftItem, DraftPassage
-from ragstone.experiments._dataset.plan import DatasetPlan, PlannedItem
-from ragstone.experiments._dataset.prompts import (
+from ragstone.research._dataset.asking import PASSING, Asker
+from ragstone.research._dataset.draft import Draft, DraftItem, DraftPassage
+from ragstone.research._dataset.plan import DatasetPlan, PlannedItem
+from ragstone.research._dataset.prompts import (
     distinct_questions,
     passage_prompt,
     passage_shape,
@@ -21,7 +21,7 @@ from ragstone.experiments._dataset.prompts import (
     questions_shape,
     strange_numbers,
 )
-from ragstone.experiments._dataset.spans import Span
+from ragstone.research._dataset.spans import Span
 
 __all__ = ["Making"]
 
