@@ -64,6 +64,21 @@ def test_capture_loads_nothing_that_scores(package, statement):
     assert set() == rooms & set(loaded)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import ragstone.experiments",
+        "from ragstone import Monitor, compare, evaluate",
+        "from ragstone.cli import main; main(['--help'])",
+    ],
+)
+def test_research_is_imported_only_when_it_is_asked_for(statement):
+    """A user who monitors, evaluates or compares does not import `ragstone.research`."""
+    code = f"import sys\ntry:\n    {statement}\nexcept SystemExit:\n    pass\nprint('ragstone.research' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("False\n")
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["metrics"], ["metrics", "bleu"], ["metrics", "bertscore"]])
 def test_commands_that_compute_nothing_load_nothing_to_compute_with(arguments):
     """Help, and what metrics there are, come at once; a metric's package loads when it scores."""
