@@ -60,7 +60,7 @@ PUBLIC = {
         plan_dataset rank_udcg topicality
     """,
     "ragstone.schema": """
-        FIELD_ALIASES SCHEMA_VERSION Captured Dropped Failure FailureKind Interval Ledger LedgerRow
+        FIELD_ALIASES SCHEMA_VERSION Captured Delivery Dropped Failure FailureKind Interval Ledger LedgerRow
         NotApplicable Outcome Passage Sample SampledOut Score Search SinkBooks SpoolEntry Trace TraceStatus Usage
         committed_json_schema json_schema migrate outcome_adapter sample_from_row sample_from_trace
         spool_entry_adapter trace_from_sample

@@ -6,6 +6,7 @@ from ragstone.schema._json_schema import committed_json_schema, json_schema
 from ragstone.schema._ledger import Ledger, LedgerRow, SinkBooks
 from ragstone.schema._migrate import migrate
 from ragstone.schema._outcome import (
+    Delivery,
     Failure,
     FailureKind,
     Interval,
@@ -22,6 +23,7 @@ __all__ = [
     "FIELD_ALIASES",
     "SCHEMA_VERSION",
     "Captured",
+    "Delivery",
     "Dropped",
     "Failure",
     "FailureKind",

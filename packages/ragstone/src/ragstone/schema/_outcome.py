@@ -1,8 +1,9 @@
-"""What a metric says of a sample: exactly one of `Score`, `NotApplicable` and `Failure`."""
+"""What a metric says of a sample (`Score`, `NotApplicable` or `Failure`), and its delivery to a sink."""
 
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, TypeAdapter, model_validator
@@ -11,6 +12,7 @@ from ragstone.schema._base import Model, Record
 from ragstone.schema._trace import Usage
 
 __all__ = [
+    "Delivery",
     "Failure",
     "FailureKind",
     "Interval",
@@ -120,3 +122,26 @@ Outcome = Annotated[Score | NotApplicable | Failure, Field(discriminator="outcom
 
 outcome_adapter: TypeAdapter[Score | NotApplicable | Failure] = TypeAdapter(Outcome)
 """Validates and serialises an outcome of any of the three kinds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One outcome for one sink, with the ids that a sink needs to find the trace it already has."""
+
+    outcome: Score | NotApplicable | Failure
+    trace_id: str
+    run_id: str | None = None
+    otel_trace_id: str | None = None
+    otel_span_id: str | None = None
+    otel_sampled: bool | None = None
+    """False if the request's own span was not exported: tracing tools do not have it. None if that is not known."""
+    session_id: str | None = None
+    user_id: str | None = None
+    name: str | None = None
+    requested_at: float | None = None
+    """When the request started, Unix seconds."""
+    inclusion_probability: float = 1.0
+    attempts: int = 0
+    """How often this delivery was tried before."""
+    since: float | None = None
+    """When it was queued, Unix seconds. None if it does not come from a store."""

@@ -1,7 +1,8 @@
 """Sinks: where outcomes go, at least once."""
 
+from ragstone.schema import Delivery
 from ragstone.sinks._factory import sink_from
-from ragstone.sinks._protocol import Delivery, Sink, WatchingSink
+from ragstone.sinks._protocol import Sink, WatchingSink
 from ragstone.sinks.jsonl import JsonlSink
 from ragstone.sinks.langfuse import LangfuseSink
 from ragstone.sinks.langsmith import LangsmithSink

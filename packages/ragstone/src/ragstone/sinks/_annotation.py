@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragstone.errors import SinkNoTargetError
-from ragstone.schema import NotApplicable, Score
+from ragstone.schema import Delivery, NotApplicable, Score
 from ragstone.sinks._otlp_event import parse_hex_id
-from ragstone.sinks._protocol import Delivery
 
 __all__ = ["Place", "place_of", "words_of"]
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from ragstone.errors import SinkDeniedError, SinkError, SinkTargetMissingError, SinkUnavailableError
-from ragstone.sinks._protocol import Delivery
+from ragstone.schema import Delivery
 
 __all__ = ["write_each"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.sinks._protocol import Delivery
+from ragstone.schema import Delivery, Failure, NotApplicable, Score
 
 __all__ = ["EVENT_NAME", "AttributeValue", "evaluation_attributes", "parse_hex_id"]
 

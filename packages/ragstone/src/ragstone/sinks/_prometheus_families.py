@@ -14,8 +14,7 @@ from prometheus_client.registry import Collector
 
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import resolve_metrics
-from ragstone.schema import Ledger, Score, SinkBooks
-from ragstone.sinks._protocol import Delivery
+from ragstone.schema import Delivery, Ledger, Score, SinkBooks
 
 __all__ = ["Families"]
 

@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from ragstone.errors import SinkError
-from ragstone.schema import Failure, Ledger, NotApplicable, Score
+from ragstone.schema import Delivery, Ledger
 
-__all__ = ["Delivery", "Sink", "WatchingSink"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """One outcome on its way out, with what a destination needs to attach it to the trace it already has."""
-
-    outcome: Score | NotApplicable | Failure
-    trace_id: str
-    run_id: str | None = None
-    otel_trace_id: str | None = None
-    otel_span_id: str | None = None
-    otel_sampled: bool | None = None
-    """False where the request's own span was not exported: tracing tools do not have it. None where that is not known."""
-    session_id: str | None = None
-    user_id: str | None = None
-    name: str | None = None
-    requested_at: float | None = None
-    """When the request started, Unix seconds."""
-    inclusion_probability: float = 1.0
+__all__ = ["Sink", "WatchingSink"]
 
 
 @runtime_checkable

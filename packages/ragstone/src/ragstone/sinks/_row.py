@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.sinks._protocol import Delivery
+from ragstone.schema import Delivery, Failure, NotApplicable, Score
 
 __all__ = ["evidence", "iso_time", "outcome_row"]
 

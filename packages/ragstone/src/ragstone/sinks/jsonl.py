@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ragstone.errors import ConfigurationError, SinkUnavailableError
-from ragstone.sinks._protocol import Delivery
+from ragstone.schema import Delivery
 from ragstone.sinks._row import outcome_row
 
 __all__ = ["JsonlSink"]

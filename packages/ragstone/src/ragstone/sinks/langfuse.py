@@ -14,11 +14,10 @@ from ragstone.errors import (
     SinkRejectedError,
     SinkUnavailableError,
 )
-from ragstone.schema import Score
+from ragstone.schema import Delivery, Score
 from ragstone.sinks._annotation import place_of, words_of
 from ragstone.sinks._each import write_each
 from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port, json_bytes, printable
-from ragstone.sinks._protocol import Delivery
 from ragstone.sinks._row import evidence, iso_time
 
 __all__ = ["LangfuseSink"]

@@ -14,11 +14,10 @@ from ragstone.errors import (
     SinkTargetMissingError,
     SinkUnavailableError,
 )
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Delivery, Failure, NotApplicable, Score
 from ragstone.sinks._annotation import words_of
 from ragstone.sinks._each import write_each
 from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port, printable
-from ragstone.sinks._protocol import Delivery
 from ragstone.sinks._row import evidence, iso_time
 
 __all__ = ["LangsmithSink"]

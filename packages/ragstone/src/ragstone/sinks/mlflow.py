@@ -16,11 +16,10 @@ from ragstone.errors import (
     SinkTargetMissingError,
     SinkUnavailableError,
 )
-from ragstone.schema import Failure, Score
+from ragstone.schema import Delivery, Failure, Score
 from ragstone.sinks._annotation import place_of, words_of
 from ragstone.sinks._each import write_each
 from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port
-from ragstone.sinks._protocol import Delivery
 from ragstone.sinks._row import evidence
 
 if TYPE_CHECKING:

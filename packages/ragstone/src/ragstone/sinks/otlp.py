@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
 from ragstone.errors import ConfigurationError, MissingExtraError, SinkError, SinkNoTargetError, SinkUnavailableError
-from ragstone.schema import NotApplicable
+from ragstone.schema import Delivery, NotApplicable
 from ragstone.sinks._otlp_event import evaluation_attributes, parse_hex_id
-from ragstone.sinks._protocol import Delivery
 
 if TYPE_CHECKING:
     from ragstone.sinks._otlp_channel import Event, OtlpChannel

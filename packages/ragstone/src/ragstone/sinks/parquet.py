@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import ConfigurationError, MissingExtraError, SinkRejectedError, SinkUnavailableError
-from ragstone.sinks._protocol import Delivery
+from ragstone.schema import Delivery
 from ragstone.sinks._row import outcome_row
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from ragstone.errors import SinkError, SinkNoTargetError, SinkTargetMissingError, SinkUnavailableError
-from ragstone.schema import Failure, Score
+from ragstone.schema import Delivery, Failure, Score
 from ragstone.sinks._annotation import place_of, words_of
 from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port
-from ragstone.sinks._protocol import Delivery
 from ragstone.sinks._row import evidence
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from ragstone.errors import (
     SinkRejectedError,
     SinkUnavailableError,
 )
-from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.sinks._protocol import Delivery
+from ragstone.schema import Delivery, Failure, NotApplicable, Score
 
 if TYPE_CHECKING:
     import psycopg

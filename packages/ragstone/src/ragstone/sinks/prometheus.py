@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, MissingExtraError, SinkUnavailableError
-from ragstone.schema import Ledger
-from ragstone.sinks._protocol import Delivery
+from ragstone.schema import Delivery, Ledger
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer

@@ -14,8 +14,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ragstone.errors import ConfigurationError, SinkDeniedError, SinkUnavailableError
+from ragstone.schema import Delivery
 from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port, json_bytes
-from ragstone.sinks._protocol import Delivery
 from ragstone.sinks._row import outcome_row
 
 __all__ = ["WebhookSink"]

@@ -4,7 +4,6 @@ from ragstone.store._factory import is_database_url, open_store, settled, shown
 from ragstone.store._protocol import Store
 from ragstone.store._records import (
     DeliveryState,
-    OutboxItem,
     OutboxRow,
     PlannedMetric,
     ScoredTrace,
@@ -15,7 +14,6 @@ from ragstone.store._sqlite import SqliteStore
 
 __all__ = [
     "DeliveryState",
-    "OutboxItem",
     "OutboxRow",
     "PlannedMetric",
     "ScoredTrace",

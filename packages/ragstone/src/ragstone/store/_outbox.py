@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ragstone.schema import SinkBooks
+from ragstone.schema import Delivery, SinkBooks
 from ragstone.store._bodies import to_outcome
-from ragstone.store._records import DeliveryState, OutboxItem, OutboxRow
+from ragstone.store._records import DeliveryState, OutboxRow
 from ragstone.store._sql import Sql
 
 __all__ = ["again", "books", "due", "mark_dead", "mark_retry", "mark_sent", "mark_skipped", "rows", "stop"]
@@ -16,7 +16,7 @@ __all__ = ["again", "books", "due", "mark_dead", "mark_retry", "mark_sent", "mar
 _ALL: Final = 2**62
 
 
-def due(db: Sql, sink: str, *, limit: int, now: float) -> list[OutboxItem]:
+def due(db: Sql, sink: str, *, limit: int, now: float) -> list[Delivery]:
     """Deliveries whose time has come, in that order."""
     found = db.execute(
         """
@@ -32,7 +32,7 @@ def due(db: Sql, sink: str, *, limit: int, now: float) -> list[OutboxItem]:
         (sink, now, max(limit, 0)),
     )
     return [
-        OutboxItem(
+        Delivery(
             outcome=to_outcome(body),
             trace_id=trace_id,
             run_id=run_id,

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
-from ragstone.schema import Captured, Dropped, Failure, Ledger, NotApplicable, SampledOut, Score, Trace
+from ragstone.schema import Captured, Delivery, Dropped, Failure, Ledger, NotApplicable, SampledOut, Score, Trace
 from ragstone.store._records import (
     DeliveryState,
-    OutboxItem,
     OutboxRow,
     PlannedMetric,
     ScoredTrace,
@@ -141,7 +140,7 @@ class Store(Protocol):
         """The `n` worst scores of a metric, worst first; `direction` says which way is better."""
         ...
 
-    def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[OutboxItem]:
+    def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
         """Up to `limit` deliveries to `sink` whose time has come at `now` (Unix seconds; default: the clock's)."""
         ...
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ragstone.schema import Failure, NotApplicable, Score, Trace
 
-__all__ = ["DeliveryState", "OutboxItem", "OutboxRow", "PlannedMetric", "ScoredTrace", "TraceReport", "TraceState"]
+__all__ = ["DeliveryState", "OutboxRow", "PlannedMetric", "ScoredTrace", "TraceReport", "TraceState"]
 
 TraceState = Literal["pending", "scored", "not_applicable", "failed", "sampled_out"]
 """Where a trace stands; see `ragstone.schema.Ledger`."""
@@ -24,28 +24,6 @@ class PlannedMetric:
     version: str
     judge_hash: str = ""
     """Hash of the judge configuration; empty for a plain metric."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxItem:
-    """One outcome on its way to one sink, with what a destination needs to find the trace it already has."""
-
-    outcome: Score | NotApplicable | Failure
-    trace_id: str
-    run_id: str | None
-    otel_trace_id: str | None
-    otel_span_id: str | None
-    otel_sampled: bool | None
-    session_id: str | None
-    user_id: str | None
-    name: str | None
-    requested_at: float
-    """When the request started, Unix seconds."""
-    inclusion_probability: float
-    attempts: int
-    """Deliveries tried so far."""
-    since: float
-    """When it was put in line, Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

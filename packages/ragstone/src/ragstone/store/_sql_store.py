@@ -7,13 +7,12 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
-from ragstone.schema import Captured, Dropped, Failure, Ledger, NotApplicable, SampledOut, Score, Trace
+from ragstone.schema import Captured, Delivery, Dropped, Failure, Ledger, NotApplicable, SampledOut, Score, Trace
 from ragstone.store import _explain, _intake, _leases, _ledger, _outbox, _outcomes, _plan, _reading
 from ragstone.store._bodies import to_outcome, to_trace
 from ragstone.store._protocol import Store
 from ragstone.store._records import (
     DeliveryState,
-    OutboxItem,
     OutboxRow,
     PlannedMetric,
     ScoredTrace,
@@ -158,7 +157,7 @@ class SqlStore(Store):
         with self._transactions.read() as db:
             return _reading.worst(db, metric, n, direction=direction)
 
-    def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[OutboxItem]:
+    def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
         """Deliveries to `sink` whose time has come."""
         with self._transactions.read() as db:
             return _outbox.due(db, sink, limit=limit, now=self._clock() if now is None else now)

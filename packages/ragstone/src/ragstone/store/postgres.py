@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, Self
 
 from ragstone.errors import ConfigurationError, StoreError
-from ragstone.schema import Failure, NotApplicable, Score, Trace
+from ragstone.schema import Delivery, Failure, NotApplicable, Score, Trace
 from ragstone.store import _leases, _outcomes, _plan
 from ragstone.store._postgres_connection import LOCKS, PostgresConnection, PostgresDatabase
 from ragstone.store._postgres_schema import check, prepare
-from ragstone.store._records import OutboxItem, PlannedMetric
+from ragstone.store._records import PlannedMetric
 from ragstone.store._sql import Sql
 from ragstone.store._sql_store import SqlStore
 
@@ -119,7 +119,7 @@ class PostgresStore(SqlStore):
             # Two that finish one trace go one after the other, so that the second sees what the first has stored.
             return _outcomes.complete(db, trace_id, outcomes, owner=owner, now=self._clock(), find=_FIND)
 
-    def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[OutboxItem]:
+    def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
         """Deliveries to `sink` whose time has come; none while another worker delivers to it."""
         if self._owning and not self._delivers(sink):
             return []

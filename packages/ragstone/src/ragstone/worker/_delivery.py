@@ -16,8 +16,9 @@ from ragstone.errors import (
     SinkTargetMissingError,
     SinkUnavailableError,
 )
-from ragstone.sinks import Delivery, Sink
-from ragstone.store import OutboxItem, Store
+from ragstone.schema import Delivery
+from ragstone.sinks import Sink
+from ragstone.store import Store
 from ragstone.worker._intake import Troubles
 
 __all__ = ["Outlet"]
@@ -65,7 +66,7 @@ class Outlet:
         self._jitter = jitter
         self._stopped = False
 
-    def due(self, store: Store) -> list[OutboxItem]:
+    def due(self, store: Store) -> list[Delivery]:
         """The next batch; empty when nothing is due, or the sink is stopped."""
         if self._stopped:
             return []
@@ -73,10 +74,11 @@ class Outlet:
             "read the outbox", lambda: store.outbox_due(self.sink.name, limit=_BATCH, now=self._clock()), []
         )
 
-    async def deliver(self, items: Sequence[OutboxItem], store: Store) -> None:
+    async def deliver(self, items: Sequence[Delivery], store: Store) -> None:
         """Hand a batch to the sink, and note what became of each of its rows."""
         try:
-            refused = await self.sink.write([_delivery(item) for item in items]) or {}
+            # A list of its own: a sink that changes its batch must not change what is noted below.
+            refused = await self.sink.write(list(items)) or {}
         except SinkRejectedError as error:
             if len(items) > 1:
                 # One row at fault must not hold back the others: each half goes alone, down to the row.
@@ -96,13 +98,13 @@ class Outlet:
             refused = {item.outcome.id: SinkUnavailableError(words) for item in items}
         self._note(items, refused, store)
 
-    def _note(self, items: Sequence[OutboxItem], refused: Mapping[str, SinkError], store: Store) -> None:
+    def _note(self, items: Sequence[Delivery], refused: Mapping[str, SinkError], store: Store) -> None:
         name = self.sink.name
         sent = [item.outcome.id for item in items if item.outcome.id not in refused]
         if sent:
             self._book(lambda: store.outbox_sent(name, sent))
         # What failed together for one reason is noted together.
-        together: dict[tuple[type[SinkError], str], tuple[SinkError, list[OutboxItem]]] = {}
+        together: dict[tuple[type[SinkError], str], tuple[SinkError, list[Delivery]]] = {}
         for item in items:
             error = refused.get(item.outcome.id)
             if error is not None:
@@ -110,13 +112,14 @@ class Outlet:
         for error, group in together.values():
             self._note_group(group, error, store, took_some=bool(sent))
 
-    def _note_group(self, items: Sequence[OutboxItem], error: SinkError, store: Store, *, took_some: bool) -> None:
+    def _note_group(self, items: Sequence[Delivery], error: SinkError, store: Store, *, took_some: bool) -> None:
         name, ids, words = self.sink.name, [item.outcome.id for item in items], str(error)
         if isinstance(error, SinkNoTargetError):
             self._book(lambda: store.outbox_skipped(name, ids, reason=words))
             return
         if isinstance(error, SinkTargetMissingError):
-            late = [item.outcome.id for item in items if self._clock() - item.since >= _MISSING_PATIENCE_S]
+            too_old = self._clock() - _MISSING_PATIENCE_S
+            late = [item.outcome.id for item in items if item.since is not None and item.since <= too_old]
             if late:
                 self._bury(late, f"its trace did not come for {_MISSING_PATIENCE_S / 3600:.0f} h: {words}", store)
             items = [item for item in items if item.outcome.id not in late]
@@ -157,19 +160,3 @@ class Outlet:
 
     def _book(self, step: Callable[[], None]) -> None:
         self._troubles.guarded("note a delivery", step, None)
-
-
-def _delivery(item: OutboxItem) -> Delivery:
-    return Delivery(
-        outcome=item.outcome,
-        trace_id=item.trace_id,
-        run_id=item.run_id,
-        otel_trace_id=item.otel_trace_id,
-        otel_span_id=item.otel_span_id,
-        otel_sampled=item.otel_sampled,
-        session_id=item.session_id,
-        user_id=item.user_id,
-        name=item.name,
-        requested_at=item.requested_at,
-        inclusion_probability=item.inclusion_probability,
-    )
