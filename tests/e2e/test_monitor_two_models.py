@@ -22,7 +22,7 @@ SAYS = {"question_relevance": 80, "passage_relevance": 1}
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was answered in part is tried again soon."""
-    monkeypatch.setattr("ragstone.worker._outage._PAUSE_PAID_S", 0.2)
+    monkeypatch.setattr("ragstone.worker._parts._PAUSE_PAID_S", 0.2)
 
 
 def draft(trace_id: str) -> TraceDraft:

@@ -75,7 +75,7 @@ def test_live_requests_are_billed_once_for_what_metrics_share(tmp_path: Path) ->
 
 def test_a_request_without_passages_waits_for_the_judge_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some of its judged metrics are 0 without a question, which is no sign that the judge answers."""
-    monkeypatch.setattr("ragstone.worker._outage._PAUSE_PAID_S", 0.1)
+    monkeypatch.setattr("ragstone.worker._parts._PAUSE_PAID_S", 0.1)
     down = [True]
 
     def fail(prompt: Prompt) -> Exception | None:

@@ -49,9 +49,15 @@ def test_a_monitor_by_a_file(tmp_path):
         format = "langsmith"
         """,
     )
-    with Monitor.from_config(path, concurrency=5) as monitor:
-        assert (tmp_path / "a.db", 5) == (Path(monitor._store), monitor._concurrency)
-        assert ["ccrs.qr"] == [metric.card.name for metric in monitor._metrics]
+    given = {}
+
+    class RecordingMonitor(Monitor):
+        def __init__(self, **arguments):
+            given.update(arguments)
+            super().__init__(**arguments)
+
+    RecordingMonitor.from_config(path, concurrency=5).close()
+    assert {"store": str(tmp_path / "a.db"), "judge": "lexical", "metrics": ["ccrs.qr"], "concurrency": 5} == given
 
 
 @pytest.mark.parametrize(

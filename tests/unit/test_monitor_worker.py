@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import StoreError
-from ragstone.metrics import resolve_metrics
 from ragstone.monitor import Monitor
 from ragstone.spool import SpoolWriter
 from ragstone.testing import FakeJudge
-from ragstone.worker import Worker, spool_directory
+from ragstone.worker import ScoringSetup, Worker, spool_directory
 
 
 class SilentJudge(FakeJudge):
@@ -35,7 +34,7 @@ class SilentJudge(FakeJudge):
 def test_a_worker_stops_while_the_judge_does_not_say_who_it_is(tmp_path: Path) -> None:
     """Ctrl-C and SIGTERM come to `stop`: they must not wait for an endpoint that hangs."""
     judge = SilentJudge()
-    worker = Worker(tmp_path / "r.db", metrics=resolve_metrics(["ccrs.qr"]), judge=judge)
+    worker = Worker(tmp_path / "r.db", ScoringSetup("ccrs.qr", judge=judge))
 
     async def main() -> None:
         running = asyncio.create_task(worker.run())
@@ -65,7 +64,7 @@ def test_until_idle_does_not_call_it_done_what_could_not_be_read(tmp_path: Path)
     writer.close()
     (segment,) = spool.glob("*.seg")
     segment.write_bytes(segment.read_bytes().replace(b'"format": 1', b'"format": 999'))
-    worker = Worker(tmp_path / "r.db", metrics=resolve_metrics(["ccrs.qr"]), judge=FakeJudge())
+    worker = Worker(tmp_path / "r.db", ScoringSetup("ccrs.qr", judge=FakeJudge()))
 
     with pytest.raises(StoreError, match="format 999"):
         asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 30))

@@ -97,7 +97,7 @@ PUBLIC = {
         StagedTrace TraceFormat all_formats areplay_traces detect plan_replay replay_traces
     """,
     "ragstone.worker": """
-        Intake Troubles Worker read_ledger spool_directory why_not
+        Intake ScoringSetup Troubles Worker read_ledger spool_directory why_not
     """,
     "langchain_ragstone": """
         LangChainJudge LangChainModel RagstoneCallbackHandler RagstoneEvaluator collect_traces ragstone_disable ragstone_enable

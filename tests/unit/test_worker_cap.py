@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import JudgeError
-from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, Failure, Score
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, MemorySink, make_trace
-from ragstone.worker import Worker, read_ledger
+from ragstone.worker import ScoringSetup, Worker, read_ledger
 
 METRICS = ("ccrs.qr", "ccrs.id")
 
@@ -41,14 +40,7 @@ def store(tmp_path: Path) -> Path:
 def work(store: Path, judge: FakeJudge, *, ends_at_cap: bool) -> tuple[Worker, MemorySink]:
     """Let a worker do what there is."""
     sink = MemorySink()
-    worker = Worker(
-        store,
-        metrics=resolve_metrics(list(METRICS)),
-        judge=judge,
-        sinks=[sink],
-        concurrency=2,
-        ends_at_cap=ends_at_cap,
-    )
+    worker = Worker(store, ScoringSetup(METRICS, judge=judge, sinks=[sink], concurrency=2), ends_at_cap=ends_at_cap)
     asyncio.run(asyncio.wait_for(worker.run(until_idle=True), 60))
     return worker, sink
 

@@ -11,12 +11,12 @@ from typing import Any, Final, TypeVar
 from langchain_core.runnables import Runnable
 
 from langchain_ragstone._evaluator_sample import sample_from_run
-from langchain_ragstone._judge import LangChainJudge
+from langchain_ragstone._judge import LangChainJudge, LangChainModel
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.judges import Judge, Reader, judge_from, reader_from
-from ragstone.metrics import Metric, MetricCard, bind_reader, resolve_metrics
+from ragstone.judges import ChatReader, Judge, Reader
+from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import FIELD_ALIASES, Failure, NotApplicable, Score
-from ragstone.scoring import Scorer
+from ragstone.worker import ScoringSetup
 
 __all__ = ["RagstoneEvaluator"]
 
@@ -72,9 +72,12 @@ class RagstoneEvaluator:
             raise ConfigurationError(
                 f"fields names {', '.join(map(repr, unknown))}; a sample has {', '.join(FIELD_ALIASES)}"
             )
-        chair = LangChainJudge(judge) if isinstance(judge, Runnable) else judge_from(judge)
-        chosen, _ = bind_reader(resolve_metrics(metrics), lambda: _reader(reader, chair))
-        self._scorer = Scorer(chosen, chair, deadline_s=deadline_s)
+        self._scorer = ScoringSetup(
+            metrics,
+            judge=LangChainJudge(judge) if isinstance(judge, Runnable) else judge,
+            reader=ChatReader(LangChainModel(reader)) if isinstance(reader, Runnable) else reader,
+            deadline_s=deadline_s,
+        ).scorer
         self.__name__ = metrics if isinstance(metrics, str) else "+".join(card.name for card in self.cards)
 
     def __repr__(self) -> str:
@@ -151,12 +154,6 @@ class RagstoneEvaluator:
             "comment": f"cannot be read: {error}",
             "metadata": {"outcome": _UNREADABLE, "reason": str(error), "metric_version": metric.card.version},
         }
-
-
-def _reader(reader: str | Reader | Runnable[Any, Any] | None, judge: Judge) -> Reader:
-    if isinstance(reader, Runnable):
-        return reader_from(None, judge=LangChainJudge(reader))
-    return reader_from(reader, judge=judge)
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,11 +21,8 @@ from ragstone.cli._options import (
     names_in,
 )
 from ragstone.errors import ConfigurationError, JudgeError, StoreError, StoreOwnedError
-from ragstone.judges import Judge, Reader, reader_from
-from ragstone.metrics import bind_reader, resolve_metrics
-from ragstone.sinks import Sink, sink_from
 from ragstone.store import is_database_url
-from ragstone.worker import Worker, spool_directory
+from ragstone.worker import ScoringSetup, Worker, spool_directory
 
 if TYPE_CHECKING:
     from ragstone.ingest import OtlpReceiver
@@ -63,28 +60,24 @@ def ingest_command(
     from ragstone.ingest import OtlpReceiver, SharedStage, StageIntake
 
     host, port = _address(otlp)
-    judge, named = models.models()
-    chosen, reader = bind_reader(resolve_metrics(names_in(metrics)), lambda: reader_from(named, judge=judge))
-    destinations = [sink_from(s) for s in sink or ()]
+    judge, reader = models.models()
+    setup = ScoringSetup(
+        names_in(metrics),
+        judge=judge,
+        reader=reader,
+        sinks=sink or (),
+        concurrency=concurrency,
+        deadline_s=deadline_s,
+        closes_models=True,
+    )
     stage = SharedStage(_stage_path(store))
     intake = StageIntake(stage, settle_s=settle_s, give_up_s=give_up_s)
     try:
         asyncio.run(
             _serve(
                 OtlpReceiver(stage, host=host, port=port, redact=None if no_redact else redact_secrets),
-                lambda: Worker(
-                    store,
-                    intakes=[intake],
-                    metrics=chosen,
-                    judge=judge,
-                    sinks=destinations,
-                    concurrency=concurrency,
-                    deadline_s=deadline_s,
-                    outage_patience_s=outage_patience_s,
-                ),
-                judge,
-                reader,
-                destinations,
+                setup,
+                lambda: Worker(store, setup, intakes=[intake], outage_patience_s=outage_patience_s),
             )
         )
     finally:
@@ -109,13 +102,7 @@ def _stage_path(store: str) -> Path:
     return path.with_name(path.name + ".spans")
 
 
-async def _serve(
-    receiver: OtlpReceiver,
-    make: Callable[[], Worker],
-    judge: Judge,
-    reader: Reader | None,
-    destinations: Sequence[Sink],
-) -> None:
+async def _serve(receiver: OtlpReceiver, setup: ScoringSetup, make_worker: Callable[[], Worker]) -> None:
     stopping = asyncio.Event()
     workers: list[Worker] = []
 
@@ -127,10 +114,10 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     await receiver.start()
-    typer.echo(f"listening at {receiver.url}/v1/traces, judge {judge.identity.name}", err=True)
+    typer.echo(f"listening at {receiver.url}/v1/traces, judge {setup.judge.identity.name}", err=True)
     try:
         while not stopping.is_set():
-            workers[:] = [make()]
+            workers[:] = [make_worker()]
             try:
                 await workers[0].run()
             except (JudgeError, StoreOwnedError) as error:
@@ -141,8 +128,4 @@ async def _serve(
                 with_in.cancel()
     finally:
         await receiver.aclose()
-        for destination in destinations:
-            await destination.aclose()
-        await judge.aclose()
-        if reader is not None:
-            await reader.aclose()
+        await setup.aclose()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +12,8 @@ import typer
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MetricsOption, SinkOption, names_in
 from ragstone.errors import StoreError
-from ragstone.judges import Judge, Reader, reader_from
-from ragstone.metrics import bind_reader, resolve_metrics
-from ragstone.sinks import Sink, sink_from
 from ragstone.store import is_database_url, settled, shown
-from ragstone.worker import Worker
+from ragstone.worker import ScoringSetup, Worker
 
 __all__ = ["worker_command"]
 
@@ -42,35 +38,26 @@ def worker_command(
     """Own a store: drain what applications captured, score it, deliver it. Stops cleanly on SIGTERM or Ctrl-C."""
     if not is_database_url(store) and not Path(store).absolute().parent.is_dir():
         raise StoreError(f"the folder of the store {store!r} does not exist")
-    chair, named = models.models()
-    chosen, lector = bind_reader(resolve_metrics(names_in(metrics)), lambda: reader_from(named, judge=chair))
-    destinations = [sink_from(s) for s in sink or ()]
-    owner = Worker(
-        settled(store),
-        metrics=chosen,
-        judge=chair,
-        sinks=destinations,
+    judge, reader = models.models()
+    setup = ScoringSetup(
+        names_in(metrics),
+        judge=judge,
+        reader=reader,
+        sinks=sink or (),
         concurrency=concurrency,
         deadline_s=deadline_s,
-        outage_patience_s=outage_patience_s,
+        closes_models=True,
     )
-    asyncio.run(_work(owner, chair, lector, destinations, f"owning {shown(store)}", until_idle=until_idle))
+    asyncio.run(_work(store, setup, outage_patience_s, until_idle=until_idle))
 
 
-async def _work(
-    owner: Worker, chair: Judge, lector: Reader | None, destinations: Sequence[Sink], what: str, *, until_idle: bool
-) -> None:
+async def _work(store: str, setup: ScoringSetup, outage_patience_s: float, *, until_idle: bool) -> None:
+    worker = Worker(settled(store), setup, outage_patience_s=outage_patience_s)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, owner.stop)
-    try:
-        await owner.run(
+        loop.add_signal_handler(number, worker.stop)
+    async with setup:
+        await worker.run(
             until_idle=until_idle,
-            on_owned=lambda: typer.echo(f"{what}, judge {chair.identity.name}", err=True),
+            on_owned=lambda: typer.echo(f"owning {shown(store)}, judge {setup.judge.identity.name}", err=True),
         )
-    finally:
-        for destination in destinations:
-            await destination.aclose()
-        await chair.aclose()
-        if lector is not None:
-            await lector.aclose()

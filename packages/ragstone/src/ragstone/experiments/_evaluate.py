@@ -16,11 +16,11 @@ from ragstone.data import QrelsSource, Rejection, SampleSource, read_samples
 from ragstone.errors import DataError, MissingExtraError
 from ragstone.experiments._deliver import deliver
 from ragstone.experiments._summary import MetricSummary, format_table, summarise
-from ragstone.judges import Judge, JudgeIdentity, Reader, judge_from, reader_from
-from ragstone.metrics import Metric, MetricCard, bind_reader, resolve_metrics
+from ragstone.judges import Judge, JudgeIdentity, Reader
+from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
-from ragstone.scoring import Scorer
-from ragstone.sinks import Sink, sink_from
+from ragstone.sinks import Sink
+from ragstone.worker import ScoringSetup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,39 +182,30 @@ async def aevaluate(
     samples, rejected = read_samples(data, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row)
     if not samples:
         raise DataError(f"there is nothing to evaluate: 0 samples could be read ({len(rejected)} rows rejected)")
-    chosen = resolve_metrics([metrics] if isinstance(metrics, str) else metrics)
-    destinations = [sink_from(s) for s in sinks]
-    chair = judge_from(judge)
-    chosen, lector = bind_reader(chosen, lambda: reader_from(reader, judge=chair))
+    setup = ScoringSetup(
+        metrics, judge=judge, reader=reader, sinks=sinks, concurrency=concurrency, deadline_s=deadline_s
+    )
     started = time.monotonic()
     done: dict[str, tuple[Score | NotApplicable | Failure, ...]] = {}
-    try:
-        scorer = Scorer(chosen, chair, concurrency=concurrency, deadline_s=deadline_s)
-        await scorer.prepare()
-        async for sample, outcomes in scorer.score_many(samples):
+    async with setup:
+        await setup.scorer.prepare()
+        async for sample, outcomes in setup.scorer.score_many(samples):
             done[sample.id] = outcomes
             if progress is not None:
                 progress(len(done), len(samples))
         ordered = tuple(o for s in samples for o in done[s.id])
-        delivered = [await deliver(sink, ordered) for sink in destinations]
+        delivered = [await deliver(sink, ordered) for sink in setup.sinks]
         return Experiment(
             samples=tuple(samples),
             outcomes=ordered,
-            cards=tuple(m.card for m in chosen),
-            judge=chair.identity,
-            usage=scorer.usage,
+            cards=tuple(m.card for m in setup.metrics),
+            judge=setup.judge.identity,
+            usage=setup.scorer.usage,
             wall_s=time.monotonic() - started,
             rejected=tuple(rejected),
             sink_errors=tuple(error for at in delivered for error in at.errors()),
             sink_skipped={at.sink: at.skipped for at in delivered if at.skipped},
         )
-    finally:
-        for sink in destinations:
-            await sink.aclose()
-        if not isinstance(judge, Judge):
-            await chair.aclose()
-        if lector is not None and not isinstance(reader, Reader):
-            await lector.aclose()
 
 
 def evaluate(

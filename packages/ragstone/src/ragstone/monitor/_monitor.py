@@ -17,14 +17,14 @@ from typing import Any, Literal, Self
 from ragstone._util.exit import finish_before_exit
 from ragstone.capture import Capture, CaptureCounters, CaptureLimits, TraceDraft, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
-from ragstone.judges import Judge, Reader, judge_from, reader_from
-from ragstone.metrics import Metric, bind_reader, resolve_metrics
+from ragstone.judges import Judge, Reader
+from ragstone.metrics import Metric
 from ragstone.monitor._config import CONFIGURABLE, read_config
 from ragstone.schema import Ledger
-from ragstone.sinks import Sink, sink_from
+from ragstone.sinks import Sink
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, settled
-from ragstone.worker import Worker, read_ledger, spool_directory
+from ragstone.worker import ScoringSetup, Worker, read_ledger, spool_directory
 
 __all__ = ["Monitor"]
 
@@ -90,9 +90,6 @@ class Monitor:
     ) -> None:
         if role not in ("auto", "capture"):
             raise ConfigurationError(f"role must be 'auto' or 'capture', got {role!r}")
-        for name, number in (("concurrency", concurrency), ("deadline_s", deadline_s)):
-            if number <= 0:
-                raise ConfigurationError(f"{name} must be positive, got {number!r}")
         if outage_patience_s < 0:
             raise ConfigurationError(f"outage_patience_s must be 0 (never wait) or more, got {outage_patience_s!r}")
         self._store = settled(store)
@@ -101,12 +98,15 @@ class Monitor:
                 f"the folder of store={str(store)!r} does not exist; make it, or give another path"
             )
         self._role = role
-        self._judge = judge_from(judge)
-        resolved = resolve_metrics([metrics] if isinstance(metrics, str) else metrics)
-        self._metrics, self._reader = bind_reader(resolved, lambda: reader_from(reader, judge=self._judge))
-        self._sinks = tuple(sink_from(s) for s in sinks)
-        self._concurrency = concurrency
-        self._deadline_s = deadline_s
+        self._setup = ScoringSetup(
+            metrics,
+            judge=judge,
+            reader=reader,
+            sinks=sinks,
+            concurrency=concurrency,
+            deadline_s=deadline_s,
+            closes_models=True,
+        )
         self._outage_patience_s = outage_patience_s
         self._clock = clock
         spool = spool_directory(self._store)
@@ -272,16 +272,7 @@ class Monitor:
         """Own the store as soon as nobody else does, and work until closed."""
         waiting = False
         while not self._closing.is_set():
-            worker = Worker(
-                self._store,
-                metrics=self._metrics,
-                judge=self._judge,
-                sinks=self._sinks,
-                concurrency=self._concurrency,
-                deadline_s=self._deadline_s,
-                outage_patience_s=self._outage_patience_s,
-                clock=self._clock,
-            )
+            worker = Worker(self._store, self._setup, outage_patience_s=self._outage_patience_s, clock=self._clock)
             self._candidate = worker
             if self._closing.is_set():  # `close` came before there was anybody to stop
                 worker.stop()
@@ -311,11 +302,9 @@ class Monitor:
             await worker.run(on_owned=lambda: self._own(worker))
         finally:
             if self._closing.is_set():
-                for sink in self._sinks:
-                    await sink.aclose()
-            await self._judge.aclose()
-            if self._reader is not None:
-                await self._reader.aclose()
+                await self._setup.aclose()
+            else:
+                await self._setup.aclose_models()
 
     def _own(self, worker: Worker) -> None:
         self._worker = worker

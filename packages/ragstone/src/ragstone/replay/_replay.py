@@ -10,16 +10,16 @@ from typing import Final
 
 from ragstone.capture import Redactor, redact_secrets, redacted
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.judges import Judge, Reader, judge_from, reader_from
-from ragstone.metrics import Metric, bind_reader, resolve_metrics
+from ragstone.judges import Judge, Reader
+from ragstone.metrics import Metric, resolve_metrics
 from ragstone.replay._formats import Detected, Rejected, TraceFormat, detect
 from ragstone.replay._intake import FileCounts, ReplayIntake
 from ragstone.replay._source import Source
 from ragstone.replay._sources import open_sources
 from ragstone.schema import Sample, Trace, sample_from_trace
 from ragstone.scoring import Rehearsal, rehearse
-from ragstone.sinks import Sink, sink_from
-from ragstone.worker import Worker, why_not
+from ragstone.sinks import Sink
+from ragstone.worker import ScoringSetup, Worker, why_not
 
 __all__ = ["ReplayPlan", "ReplayReport", "areplay_traces", "plan_replay", "replay_traces"]
 
@@ -93,7 +93,7 @@ def plan_replay(
         ConfigurationError: A source, a format or a metric that does not exist.
         DataError: A file whose format is not known, or an address that does not answer.
     """
-    chosen = resolve_metrics([metrics] if isinstance(metrics, str) else metrics)
+    chosen = resolve_metrics(metrics)
     with open_sources(sources) as found:
         files = _formats(found, format)
         counts = [FileCounts(name=s.name, format=d.format.name, because=d.because) for s, d in files]
@@ -147,37 +147,19 @@ async def areplay_traces(
         JudgeError: The judge cannot be reached at all.
         StoreError: The store cannot be used, or another process owns it.
     """
-    chosen = resolve_metrics([metrics] if isinstance(metrics, str) else metrics)
-    destinations = [sink_from(s) for s in sinks]
-    chair = judge_from(judge)
-    chosen, lector = bind_reader(chosen, lambda: reader_from(reader, judge=chair))
+    setup = ScoringSetup(
+        metrics, judge=judge, reader=reader, sinks=sinks, concurrency=concurrency, deadline_s=deadline_s
+    )
     with open_sources(sources) as found:
         files = _formats(found, format)
         if redact is not None:
             files = [(source, replace(f, format=_Redacting(f.format, redact))) for source, f in files]
         intake = ReplayIntake(files)
-        worker = Worker(
-            store,
-            intakes=[intake],
-            metrics=chosen,
-            judge=chair,
-            sinks=destinations,
-            concurrency=concurrency,
-            deadline_s=deadline_s,
-            outage_patience_s=outage_patience_s,
-            ends_at_cap=True,
-        )
+        worker = Worker(store, setup, intakes=[intake], outage_patience_s=outage_patience_s, ends_at_cap=True)
         if started is not None:
             started(intake, worker)
-        try:
+        async with setup:
             await worker.run(until_idle=True)
-        finally:
-            for sink in destinations:
-                await sink.aclose()
-            if not isinstance(judge, Judge):
-                await chair.aclose()
-            if lector is not None and not isinstance(reader, Reader):
-                await lector.aclose()
     return ReplayReport(files=tuple(intake.counts), cap_reached=worker.cap_reached)
 
 

@@ -3,22 +3,55 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from ragstone._util.filelock import FileLock
 from ragstone.errors import SpoolError, StoreError
+from ragstone.schema import Trace
 from ragstone.spool import SegmentState, SpoolReader
-from ragstone.store import Store
+from ragstone.store import Store, is_database_url
 
-__all__ = ["Intake", "SpoolIntake", "Troubles"]
+__all__ = ["Intake", "SpoolIntake", "Troubles", "spool_directory", "why_not"]
 
 logger = logging.getLogger("ragstone")
 
 T = TypeVar("T")
 
 _BATCH = 500
+
+
+def spool_directory(store: str | os.PathLike[str]) -> Path:
+    """The spool of a store: beside the file; for a database `RAGSTONE_SPOOL`, else a folder of this user on this host.
+
+    Args:
+        store: Path of a store file, or URL of a database.
+    """
+    if not is_database_url(store):
+        path = Path(store).absolute()
+        return path.with_name(path.name + ".spool")
+    if named := os.environ.get("RAGSTONE_SPOOL"):
+        return Path(named).absolute()
+    url = urlsplit(os.fspath(store))
+    # Application and worker must find the same folder, whatever their working directories.
+    place = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{url.hostname or 'local'}_{url.port or 5432}{url.path}")
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "ragstone" / f"{place}.spool"
+
+
+def why_not(trace: Trace) -> str | None:
+    """Say why a trace is not scored; None when it is."""
+    if trace.status != "ok":
+        return f"the request ended as {trace.status!r}" + (f": {trace.error}" if trace.error else "")
+    if trace.inner_errors:
+        return f"something failed inside the request: {trace.inner_errors[0]}"
+    if trace.response is None and trace.query is None:
+        return "neither a question nor an answer was captured"
+    return None
 
 
 class Troubles:

@@ -9,7 +9,7 @@ from ragstone.errors import SpoolError, StoreError, StoreNotReadyError
 from ragstone.schema import Captured, Dropped, Ledger, LedgerRow, SampledOut
 from ragstone.spool import SpoolReader
 from ragstone.store import is_database_url, open_store
-from ragstone.worker._spool import spool_directory
+from ragstone.worker._intake import spool_directory
 
 __all__ = ["read_ledger"]
 

@@ -13,17 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ragstone.errors import StoreError
-from ragstone.judges import Judge
-from ragstone.metrics import Metric
 from ragstone.schema import Failure, NotApplicable, Score, Trace, sample_from_trace
-from ragstone.scoring import Scorer
-from ragstone.sinks import Sink, WatchingSink
+from ragstone.sinks import WatchingSink
 from ragstone.store import PlannedMetric, Store, open_store
 from ragstone.worker._delivery import Outlet
-from ragstone.worker._intake import Intake, SpoolIntake, Troubles
+from ragstone.worker._intake import Intake, SpoolIntake, Troubles, spool_directory, why_not
 from ragstone.worker._parts import SHARED_LEASE_S, Parts, lease_s
-from ragstone.worker._spool import spool_directory
-from ragstone.worker._why_not import why_not
+from ragstone.worker._setup import ScoringSetup
 
 __all__ = ["Worker"]
 
@@ -44,12 +40,8 @@ class Worker:
 
     Args:
         store: Path of a store file, or URL of a database.
+        setup: Metrics, judge, sinks and limits. The caller closes it.
         intakes: What traces come from besides the spool of this store.
-        metrics: What to score by.
-        judge: Who is asked by judged metrics.
-        sinks: Where outcomes go.
-        concurrency: Traces scored at once.
-        deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
         outage_patience_s: Seconds for which a trace waits for a judge that answers nobody.
         ends_at_cap: Return when a spend cap is reached, and leave what it kept from being asked to the next worker; else
             that has failed.
@@ -59,13 +51,9 @@ class Worker:
     def __init__(
         self,
         store: str | os.PathLike[str],
+        setup: ScoringSetup,
         *,
         intakes: Sequence[Intake] = (),
-        metrics: Sequence[Metric],
-        judge: Judge,
-        sinks: Sequence[Sink] = (),
-        concurrency: int = 16,
-        deadline_s: float = 120.0,
         outage_patience_s: float = 3600.0,
         ends_at_cap: bool = False,
         clock: Callable[[], float] = time.time,
@@ -73,12 +61,8 @@ class Worker:
         self._store = store
         self._spool = SpoolIntake(spool_directory(store))
         self._intakes = tuple(intakes)
-        self._metrics = tuple(metrics)
-        self._judge = judge
-        self._sinks = tuple(sinks)
-        self._concurrency = concurrency
-        self._deadline_s = deadline_s
-        self._lease_s = lease_s(deadline_s)
+        self._setup = setup
+        self._lease_s = lease_s(setup.deadline_s)
         self._outage_patience_s = outage_patience_s
         self._ends_at_cap = ends_at_cap
         self.cap_reached = False
@@ -127,10 +111,9 @@ class Worker:
             ConfigurationError: The judge cannot work as configured.
         """
         woken = self._wakeable()
-        scorer = Scorer(self._metrics, self._judge, concurrency=self._concurrency, deadline_s=self._deadline_s)
         # Before anything is claimed: the judge's identity is part of every key, and while it cannot be reached at all
         # captures had better wait in the spool than fail one by one.
-        if not await self._prepare(scorer, woken):
+        if not await self._prepare(woken):
             return
         with open_store(self._store, mode="own", clock=self._clock) as store:
             on_owned()
@@ -138,14 +121,18 @@ class Worker:
                 self._lease_s = SHARED_LEASE_S
             else:
                 store.release_all()
-            store.set_plan(
-                [
-                    PlannedMetric(name=m.card.name, version=m.card.version, judge_hash=_judge_hash(scorer, m))
-                    for m in self._metrics
-                ],
-                [s.name for s in self._sinks],
-            )
-            await self._loop(store, scorer, woken, until_idle=until_idle)
+            store.set_plan(self._planned_metrics(), [sink.name for sink in self._setup.sinks])
+            await self._loop(store, woken, until_idle=until_idle)
+
+    def _planned_metrics(self) -> list[PlannedMetric]:
+        """The metrics by which every trace is scored, with the judge's identity, which `prepare` makes final."""
+        scorer = self._setup.scorer
+        planned: list[PlannedMetric] = []
+        for metric in scorer.metrics:
+            identity = scorer.judged_by(metric)
+            judge_hash = "" if identity is None else identity.hash
+            planned.append(PlannedMetric(name=metric.card.name, version=metric.card.version, judge_hash=judge_hash))
+        return planned
 
     def _wakeable(self) -> asyncio.Event:
         """What `wake` and `stop` set in the running loop, whichever thread they are called on."""
@@ -160,9 +147,9 @@ class Worker:
         self._wake = wake
         return woken
 
-    async def _prepare(self, scorer: Scorer, woken: asyncio.Event) -> bool:
+    async def _prepare(self, woken: asyncio.Event) -> bool:
         """Let the judge find out what it needs; False when told to stop before it had."""
-        preparing = asyncio.create_task(scorer.prepare())
+        preparing = asyncio.create_task(self._setup.scorer.prepare())
         preparing.add_done_callback(lambda _: woken.set())
         try:
             while not (preparing.done() or self._stop.is_set()):
@@ -176,14 +163,9 @@ class Worker:
         preparing.result()
         return True
 
-    async def _loop(self, store: Store, scorer: Scorer, woken: asyncio.Event, *, until_idle: bool) -> None:
-        outlets = [Outlet(sink, self._troubles, clock=self._clock) for sink in self._sinks]
-        parts = Parts(
-            scorer,
-            concurrency=self._concurrency,
-            deadline_s=self._deadline_s,
-            patience_s=self._outage_patience_s,
-        )
+    async def _loop(self, store: Store, woken: asyncio.Event, *, until_idle: bool) -> None:
+        outlets = [Outlet(sink, self._troubles, clock=self._clock) for sink in self._setup.sinks]
+        parts = Parts(self._setup, patience_s=self._outage_patience_s)
         scoring: set[asyncio.Task[None]] = set()
         deliveries: dict[str, asyncio.Task[None]] = {}
         wait_s = _POLL_MIN_S
@@ -196,7 +178,7 @@ class Worker:
                 moved = 0 if ending else await self._take_in(store)
                 claimed = [] if ending else self._claim(store, parts.room(len(scoring)))
                 for trace in claimed:
-                    work = asyncio.create_task(self._score(trace, store, scorer, parts))
+                    work = asyncio.create_task(self._score(trace, store, parts))
                     scoring.add(work)
                     work.add_done_callback(scoring.discard)
                     work.add_done_callback(lambda _: woken.set())
@@ -245,7 +227,7 @@ class Worker:
     def _hold(self, trace: Trace, store: Store) -> None:
         self._troubles.guarded("keep a lease", lambda: store.renew(self._name, [trace.trace_id], self._lease_s), 0)
 
-    async def _score(self, trace: Trace, store: Store, scorer: Scorer, parts: Parts) -> None:
+    async def _score(self, trace: Trace, store: Store, parts: Parts) -> None:
         reason = why_not(trace)
         self._in_work.add(trace.trace_id)
         try:
@@ -256,7 +238,8 @@ class Worker:
                     keep=lambda outcomes, last: self._keep(trace, outcomes, store, last=last),
                 )
             else:
-                await self._keep(trace, scorer.not_applicable(trace.trace_id, reason), store, last=True)
+                outcomes = self._setup.scorer.not_applicable(trace.trace_id, reason)
+                await self._keep(trace, outcomes, store, last=True)
         except Exception:
             # The lease runs out and the trace comes again; the store gives up on it after some attempts.
             logger.exception("ragstone worker: trace %s could not be finished", trace.trace_id)
@@ -301,7 +284,7 @@ class Worker:
 
     def _watch(self, store: Store) -> None:
         """Show the books to the sinks that ask for them."""
-        watching = [sink for sink in self._sinks if isinstance(sink, WatchingSink)]
+        watching = [sink for sink in self._setup.sinks if isinstance(sink, WatchingSink)]
         if not watching or time.monotonic() < self._watch_next:
             return
         self._watch_next = time.monotonic() + _WATCH_S
@@ -309,8 +292,3 @@ class Worker:
         if ledger is not None:
             for sink in watching:
                 sink.watch(ledger)
-
-
-def _judge_hash(scorer: Scorer, metric: Metric) -> str:
-    identity = scorer.judged_by(metric)
-    return "" if identity is None else identity.hash

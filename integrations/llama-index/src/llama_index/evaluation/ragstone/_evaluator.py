@@ -14,12 +14,12 @@ from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import BaseNode, NodeWithScore
 
-from llama_index.evaluation.ragstone._judge import LlamaIndexJudge
+from llama_index.evaluation.ragstone._judge import LlamaIndexJudge, LlamaIndexModel
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.judges import Judge, Reader, judge_from, reader_from
-from ragstone.metrics import Metric, MetricCard, bind_reader, resolve_metrics
+from ragstone.judges import ChatReader, Judge, Reader
+from ragstone.metrics import Metric, MetricCard, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score, sample_from_row
-from ragstone.scoring import Scorer
+from ragstone.worker import ScoringSetup
 
 __all__ = ["RagstoneEvaluationResult", "RagstoneEvaluator"]
 
@@ -72,9 +72,9 @@ class RagstoneEvaluator(BaseEvaluator):
             raise ConfigurationError(
                 f"{metric!r} are {len(found)} metrics ({names}), and a result has one score; use for_metrics({metric!r})"
             )
-        chair = LlamaIndexJudge(judge) if isinstance(judge, BaseLLM) else judge_from(judge)
-        (self._metric,), _ = bind_reader(found, lambda: _reader(reader, chair))
-        self._scorer = Scorer([self._metric], chair, deadline_s=deadline_s)
+        setup = _setup(found, judge=judge, reader=reader, deadline_s=deadline_s)
+        (self._metric,) = setup.metrics
+        self._scorer = setup.scorer
         self._threshold = threshold
 
     @classmethod
@@ -110,11 +110,12 @@ class RagstoneEvaluator(BaseEvaluator):
             raise ConfigurationError(
                 f"thresholds names {', '.join(map(repr, unknown))}; the metrics are {[m.card.name for m in found]}"
             )
-        chair = LlamaIndexJudge(judge) if isinstance(judge, BaseLLM) else judge_from(judge)
-        bound, _ = bind_reader(found, lambda: _reader(reader, chair))
+        setup = _setup(found, judge=judge, reader=reader, deadline_s=deadline_s)
         return {
-            metric.card.name: cls(metric, judge=chair, threshold=passing.get(metric.card.name), deadline_s=deadline_s)
-            for metric in bound
+            metric.card.name: cls(
+                metric, judge=setup.judge, threshold=passing.get(metric.card.name), deadline_s=deadline_s
+            )
+            for metric in setup.metrics
         }
 
     def __repr__(self) -> str:
@@ -238,10 +239,19 @@ class RagstoneEvaluator(BaseEvaluator):
         return value >= self._threshold if self.card.direction == "higher" else value <= self._threshold
 
 
-def _reader(reader: str | Reader | BaseLLM | None, judge: Judge) -> Reader:
-    if isinstance(reader, BaseLLM):
-        return reader_from(None, judge=LlamaIndexJudge(reader))
-    return reader_from(reader, judge=judge)
+def _setup(
+    metrics: Sequence[Metric],
+    *,
+    judge: str | Judge | BaseLLM | None,
+    reader: str | Reader | BaseLLM | None,
+    deadline_s: float,
+) -> ScoringSetup:
+    return ScoringSetup(
+        metrics,
+        judge=LlamaIndexJudge(judge) if isinstance(judge, BaseLLM) else judge,
+        reader=ChatReader(LlamaIndexModel(reader)) if isinstance(reader, BaseLLM) else reader,
+        deadline_s=deadline_s,
+    )
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, RagstoneEvaluationResult]]) -> RagstoneEvaluationResult:

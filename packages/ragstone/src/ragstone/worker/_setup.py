@@ -1,0 +1,92 @@
+"""`ScoringSetup`: metrics, models, sinks and limits, from what a user gave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from ragstone.judges import Judge, Reader, judge_from, reader_from
+from ragstone.metrics import Metric, bind_reader, resolve_metrics
+from ragstone.scoring import Scorer
+from ragstone.sinks import Sink, sink_from
+
+__all__ = ["ScoringSetup"]
+
+
+class ScoringSetup:
+    """Metrics, models, sinks and limits, made from what a user gave.
+
+    Everything that scores (`Monitor`, `evaluate`, `replay_traces`, the commands, the integrations' evaluators) starts
+    with a setup. As an async context manager it closes what it holds at the end: all sinks, and the models that it made.
+
+    Args:
+        metrics: Names, groups, `Metric` objects, or one of them alone.
+        judge: The forms of `judge_from`.
+        reader: The forms of `reader_from`. A reader is made only if a metric needs one.
+        sinks: The forms of `sink_from`.
+        concurrency: Samples scored at the same time.
+        deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
+        closes_models: Also close a judge and a reader that were given as objects.
+
+    Raises:
+        ConfigurationError: If a metric, judge, reader or sink does not exist, or a limit is out of range.
+        MissingExtraError: If one of them needs a package that is not installed.
+
+    Example:
+        ```python
+        async with ScoringSetup("ccrs", judge="http://localhost:8000/v1") as setup:
+            outcomes = await setup.scorer.score(sample)
+        ```
+    """
+
+    def __init__(
+        self,
+        metrics: str | Metric | Sequence[str | Metric],
+        *,
+        judge: str | Judge | None = None,
+        reader: str | Reader | None = None,
+        sinks: Sequence[str | Sink] = (),
+        concurrency: int = 16,
+        deadline_s: float = 120.0,
+        closes_models: bool = False,
+    ) -> None:
+        resolved = resolve_metrics(metrics)
+        self.sinks = tuple(sink_from(sink) for sink in sinks)
+        self.judge = judge_from(judge)
+        self.metrics, self.reader = bind_reader(resolved, lambda: reader_from(reader, judge=self.judge))
+        self.concurrency = concurrency
+        self.deadline_s = deadline_s
+        self.scorer = self.scorer_of(self.metrics)
+        """Scores by all metrics."""
+        self._to_close: list[Judge | Reader] = []
+        if closes_models or not isinstance(judge, Judge):
+            self._to_close.append(self.judge)
+        if self.reader is not None and (closes_models or not isinstance(reader, Reader)):
+            self._to_close.append(self.reader)
+
+    def scorer_of(self, metrics: Sequence[Metric]) -> Scorer:
+        """Make a scorer of some of the metrics, with the same judge and limits."""
+        return Scorer(metrics, self.judge, concurrency=self.concurrency, deadline_s=self.deadline_s)
+
+    async def aclose(self) -> None:
+        """Close sinks and models, all of them even if closing one fails. Safe to call twice."""
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self.aclose_models)
+            for sink in self.sinks:
+                closing.push_async_callback(sink.aclose)
+
+    async def aclose_models(self) -> None:
+        """Close the models' connections, which belong to the running event loop. The next call opens new ones."""
+        async with AsyncExitStack() as closing:
+            for model in self._to_close:
+                closing.push_async_callback(model.aclose)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
