@@ -10,8 +10,7 @@ import pytest
 
 from fake_servers import FakeJudgeServer
 from ragstone.judges import OpenAICompatibleJudge, Prompt
-from ragstone.judges._capacity.gate import Capacity
-from ragstone.judges._capacity.share import Share
+from ragstone.judges._capacity.gate import Capacity, Share
 
 pytestmark = pytest.mark.bench
 

@@ -12,9 +12,7 @@ import pytest
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
-from ragstone.judges._capacity.gate import Capacity
-from ragstone.judges._capacity.registry import capacity_of
-from ragstone.judges._capacity.share import Share
+from ragstone.judges._capacity.gate import Capacity, Share, capacity_of
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
 

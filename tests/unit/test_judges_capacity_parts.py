@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ragstone.judges._capacity.breaker import Breaker
-from ragstone.judges._capacity.rates import Bucket
-from ragstone.judges._capacity.request import affinity, estimated_tokens
-from ragstone.judges._capacity.window import Window
+from ragstone.judges._capacity.flow_control import Breaker, Bucket, Window
+from ragstone.judges._http.endpoint import affinity, estimated_tokens
 
 
 def window(*, upper=64):

@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from ragstone.errors import JudgeReplyError
-from ragstone.judges._parse_json import json_request, json_schema_of, parse_json
+from ragstone.judges._parse import json_request, json_schema_of, parse_json
 
 
 class Items(TypedDict):

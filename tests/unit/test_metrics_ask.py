@@ -8,7 +8,7 @@ import pytest
 
 from ragstone.errors import JudgeReplyError
 from ragstone.judges import Prompt
-from ragstone.judges._parse_json import json_schema_of
+from ragstone.judges._parse import json_schema_of
 from ragstone.metrics._ask import _marks_shape, _texts_shape, ask_marks, ask_texts
 from ragstone.testing import FakeJudge
 

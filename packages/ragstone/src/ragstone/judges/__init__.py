@@ -1,11 +1,20 @@
 """Judges: models that answer questions about a sample."""
 
 from ragstone.judges._cache.file import CacheSummary, ReplyCache
-from ragstone.judges._capabilities import Capabilities
 from ragstone.judges._capacity.spend import SpendCap
 from ragstone.judges._client_settings import ClientSettings
-from ragstone.judges._factory import judge_from, reader_from
-from ragstone.judges._model import ChatModel, ChatRequest, Completion, ForcedReading, TokenReading
+from ragstone.judges._factory import OpenAICompatibleJudge, judge_from, reader_from
+from ragstone.judges._model import (
+    Capabilities,
+    ChatModel,
+    ChatRequest,
+    Completion,
+    ForcedReading,
+    TokenReading,
+    UsageMeter,
+    metered,
+    record_usage,
+)
 from ragstone.judges._model_judge import ModelJudge
 from ragstone.judges._parse import parse_number
 from ragstone.judges._protocol import (
@@ -19,10 +28,8 @@ from ragstone.judges._protocol import (
     TextReply,
 )
 from ragstone.judges._render import Message
-from ragstone.judges._usage import UsageMeter, metered, record_usage
 from ragstone.judges.function_model import FunctionModel
 from ragstone.judges.lexical import LexicalJudge, LexicalReader
-from ragstone.judges.openai_compatible import OpenAICompatibleJudge
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader
 from ragstone.judges.rehearsal import RehearsalJudge, RehearsalReader

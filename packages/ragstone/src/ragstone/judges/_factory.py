@@ -11,12 +11,11 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges._model_judge import ModelJudge
 from ragstone.judges._protocol import Judge, Reader
 from ragstone.judges.lexical import LexicalJudge, LexicalReader
-from ragstone.judges.openai_compatible import OpenAICompatibleJudge
-from ragstone.judges.openai_model import ConnectionOptions
+from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader, ReaderOptions
 from ragstone.judges.vllm_engine import VllmModel
 
-__all__ = ["judge_from", "reader_from"]
+__all__ = ["OpenAICompatibleJudge", "judge_from", "reader_from"]
 
 _OPENAI_URL: Final = "https://api.openai.com/v1"
 _FORMS: Final = (
@@ -32,6 +31,49 @@ class _Asked(TypedDict, total=False):
     score_mode: Literal["single", "expected", "sampled"]
     draws: int
     number_max_tokens: int
+
+
+class OpenAICompatibleJudge(ModelJudge):
+    """A `ModelJudge` on an `OpenAICompatibleModel`, in one step.
+
+    Args:
+        base_url: "http://host:8000/v1"; without a path, `/v1` is taken.
+        temperature: See `ModelJudge`.
+        seed: See `ModelJudge`.
+        number_max_tokens: See `ModelJudge`.
+        score_mode: See `ModelJudge`.
+        draws: See `ModelJudge`.
+        connection: `model`, `api_key`, `concurrency`, `timeout_s` and all other options of `OpenAICompatibleModel`.
+
+    Raises:
+        ConfigurationError: A value that cannot work.
+
+    Example:
+        ```python
+        judge = OpenAICompatibleJudge("http://localhost:8000/v1", model="qwen3-8b", concurrency=32)
+        reply = await judge.ask_number(prompt)
+        ```
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        temperature: float | None = 0.0,
+        seed: int | None = None,
+        number_max_tokens: int = 64,
+        score_mode: Literal["single", "expected", "sampled"] = "single",
+        draws: int = 5,
+        **connection: Unpack[ConnectionOptions],
+    ) -> None:
+        super().__init__(
+            OpenAICompatibleModel(base_url, **connection),
+            temperature=temperature,
+            seed=seed,
+            number_max_tokens=number_max_tokens,
+            score_mode=score_mode,
+            draws=draws,
+        )
 
 
 def judge_from(

@@ -12,13 +12,10 @@ from pydantic import TypeAdapter
 
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges._expected import NumberReads
-from ragstone.judges._model import ChatModel, ChatRequest, Completion
-from ragstone.judges._parse import parse_number
-from ragstone.judges._parse_json import json_request, json_schema_of, parse_json
+from ragstone.judges._model import TEMPERATURE_ONE, ChatModel, ChatRequest, Completion, UsageMeter, metered
+from ragstone.judges._parse import json_request, json_schema_of, parse_json, parse_number
 from ragstone.judges._protocol import JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.judges._render import RENDER_VERSION, Message, number_request, reminder, render
-from ragstone.judges._sampling import TEMPERATURE_ONE
-from ragstone.judges._usage import UsageMeter, metered
 from ragstone.schema import Interval, Usage
 from ragstone.stats import mean_interval
 

@@ -1,4 +1,4 @@
-"""From a judge's reply to one number, or to an error: never clipped, never the first of several."""
+"""From a judge's reply to one number or one JSON value, or to an error: never clipped, never the first of several."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import json
 import math
 import re
 import unicodedata
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from ragstone.errors import JudgeReplyError
-from ragstone.judges._reasoning import after_reasoning
+from ragstone.judges._model import after_reasoning
 
-__all__ = ["parse_number"]
+__all__ = ["json_request", "json_schema_of", "parse_json", "parse_number"]
+
+T = TypeVar("T")
 
 _FENCE: Final = re.compile(r"\A```[a-z]*\s*(.*?)\s*```\Z", re.DOTALL | re.IGNORECASE)
 _DECORATION: Final = re.compile(r"[*`_$#]+|\\boxed|</?[A-Za-z]+>")
@@ -38,6 +42,9 @@ _OTHER_SCALE: Final = re.compile(
 _MAX_AROUND: Final = 8
 """Characters looked at on either side of a number."""
 
+_FENCE_LINE: Final = re.compile("[ \\t]*```[a-zA-Z]*")
+_OPENING: Final = re.compile(r"[\[{]")
+
 
 def parse_number(text: str, low: float = 0, high: float = 100) -> float:
     """Read the one number in [low, high] that a judge's reply states.
@@ -62,7 +69,7 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
         ```
     """
     try:
-        value = _read(_without_reasoning(text), low, high)
+        value = _read(text, low, high)
     except _UnclearError as unclear:
         raise JudgeReplyError(
             f"expected one number from {low:g} to {high:g}, got {_shortened(text)!r}: {unclear}", raw=text
@@ -82,23 +89,19 @@ def _shortened(text: str, max_chars: int = 120) -> str:
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
-def _without_reasoning(text: str) -> str:
-    rest = after_reasoning(text)
-    if rest is None:
+def _read(reply: str, low: float, high: float) -> float:
+    text = after_reasoning(reply)
+    if text is None:
         raise _UnclearError("the reasoning does not end")
-    return rest
-
-
-def _read(text: str, low: float, high: float) -> float:
     if fenced := _FENCE.match(text):
         text = fenced[1]
     if text.startswith("{"):
         try:
-            reply = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+            value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             # Not JSON after all: "{85}", or an object with prose behind it.
             return _read_prose(text, low, high)
-        return _read_object(reply, low, high)
+        return _read_object(value, low, high)
     return _read_prose(text, low, high)
 
 
@@ -198,3 +201,142 @@ def _is_bare(line: str) -> bool:
     for unit in _UNITS:
         line = line.removesuffix(unit)
     return re.fullmatch(_NUMBER, line.strip(_WRAPPING)) is not None
+
+
+def json_schema_of(shape: TypeAdapter[Any]) -> dict[str, Any]:
+    """The shape as JSON Schema, without the titles that pydantic adds."""
+    schema: dict[str, Any] = _untitled(shape.json_schema())
+    return schema
+
+
+def _untitled(value: Any) -> Any:
+    if isinstance(value, dict):
+        # A property may be called "title": that one has a schema, the others a text.
+        return {k: _untitled(v) for k, v in value.items() if not (k == "title" and isinstance(v, str))}
+    return [_untitled(item) for item in value] if isinstance(value, list) else value
+
+
+def json_request(schema: dict[str, Any]) -> str:
+    """Say what kind of reply is wanted: JSON of the schema."""
+    form = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    return f"Reply with one JSON value and nothing else. It must follow this JSON Schema:\n{form}"
+
+
+def parse_json(text: str, shape: TypeAdapter[T]) -> T:
+    """Read the one JSON value that a reply states, inside or outside a code fence, after any reasoning.
+
+    Strictly: a number in quotes is no number, true is not 1, and names that come twice, NaN and Infinity are no JSON. Of
+    several values the one that has the shape counts; two different ones that have it are none.
+
+    Raises:
+        JudgeReplyError: Kind "unparseable": no JSON, several different values, or a value of another shape. `raw` is
+            the reply.
+
+    Example:
+        >>> parse_json('Here it is: {"n": 3}', TypeAdapter(dict[str, int]))
+        {'n': 3}
+    """
+    try:
+        return _parsed(text, shape)
+    except RecursionError:
+        raise JudgeReplyError(f"the reply is nested too deeply: {_shortened(text.strip(), 200)!r}", raw=text) from None
+
+
+def _parsed(text: str, shape: TypeAdapter[T]) -> T:
+    stated = _whole(text)
+    if not stated and (rest := after_reasoning(text)) is not None:
+        stated = _values(rest)
+    if not stated:
+        raise JudgeReplyError(
+            f"the reply holds no JSON, or none that can be read: {_shortened(text.strip(), 200)!r}", raw=text
+        )
+    fit: list[T] = []
+    problems: list[str] = []
+    for value in stated:
+        try:
+            # As JSON once more: there a list may become a tuple, and a lone surrogate is refused.
+            fit.append(shape.validate_json(json.dumps(value), strict=True))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            problems.append(f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}")
+    if not fit:
+        raise JudgeReplyError(
+            f"the reply has another shape than was asked for ({problems[0]}): {_shortened(text.strip(), 200)!r}",
+            raw=text,
+        )
+    if any(value != fit[0] for value in fit[1:]):
+        raise JudgeReplyError(
+            f"the reply holds {len(fit)} values of the shape where one was asked for: {_shortened(text.strip(), 200)!r}",
+            raw=text,
+        )
+    return fit[0]
+
+
+def _whole(text: str) -> list[Any]:
+    """The value, if the reply is nothing else: then a tag in one of its texts ends no reasoning."""
+    text = text.strip()
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except ValueError:
+        return []
+    return [value] if end == len(text) and isinstance(value, dict | list) else []
+
+
+def _values(text: str) -> list[Any]:
+    """The objects and lists in a text, each read where it begins; what is inside one is a part of it."""
+    text = _fenced(text) or text
+    found: list[Any] = []
+    at = 0
+    while opening := _OPENING.search(text, at):
+        try:
+            value, at = _DECODER.raw_decode(text, opening.start())
+        except ValueError:
+            # A broken object may hold sound ones, and they are not what was meant; a bracket may be a part of a sentence.
+            if opening.group() == "{":
+                return []
+            at = opening.end()
+            continue
+        found.append(value)
+    return found
+
+
+def _fenced(text: str) -> str:
+    """What stands between code fences, each from the start of one line to the end of another (or of the same).
+
+    A text in a value holds no line break, so marks in these places are no part of one.
+    """
+    inside: list[str] = []
+    kept: list[str] = []
+    is_open = False
+    for line in text.split("\n"):
+        rest = line
+        if not is_open:
+            fence = _FENCE_LINE.match(line)
+            if fence is None:
+                continue
+            is_open, rest = True, line[fence.end() :]
+        inside.append(rest.rstrip().removesuffix("```"))
+        if rest.rstrip().endswith("```"):
+            kept += inside
+            inside, is_open = [], False
+    return "\n".join(kept)
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        raise ValueError("a name comes twice")
+    return named
+
+
+def _finite_constant(text: str) -> float:
+    """Refuses what Python's reader adds to JSON, and numbers beyond what a float holds."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no number of JSON")
+    return value
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_named_once, parse_constant=_finite_constant, parse_float=_finite_constant
+)

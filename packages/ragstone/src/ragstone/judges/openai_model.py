@@ -11,18 +11,15 @@ from urllib.parse import urlsplit
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges._cache.replies import cached_replies
-from ragstone.judges._capabilities import Capabilities
-from ragstone.judges._capacity.share import Share
+from ragstone.judges._capacity.gate import Share
 from ragstone.judges._capacity.spend import SpendCap, usage_of
-from ragstone.judges._http.constrained import ConstrainedReplies
-from ragstone.judges._http.dialect import Dialect
+from ragstone.judges._http.dialect import ConstrainedReplies, Dialect
 from ragstone.judges._http.endpoint import NAMED_BY_ENVIRONMENT, Endpoint, RequestRefusedError
 from ragstone.judges._http.exact import ExactReads
 from ragstone.judges._http.probe import probe
 from ragstone.judges._http.replies import completions, token_ids
-from ragstone.judges._model import ChatRequest, Completion, ForcedReading
+from ragstone.judges._model import Capabilities, ChatRequest, Completion, ForcedReading, record_usage
 from ragstone.judges._render import Message
-from ragstone.judges._usage import record_usage
 from ragstone.schema import Usage
 
 __all__ = ["ConnectionOptions", "OpenAICompatibleModel"]

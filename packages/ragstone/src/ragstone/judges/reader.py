@@ -14,13 +14,17 @@ from ragstone.judges._abstention.draws import REFUSAL_TASK, Draws
 from ragstone.judges._abstention.exact import ExactSequence
 from ragstone.judges._abstention.prompt import PromptSource, ReaderPrompt
 from ragstone.judges._abstention.recognise import Recogniser, phrases_from
-from ragstone.judges._capabilities import Capabilities
-from ragstone.judges._model import ChatModel, ChatRequest
+from ragstone.judges._model import (
+    TEMPERATURE_ONE,
+    Capabilities,
+    ChatModel,
+    ChatRequest,
+    UsageMeter,
+    after_reasoning,
+    metered,
+)
 from ragstone.judges._protocol import Abstention, Judge, JudgeIdentity, TextReply
-from ragstone.judges._reasoning import after_reasoning
 from ragstone.judges._render import Message
-from ragstone.judges._sampling import TEMPERATURE_ONE
-from ragstone.judges._usage import UsageMeter, metered
 from ragstone.schema import Usage
 
 __all__ = ["ChatReader", "ReaderOptions"]

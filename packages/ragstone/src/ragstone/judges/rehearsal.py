@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 from pydantic import TypeAdapter
 
 from ragstone.errors import JudgeError
+from ragstone.judges._model import record_usage
 from ragstone.judges._protocol import Abstention, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.judges._render import number_request, render
-from ragstone.judges._usage import record_usage
 from ragstone.judges.lexical import LexicalJudge, LexicalReader
 from ragstone.schema import Usage
 

@@ -9,19 +9,23 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from ragstone.errors import ConfigurationError, JudgeRejectedError, MissingExtraError
-from ragstone.judges._capabilities import Capabilities
-from ragstone.judges._model import ChatRequest, Completion, ForcedReading
+from ragstone.judges._model import (
+    TEMPERATURE_ONE,
+    Capabilities,
+    ChatRequest,
+    Completion,
+    ForcedReading,
+    TokenReading,
+    record_usage,
+)
 from ragstone.judges._render import Message
-from ragstone.judges._sampling import TEMPERATURE_ONE
-from ragstone.judges._usage import record_usage
-from ragstone.judges._vllm_replies import completion_of
 from ragstone.judges._vllm_thread import EngineThread, Job, engine_for, is_refusal, unload
 from ragstone.schema import Usage
 
-__all__ = ["VllmModel"]
+__all__ = ["VllmModel", "completion_of"]
 
 _ASKED_TOKENS: Final = 128
 """Most token ids that vLLM takes in one `logprob_token_ids`."""
@@ -379,3 +383,25 @@ def _look_at(llm: Any) -> _Loaded:
 def _locked(lock: threading.Lock, work: Any, *args: Any) -> list[int]:
     with lock:
         return list(work(*args))
+
+
+def completion_of(choice: Any) -> Completion:
+    """A choice of the engine (`vllm.CompletionOutput`) as a reply."""
+    finish: Literal["stop", "length"] = "length" if choice.finish_reason == "length" else "stop"
+    tokens = None
+    if choice.logprobs is not None:
+        tokens = tuple(
+            _reading(token, alternatives) for token, alternatives in zip(choice.token_ids, choice.logprobs, strict=True)
+        )
+    # A lone surrogate would break whoever writes the text to a file.
+    return Completion(text=choice.text.encode(errors="replace").decode(), finish=finish, tokens=tokens)
+
+
+def _reading(token: int, alternatives: Mapping[int, Any]) -> TokenReading:
+    said = alternatives[token]
+    ranked = sorted(alternatives.values(), key=lambda other: -other.logprob)
+    return TokenReading(
+        text=said.decoded_token or "",
+        logprob=float(said.logprob),
+        top=tuple((other.decoded_token or "", float(other.logprob)) for other in ranked),
+    )

@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._abstention.recognise import Recogniser
-from ragstone.judges._model import ChatModel, ChatRequest, Completion
+from ragstone.judges._model import TEMPERATURE_ONE, ChatModel, ChatRequest, Completion
 from ragstone.judges._protocol import Judge, Prompt
 from ragstone.judges._render import Message
-from ragstone.judges._sampling import TEMPERATURE_ONE
 from ragstone.schema import Interval
 from ragstone.stats import beta_mixture_interval, wilson_interval
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ragstone.judges._abstention.recognise import without_mark
-from ragstone.judges._model import ChatModel, ForcedReading
-from ragstone.judges._once import Once
+from ragstone.judges._model import ChatModel, ForcedReading, Once
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 

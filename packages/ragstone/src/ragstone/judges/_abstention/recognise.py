@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges._reasoning import after_reasoning
+from ragstone.judges._model import after_reasoning
 
 __all__ = ["Recogniser", "continues", "goes_on", "phrases_from", "without_mark"]
 

@@ -20,8 +20,7 @@ from pydantic import ValidationError
 
 from ragstone.errors import StoreError
 from ragstone.judges._cache.file import ReplyCache
-from ragstone.judges._capabilities import Capabilities
-from ragstone.judges._usage import record_usage
+from ragstone.judges._model import Capabilities, record_usage
 from ragstone.schema import Usage
 
 __all__ = ["CachedReplies", "cache_bypassed", "cached_replies", "is_repeatable"]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from ragstone._util.fork import after_fork_in_child
-from ragstone.errors import JudgeUnavailableError
-from ragstone.judges._capacity.breaker import Breaker
-from ragstone.judges._capacity.rates import Bucket
-from ragstone.judges._capacity.share import Permit, Share, Waiter
-from ragstone.judges._capacity.window import Window
+from ragstone.errors import ConfigurationError, JudgeUnavailableError
+from ragstone.judges._capacity.flow_control import Breaker, Bucket, Window
 
-__all__ = ["Capacity"]
+__all__ = ["Capacity", "Permit", "Share", "Waiter", "capacity_of"]
 
 _CONCURRENCY: Final = 16
 """Requests in flight at most, where nobody says otherwise."""
@@ -26,6 +26,63 @@ _TICK_S: Final = 1.0
 _TOGETHER_S: Final = 0.05
 _REQUESTS_BURST_S: Final = 1.0
 _TOKENS_BURST_S: Final = 10.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Share:
+    """What one user of an endpoint allows; in force for as long as somebody holds it. The smallest of each counts."""
+
+    concurrency: int | None = None
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    timeout_s: float = 60.0
+    outage_s: float = 30.0
+    probe_s: float = 1.0
+    """Seconds between two tries during an outage."""
+
+    def __post_init__(self) -> None:
+        if self.concurrency is not None and self.concurrency < 1:
+            raise ConfigurationError(f"concurrency must be at least 1, got {self.concurrency!r}")
+        for name in ("requests_per_minute", "tokens_per_minute"):
+            limit = getattr(self, name)
+            if limit is not None and not limit > 0:
+                raise ConfigurationError(f"{name} must be above 0, or None for no limit, got {limit!r}")
+        if not self.timeout_s > 0 or not self.outage_s >= 0:
+            raise ConfigurationError(
+                "timeout_s must be above 0, outage_s not below 0, got "
+                f"timeout_s={self.timeout_s!r}, outage_s={self.outage_s!r}"
+            )
+
+
+@dataclass(slots=True, eq=False)
+class Permit:
+    """The right to send one request now. Ends with one of `Capacity`'s `answered`, `refused`, `failed`, `unused`."""
+
+    loop: asyncio.AbstractEventLoop
+    share: Share
+    kind: int
+    n_requests: int
+    n_tokens: float
+    sent_at: float
+    n_rounds_refused: int
+    """Pauses for refusals before it was sent, since the last reply."""
+    probe: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    loop: asyncio.AbstractEventLoop
+    share: Share
+    kind: int
+    n_requests: int
+    n_tokens: float
+    n_failures: int
+    order: int
+    future: asyncio.Future[Permit | Exception] = field(init=False)
+    permit: Permit | None = None
+
+    def __post_init__(self) -> None:
+        self.future = self.loop.create_future()
 
 
 _Parcel = tuple[Waiter, Permit | Exception]
@@ -377,3 +434,32 @@ def _mark_stale(reference: weakref.ref[Capacity]) -> None:
     capacity = reference()
     if capacity is not None:
         capacity._stale = True  # noqa: SLF001  our own
+
+
+class _Registry:
+    """The capacities of this process, each for as long as somebody uses it."""
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakValueDictionary[tuple[str, str], Capacity] = weakref.WeakValueDictionary()
+        self._lock = threading.Lock()
+        after_fork_in_child(self._after_fork)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[str, str]) -> Capacity:
+        with self._lock:
+            capacity = self._known.get(key)
+            if capacity is None:
+                self._known[key] = capacity = Capacity()
+            return capacity
+
+
+_registry: Final = _Registry()
+
+
+def capacity_of(base_url: str, api_key: str | None) -> Capacity:
+    """The capacity of an endpoint: the same for everybody in this process who asks it with the same key."""
+    parts = urlsplit(base_url)
+    where = f"{parts.scheme}://{parts.netloc.lower()}{parts.path}"
+    return _registry.get((where, hashlib.sha256((api_key or "").encode()).hexdigest()))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 import threading
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
@@ -17,18 +18,24 @@ from ragstone.errors import (
     JudgeRejectedError,
     JudgeUnavailableError,
 )
-from ragstone.judges._capacity.registry import capacity_of
-from ragstone.judges._capacity.request import affinity, estimated_tokens, reply_length
-from ragstone.judges._capacity.share import Permit, Share
+from ragstone.judges._capacity.gate import Permit, Share, capacity_of
 from ragstone.judges._capacity.spend import SpendCap, usage_of
 from ragstone.judges._http.errors import basic, causes_of, message_in, retry_after_s, secrets_in
-from ragstone.judges._usage import record_usage
+from ragstone.judges._model import record_usage
 from ragstone.schema import Usage
 
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["NAMED_BY_ENVIRONMENT", "Endpoint", "RequestRefusedError", "normalised_url"]
+__all__ = [
+    "NAMED_BY_ENVIRONMENT",
+    "Endpoint",
+    "RequestRefusedError",
+    "affinity",
+    "estimated_tokens",
+    "normalised_url",
+    "reply_length",
+]
 
 _MAX_BACKOFF_S: Final = 30.0
 _OVERLOADED: Final = (503, 504, 529)
@@ -38,6 +45,9 @@ NAMED_BY_ENVIRONMENT: Final = (
     "use openai:MODEL with OPENAI_BASE_URL set to the URL (and OPENAI_API_KEY, where it wants a key)"
 )
 """How a command names what a URL alone does not say."""
+
+_CHARACTERS_PER_TOKEN: Final = 4
+_AFFINITY_CHARACTERS: Final = 1024
 
 
 class RequestRefusedError(JudgeRejectedError):
@@ -389,3 +399,56 @@ async def _kept_open(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
         yield
     finally:
         await client.close()
+
+
+def reply_length(body: Mapping[str, Any]) -> int:
+    """The most tokens that one reply may have; 0 when the request does not say."""
+    for name in ("max_tokens", "max_completion_tokens"):
+        if isinstance(length := body.get(name), int):
+            return length
+    return 0
+
+
+def estimated_tokens(body: Mapping[str, Any]) -> float:
+    """Tokens that a request may take: four characters each, and replies as long as they may get."""
+    n = body.get("n")
+    replies = reply_length(body) * (n if isinstance(n, int) else 1)
+    return sum(_size(text) for text in _texts(body)) + replies
+
+
+def _size(text: object) -> float:
+    if isinstance(text, str):
+        return len(text) / _CHARACTERS_PER_TOKEN
+    if isinstance(text, list):
+        return sum(_size(part) if isinstance(part, list | str) else 1.0 for part in text)
+    return 0.0
+
+
+def _texts(body: Mapping[str, Any]) -> Iterator[object]:
+    for message in body.get("messages") or ():
+        yield message.get("content")
+    yield body.get("prompt")
+
+
+def affinity(body: Mapping[str, Any]) -> str:
+    """A name for how a request begins: the system message and the first 1,024 characters of the first user message.
+
+    Requests of one name share what a server keeps of their beginning, so a router does well to send them to one place.
+    Token-id prompts are told apart by their first 256 tokens.
+    """
+    parts: list[str] = []
+    for message in body.get("messages") or ():
+        content = str(message.get("content"))
+        if message.get("role") == "user":
+            parts.append(content[:_AFFINITY_CHARACTERS])
+            break
+        parts.append(content)
+    prompt = body.get("prompt")
+    if isinstance(prompt, str):
+        parts.append(prompt[:_AFFINITY_CHARACTERS])
+    elif isinstance(prompt, list) and prompt:
+        tokens = prompt[0] if isinstance(prompt[0], list) else prompt
+        parts.append(repr(tokens[: _AFFINITY_CHARACTERS // _CHARACTERS_PER_TOKEN]))
+    # A length before each part: two parts never look like one.
+    digest = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode(errors="replace"))
+    return digest.hexdigest()[:16]

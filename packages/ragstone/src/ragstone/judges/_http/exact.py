@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._http.endpoint import RequestRefusedError
 from ragstone.judges._http.replies import logprob_or_none, token_ids
-from ragstone.judges._model import ForcedReading
-from ragstone.judges._once import Once
+from ragstone.judges._model import ForcedReading, Once
 from ragstone.judges._render import Message
 
 if TYPE_CHECKING:

@@ -1,11 +1,12 @@
-"""How many requests an endpoint takes at once, learned from how it answers."""
+"""What limits the requests to one endpoint: a concurrency window, budgets per minute, a circuit breaker."""
 
 from __future__ import annotations
 
 import math
+import time
 from typing import Final
 
-__all__ = ["Window"]
+__all__ = ["Breaker", "Bucket", "Window"]
 
 _START: Final = 16
 """Requests at once before anything is known."""
@@ -19,6 +20,13 @@ _FORGETTING: Final = 0.005
 """How fast the fastest reply is forgotten: an endpoint may get slower for good."""
 _KINDS_MAX: Final = 64
 _GRACE_MIN_S: Final = 0.02
+_CAUTION: Final = 0.98
+"""Share of the budget that is used. At the whole of it, one request that travels faster than the one before it is
+refused, and a refusal costs a second or more."""
+_FAILURES: Final = 5
+"""Failures in a row, with no answer between, that make an outage."""
+_PROBE_GRACE_MIN_S: Final = 10.0
+_PROBE_GRACE_FACTOR: Final = 4.0
 
 
 class Window:
@@ -161,3 +169,108 @@ class Window:
 
 def _smoothed(old: float | None, new: float) -> float:
     return new if old is None else old + _SMOOTHING * (new - old)
+
+
+class Bucket:
+    """Holds up to `burst_s` seconds' worth of a budget; not thread-safe.
+
+    Args:
+        burst_s: Seconds' worth that may go out at once after a quiet time; one whole unit may in any case.
+    """
+
+    __slots__ = ("_at", "_burst", "_burst_s", "_level", "_rate", "per_minute")
+
+    def __init__(self, *, burst_s: float) -> None:
+        self._burst_s = burst_s
+        self.per_minute: float | None = None
+        """The budget; None is no limit."""
+        self._rate = self._burst = self._level = self._at = 0.0
+
+    def set(self, per_minute: float | None, now: float) -> None:
+        """Change the budget; what was taken stays taken."""
+        if per_minute == self.per_minute:
+            return
+        was_open = self.per_minute is None
+        if not was_open:
+            self._fill(now)
+        self.per_minute = per_minute
+        if per_minute is not None:
+            self._rate = per_minute / 60 * _CAUTION
+            self._burst = max(1.0, per_minute / 60 * self._burst_s)
+            self._level = self._burst if was_open else min(self._level, self._burst)
+            self._at = now
+
+    def wait_s(self, cost: float, now: float) -> float:
+        """Seconds until `cost` may be taken; 0 when it may now. What costs more than fits waits until all is full."""
+        if self.per_minute is None:
+            return 0.0
+        self._fill(now)
+        # Rounding must not make a wait of zero seconds.
+        missing = min(cost, self._burst) - self._level
+        return missing / self._rate if missing > 1e-9 else 0.0
+
+    def take(self, cost: float, now: float) -> None:
+        """Take `cost`, also what is not there: then others wait the longer."""
+        if self.per_minute is not None:
+            self._fill(now)
+            self._level -= cost
+
+    def _fill(self, now: float) -> None:
+        self._level = min(self._burst, self._level + max(0.0, now - self._at) * self._rate)
+        self._at = now
+
+
+class Breaker:
+    """Knows since when an endpoint has answered nobody; not thread-safe, and told the time."""
+
+    def __init__(self) -> None:
+        self._streak = 0
+        self._since = 0.0
+        self._since_unix = 0.0
+        self.reason = ""
+        """What the last failure was."""
+        self.kind = "unavailable"
+        self.probing_since: float | None = None
+        """When the request that finds out went out; None when there is none."""
+        self.next_probe_at = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether the endpoint seems to be down."""
+        return self._streak >= _FAILURES
+
+    def lasted_s(self, now: float) -> float:
+        """Seconds since the first failure; 0 when there is no outage."""
+        return now - self._since if self.open else 0.0
+
+    def failed(self, now: float, *, reason: str, kind: str, probe: bool, probe_s: float) -> None:
+        """Note a failure; the next probe goes out `probe_s` after that of a probe."""
+        was_open = self.open
+        if not self._streak:
+            self._since = now
+            self._since_unix = time.time()
+        self._streak += 1
+        self.reason, self.kind = reason, kind
+        if probe:
+            self.probing_since = None
+        if probe or not was_open:
+            self.next_probe_at = now + probe_s
+
+    def answered(self) -> bool:
+        """Note that the endpoint said something, if only no. Returns whether this ends an outage."""
+        ends = self.open
+        self._streak = 0
+        self.probing_since = None
+        return ends
+
+    def grace_s(self, latency_s: float | None) -> float:
+        """Seconds for which a probe that is under way is worth waiting for."""
+        return max(_PROBE_GRACE_MIN_S, _PROBE_GRACE_FACTOR * (latency_s or 0.0))
+
+    def message(self, now: float, outage_s: float) -> str:
+        """What to tell those who are turned away."""
+        since = time.strftime("%H:%M:%S", time.localtime(self._since_unix))
+        return (
+            f"no answer since {since} ({self.lasted_s(now):.0f} s), last: {self.reason}; nothing more is sent but a "
+            f"request now and then that finds out whether it is back (outage_s={outage_s:g})"
+        )
