@@ -12,6 +12,9 @@ nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "types", "tests", "golden", "integrations", "docs"]
 
+# Tests start many processes; without cached bytecode each of them compiles every module that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 ROOT = Path(__file__).parent
 PROJECT = nox.project.load_toml("pyproject.toml")
 SOURCES = ["packages/ragstone/src", "integrations/langchain/src", "integrations/llama-index/src"]
@@ -21,6 +24,15 @@ LLAMA_INDEX = ["-e", "integrations/llama-index"]
 
 REPORTS = ROOT / ".nox" / "reports"
 """JUnit files, one a run of pytest; `.ci/run` adds them up."""
+
+PARALLEL = ("-n", "logical", "--maxprocesses=8", "--dist=worksteal")
+"""Options of pytest-xdist; `-- -n0` after a session runs its tests in one process, for a debugger."""
+
+OTHER_SESSIONS = (
+    "--ignore=tests/integrations/langchain", "--ignore=tests/integrations/llama_index", "--ignore=tests/golden",
+    "--ignore=tests/replay",
+)  # fmt: skip
+"""Directories that `nox -s tests` leaves to other sessions."""
 
 VLLM_VERSION = "0.32.0"
 VLLM_TORCH = "2.13.0"
@@ -49,13 +61,19 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Everything but other libraries' values, the framework matrix and what needs a model, with coverage."""
+    """All tests that need no model, no framework matrix and no other library."""
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
-    session.run(
-        # `coverage run`, not pytest-cov: our pytest plugin is imported before pytest-cov would start to measure.
-        "coverage", "run", "-m", "pytest", junit(session), "--ignore=tests/integrations/langchain",
-        "--ignore=tests/integrations/llama_index", "--ignore=tests/golden", "--ignore=tests/replay", *session.posargs,
-    )  # fmt: skip
+    session.run("pytest", junit(session), *PARALLEL, *OTHER_SESSIONS, *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """The tests of `nox -s tests` with branch coverage, which makes them about twice as slow."""
+    session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
+    session.run("coverage", "erase")
+    # `coverage run`, not pytest-cov: our pytest plugin is imported before pytest-cov would start to measure.
+    session.run("coverage", "run", "-m", "pytest", *PARALLEL, *OTHER_SESSIONS, *session.posargs)
+    session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 
 
@@ -64,7 +82,7 @@ def golden(session: nox.Session) -> None:
     """Metrics and statistics against other libraries, and against figures that can be recomputed."""
     session.install(*CORE, *group("golden"))
     # Some of them compile themselves when first used, which takes minutes on a busy machine.
-    session.run("pytest", junit(session), "--timeout=600", "tests/golden", *session.posargs)
+    session.run("pytest", junit(session), *PARALLEL, "--timeout=600", "tests/golden", *session.posargs)
 
 
 @nox.session
@@ -84,7 +102,7 @@ def integrations(session: nox.Session, framework: str, pins: list[str]) -> None:
     session.install(*CORE, *package, *group("test"), *group(framework), *group("beside"), *pins)
     folder = "tests/integrations/" + framework.replace("-", "_")
     name = f"integrations-{framework}{'-oldest' if pins else ''}"
-    session.run("pytest", junit(session, name), folder, *session.posargs)
+    session.run("pytest", junit(session, name), *PARALLEL, folder, *session.posargs)
 
 
 @nox.session
@@ -94,7 +112,7 @@ def replay(session: nox.Session) -> None:
         *CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"), *group("beside"), *group("replay")
     )
     # RAGSTONE_FUZZ=10000 mutates each recording that often, which takes an hour.
-    session.run("pytest", junit(session), "--timeout=300", "tests/replay", *session.posargs)
+    session.run("pytest", junit(session), *PARALLEL, "--timeout=300", "tests/replay", *session.posargs)
 
 
 @nox.session(venv_backend="venv", reuse_venv=True)

@@ -1,0 +1,95 @@
+"""Rules that the linters do not check: imports through a package's public API, and a docstring for each test."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = tuple(
+    ROOT / f"{project}/src" for project in ("packages/ragstone", "integrations/langchain", "integrations/llama-index")
+)
+OURS = ("ragstone", "langchain_ragstone", "llama_index.observability.ragstone", "llama_index.evaluation.ragstone")
+FRAMEWORKS = {SOURCES[1]: ("langchain", "langgraph", "langsmith"), SOURCES[2]: ("llama_index",)}
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """Yield the dotted name of each import in a file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+IMPORTS = [
+    (source, ".".join(path.relative_to(source).with_suffix("").parts), name)
+    for source in SOURCES
+    for path in sorted(source.rglob("*.py"))
+    for name in _imports(path)
+]
+"""Each import in a shipped module: its source directory, the module, and the imported name."""
+
+
+def _private_owner(name: str) -> str | None:
+    """Return the package that owns the first private part of a dotted name, or None without a private part."""
+    parts = name.split(".")
+    for position, part in enumerate(parts):
+        # `ragstone._util` is a package like any other: import-linter's layers decide who imports it.
+        if part.startswith("_") and not part.startswith("__") and (position > 1 or parts[0] != "ragstone"):
+            return ".".join(parts[:position])
+    return None
+
+
+def test_private_modules_are_imported_inside_their_package_only() -> None:
+    """Another package imports the public name from the package that exports it."""
+    offenders = [
+        f"{module} imports {name}"
+        for _, module, name in IMPORTS
+        if any(f"{name}.".startswith(f"{package}.") for package in OURS)
+        and (owner := _private_owner(name)) is not None
+        and not f"{module}.".startswith(f"{owner}.")
+    ]
+    assert [] == offenders
+
+
+def test_integrations_import_public_names_only() -> None:
+    """An integration imports nothing private from the core, not even `ragstone._util`."""
+    offenders = [
+        f"{module} imports {name}"
+        for source, module, name in IMPORTS
+        if source != SOURCES[0] and name.startswith("ragstone.") and "._" in name
+    ]
+    assert [] == offenders
+
+
+def test_integrations_do_not_import_each_other() -> None:
+    """An integration imports neither the other integration nor its framework."""
+    offenders = [
+        f"{module} imports {name}"
+        for source, module, name in IMPORTS
+        for owner, framework in FRAMEWORKS.items()
+        if source not in (SOURCES[0], owner) and name.startswith(framework)
+    ]
+    assert [] == offenders
+
+
+def test_every_source_directory_is_checked() -> None:
+    """The rules above look at modules of all three distributions."""
+    assert set(SOURCES) == {source for source, _, _ in IMPORTS}
+
+
+def test_every_test_has_a_docstring() -> None:
+    """The docstring of a failing test says what was expected."""
+    paths = sorted((ROOT / "tests").rglob("test_*.py"))
+    offenders = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and not ast.get_docstring(node)
+    ]
+    assert len(paths) > 100
+    assert [] == offenders
