@@ -66,7 +66,7 @@ PUBLIC = {
         spool_entry_adapter trace_from_sample
     """,
     "ragstone.scoring": """
-        MetricForecast Rehearsal Scorer rehearse
+        MetricForecast Rehearsal Scorer rehearse run_async
     """,
     "ragstone.sinks": """
         Delivery JsonlSink LangfuseSink LangsmithSink MlflowSink OtlpSink ParquetSink PhoenixSink PostgresqlSink

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -293,6 +294,19 @@ def test_a_replay_scores_and_delivers(known, tmp_path):
         assert n_new == len(sink.deliveries)
     assert 5 == read_ledger(tmp_path / "r.db").total.scored
     assert ["its first byte"] == [file.because for file in report.files]
+
+
+def test_replay_works_inside_a_running_loop(known, tmp_path):
+    """A notebook has a loop running: planning and replaying work there as they do in a script."""
+    path = write(tmp_path / "a.jsonl", *rows(3))
+
+    async def cell():
+        plan = plan_replay([str(path)], ["ccrs.qr"])
+        report = replay_traces([str(path)], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical")
+        return plan.n_scorable, report.n_new
+
+    assert (3, 3) == asyncio.run(cell())
+    assert 3 == read_ledger(tmp_path / "r.db").total.scored
 
 
 def test_what_is_replayed_is_redacted_first(known, tmp_path, monkeypatch):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from langchain_core.runnables import Runnable
 
@@ -16,11 +13,10 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import ChatReader, Judge, Reader
 from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import FIELD_ALIASES, Failure, NotApplicable, Score
+from ragstone.scoring import run_async
 from ragstone.worker import ScoringSetup
 
 __all__ = ["RagstoneEvaluator"]
-
-T = TypeVar("T")
 
 Feedback = dict[str, Any]
 
@@ -99,7 +95,7 @@ class RagstoneEvaluator:
             reference_outputs: What is right: a text, or a mapping with an answer, `qrels`, `sub_questions`, `ratings`.
             given: Fields of the sample by any known name (`context=documents`); they go before those above.
         """
-        return _run(lambda: self.acall(inputs=inputs, outputs=outputs, reference_outputs=reference_outputs, **given))
+        return run_async(self.acall(inputs=inputs, outputs=outputs, reference_outputs=reference_outputs, **given))
 
     async def acall(
         self, *, inputs: Any = None, outputs: Any = None, reference_outputs: Any = None, **given: Any
@@ -154,14 +150,3 @@ class RagstoneEvaluator:
             "comment": f"cannot be read: {error}",
             "metadata": {"outcome": _UNREADABLE, "reason": str(error), "metric_version": metric.card.version},
         }
-
-
-def _run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine to its end, beside a loop that is running here already."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work())
-    # With the caller's context, in which LangSmith keeps the run that this belongs to.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(copy_context().run, asyncio.run, work()).result()

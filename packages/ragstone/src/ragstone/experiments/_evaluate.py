@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ragstone._util.run_async import run_async
 from ragstone.data import QrelsSource, Rejection, SampleSource, read_samples
 from ragstone.errors import DataError, MissingExtraError
 from ragstone.experiments._deliver import deliver
@@ -227,46 +226,19 @@ def evaluate(
 
     Works inside a running event loop too (a notebook, say): the work then runs on a thread of its own.
     """
-
-    def work() -> Experiment:
-        return asyncio.run(
-            aevaluate(
-                data,
-                metrics,
-                judge=judge,
-                reader=reader,
-                sinks=sinks,
-                fields=fields,
-                references=references,
-                qrels=qrels,
-                on_bad_row=on_bad_row,
-                concurrency=concurrency,
-                deadline_s=deadline_s,
-                progress=progress,
-            )
+    return run_async(
+        aevaluate(
+            data,
+            metrics,
+            judge=judge,
+            reader=reader,
+            sinks=sinks,
+            fields=fields,
+            references=references,
+            qrels=qrels,
+            on_bad_row=on_bad_row,
+            concurrency=concurrency,
+            deadline_s=deadline_s,
+            progress=progress,
         )
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return work()
-    return _on_a_thread(work)
-
-
-def _on_a_thread(work: Callable[[], Experiment]) -> Experiment:
-    """Run `work` beside a loop that is already running here; patching that loop is not an option."""
-    results: list[Experiment] = []
-    errors: list[BaseException] = []
-
-    def target() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:  # noqa: BLE001 - handed over to the caller's thread below
-            errors.append(error)
-
-    thread = threading.Thread(target=target, name="ragstone-evaluate")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ragstone._util.run_async import run_async
 from ragstone.capture import Redactor, redact_secrets, redacted
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, Reader
@@ -103,7 +103,7 @@ def plan_replay(
             n_traces += 1
             if why_not(trace) is None:
                 spread.add(sample_from_trace(trace))
-        rehearsal = asyncio.run(rehearse(spread.samples, chosen, calls_per_reading=calls_per_reading))
+        rehearsal = run_async(rehearse(spread.samples, chosen, calls_per_reading=calls_per_reading))
     return ReplayPlan(files=tuple(counts), n_traces=n_traces, n_scorable=spread.n_seen, rehearsal=rehearsal)
 
 
@@ -186,7 +186,7 @@ def replay_traces(
         replay_traces(["spans.jsonl"], ["ccrs"], store="replay.db", judge="http://localhost:8000/v1")
         ```
     """
-    return asyncio.run(
+    return run_async(
         areplay_traces(
             sources,
             metrics,

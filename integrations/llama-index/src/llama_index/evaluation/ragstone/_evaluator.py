@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.base import BaseLLM
@@ -19,6 +16,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import ChatReader, Judge, Reader
 from ragstone.metrics import Metric, MetricCard, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score, sample_from_row
+from ragstone.scoring import run_async
 from ragstone.worker import ScoringSetup
 
 __all__ = ["RagstoneEvaluationResult", "RagstoneEvaluator"]
@@ -208,7 +206,7 @@ class RagstoneEvaluator(BaseEvaluator):
         **kwargs: Any,
     ) -> RagstoneEvaluationResult:
         """Score one response; the same as `aevaluate`, waiting for it. Works inside a running event loop too."""
-        return _run(lambda: self.aevaluate(query, response, contexts, **kwargs))
+        return run_async(self.aevaluate(query, response, contexts, **kwargs))
 
     async def aevaluate_response(
         self, query: str | None = None, response: Any = None, **kwargs: Any
@@ -231,7 +229,7 @@ class RagstoneEvaluator(BaseEvaluator):
         self, query: str | None = None, response: Any = None, **kwargs: Any
     ) -> RagstoneEvaluationResult:
         """Score a response; the same as `aevaluate_response`, waiting for it."""
-        return _run(lambda: self.aevaluate_response(query, response, **kwargs))
+        return run_async(self.aevaluate_response(query, response, **kwargs))
 
     def _passes(self, value: float) -> bool | None:
         if self._threshold is None:
@@ -252,16 +250,6 @@ def _setup(
         reader=ChatReader(LlamaIndexModel(reader)) if isinstance(reader, BaseLLM) else reader,
         deadline_s=deadline_s,
     )
-
-
-def _run(work: Callable[[], Coroutine[Any, Any, RagstoneEvaluationResult]]) -> RagstoneEvaluationResult:
-    """Run a coroutine to its end, beside a loop that is running here already. LlamaIndex's own way leaves a loop open."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work())
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(copy_context().run, asyncio.run, work()).result()
 
 
 def _node(context: object) -> BaseNode | None:

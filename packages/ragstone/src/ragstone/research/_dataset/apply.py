@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ragstone._util.run_async import run_async
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, judge_from
@@ -16,7 +17,6 @@ from ragstone.research._dataset.draft import Draft, DraftItem, only, read_draft
 from ragstone.research._dataset.files import DATASET, DRAFT, JOURNAL, write_rows
 from ragstone.research._dataset.journal import Journal
 from ragstone.research._dataset.review import MAX_TEXT, REVIEW, Key, read_review, texts_of
-from ragstone.research._udcg.ask import run
 
 __all__ = ["DatasetReview", "apply_review"]
 
@@ -117,7 +117,7 @@ def apply_review(
                     if not isinstance(judge, Judge):
                         await chair.aclose()
 
-        reviewed, n_asked = run(work)
+        reviewed, n_asked = run_async(work())
     found = write_rows(folder, reviewed)
     removed = texts_of(draft).keys() - decisions.keys()
     return DatasetReview(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ragstone._util.run_async import run_async
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, judge_from, metered
@@ -18,7 +19,6 @@ from ragstone.research._dataset.journal import Journal
 from ragstone.research._dataset.making import Making
 from ragstone.research._dataset.plan import DatasetPlan, Paths, plan_dataset
 from ragstone.research._dataset.review import REVIEW, edited, write_review
-from ragstone.research._udcg.ask import run
 from ragstone.schema import Usage
 
 __all__ = ["DatasetBuild", "build_dataset"]
@@ -165,7 +165,7 @@ def build_dataset(
                 usage=meter.total,
             )
 
-    return run(work)
+    return run_async(work())
 
 
 def _set_out(journal: Journal, plan: DatasetPlan, judge: Judge) -> list[str]:

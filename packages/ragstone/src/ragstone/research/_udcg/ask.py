@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
@@ -16,7 +15,7 @@ from ragstone.metrics import LabelMode, passage_utilities, rouge_l
 from ragstone.research._udcg.rows import GRADES, PassageRating, rating_from, rating_of
 from ragstone.schema import Passage, Sample
 
-__all__ = ["Asker", "asking", "erag_scores", "run", "somebody_is_named"]
+__all__ = ["Asker", "asking", "erag_scores", "somebody_is_named"]
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -35,29 +34,6 @@ _CORRECT_FROM: Final = 0.5
 @runtime_checkable
 class _Preparable(Protocol):
     async def prepare(self) -> None: ...
-
-
-def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run async work to its end; on a thread of its own where a loop is running already (a notebook)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work())
-    done: list[T] = []
-    errors: list[BaseException] = []
-
-    def target() -> None:
-        try:
-            done.append(asyncio.run(work()))
-        except BaseException as error:  # noqa: BLE001  handed to the caller's thread below
-            errors.append(error)
-
-    thread = threading.Thread(target=target, name="ragstone-udcg")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return done[0]
 
 
 def somebody_is_named(reader: str | Reader | None, judge: str | Judge | None) -> bool:

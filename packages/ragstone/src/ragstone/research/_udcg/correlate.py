@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ragstone._util.run_async import run_async
 from ragstone.data import SampleSource
 from ragstone.errors import MissingExtraError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.metrics.ranking import average_precision, hit_rate, ndcg, precision, reciprocal_rank
-from ragstone.research._udcg.ask import run
 from ragstone.research._udcg.complete import RatedContext, complete, few_questions
 from ragstone.research._udcg.rows import PassageRating
 from ragstone.research._udcg.svm import common_length, cross_validated, design_of, need_sklearn
@@ -147,8 +147,8 @@ def correlate_udcg(
     import numpy as np
 
     weights = theta if isinstance(theta, UdcgTheta) or theta is None else UdcgTheta.load(theta)
-    rated = run(
-        lambda: complete(
+    rated = run_async(
+        complete(
             data,
             reader=reader,
             judge=judge,

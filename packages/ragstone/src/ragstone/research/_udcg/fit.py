@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ragstone._util.run_async import run_async
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
-from ragstone.research._udcg.ask import run
 from ragstone.research._udcg.complete import complete, few_questions
 from ragstone.research._udcg.svm import (
     C_GRID,
@@ -141,8 +141,8 @@ def fit_udcg(
     need_sklearn()
     if not grid or not all(math.isfinite(c) and c > 0 for c in grid):
         raise ConfigurationError(f"grid (--c) must list positive numbers, got {grid!r}")
-    rated = run(
-        lambda: complete(
+    rated = run_async(
+        complete(
             data,
             reader=reader,
             judge=judge,

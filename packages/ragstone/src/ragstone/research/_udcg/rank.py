@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ragstone._util.run_async import run_async
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, JudgeIdentity, Reader
 from ragstone.metrics import LabelMode
-from ragstone.research._udcg.ask import Asker, asking, run
+from ragstone.research._udcg.ask import Asker, asking
 from ragstone.research._udcg.rows import annotation_of, read_contexts, row_of
 from ragstone.schema import Passage, Sample, Usage
 
@@ -166,7 +167,7 @@ def rank_udcg(
                 usage=asker.spent.total,
             )
 
-    return run(work)
+    return run_async(work())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,77 @@
+"""Running a coroutine from synchronous code, whether or not an event loop is already running."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+__all__ = ["run_async"]
+
+T = TypeVar("T")
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine and return its result.
+
+    Without a running event loop this is `asyncio.run`. Inside one (a notebook, for example) the coroutine runs in a
+    separate thread with an event loop of its own, while the calling thread waits: the running loop is not patched. The
+    coroutine sees the caller's context variables in both cases. An interrupt (Ctrl-C) cancels the coroutine, waits
+    until its cleanup is done, and is then raised; a second interrupt does not wait.
+
+    Args:
+        work: The coroutine. It is awaited once.
+
+    Raises:
+        BaseException: Whatever the coroutine raises.
+
+    Example:
+        >>> async def double(number: int) -> int:
+        ...     return 2 * number
+        >>> run_async(double(21))
+        42
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    return _run_in_thread(work)
+
+
+def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
+    started: Future[Callable[[], object]] = Future()  # the result is a function that cancels the work
+    finished: Future[T] = Future()
+
+    async def cancellable() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.create_task(work)
+        started.set_result(lambda: loop.call_soon_threadsafe(task.cancel))
+        return await task
+
+    def target() -> None:
+        try:
+            finished.set_result(asyncio.run(cancellable()))
+        except BaseException as error:  # noqa: BLE001 - raised in the calling thread below
+            finished.set_exception(error)
+
+    # A daemon: after a second interrupt, the process can exit although the work has not ended.
+    thread = threading.Thread(target=copy_context().run, args=(target,), name="ragstone-run-async", daemon=True)
+    try:
+        try:
+            thread.start()
+        except RuntimeError as error:  # the process cannot start another thread
+            work.close()
+            finished.set_exception(error)
+        return finished.result()
+    except BaseException:
+        if not finished.done():  # a signal handler raised in this thread while it waited
+            either: list[Future[Any]] = [started, finished]
+            wait(either, return_when=FIRST_COMPLETED)
+            if started.done():
+                with suppress(RuntimeError):  # the loop has closed in the meantime
+                    started.result()()
+            wait([finished])
+        raise
