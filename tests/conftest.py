@@ -18,6 +18,8 @@ settings.load_profile("ragstone")
 
 _ENVIRONMENT = ("RAGSTONE_JUDGE", "RAGSTONE_READER", "RAGSTONE_WEBHOOK_SECRET")
 _ENVIRONMENT_PREFIXES = ("OPENAI_", "LANGSMITH_", "LANGCHAIN_", "LANGFUSE_", "MLFLOW_", "OTEL_", "PHOENIX_")
+# Printed tables fit the terminal; here they have one line a row, whatever terminal the tests run in.
+os.environ["COLUMNS"] = "250"
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 

@@ -250,8 +250,8 @@ def test_much_is_printed_briefly(written):
     text = str(report)
     assert text.splitlines()[0] == report.findings()[0]
     block = text.split("\n\ncorrelation")[1].split("\n\n", maxsplit=1)[0].splitlines()
-    assert block[1].startswith("own.09 and own.10")
-    assert 45 == sum(" and " in line.split("  ")[0] for line in block[1:46])
+    assert block[2].startswith("own.09 and own.10")
+    assert 45 == sum(" and " in line.split("  ")[0] for line in block[2:47])
     assert "these are the 45 strongest of 55 pairs" in block[-1]
     assert 1 == text.count("labels from 0 to 1")
     assert "all of these: labels from 0 to 1" in text

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ragstone.cli._output import clean, print_json
+from ragstone._util.table import text_table
+from ragstone.cli._output import clean, print_json, print_text
 from ragstone.judges import CacheSummary, ReplyCache
 
 __all__ = ["run_cache"]
@@ -34,7 +35,7 @@ def run_cache(folder: Path, *, clear: bool, older_than_days: float | None, json_
         return
     if n_removed is not None:
         print(f"removed {n_removed} replies")
-    print("\n".join(_lines(summary)))
+    print_text("\n".join(_lines(summary)))
 
 
 def _as_dict(summary: CacheSummary) -> dict[str, Any]:
@@ -52,7 +53,9 @@ def _lines(summary: CacheSummary) -> list[str]:
     lines = [f"{summary.path}: {summary.n_replies} replies, {summary.n_bytes / 1e6:.1f} MB"]
     if summary.oldest is not None and summary.newest is not None:
         lines.append(f"kept between {_day(summary.oldest)} and {_day(summary.newest)}")
-    lines += [f"{count:>8}  {clean(model)}" for model, count in summary.n_by_model.items()]
+    if summary.n_by_model:
+        rows = [("replies", "model"), *((str(n), clean(model)) for model, n in summary.n_by_model.items())]
+        lines.append(text_table(rows, align="r"))
     return lines
 
 

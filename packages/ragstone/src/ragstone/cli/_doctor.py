@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ragstone.cli._output import clean, print_json
+from ragstone._util.table import text_table
+from ragstone.cli._output import clean, print_json, print_text
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
     Capabilities,
@@ -68,9 +69,11 @@ class _Finding:
         can = self.can
         length = "" if can.context_length is None else f", context of {can.context_length} tokens"
         lines.append(f"  model {clean(can.model)}, server {clean(can.server or 'not told')}{length}")
-        rows = list(_rows(can))
-        width = max(len(name) for name, _, _ in rows)
-        lines += [f"  {name:<{width}}  {verdict:<7}  {clean(seen, width=120)}".rstrip() for name, verdict, seen in rows]
+        rows = [
+            ("capability", "there", "seen"),
+            *((name, there, clean(seen, width=120)) for name, there, seen in _rows(can)),
+        ]
+        lines.append(text_table(rows, indent=2))
         lines.append(f"  -> {_why(can)}")
         lines += [f"  advice: {text}" for text in _advice(can)]
         if self.usage is not None:
@@ -89,7 +92,7 @@ def run_doctor(judge: str | None, reader: str | None, *, json_output: bool) -> b
     if json_output:
         print_json({"endpoints": [finding.as_dict() for finding in findings]})
     else:
-        print("\n\n".join("\n".join(finding.as_text()) for finding in findings))
+        print_text("\n\n".join("\n".join(finding.as_text()) for finding in findings))
     return all(finding.error is None for finding in findings)
 
 

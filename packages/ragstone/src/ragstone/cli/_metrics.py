@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ragstone._util.table import text_table
 from ragstone.cli._options import JsonOption
-from ragstone.cli._output import clean, print_json
+from ragstone.cli._output import clean, print_json, print_text
 from ragstone.errors import MissingExtraError
 from ragstone.metrics import MetricCard, WorkedExample, all_metrics, resolve_metrics
 
@@ -29,12 +30,12 @@ def metrics_command(
     if json_output:
         print_json([_as_dict(card) for card in cards])
     elif name is None or len(cards) > 1:
-        typer.echo("\n".join(_table(cards)))
+        print_text(_table(cards))
         typer.echo(
             "\nexplain one: ragstone metrics NAME; measure: ragstone evaluate FILE --metrics GROUP,NAME", err=True
         )
     else:
-        typer.echo("\n".join(_explained(cards[0])))
+        print_text("\n".join(_explained(cards[0])))
 
 
 def _named(name: str) -> list[MetricCard]:
@@ -49,25 +50,20 @@ def _named(name: str) -> list[MetricCard]:
         raise
 
 
-def _table(cards: list[MetricCard]) -> list[str]:
-    """A line for each metric, under the name of its group."""
-    head = ("metric", "range", "better", "needs", "calls", "source")
-    rows = [(c.name, _range(c), c.direction, ", ".join(c.needs), _cost(c), c.source) for c in cards]
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-
-    def line(row: tuple[str, ...]) -> str:
-        return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-    lines = [line(head)]
-    for group, members in itertools.groupby(zip(cards, rows, strict=True), key=lambda member: member[0].group):
-        lines += ["", f"{group} (group)", *(line(row) for _, row in members)]
-    return lines
+def _table(cards: list[MetricCard]) -> str:
+    """A row for each metric, under the name of its group."""
+    rows: list[tuple[str, ...]] = [("metric", "needs", "calls", "range", "source")]
+    for group, members in itertools.groupby(cards, key=lambda card: card.group):
+        rows.append((f"{group} (group)",))
+        rows += ((c.name, ", ".join(c.needs), _cost(c), _range(c), c.source) for c in members)
+    return text_table(rows, n_optional=2)
 
 
 def _range(card: MetricCard) -> str:
+    better = "" if card.direction == "higher" else f", {card.direction} is better"
     if math.isinf(card.low):
-        return "no bounds"
-    return f"{card.low:.3g} to {'no bound' if math.isinf(card.high) else f'{card.high:.3g}'}"
+        return f"no bounds{better}"
+    return f"{card.low:.3g} to {'no bound' if math.isinf(card.high) else f'{card.high:.3g}'}{better}"
 
 
 def _cost(card: MetricCard) -> str:
@@ -84,27 +80,26 @@ def _cost(card: MetricCard) -> str:
 
 
 def _explained(card: MetricCard) -> list[str]:
-    lines = [
-        f"{card.name}: {card.title}",
-        card.description,
-        "",
-        f"definition  {card.formula or 'see the source'}",
-        f"range       {_range(card)}, {card.direction} is better",
-        f"advice      {card.advice}",
-        f"needs       {', '.join(card.needs)}",
-        f"calls       {_cost(card)}",
-        f"source      {card.source}",
-        f"version     {card.version}",
-        f"group       {card.group}",
+    facts = [
+        ("definition", card.formula or "see the source"),
+        ("range", _range(card) + (", higher is better" if card.direction == "higher" else "")),
+        ("advice", card.advice),
+        ("needs", ", ".join(card.needs)),
+        ("calls", _cost(card)),
+        ("source", card.source),
+        ("version", card.version),
+        ("group", card.group),
     ]
+    lines = [f"{card.title} ({card.name})", card.description, "", text_table(facts, header=False)]
     return lines if card.example is None else [*lines, "", *_worked(card.example)]
 
 
 def _worked(example: WorkedExample) -> list[str]:
-    lines = ["example"]
+    fields: list[tuple[str, str]] = []
     for field, value in example.row.items():
         parts = value if isinstance(value, list | tuple) and field == "contexts" else [value]
-        lines += [f"  {field if n == 0 else '':<14}{_plain(part)}" for n, part in enumerate(parts)]
+        fields += [(field if n == 0 else "", _plain(part)) for n, part in enumerate(parts)]
+    lines = ["example", text_table(fields, header=False, indent=2)]
     for construct, reply in example.replies.items():
         lines.append(f"  the judge, asked for {construct}, replies {_plain(reply)}")
     if example.abstentions:

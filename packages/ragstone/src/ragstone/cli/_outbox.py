@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from ragstone._util.table import text_table
 from ragstone.cli._options import JsonOption
-from ragstone.cli._output import clean, print_json
+from ragstone.cli._output import clean, print_json, print_text
 from ragstone.errors import ConfigurationError
 from ragstone.store import open_store
 
@@ -48,9 +49,17 @@ def outbox_command(
     if json_output:
         print_json({"n": n_all, "deliveries": [asdict(row) for row in rows]})
         return
-    for row in rows:
-        typer.echo(
-            f"{clean(row.sink)}  {clean(row.metric)} of trace {clean(row.trace_id)}, tried {row.attempts} times"
-            + (f": {clean(row.last_error)}" if row.last_error else "")
-        )
+    if rows:
+        table = [("sink", "metric", "trace", "attempts", "last error")]
+        table += [
+            (
+                clean(r.sink),
+                clean(r.metric),
+                clean(r.trace_id),
+                str(r.attempts),
+                clean(r.last_error) if r.last_error else "",
+            )
+            for r in rows
+        ]
+        print_text(text_table(table, align="lllr", n_keys=3))
     typer.echo(f"{n_all} {state}" + (f", {len(rows)} of them listed" if len(rows) < n_all else ""), err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ragstone._util.table import text_table
 from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score, SinkBooks
 from ragstone.store import TraceReport
 
@@ -28,6 +30,15 @@ _COLUMNS = ("captured", "scored", "sampled_out", "not_applicable", "failed", "dr
 _LOGGED_EVERY = 100
 # Delete and the second set of control characters, marks that turn the direction of text, and lone surrogates.
 _UNSHOWN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_RULE = re.compile("( *-{2,})+")
+"""The line under the header of a table."""
+_STYLES = (
+    ("bold red", "THE COUNTS DO NOT ADD UP|NOT READ TO ITS END|STOPPED|FAILED|no score|cannot be asked"),
+    ("yellow", ".*it is not a judge|last error: .*|^(advice|  advice): "),
+    ("green", "no regression found|^ragstone [a-z].*|(?<=  )yes(?=  |$)"),
+    ("red", "(?<=  )no(?=  |$)"),
+)
+"""What stands out on a terminal, and how."""
 _RELEVANT = {"1": "relevant", "-1": "not relevant"}
 
 
@@ -40,12 +51,29 @@ def clean(text: str | None, *, width: int = 200) -> str:
 
 
 def print_text(value: object, *, err: bool = False) -> None:
-    """Print a result in words, whose names and reasons come from files: lines stay lines, control characters go."""
-    lines = str(value).split("\n")
-    print(
-        "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines),
-        file=sys.stderr if err else None,
-    )
+    """Print a result as text, with bold and color on a terminal that has them.
+
+    Names and reasons come from files and judges: line breaks stay, control characters become spaces. On a terminal long
+    lines are wrapped between words; a pipe gets them whole.
+    """
+    lines = ["".join(c if c.isprintable() else " " for c in line) for line in str(value).split("\n")]
+    from rich.console import Console
+
+    console = Console(stderr=err, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal or console.is_dumb_terminal or console.no_color:
+        print("\n".join(lines), file=sys.stderr if err else None)
+        return
+    from rich.text import Text
+
+    for line, following in itertools.zip_longest(lines, lines[1:], fillvalue=""):
+        text = Text(line)
+        if _RULE.fullmatch(line):
+            text.stylize("dim")
+        elif _RULE.fullmatch(following):
+            text.stylize("bold")
+        for style, words in _STYLES:
+            text.highlight_regex(words, style)
+        console.print(text)
 
 
 def print_json(value: Any) -> None:
@@ -76,20 +104,14 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 def ledger_lines(ledger: Ledger) -> list[str]:
     """The ledger as a table, and what deserves attention under it."""
     rows: list[tuple[str, LedgerRow]] = [("traces", ledger.total), *ledger.metrics.items()]
-    table = [("", *_COLUMNS), *((name, *(str(getattr(row, c)) for c in _COLUMNS)) for name, row in rows)]
-    widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
-    lines = [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in table
-    ]
-    lines.append("")
+    names = [column.replace("_", " ") for column in _COLUMNS]
+    table = [("", *names), *((clean(name), *(str(getattr(row, c)) for c in _COLUMNS)) for name, row in rows)]
+    lines = [text_table(table, align="l" + "r" * len(_COLUMNS)), ""]
     unbalanced = [name for name, row in rows if not row.balanced]
     if unbalanced:
-        lines.append(f"THE BOOKS DO NOT ADD UP for {', '.join(unbalanced)}: please report this as a bug")
+        lines.append(f"THE COUNTS DO NOT ADD UP for {', '.join(map(clean, unbalanced))}: please report this as a bug")
     else:
-        lines.append("captured = scored + sampled_out + not_applicable + failed + dropped + pending")
+        lines.append(" = ".join([names[0], " + ".join(names[1:])]))
     if ledger.oldest_pending_s is not None:
         lines.append(f"oldest pending trace: {ledger.oldest_pending_s:.0f} s")
     for reason, n in ledger.dropped_by_reason.items():

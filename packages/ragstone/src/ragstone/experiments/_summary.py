@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ragstone._util.table import text_table
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import Estimate, failure_bounds, mean_interval
@@ -184,6 +185,4 @@ def format_table(summaries: Sequence[MetricSummary], *, baseline: bool = False) 
         notes.append(f"intervals: {', '.join(methods)}")
     if baseline:
         notes.append("scored by the lexical baseline (word overlap): it tries out the plumbing, it is not a judge")
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, *(["", *notes] if notes else [])])
+    return "\n".join([text_table(rows), *(["", *notes] if notes else [])])

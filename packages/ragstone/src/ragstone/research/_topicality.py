@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
-from ragstone.research._meta.report import finite, shown, table
+from ragstone.research._meta.report import finite, shown
 from ragstone.research._meta.sources import metrics_of, scores_of
 from ragstone.schema import Failure
 from ragstone.stats import Contrast, contrast, failure_bounds
@@ -129,9 +130,9 @@ class TopicalityReport:
                 differences.append(
                     (m.metric, shown(m.contrast.difference, sign="+"), shown(m.contrast.superiority), signal)
                 )
-        lines = [self.verdict(), "", table(rows), ""]
+        lines = [self.verdict(), "", text_table(rows, n_keys=2), ""]
         if len(differences) > 1:
-            lines += [table(differences), ""]
+            lines += [text_table(differences), ""]
         drawn = f"{self.n_resamples:,} resamples of as many queries as there are"
         lines += [
             f"CI: bootstrap over queries, {drawn}; all differences together hold with {self.level:.0%}",

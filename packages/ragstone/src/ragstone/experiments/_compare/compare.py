@@ -100,7 +100,7 @@ class Comparison:
             lines.append(f"hypothesis {h.name}: {told} (p {equals(h.adjusted)} after Holm's correction)")
         if self.hypotheses:
             lines.append("")
-        lines += [*means_table(self.metrics), "", *pairs_table(self.metrics, paired=self.paired), ""]
+        lines += [means_table(self.metrics), "", pairs_table(self.metrics, paired=self.paired), ""]
         lines += [
             f"{m.metric} tells {d.n_significant} of {d.n_pairs} pairs of systems apart (discriminative power {d.value:.3f})"
             for m in self.metrics

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._compare.align import (
     FAILED,
@@ -18,7 +19,7 @@ from ragstone.experiments._compare.align import (
     align,
 )
 from ragstone.experiments._compare.pairs import possible_differences
-from ragstone.experiments._compare.words import amount, equals, table
+from ragstone.experiments._compare.words import amount, equals
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.stats import holm, mean_interval, randomised_tukey
 
@@ -129,7 +130,7 @@ class RegressionCheck:
             for g in self.gates
             if g.n_not_applicable
         ]
-        return "\n".join([head, "", *table(rows), "", rule, *failed, *absent, *self.notes])
+        return "\n".join([head, "", text_table(rows, n_keys=2), "", rule, *failed, *absent, *self.notes])
 
 
 def check_regression(

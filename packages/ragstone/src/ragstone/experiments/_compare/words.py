@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
+from ragstone._util.table import text_table
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
 
 __all__ = [
@@ -23,7 +24,6 @@ __all__ = [
     "probability",
     "seen_by_winner",
     "size",
-    "table",
     "verdicts",
 ]
 
@@ -133,7 +133,7 @@ def _undecided(metric: MetricComparison, pairs: Sequence[PairDifference]) -> lis
     return [f"no difference can be claimed on {full_name(metric)} between {which}{by}; {_wanted(metric, pairs)}"]
 
 
-def means_table(metrics: Sequence[MetricComparison]) -> list[str]:
+def means_table(metrics: Sequence[MetricComparison]) -> str:
     """Means of all metrics and systems, each with interval and denominators."""
     rows = [("metric", "system", "mean [95% CI]", "n scored / failed / n.a.")]
     for metric in metrics:
@@ -141,10 +141,10 @@ def means_table(metrics: Sequence[MetricComparison]) -> list[str]:
             e = s.estimate
             mean = "no score" if e is None else f"{e.value:.3f} [{_end(e.low)}, {_end(e.high)}]"
             rows.append((metric.metric, s.system, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
-    return table(rows)
+    return text_table(rows, n_keys=2)
 
 
-def pairs_table(metrics: Sequence[MetricComparison], *, paired: bool = True) -> list[str]:
+def pairs_table(metrics: Sequence[MetricComparison], *, paired: bool = True) -> str:
     """All differences: intervals that hold together, p-values, sizes, and what would decide where nothing can be claimed.
 
     Args:
@@ -167,13 +167,7 @@ def pairs_table(metrics: Sequence[MetricComparison], *, paired: bool = True) -> 
     ]
     counts = ["higher / equal / lower"] if paired else []
     head = ("metric", "difference", "of means", "p", "effect", *counts, "n", "more samples")
-    return table([head, *rows])
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns side by side."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return text_table([head, *rows], n_keys=2)
 
 
 def _end(value: float) -> str:

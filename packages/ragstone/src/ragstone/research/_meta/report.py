@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from ragstone._util.table import text_table
 from ragstone.research._meta.describe import Distribution, MetricPairCorrelation, MetricPower
 from ragstone.research._meta.labels import LabelAgreement
 from ragstone.research._meta.repeats import MetricFlips
 from ragstone.stats import Agreement, Estimate
 
-__all__ = ["MetaReport", "finite", "shown", "table"]
+__all__ = ["MetaReport", "finite", "shown"]
 
 _CROWDED: Final = 0.5
 """Share of scores at one bound from which a metric says little about single answers."""
@@ -84,12 +85,6 @@ def finite(value: Any) -> Any:
     return value
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as text with aligned columns; the first row is the head."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
-
-
 def shown(estimate: Estimate | None, *, sign: str = "") -> str:
     """A number with its interval."""
     if estimate is None:
@@ -136,7 +131,10 @@ def _distributions(found: Sequence[Distribution], ci: str) -> str:
                 _number(p.kurtosis),
             )
         )
-    return table(rows) + "\nties: how likely two samples have the same score; kurtosis: 0 for a normal distribution"
+    return (
+        text_table(rows, n_keys=2)
+        + "\nties: how likely two samples have the same score; kurtosis: 0 for a normal distribution"
+    )
 
 
 def _correlations(found: Sequence[MetricPairCorrelation], ci: str) -> str:
@@ -154,7 +152,7 @@ def _correlations(found: Sequence[MetricPairCorrelation], ci: str) -> str:
         sizes = list(by_kind[kinds[0]].n_pairs.values())
         n = "0" if not sizes else str(sizes[0]) if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
         rows.append((f"{first} and {second}", *(_mean(by_kind[kind]) for kind in kinds), n))
-    text = table(rows) + "\nmeans are of Fisher's z, their intervals hold whatever the systems share"
+    text = text_table(rows) + "\nmeans are of Fisher's z, their intervals hold whatever the systems share"
     if len(cells) > _MOST_PAIRS:
         text += f"\nthese are the {_MOST_PAIRS} strongest of {len(cells):,} pairs; --json has them all, --metrics picks some"
     return text
@@ -188,7 +186,7 @@ def _powers(found: Sequence[MetricPower]) -> str:
             )
         )
     first = found[0]
-    text = table(rows) + (
+    text = text_table(rows) + (
         f"\np-values: randomised Tukey HSD, paired, {first.n_permutations:,} permutations, all pairs of a metric together, "
         f"told apart below {first.power.alpha:g}"
     )
@@ -230,7 +228,7 @@ def _flips(found: Sequence[MetricFlips], ci: str) -> str:
             for f in found
         ),
     ]
-    text = table(rows)
+    text = text_table(rows, n_keys=2)
     for f in found:
         if f.n_unscored or f.n_other_judge:
             text += f"\n{f.metric}, {f.system}: left out {f.n_unscored} without a score, {f.n_other_judge} of another judge or prompt"
@@ -256,7 +254,7 @@ def _labels(found: Sequence[LabelAgreement], ci: str) -> str:
         )
         for a in found
     )
-    text = [table(rows)]
+    text = [text_table(rows, n_keys=2)]
     if any(a.human_mean for a in found):
         head = ("mean that people would give", "system", f"prediction-powered {ci}", f"labels alone {ci}", "judge alone",
                 "labels", "judged", "worth")  # fmt: skip
@@ -277,7 +275,7 @@ def _labels(found: Sequence[LabelAgreement], ci: str) -> str:
                     worth,
                 )
             )
-        text += ["", table(rows), "it holds if the labelled samples are a random sample of all"]
+        text += ["", text_table(rows, n_keys=2), "it holds if the labelled samples are a random sample of all"]
     told: dict[str, list[str]] = {}
     for a in found:
         where = f"{a.metric}, {a.system}"

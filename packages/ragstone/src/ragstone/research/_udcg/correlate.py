@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.run_async import run_async
+from ragstone._util.table import text_table
 from ragstone.data import SampleSource
 from ragstone.errors import MissingExtraError
 from ragstone.judges import Judge, Reader
@@ -81,10 +82,8 @@ class UdcgCorrelation:
                 for m in self.metrics
             ),
         ]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         answers = ", ".join(f"{n} {grade}" for grade, n in self.grades.items())
-        lines += ["", f"{self.n_questions} questions, {self.n_contexts} contexts; answers: {answers}"]
+        lines = [text_table(rows), "", f"{self.n_questions} questions, {self.n_contexts} contexts; answers: {answers}"]
         if self.n_one_grade:
             lines.append(f"questions with one grade only, undefined and in no mean: {self.n_one_grade}")
         lines.append("n: questions; the first is of those where the metric tells the contexts apart")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragstone._util.run_async import run_async
+from ragstone._util.table import text_table
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, Reader
@@ -67,17 +68,23 @@ class UdcgFit:
         }
 
     def __str__(self) -> str:
-        lines = [f"UDCG-theta for {self.theta.k} passages, C = {self.c:g}", "", "position    help  distraction"]
-        lines += [
-            f"{i:8d}  {a:6.3f}  {b:11.3f}"
+        weights = [("position", "help", "distraction")]
+        weights += [
+            (str(i), f"{a:.3f}", f"{b:.3f}")
             for i, (a, b) in enumerate(zip(self.theta.alpha, self.theta.beta, strict=True), start=1)
         ]
-        lines += [
+        scores = [
+            ("metric", "Spearman with the grades, mean over questions [95% CI]"),
+            ("udcg_theta, on questions it was not fitted to", _shown(self.correlation)),
+            ("udcg, which learns nothing", _shown(self.plain)),
+            ("difference", _shown(self.gain)),
+        ]
+        lines = [
+            f"UDCG-theta for {self.theta.k} passages, C = {self.c:g}",
             "",
-            "Spearman with the grades, mean over questions [95% CI]",
-            f"udcg_theta, on questions it was not fitted to  {_shown(self.correlation)}",
-            f"udcg, which learns nothing                     {_shown(self.plain)}",
-            f"difference                                     {_shown(self.gain)}",
+            text_table(weights, align="rrr"),
+            "",
+            text_table(scores),
             "",
             f"{self.n_questions} questions with different grades, {self.n_contexts} contexts, {self.n_pairs} pairs",
         ]

@@ -1,0 +1,153 @@
+"""Text tables: the one renderer of everything that is printed in columns."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["text_table"]
+
+_GAP: Final = 2
+_WORD: Final = re.compile(r"(?:\[[^\]]*\]|\S)+(?: / (?:\[[^\]]*\]|\S)+)*")
+"""What stands on one line of a cell: a word, an interval in brackets, or counts such as "12 / 0 / 3"."""
+
+
+def text_table(
+    rows: Sequence[Sequence[str]],
+    *,
+    align: str = "",
+    n_keys: int = 1,
+    n_optional: int = 0,
+    header: bool = True,
+    indent: int = 0,
+    width: int | None = None,
+) -> str:
+    """Align rows in columns that fit the terminal, without losing or breaking a word.
+
+    Cells that are too wide continue on further lines. If that does not suffice, the columns are printed in several
+    blocks, each with the key columns. A row of one cell is the title of the rows below it.
+
+    Args:
+        rows: The cells of each row; the first row is the header.
+        align: "l" or "r" for each column; columns without a letter are aligned left.
+        n_keys: Columns at the left that identify a row, and are repeated in each block.
+        n_optional: Columns at the right that are left out if the table does not fit otherwise.
+        header: Whether the first row is a header, which is underlined.
+        indent: Spaces before each line.
+        width: Characters a line may have; None takes the terminal's width (`COLUMNS`), and 80 where there is none.
+    """
+    available = (width or shutil.get_terminal_size(fallback=(80, 24)).columns) - indent
+    full = [row for row in rows if len(row) > 1]
+    n_columns = len(rows[0])
+    least = [max(_longest(row[i], head=header and n == 0) for n, row in enumerate(full)) for i in range(n_columns)]
+    for _ in range(n_optional):
+        if _total(least) > available:
+            least.pop()
+    natural = [max(_len(row[i]) for row in full) for i in range(len(least))]
+    blocks = [
+        _block(
+            rows, columns, _shrink([natural[i] for i in columns], [least[i] for i in columns], available), align, header
+        )
+        for columns in _split(natural, least, n_keys, available)
+    ]
+    lines = [line for n, block in enumerate(blocks) for line in ([""] if n else []) + block]
+    return "\n".join(" " * indent + line if line else line for line in lines)
+
+
+def _split(natural: Sequence[int], least: Sequence[int], n_keys: int, available: int) -> list[list[int]]:
+    """The columns of each block: all of them if they fit when folded, else as many as fit unfolded."""
+    everything = list(range(len(natural)))
+    if _total(least) <= available:
+        return [everything]
+    keys, blocks = everything[:n_keys], [everything[:n_keys]]
+    for column in everything[n_keys:]:
+        wider = [*blocks[-1], column]
+        if len(blocks[-1]) > n_keys and _total([natural[i] for i in wider]) > available:
+            wider = [*keys, column]
+            blocks.append(wider)
+        blocks[-1] = wider
+    return blocks
+
+
+def _shrink(natural: Sequence[int], least: Sequence[int], available: int) -> list[int]:
+    """The width of each column: the widest column that can be folded gives way first."""
+    widths = list(natural)
+    while _total(widths) > available:
+        foldable = [i for i, width in enumerate(widths) if width > least[i]]
+        if not foldable:
+            break
+        widths[max(foldable, key=lambda i: widths[i])] -= 1
+    return widths
+
+
+def _block(
+    rows: Sequence[Sequence[str]],
+    columns: Sequence[int],
+    widths: Sequence[int],
+    align: str,
+    header: bool,  # noqa: FBT001
+) -> list[str]:
+    lines: list[str] = []
+    folded = [
+        [_fold(row[i], width, head=header and n == 0) for i, width in zip(columns, widths, strict=True)]
+        if len(row) > 1
+        else None
+        for n, row in enumerate(rows)
+    ]
+    # Folding may leave columns narrower than they were allowed to be.
+    widths = [max(_len(line) for cells in folded if cells for line in cells[i]) for i in range(len(columns))]
+    for n, (row, cells) in enumerate(zip(rows, folded, strict=True)):
+        if cells is None:
+            lines += [row[0]] if n == 1 else ["", row[0]]
+            continue
+        for k in range(max(map(len, cells))):
+            parts = [
+                _pad(cell[k] if k < len(cell) else "", width, align[i : i + 1])
+                for i, cell, width in zip(columns, cells, widths, strict=True)
+            ]
+            lines.append((" " * _GAP).join(parts).rstrip())
+        if header and n == 0:
+            lines.append((" " * _GAP).join("-" * width for width in widths))
+    return lines
+
+
+def _fold(text: str, width: int, *, head: bool) -> list[str]:
+    """The lines of a cell, broken between words where it is wider than its column."""
+    if _len(text) <= width:
+        return [text]
+    lines: list[str] = []
+    for word in _words(text, head=head):
+        if lines and _len(lines[-1]) + 1 + _len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines or [""]
+
+
+def _words(text: str, *, head: bool) -> list[str]:
+    # A heading such as "n scored / failed / n.a." may be broken where counts may not.
+    return text.split() if head else _WORD.findall(text)
+
+
+def _longest(text: str, *, head: bool) -> int:
+    return max(map(_len, _words(text, head=head)), default=0)
+
+
+def _pad(text: str, width: int, side: str) -> str:
+    space = " " * (width - _len(text))
+    return space + text if side == "r" else text + space
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _len(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
