@@ -1,34 +1,23 @@
-"""Tests, intervals and power against scipy and statsmodels, and the figures of CCRS that its tables let one recompute."""
+"""Tests and intervals against scipy and statsmodels, and the figures of CCRS that its tables let one recompute."""
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.power import TTestPower
 from statsmodels.stats.proportion import proportion_confint
-from statsmodels.stats.weightstats import DescrStatsW
 
 from ragstone.stats import (
     bootstrap_interval,
-    detectable_difference,
     discriminative_power,
     holm,
-    jeffreys_interval,
-    normal_interval,
     paired_bootstrap,
     paired_effect,
-    paired_power,
-    proportion_sample_size,
     randomised_tukey,
-    sample_size,
     sign_flip_test,
-    t_interval,
-    tukey_preview,
     wilson_interval,
 )
 
@@ -90,10 +79,12 @@ def ccrs_like(means, sigma, n_rows):
 def test_the_p_values_of_table_20_come_back():
     """CCRS, table 20: its differences and one sigma give its p-values, by the limit and by permutations of 4,716 rows."""
     x = ccrs_like(CCRS_CC, CCRS_CC_SIGMA, 4716)
-    preview, permuted = tukey_preview(x), randomised_tukey(x)
-    for printed, near, pair in zip(CCRS_P["cc"], preview.pairs, permuted.pairs, strict=True):
+    sigma = math.sqrt(x.var(axis=1, ddof=1).sum()) / len(x)
+    permuted = randomised_tukey(x)
+    for printed, pair in zip(CCRS_P["cc"], permuted.pairs, strict=True):
+        near = stats.studentized_range.sf(abs(pair.difference) / sigma, 6, 1e6)
         # The differences are printed to 0.01 points, which is 0.02 in the p-value where its curve is steepest.
-        assert printed == pytest.approx(near.p_value, abs=0.02)
+        assert printed == pytest.approx(near, abs=0.02)
         assert printed == pytest.approx(pair.p_value, abs=0.02 + 3 * pair.mc_error)
         assert (printed < 0.05) == (pair.p_value < 0.05)
     assert 11 == discriminative_power([pair.p_value for pair in permuted.pairs]).n_significant
@@ -137,24 +128,10 @@ def test_holm_does_not_reject_what_could_not_be_tested():
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
 @pytest.mark.parametrize("n", [1, 7, 40])
 def test_proportions_agree_with_statsmodels(n, level):
-    """Wilson everywhere; Jeffreys but for the ends, which are 0 and 1 here."""
+    """Wilson, for every count of successes."""
     for k in range(n + 1):
         wilson = proportion_confint(k, n, alpha=1 - level, method="wilson")
         assert wilson == pytest.approx(wilson_interval(k, n, level=level), abs=1e-12)
-        low, high = proportion_confint(k, n, alpha=1 - level, method="jeffreys")
-        found = jeffreys_interval(k, n, level=level)
-        assert (low if k else 0.0, high if k < n else 1.0) == pytest.approx((found.low, found.high), abs=1e-12)
-        assert (k / n, "jeffreys", n, level) == (found.value, found.method, found.n, found.level)
-
-
-@pytest.mark.parametrize("level", [0.9, 0.95])
-def test_intervals_of_a_mean_agree_with_statsmodels(level):
-    """Normal and Student."""
-    x = np.random.default_rng(2).gamma(2, size=17)
-    described = DescrStatsW(x)
-    z, t = normal_interval(x, level=level), t_interval(x, level=level)
-    assert described.zconfint_mean(1 - level) == pytest.approx((z.low, z.high), abs=1e-12)
-    assert described.tconfint_mean(1 - level) == pytest.approx((t.low, t.high), abs=1e-12)
 
 
 @pytest.mark.parametrize("statistic", [np.mean, np.median, np.std], ids=["mean", "median", "sd"])
@@ -216,36 +193,3 @@ def test_effect_size_is_the_paired_t_statistic_by_root_n():
     d = stats.ttest_rel(a, b).statistic / math.sqrt(12)
     assert d == pytest.approx(found.d_z)
     assert d * math.gamma(5.5) / (math.sqrt(5.5) * math.gamma(5)) == pytest.approx(found.g_z)
-
-
-@pytest.mark.parametrize(
-    ("d", "n", "level", "two_sided"),
-    list(itertools.product([0.05, 0.2, 0.5, 1.0], [3, 10, 50, 300], [0.9, 0.95], [True, False])),
-)
-def test_power_agrees_with_statsmodels(d, n, level, two_sided):
-    """The noncentral t distribution, wherever statsmodels does not give NaN."""
-    expected = TTestPower().power(d, n, 1 - level, alternative="two-sided" if two_sided else "larger")
-    if math.isnan(expected):
-        pytest.skip("statsmodels gives NaN here")
-    assert expected == pytest.approx(paired_power(2 * d, 2.0, n, level=level, two_sided=two_sided), abs=1e-9)
-
-
-@pytest.mark.parametrize("d", [0.1, 0.5, 1.0])
-def test_sample_size_and_detectable_difference_agree_with_statsmodels(d):
-    """Sizes are rounded up; differences in units of the standard deviation."""
-    solver = TTestPower()
-    assert math.ceil(solver.solve_power(d, None, 0.05, 0.9)) == sample_size(d * 3, 3.0, power=0.9)
-    expected = 3 * solver.solve_power(None, 40, 0.05, 0.8)
-    assert expected == pytest.approx(detectable_difference(40, 3.0), rel=1e-6)
-
-
-@pytest.mark.parametrize(("p", "half"), [(0.5, 0.05), (0.9, 0.02), (0.0, 0.01), (1.0, 0.1)])
-def test_sample_size_of_a_proportion_is_the_first_that_suffices(p, half):
-    """Wilson's width by statsmodels, for counts that need not be whole."""
-    n = proportion_sample_size(p, half)
-
-    def half_width(size):
-        low, high = proportion_confint(p * size, size, method="wilson")
-        return (high - low) / 2
-
-    assert half_width(n) <= half + 1e-9 < half_width(n - 1) + 2e-9

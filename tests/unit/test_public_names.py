@@ -73,16 +73,13 @@ PUBLIC = {
         PrometheusSink Sink WatchingSink WebhookSink sink_from
     """,
     "ragstone.stats": """
-        Agreement Alternative BernsteinSequence BettingSequence ConfidenceSequence Contrast CorrelationKind
-        CorrelationMean DifferenceSequence DiscriminativePower EBhResult Estimate FlipRate HolmResult ManskiSequence
-        PairedEffect PairedTest Population PredictionPoweredMean ProportionSequence Rating Ratings SetMean
-        ShiryaevRobertsDetector Term TukeyPair TukeyResult average_ranks beta_mixture_interval bootstrap_interval
-        bootstrap_mean bootstrap_spearman cohen_kappa contrast detectable_difference discriminative_power e_bh
-        failure_bounds fisher_interval fisher_mean fleiss_kappa flip_rate hajek_mean holm horvitz_thompson_total independent_tukey
-        jeffreys_interval kendall krippendorff_alpha landis_koch mean_interval normal_interval paired_bootstrap
-        paired_effect paired_power pass_at_k pearson percent_agreement population prediction_powered_mean
-        proportion_sample_size randomised_tukey sample_size sign_flip_test spearman t_interval tie_probability
-        tukey_preview weighted_sum_interval wilson_interval
+        Agreement BernsteinSequence BettingSequence Contrast CorrelationKind CorrelationMean DifferenceSequence
+        DiscriminativePower Estimate FlipRate ManskiSequence Population PredictionPoweredMean ProportionSequence
+        ShiryaevRobertsDetector Term TukeyPair beta_mixture_interval bootstrap_interval bootstrap_mean
+        bootstrap_spearman cohen_kappa contrast discriminative_power failure_bounds fisher_interval fisher_mean
+        fleiss_kappa flip_rate hajek_mean holm independent_tukey kendall krippendorff_alpha landis_koch
+        mean_interval paired_bootstrap paired_effect pass_at_k pearson percent_agreement population
+        prediction_powered_mean randomised_tukey sign_flip_test spearman weighted_sum_interval wilson_interval
     """,
     "ragstone.testing": """
         FakeJudge FakeReader JudgeContract MemoryRecorder MemorySink

@@ -1,4 +1,4 @@
-"""Holm, e-BH and discriminative power, worked out by hand."""
+"""Holm and discriminative power, worked out by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ragstone.stats import discriminative_power, e_bh, holm
+from ragstone.stats import discriminative_power, holm
 
 
 def test_holm_worked_out_by_hand():
@@ -29,7 +29,6 @@ def test_what_could_not_be_tested_stays_in_the_family():
 def test_what_equals_the_limit_is_rejected():
     """Although 1 - 0.95 is a bit more than 0.05 in binary, and 1 - 0.9 a bit less than 0.1."""
     assert (True,) == holm([0.1], level=0.9).rejected
-    assert (True,) == e_bh([10.0], level=0.9).rejected
     assert (True,) == holm([0.05]).rejected
     assert (False,) == holm([0.0500001]).rejected
     assert (True, True) == holm([0.025, 0.05]).rejected
@@ -38,17 +37,6 @@ def test_what_equals_the_limit_is_rejected():
 def test_an_empty_family_has_nothing_to_reject():
     """No hypotheses, no result, no error: a loop over metrics may have none left."""
     assert ((), ()) == (holm([]).adjusted, holm([]).rejected)
-    assert ((), None) == (e_bh([]).rejected, e_bh([]).threshold)
-
-
-def test_e_bh_worked_out_by_hand():
-    """Four at 95 %: thresholds are 80, 40, 26.7 and 20 for one to four rejections."""
-    assert (True, True, False, False) == e_bh([45, 40, 20, 1]).rejected
-    # 30 is not enough for the first nor 29 for the second, but three of at least 26.7 are for all three.
-    assert (True, True, True, False) == e_bh([30, 29, 27, 1]).rejected
-    assert 27 == e_bh([30, 29, 27, 1]).threshold
-    assert (False, False) == e_bh([19, 39]).rejected
-    assert (True, True) == e_bh([math.inf, 20]).rejected
 
 
 def test_discriminative_power_counts_all_pairs():
@@ -64,9 +52,6 @@ def test_discriminative_power_counts_all_pairs():
         (lambda: holm([0.1, 1.2]), "1.2"),
         (lambda: holm([-0.1]), "-0.1"),
         (lambda: holm([0.1], level=1), "level"),
-        (lambda: e_bh([1.0, -1.0]), "at least 0, got -1.0"),
-        (lambda: e_bh([math.nan]), "got nan"),
-        (lambda: e_bh([1.0], level=0), "level"),
         (lambda: discriminative_power([]), "at least one pair"),
         (lambda: discriminative_power([2.0]), "2.0"),
         (lambda: discriminative_power([0.2], alpha=0), "alpha"),

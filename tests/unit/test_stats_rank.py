@@ -10,7 +10,6 @@ from scipy import stats
 
 from ragstone.stats import (
     Term,
-    average_ranks,
     bootstrap_mean,
     bootstrap_spearman,
     mean_interval,
@@ -27,7 +26,6 @@ def test_ranks_and_correlation_agree_with_scipy(seed):
     x, y = rng.integers(0, int(rng.integers(2, 12)), (2, n)).astype(float)
     if seed % 2:
         x = rng.normal(size=n)
-    assert stats.rankdata(x).tolist() == average_ranks(x).tolist()
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         assert spearman(x, y) is None
     else:

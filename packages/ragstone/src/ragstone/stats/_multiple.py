@@ -1,4 +1,4 @@
-"""Many hypotheses at once: Holm's correction, e-BH, and how often a metric tells systems apart."""
+"""Many hypotheses at once: Holm's correction, and how often a metric tells systems apart."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["DiscriminativePower", "EBhResult", "HolmResult", "discriminative_power", "e_bh", "holm"]
+__all__ = ["DiscriminativePower", "HolmResult", "discriminative_power", "holm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,51 +58,6 @@ def holm(p_values: Sequence[float | None], *, level: float = 0.95) -> HolmResult
         rejected=tuple(p <= (1 - level) * (1 + 1e-12) for p in adjusted),
         level=level,
         n_untestable=sum(p is None or math.isnan(p) for p in p_values),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EBhResult:
-    """A family of hypotheses after e-BH, in the order they were given."""
-
-    rejected: tuple[bool, ...]
-    threshold: float | None
-    """The smallest e-value that was rejected; None where none was."""
-    level: float
-    """The expected share of false ones among the rejected is at most one less this."""
-
-
-def e_bh(e_values: Sequence[float], *, level: float = 0.95) -> EBhResult:
-    """Choose hypotheses by their e-values, so that the expected share of false ones is at most 1 - `level`.
-
-    Of n e-values the k largest are rejected for the largest k of which each is at least n / (k (1 - level)). Valid
-    under any dependence, and at any stopping time if the e-values are.
-
-    Args:
-        e_values: One a hypothesis, at least 0; infinite is allowed.
-        level: One less the false discovery rate, in (0, 1).
-
-    Raises:
-        ValueError: An e-value that is negative or NaN, or `level` outside (0, 1).
-
-    Source:
-        Wang and Ramdas 2022, "False discovery rate control with e-values".
-
-    Example:
-        >>> e_bh([100.0, 1.0, 30.0]).rejected
-        (True, False, True)
-    """
-    _check_level(level)
-    for e in e_values:
-        if not e >= 0:
-            raise ValueError(f"an e-value is at least 0, got {e!r}")
-    threshold = None
-    for k, e in enumerate(sorted(e_values, reverse=True), start=1):
-        # As for Holm: what equals the limit up to rounding has reached it.
-        if k * e * (1 - level) >= len(e_values) * (1 - 1e-12):
-            threshold = float(e)
-    return EBhResult(
-        rejected=tuple(threshold is not None and e >= threshold for e in e_values), threshold=threshold, level=level
     )
 
 

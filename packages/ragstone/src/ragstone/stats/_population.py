@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Population", "pass_at_k", "population", "tie_probability"]
+__all__ = ["Population", "pass_at_k", "population"]
 
 _DECIMALS: Final = 9
 """0.1 + 0.2 equals 0.3: values that agree to so many decimals are ties, and are at a bound."""
@@ -109,11 +109,11 @@ def population(
         kurtosis=kurtosis,
         at_low=share(low),
         at_high=share(high),
-        ties=tie_probability(values),
+        ties=_tie_probability(values),
     )
 
 
-def tie_probability(values: Sequence[float], *, decimals: int = _DECIMALS) -> float | None:
+def _tie_probability(values: Sequence[float], *, decimals: int = _DECIMALS) -> float | None:
     """Probability that two different items, drawn at random, have the same value; None below two items.
 
     Values are rounded first, so that sums in another order tie. Drawing is without replacement: an item does not tie
@@ -123,7 +123,7 @@ def tie_probability(values: Sequence[float], *, decimals: int = _DECIMALS) -> fl
         CCRS, appendix C.3.
 
     Example:
-        >>> tie_probability([0.3, 0.1 + 0.2, 1.0])
+        >>> _tie_probability([0.3, 0.1 + 0.2, 1.0])
         0.3333333333333333
     """
     import numpy as np

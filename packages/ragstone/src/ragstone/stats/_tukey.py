@@ -14,16 +14,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Alternative", "TukeyPair", "TukeyResult", "randomised_tukey", "tukey_preview"]
+__all__ = ["Alternative", "TukeyPair", "TukeyResult", "randomised_tukey"]
 
 Alternative = Literal["two-sided", "greater", "less"]
 
 _SAME = 1e-9
 """Sums of the same numbers in another order differ by rounding; differences this near, relative to the largest
 possible one, are equal."""
-
-_MANY = 1e6
-"""Degrees of freedom, where the studentized range has reached its limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +56,7 @@ class TukeyResult:
     level: float
     """The intervals hold all differences together with this probability."""
     method: str
-    """ "randomised_tukey", or "tukey_preview" for the normal approximation."""
+    """ "randomised_tukey" or "independent_tukey"."""
     n_resamples: int
     """Permutations behind each p-value."""
     exact: bool
@@ -177,54 +174,6 @@ def randomised_tukey(
         exact=exact,
         n_units=sum(len(group.rows) for group in groups),
         seed=seed,
-    )
-
-
-def tukey_preview(scores: Sequence[Sequence[float]] | NDArray[np.float64], *, level: float = 0.95) -> TukeyResult:
-    """Compare all pairs at once by the normal limit of `randomised_tukey`: no permutation is drawn.
-
-    Sums of many permuted rows are nearly normal, and the largest difference of such sums follows the studentized range
-    distribution. Good as a preview, and for p-values below what permutations can show; trust the permutations where
-    there are fewer than about 30 rows that differ.
-
-    Raises:
-        ValueError: As `randomised_tukey`.
-
-    Source:
-        Tukey 1953; Kramer 1956 for pairs of unequal numbers of rows.
-
-    Example:
-        >>> preview = tukey_preview([[0.9, 0.4], [0.8, 0.3], [0.7, 0.3], [0.9, 0.6], [0.8, 0.5], [0.6, 0.2]])
-        >>> round(preview.pairs[0].p_value, 3)
-        0.016
-    """
-    import numpy as np
-    from scipy.stats import studentized_range
-
-    x, family = _checked(scores, None, "two-sided", level)
-    sums, _, n = _paired_sums(x, family)
-    filled, present = np.nan_to_num(x), ~np.isnan(x)
-    known = present.sum(axis=1)
-    mean = filled.sum(axis=1) / np.maximum(known, 1)
-    spread = (np.where(present, filled - mean[:, None], 0.0) ** 2).sum(axis=1) / np.maximum(known - 1, 1)
-    critical = float(studentized_range.ppf(level, x.shape[1], _MANY))
-    found = []
-    for i, (first, second) in enumerate(family):
-        deviation = math.sqrt(float(spread[present[:, first] & present[:, second]].sum()))
-        p = float(studentized_range.sf(abs(sums[i]) / deviation, x.shape[1], _MANY)) if deviation else 1.0
-        half = critical * deviation / int(n[i]) if deviation else None
-        found.append(_pair(family[i], int(n[i]), float(sums[i]), half, "two-sided", p=p, mc_error=0.0))
-    return TukeyResult(
-        pairs=tuple(found),
-        n_systems=x.shape[1],
-        n_rows=x.shape[0],
-        alternative="two-sided",
-        level=level,
-        method="tukey_preview",
-        n_resamples=0,
-        exact=False,
-        n_units=int((spread > 0).sum()),
-        seed=0,
     )
 
 

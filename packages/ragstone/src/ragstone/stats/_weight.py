@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["hajek_mean", "horvitz_thompson_total"]
+__all__ = ["hajek_mean"]
 
 
 def hajek_mean(
@@ -76,41 +76,6 @@ def hajek_mean(
         return replace(alike, n=int(x.size))
     return Estimate(
         value=mean, low=max(low, mean - half), high=min(high, mean + half), level=level, method="hajek", n=int(x.size)
-    )
-
-
-def horvitz_thompson_total(values: Sequence[float], probabilities: Sequence[float], *, level: float = 0.95) -> Estimate:
-    """Estimate the total over all traffic (failures, tokens, cost) from items sampled with known probabilities.
-
-    The interval is normal and about the sampling alone: with every probability 1 it is a point.
-
-    Args:
-        values: Of the sampled items; 0 and 1 to count.
-        probabilities: With which each was sampled, in (0, 1], independently of the others.
-        level: Nominal coverage, in (0, 1).
-
-    Raises:
-        ValueError: Unequal lengths, a value that is not finite, or a probability out of range.
-
-    Source:
-        Horvitz and Thompson 1952.
-
-    Example:
-        >>> horvitz_thompson_total([1.0, 1.0], [0.1, 0.5]).value
-        12.0
-    """
-    from scipy.special import ndtri
-
-    x, p = _checked(values, probabilities, level)
-    total = float((x / p).sum())
-    half = float(ndtri((1 + level) / 2)) * math.sqrt(float(((1 - p) * (x / p) ** 2).sum()))
-    return Estimate(
-        value=total,
-        low=total - half,
-        high=total + half,
-        level=level,
-        method="horvitz_thompson",
-        n=int(x.size),
     )
 
 

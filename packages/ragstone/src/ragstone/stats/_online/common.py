@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
-__all__ = ["ConfidenceSequence", "State", "check_level", "check_range", "read_state", "unit"]
+__all__ = ["State", "check_level", "check_range", "read_state", "unit"]
 
 State = dict[str, Any]
 """Numbers, texts and lists of numbers, fit for JSON."""
 
 _SAME = 1e-9
-
-
-class ConfidenceSequence(Protocol):
-    """An interval for the mean of a stream that holds at all times at once."""
-
-    def update(self, x: float) -> None:
-        """Take in the next value."""
-
-    def interval(self) -> tuple[float, float] | None:
-        """The interval now; None where no single mean can have made this stream."""
-
-    def state(self) -> State:
-        """All of it as plain data."""
 
 
 def check_range(low: float, high: float) -> None:
