@@ -44,9 +44,9 @@ PUBLIC = {
     "ragstone.metrics": """
         CCRS CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA
         AnswerCorrectness BertScore Bleu ChrF ContextualCoherence CorpusScore EmbeddingSimilarity ExactMatch
-        Extra InformationDensity InformationRecall LabelMode Metric MetricCard PassageUtility QuestionRelevance
+        Extra InformationDensity InformationRecall LabelMode Metric MetricBase MetricCard PassageUtility QuestionRelevance
         ReadingMetric RougeL RougeN TextOverlap TokenF1 Udcg UdcgTheta VeraComposite WorkedExample
-        all_metrics bind_reader corpus_bleu corpus_chrf exact_match passage_utilities resolve_metrics rouge_l
+        all_metrics bind_reader check_sample corpus_bleu corpus_chrf exact_match passage_utilities resolve_metrics rouge_l
         rouge_n shared sharing token_f1
     """,
     "ragstone.metrics.ranking": """

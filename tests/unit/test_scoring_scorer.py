@@ -10,8 +10,8 @@ from fake_servers import FakeJudgeServer
 from ragstone._util.suppress import capture_suppressed
 from ragstone.errors import ConfigurationError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges import NumberReply, OpenAICompatibleJudge, record_usage
-from ragstone.metrics import CCRS, MetricCard
-from ragstone.schema import Failure, NotApplicable, Score, Usage
+from ragstone.metrics import CCRS, MetricBase, MetricCard
+from ragstone.schema import Failure, NotApplicable, Passage, Score, Usage
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, make_sample
 
@@ -19,7 +19,7 @@ from ragstone.testing import FakeJudge, make_sample
 class Metric:
     """A metric whose `score` is what the test says."""
 
-    def __init__(self, score, *, name="test.metric", judge_calls=0):
+    def __init__(self, score, *, name="test.metric", judge_calls=0, **card):
         self._score = score
         self.card = MetricCard(
             name=name,
@@ -27,15 +27,27 @@ class Metric:
             description="d",
             low=0,
             high=1,
-            needs=("response",),
             version="7",
             source="s",
             group="test",
             judge_calls=judge_calls,
+            **{"needs": ("response",)} | card,
         )
 
     async def score(self, sample, judge):
         return await self._score(sample, judge)
+
+
+class Words(MetricBase):
+    """A metric on the public base class."""
+
+    name, title, group = "test.words", "Words", "test"
+    description, formula, source, advice = "d", "f", "s", "a"
+    needs = ("response",)
+    high = float("inf")
+
+    async def compute(self, sample, judge):
+        return self.make_score(sample, len(sample.response.split()), method="exact")
 
 
 def constant(value):
@@ -224,6 +236,48 @@ def test_not_applicable():
     scores = asyncio.run(scorer.score(make_sample("t-1")))
     assert [outcome.key for outcome in scores] == [outcome.key for outcome in outcomes]
     assert {NotApplicable} == set(map(type, outcomes))
+
+
+@pytest.mark.parametrize(
+    ("needs", "fields", "missing"),
+    [
+        (("query",), {"query": " "}, ("query",)),
+        (("response", "reference"), {"response": None, "reference": ("",)}, ("response", "reference")),
+        (("contexts", "qrels"), {}, ("qrels",)),
+        (("contexts",), {"contexts": (Passage(text="", id="a"),)}, ()),
+    ],
+)
+def test_a_metric_is_not_called_without_what_it_needs(needs, fields, missing):
+    """A user's own metric, too, is not applicable if a field is missing, and the judge is not prepared for it."""
+    called = []
+
+    async def record(sample, judge):
+        called.append(sample)
+
+    sample = make_sample().model_copy(update=fields)
+    (outcome,) = score([Metric(record, judge_calls=1, needs=needs)], sample=sample)
+    assert isinstance(outcome, NotApplicable)
+    assert missing == outcome.missing
+    assert all(name in outcome.reason for name in missing)
+    assert [] == called
+
+
+def test_a_metric_that_reads_ids_needs_no_texts():
+    """The card says that the ids of passages are enough."""
+    sample = make_sample().model_copy(update={"contexts": (Passage(text="", id="a"),)})
+    metric = Metric(constant(1), needs=("contexts",), reads_passages=False)
+    (outcome,) = score([metric], sample=sample)
+    assert isinstance(outcome, Score)
+
+
+def test_a_metric_on_the_base_class():
+    """It computes from what is there; without a scorer a missing field does not become a value either."""
+    metric, empty = Words(), make_sample().model_copy(update={"response": None})
+    (outcome,) = score([metric], sample=make_sample(response="It is tall."))
+    assert (3, "test.words", "exact") == (outcome.value, outcome.metric, outcome.method)
+    for outcome in (*score([metric], sample=empty), asyncio.run(metric.score(empty, FakeJudge()))):
+        assert isinstance(outcome, NotApplicable)
+        assert ("response",) == outcome.missing
 
 
 # Many samples -----------------------------------------------------------------------------------------------------

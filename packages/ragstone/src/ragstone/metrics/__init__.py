@@ -1,5 +1,6 @@
 """Metrics: cards, the registry, and one file a family."""
 
+from ragstone.metrics._base import MetricBase, check_sample
 from ragstone.metrics._card import Extra, Metric, MetricCard, ReadingMetric, WorkedExample
 from ragstone.metrics._registry import all_metrics, bind_reader, resolve_metrics
 from ragstone.metrics._relevance import LabelMode
@@ -60,6 +61,7 @@ __all__ = [
     "InformationRecall",
     "LabelMode",
     "Metric",
+    "MetricBase",
     "MetricCard",
     "PassageUtility",
     "QuestionRelevance",
@@ -74,6 +76,7 @@ __all__ = [
     "WorkedExample",
     "all_metrics",
     "bind_reader",
+    "check_sample",
     "corpus_bleu",
     "corpus_chrf",
     "exact_match",

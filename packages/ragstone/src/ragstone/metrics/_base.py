@@ -1,4 +1,4 @@
-"""What our metrics have in common: a card from class attributes, the check of what they need, and making outcomes."""
+"""`MetricBase`: a card from class attributes, and making outcomes. `check_sample`: what must be there before a metric runs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Final, Literal, get_args
 
 from ragstone.errors import JudgeError
 from ragstone.judges import Judge
-from ragstone.metrics._card import Extra, MetricCard, WorkedExample
+from ragstone.metrics._card import Extra, Metric, MetricCard, WorkedExample
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score
 
-__all__ = ["TEXTLESS", "MetricBase", "are_ids_alone", "lacking"]
+__all__ = ["TEXTLESS", "MetricBase", "are_ids_alone", "check_sample", "lacking"]
 
 _TEXTS: Final = ("query", "reference", "sub_questions")
 """Fields of which blank text is none."""
@@ -45,10 +45,52 @@ def are_ids_alone(sample: Sample) -> bool:
     return bool(passages) and all(not passage.text and passage.id is not None for passage in passages)
 
 
-class MetricBase(ABC):
-    """A metric whose card is written as class attributes; parameters of a metric are set on the instance before use.
+def check_sample(metric: Metric, sample: Sample) -> NotApplicable | None:
+    """Check that a sample has what a metric needs.
 
-    Subclasses write `_scored`, which is called with all the needed fields there.
+    `Scorer` calls this before every metric, so that `Metric.score` may rely on the fields that the card names as needs.
+
+    Returns:
+        Why the metric is not applicable; None if it is.
+    """
+    if isinstance(metric, MetricBase):
+        return metric.check_sample(sample)
+    return _check_card(metric.card, sample)
+
+
+def _check_card(card: MetricCard, sample: Sample) -> NotApplicable | None:
+    if missing := lacking(sample, card.needs):
+        return _not_applicable(card, sample, f"the sample has no {' and no '.join(missing)}", missing)
+    if card.reads_passages and "contexts" in card.needs and are_ids_alone(sample):
+        return _not_applicable(card, sample, TEXTLESS)
+    return None
+
+
+def _not_applicable(card: MetricCard, sample: Sample, reason: str, missing: tuple[str, ...] = ()) -> NotApplicable:
+    return NotApplicable(
+        sample_id=sample.id, metric=card.name, metric_version=card.version, reason=reason, missing=missing
+    )
+
+
+class MetricBase(ABC):
+    """A base class for metrics: the card is written as class attributes, and outcomes are made by methods.
+
+    Subclasses write `compute`. It is called only with samples that have all that `needs` names. A `Metric` does not have
+    to use this class: any object with a card and `score` is one, and `Scorer` checks its samples and values too.
+
+    Parameters of a metric are set on the instance before use.
+
+    Example:
+        ```python
+        class Brevity(MetricBase):
+            name, title, group = "acme.brevity", "Brevity", "acme"
+            description = "Is the response short?"
+            formula, source = "1 / words", "ours"
+            needs = ("response",)
+
+            async def compute(self, sample: Sample, judge: Judge) -> Score:
+                return self.make_score(sample, 1 / max(1, len(sample.response.split())), method="exact")
+        ```
     """
 
     name: str
@@ -68,8 +110,8 @@ class MetricBase(ABC):
     judge_calls_per_passage: int = 0
     example: WorkedExample | None = None
     extra: Extra | None = None
-    reads_passages: ClassVar[bool] = True
-    """Whether contexts are needed for their texts; False where their ids are enough."""
+    reads_passages: bool = True
+    """Whether needed contexts must have texts; False if their ids are enough."""
     tasks: ClassVar[tuple[str, ...]] = ()
     """Every assignment that the metric gives the judge."""
 
@@ -92,6 +134,7 @@ class MetricBase(ABC):
             high=self.high,
             direction=self.direction,
             needs=self.needs,
+            reads_passages=self.reads_passages,
             version=self.version if self.prompt_hash is None else f"{self.version}+{self.prompt_hash}",
             source=self.source,
             group=self.group,
@@ -106,24 +149,35 @@ class MetricBase(ABC):
         return f"<{self.name}>"
 
     async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        """Score `sample`.
+        """Score `sample`; not applicable if the sample lacks something that the metric needs.
+
+        Called without a `Scorer`, this checks the sample all the same, so that a missing field never becomes a value.
+        Only `Scorer` checks the value, adds judge, usage and time, and turns errors into a `Failure`.
 
         Raises:
             JudgeError: The judge gave no usable answer.
         """
-        if missing := lacking(sample, self.needs):
-            return self._not_applicable(sample, f"the sample has no {' and no '.join(missing)}", missing)
-        if self.reads_passages and "contexts" in self.needs and are_ids_alone(sample):
-            return self._not_applicable(sample, TEXTLESS)
-        return await self._scored(sample, judge)
+        return self.check_sample(sample) or await self.compute(sample, judge)
+
+    def check_sample(self, sample: Sample) -> NotApplicable | None:
+        """Say why the metric is not applicable to a sample; None if it is.
+
+        By default the sample must have all that `needs` names. A metric overrides this if one field can replace another.
+        """
+        return _check_card(self.card, sample)
 
     @abstractmethod
-    async def _scored(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        """Score a sample that has all the needed fields."""
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
+        """Score a sample that has all the needed fields.
 
-    def _score(
+        Raises:
+            JudgeError: The judge gave no usable answer.
+        """
+
+    def make_score(
         self, sample: Sample, value: float, *, method: str, details: Mapping[str, Any] | None = None, **rest: Any
     ) -> Score:
+        """Make a score of this metric; `rest` are more fields of `Score`."""
         return Score(
             sample_id=sample.id,
             metric=self.card.name,
@@ -135,17 +189,12 @@ class MetricBase(ABC):
             **rest,
         )
 
-    def _not_applicable(self, sample: Sample, reason: str, missing: tuple[str, ...] = ()) -> NotApplicable:
-        return NotApplicable(
-            sample_id=sample.id,
-            metric=self.card.name,
-            metric_version=self.card.version,
-            reason=reason,
-            missing=missing,
-        )
+    def make_not_applicable(self, sample: Sample, reason: str, missing: tuple[str, ...] = ()) -> NotApplicable:
+        """Make the outcome of a sample to which the metric does not apply."""
+        return _not_applicable(self.card, sample, reason, missing)
 
-    def _failure(self, sample: Sample, error: JudgeError, *, reason: str, details: Mapping[str, Any]) -> Failure:
-        """Say what was found out all the same; without anything found out, let the error through instead."""
+    def make_failure(self, sample: Sample, error: JudgeError, *, reason: str, details: Mapping[str, Any]) -> Failure:
+        """Make a failure that keeps partial results in `details`. If there are none, let the error through instead."""
         return Failure(
             sample_id=sample.id,
             metric=self.card.name,

@@ -56,6 +56,8 @@ class MetricCard:
     """Which way is better."""
     needs: tuple[str, ...]
     """Fields of the sample without which the metric is not applicable."""
+    reads_passages: bool = True
+    """Whether needed contexts must have texts; False if their ids are enough."""
     version: str
     """Changes with the definition; for judged metrics it ends in the prompt's hash."""
     source: str
@@ -92,7 +94,10 @@ class Metric(Protocol):
         ...
 
     async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        """Score `sample`. May raise `JudgeError`; the scorer turns that into a `Failure`."""
+        """Score `sample`, which has all the fields that `card.needs` names: `Scorer` checks that, and the value.
+
+        May raise `JudgeError`; the scorer turns that into a `Failure`.
+        """
         ...
 
 

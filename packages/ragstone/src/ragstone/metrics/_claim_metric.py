@@ -37,11 +37,11 @@ class ClaimMetric(MetricBase):
     `bounds` say between what and what it lies.
     """
 
-    async def _scored(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
         check = ClaimCheck(sample, judge)
         found = await self._found(check)
         if isinstance(found, str):
-            return self._not_applicable(sample, found)
+            return self.make_not_applicable(sample, found)
         low, high = found.share.low, found.share.high
         if low < high:
             first, n = check.errors[0], len(check.errors)
@@ -49,12 +49,12 @@ class ClaimMetric(MetricBase):
                 f"{n} of {n + len(check.methods)} questions to the judge have no usable answer, so {self.name} lies between "
                 f"{low:.3f} and {high:.3f}, whatever it would be; the first: {first}"
             )
-            return self._failure(sample, first, reason=reason, details={**found.details, "bounds": [low, high]})
+            return self.make_failure(sample, first, reason=reason, details={**found.details, "bounds": [low, high]})
         methods = sorted(set(check.methods))
         details = dict(found.details)
         if check.errors:
             details["n_missing"] = len(check.errors)
-        return self._score(
+        return self.make_score(
             sample,
             low,
             method=found.method or (methods[0] if len(methods) == 1 else "mixed" if methods else "no_judgement"),

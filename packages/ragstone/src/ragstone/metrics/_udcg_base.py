@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, get_args
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Reader
-from ragstone.metrics._base import TEXTLESS, are_ids_alone
+from ragstone.metrics._base import check_sample
 from ragstone.metrics._card import MetricCard, WorkedExample
 from ragstone.metrics._relevance import RELEVANCE_HASH, LabelMode
 from ragstone.metrics._utility import PassageUtility, check_label_options, passage_utilities
@@ -84,19 +84,15 @@ class UdcgBase:
         """
         if self._reader is None:
             raise ConfigurationError(f"{self!r} has no reader to ask; name one with reader=")
-        query = sample.query if sample.query is not None and sample.query.strip() else None
-        known = {"query": query, "contexts": sample.contexts}
-        if missing := tuple(name for name, value in known.items() if value is None):
-            return self._not_applicable(sample, f"the sample has no {' and no '.join(missing)}", missing)
-        assert query is not None and sample.contexts is not None  # noqa: S101, PT018  both are checked above
+        if unmet := check_sample(self, sample):
+            return unmet
+        assert sample.query is not None and sample.contexts is not None  # noqa: S101, PT018  both are needs
         if not sample.contexts:
             return self._not_applicable(sample, "retrieval found nothing: the mean over no passage is undefined")
-        if are_ids_alone(sample):
-            return self._not_applicable(sample, TEXTLESS)
         if reason := self._unfit(len(sample.contexts)):
             return self._not_applicable(sample, reason)
         found = await passage_utilities(
-            query,
+            sample.query,
             sample.contexts,
             reader=self._reader,
             judge=judge,
@@ -224,10 +220,8 @@ class UdcgBase:
             "passages": [u.as_dict() for u in found],
         }
 
-    def _not_applicable(self, sample: Sample, reason: str, missing: tuple[str, ...] = ()) -> NotApplicable:
-        return NotApplicable(
-            sample_id=sample.id, metric=self.name, metric_version=self.card.version, reason=reason, missing=missing
-        )
+    def _not_applicable(self, sample: Sample, reason: str) -> NotApplicable:
+        return NotApplicable(sample_id=sample.id, metric=self.name, metric_version=self.card.version, reason=reason)
 
 
 def _counted(names: Sequence[str]) -> dict[str, int]:

@@ -66,7 +66,7 @@ class _Ccrs(MetricBase):
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
-    async def _scored(self, sample: Sample, judge: Judge) -> Score | NotApplicable:
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:
         """Score `sample` between 0 and 1.
 
         Raises:
@@ -74,9 +74,9 @@ class _Ccrs(MetricBase):
         """
         fields = _fields(sample)
         if reason := self._meaningless(fields):
-            return self._not_applicable(sample, reason)
+            return self.make_not_applicable(sample, reason)
         if not fields["response"]:
-            return self._score(sample, 0.0, method="empty_response")
+            return self.make_score(sample, 0.0, method="empty_response")
         shown = {name: value for name, value in fields.items() if name != "reference" or "reference" in self.needs}
         reply = await judge.ask_number(Prompt(construct=self.construct, task=self.task, fields=shown))
         return self._judged(sample, fields, reply)
@@ -98,7 +98,7 @@ class _Ccrs(MetricBase):
         details: dict[str, Any] | None = None,
     ) -> Score:
         """Make the score; `scale` (offset and factor) takes the judge's interval to the metric's range."""
-        return self._score(
+        return self.make_score(
             sample,
             value,
             method=reply.method,

@@ -30,16 +30,6 @@ class Sample(Record):
     """How well a passage answers a sub-question, from 0 to 5: by sub-question, then by passage id."""
     metadata: dict[str, Any] = Field(default_factory=dict)
 
-    def has(self, field: str) -> bool:
-        """Whether `field` ("query", "contexts", "response", "reference", ...) holds something to work on.
-
-        An empty response counts as present: metrics define what it scores. An empty reference does not.
-        """
-        value = getattr(self, field, None)
-        if field in ("response", "contexts"):
-            return value is not None
-        return bool(value)
-
 
 def sample_from_trace(trace: Trace) -> Sample:
     """Project a captured trace onto what metrics see."""

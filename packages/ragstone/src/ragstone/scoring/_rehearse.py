@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ragstone.judges import RehearsalJudge, RehearsalReader
-from ragstone.metrics import Metric, ReadingMetric
+from ragstone.metrics import Metric, ReadingMetric, check_sample
 from ragstone.schema import NotApplicable, Sample, Usage
 from ragstone.scoring._scorer import Scorer
 
@@ -63,19 +63,19 @@ async def rehearse(
     reader = RehearsalReader(calls_per_reading=calls_per_reading)
     bound = [metric.bound(reader) if isinstance(metric, ReadingMetric) else metric for metric in metrics]
     # A metric with a model of its own asks nobody, and loading it is what a rehearsal is to avoid.
-    local = [metric.card for metric in bound if metric.card.extra is not None]
+    local = [metric for metric in bound if metric.card.extra is not None]
     scorer = Scorer([metric for metric in bound if metric.card.extra is None], RehearsalJudge(), concurrency=1)
     forecasts = {metric.card.name: MetricForecast(metric=metric.card.name) for metric in metrics}
     n = 0
     async for sample, outcomes in scorer.score_many(samples):
         n += 1
-        for card in local:
-            missing = [need for need in card.needs if not sample.has(need)]
-            if missing:
-                forecasts[card.name].n_not_applicable += 1
-                forecasts[card.name].reasons[f"the sample has no {', '.join(missing)}"] += 1
+        for metric in local:
+            forecast = forecasts[metric.card.name]
+            if unmet := check_sample(metric, sample):
+                forecast.n_not_applicable += 1
+                forecast.reasons[unmet.reason] += 1
             else:
-                forecasts[card.name].n_applicable += 1
+                forecast.n_applicable += 1
         for outcome in outcomes:
             forecast = forecasts[outcome.metric]
             if isinstance(outcome, NotApplicable):

@@ -13,7 +13,7 @@ from typing import Any, Protocol, get_args, runtime_checkable
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Judge, JudgeIdentity, UsageMeter, metered
-from ragstone.metrics import Metric, ReadingMetric, sharing
+from ragstone.metrics import Metric, ReadingMetric, check_sample, sharing
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
 
 __all__ = ["Scorer"]
@@ -37,7 +37,8 @@ class Scorer:
     """Scores samples by several metrics with one judge.
 
     All metrics of one sample are asked together, while its text is warm in the server's prefix cache. Whatever goes
-    wrong with one metric of one sample becomes the `Failure` of just that pair. No threads; cancellation passes through
+    wrong with one metric of one sample becomes the `Failure` of just that pair. A metric is called only with samples
+    that have what its card needs, and its value must be finite and in its card's range. No threads; cancellation passes through
     and leaves no task behind. Nothing done here is captured as user traffic.
 
     Args:
@@ -231,6 +232,8 @@ class Scorer:
     async def _guarded(self, metric: Metric, sample: Sample, deadline: float, meter: UsageMeter) -> AnyOutcome:
         """Run one metric; whatever happens but a cancellation from outside is an outcome."""
         try:
+            if unmet := check_sample(metric, sample):
+                return unmet
             async with asyncio.timeout_at(deadline) as limit:
                 if self.judged_by(metric):
                     await self._prepare()

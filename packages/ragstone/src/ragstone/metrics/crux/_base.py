@@ -29,32 +29,27 @@ class CruxMetric(MetricBase):
     eta: ClassVar[float] = ETA
     tasks = (TASK_FROM_REFERENCE, RATING_TASK)
 
-    async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        """Score `sample`.
-
-        Raises:
-            JudgeError: The judge gave no usable answer.
-        """
+    def check_sample(self, sample: Sample) -> NotApplicable | None:
+        """As for every metric, but a reference replaces missing sub-questions, and ratings replace missing texts."""
         referred = bool(_reference(sample))
         missing = tuple(name for name in lacking(sample, self.needs) if name != "sub_questions" or not referred)
         if missing:
             named = (
                 f"{name} (nor a reference to make them from)" if name == "sub_questions" else name for name in missing
             )
-            return self._not_applicable(sample, f"the sample has no {' and no '.join(named)}", missing)
+            return self.make_not_applicable(sample, f"the sample has no {' and no '.join(named)}", missing)
         if sample.ratings is None and "contexts" in self.needs and are_ids_alone(sample):
-            return self._not_applicable(sample, TEXTLESS)
-        if odd := odd_rating(sample):
-            return self._not_applicable(sample, odd)
-        return await self._scored(sample, judge)
+            return self.make_not_applicable(sample, TEXTLESS)
+        odd = odd_rating(sample)
+        return self.make_not_applicable(sample, odd) if odd else None
 
-    async def _scored(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
         if self._nothing_in(sample) and self._known(sample) is None:
             # No sub-question need be written to know what nothing answers.
             return self._of_nothing(sample)
         questions = await self._questions(sample, judge)
         if not questions.texts:
-            return self._not_applicable(sample, _none_counts(questions))
+            return self.make_not_applicable(sample, _none_counts(questions))
         return await self._from(sample, questions, judge)
 
     @abstractmethod
@@ -64,7 +59,7 @@ class CruxMetric(MetricBase):
     def _of_nothing(self, sample: Sample) -> Score | NotApplicable:
         """The outcome where there is no text to rate: it answers nothing."""
         details = {"answered": [], "n_judged": 0}
-        return self._score(
+        return self.make_score(
             sample, 0.0, method="no_text", explanation="there is no text to answer anything", details=details
         )
 
@@ -97,7 +92,7 @@ class CruxMetric(MetricBase):
         missing = "; ".join(answers.missing[:_SHOWN]) + ("; ..." if len(answers.missing) > _SHOWN else "")
         n = len(questions.texts)
         details = questions.details() | {"eta": self.eta, "answered": list(answers.answered)}
-        return self._score(
+        return self.make_score(
             sample,
             value,
             method="exact" if not methods else methods[0] if len(methods) == 1 else "mixed",

@@ -104,7 +104,7 @@ class RankedCoverage(ContextsMetric):
         k = self.k or max(1, len(rated.keys), n_required)
         value = alpha_ndcg(rated.keys, covered, k=k, alpha=self.alpha)
         if value is None:
-            return self._not_applicable(sample, "no passage answers any sub-question: there is no ideal order")
+            return self.make_not_applicable(sample, "no passage answers any sub-question: there is no ideal order")
         n_pool = len({passage for row in rated.ratings.values() for passage in row})
         more = {"alpha": self.alpha, "k": k, "n_pool": n_pool, "n_required": n_required}
         return self._made(sample, value, questions, rated, answers, **more)

@@ -7,12 +7,11 @@ from typing import Final
 
 from ragstone._util.words import words_of
 from ragstone.errors import ConfigurationError
-from ragstone.judges import Judge
 from ragstone.metrics.crux import _examples
 from ragstone.metrics.crux._base import ContextsMetric, CruxMetric, ResponseMetric
 from ragstone.metrics.crux._findings import Questions, Rated
 from ragstone.metrics.crux._matrix import DENSITY_WEIGHT, Answers, answers_of, relative_density
-from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.schema import NotApplicable, Sample, Score
 
 __all__ = ["Density", "ResponseDensity"]
 
@@ -42,22 +41,18 @@ class _PerToken(CruxMetric):
         if weight != DENSITY_WEIGHT:
             self.version = f"1(w={weight:g})"
 
-    async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        """Score `sample`; without the texts of the required passages there is nothing to be relative to.
-
-        Raises:
-            JudgeError: The judge gave no usable answer.
-        """
+    def check_sample(self, sample: Sample) -> NotApplicable | None:
+        """As for every metric; a rated sample also needs the texts of the required passages."""
         if sample.ratings and not _required(sample):
             reason = (
                 "the sample has no required passages: density is relative to them. `ragstone dataset` writes them as "
                 "required={id: text}"
             )
-            return self._not_applicable(sample, reason, (_REQUIRED,))
-        return await super().score(sample, judge)
+            return self.make_not_applicable(sample, reason, (_REQUIRED,))
+        return super().check_sample(sample)
 
     def _of_nothing(self, sample: Sample) -> Score | NotApplicable:
-        return self._not_applicable(sample, _EMPTY)
+        return self.make_not_applicable(sample, _EMPTY)
 
     def _text(self, sample: Sample) -> str:
         raise NotImplementedError
@@ -76,7 +71,7 @@ class _PerToken(CruxMetric):
             weight=self.weight,
         )
         if value is None:
-            return self._not_applicable(sample, _undefined(tokens, required_tokens))
+            return self.make_not_applicable(sample, _undefined(tokens, required_tokens))
         more = {
             "coverage": coverage,
             "tokens": tokens,

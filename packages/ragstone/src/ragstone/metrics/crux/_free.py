@@ -27,14 +27,13 @@ class _Free(CruxMetric):
     source = _SOURCE
     tasks = (TASK_FROM_QUERY, RATING_TASK)
 
-    async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        """Score `sample`; its own sub-questions, ratings and references play no part.
+    def check_sample(self, sample: Sample) -> NotApplicable | None:
+        """As for every metric; the sample's own sub-questions, ratings and references are ignored."""
+        return super().check_sample(_bare(sample))
 
-        Raises:
-            JudgeError: The judge gave no usable answer.
-        """
-        bare = sample.model_copy(update={"sub_questions": (), "ratings": None, "reference": ()})
-        return await super().score(bare, judge)
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
+        """Score `sample`; its own sub-questions, ratings and references are ignored."""
+        return await super().compute(_bare(sample), judge)
 
     async def _questions(self, sample: Sample, judge: Judge) -> Questions:
         reply = await sub_questions_of(judge, TASK_FROM_QUERY, query=sample.query or "")
@@ -94,3 +93,7 @@ class FreeNovelty(_Free, Novelty):
     needs = ("query", "contexts")
     judge_calls = 1
     example = _examples.FREE_NOVELTY
+
+
+def _bare(sample: Sample) -> Sample:
+    return sample.model_copy(update={"sub_questions": (), "ratings": None, "reference": ()})

@@ -20,7 +20,7 @@ class _PerPassage(ContextsMetric):
     judge_calls_per_passage = 1
 
     def _of_nothing(self, sample: Sample) -> Score | NotApplicable:
-        return self._not_applicable(sample, _NOTHING_RETRIEVED)
+        return self.make_not_applicable(sample, _NOTHING_RETRIEVED)
 
 
 class Redundancy(_PerPassage):
@@ -40,7 +40,7 @@ class Redundancy(_PerPassage):
 
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
         if answers.redundancy is None:
-            return self._not_applicable(sample, "no passage answers any sub-question: there is no answer to repeat")
+            return self.make_not_applicable(sample, "no passage answers any sub-question: there is no answer to repeat")
         return self._made(
             sample, answers.redundancy, questions, rated, answers, passages=_passages(sample, rated, answers)
         )
@@ -62,7 +62,7 @@ class Novelty(_PerPassage):
 
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
         if answers.novelty is None:
-            return self._not_applicable(sample, _NOTHING_RETRIEVED)
+            return self.make_not_applicable(sample, _NOTHING_RETRIEVED)
         return self._made(
             sample, answers.novelty, questions, rated, answers, passages=_passages(sample, rated, answers)
         )

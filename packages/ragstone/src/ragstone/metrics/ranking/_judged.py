@@ -66,13 +66,13 @@ class JudgedRankingMetric(MetricBase):
         """That of the question whether a passage is relevant."""
         return RELEVANCE_HASH
 
-    async def _scored(self, sample: Sample, judge: Judge) -> Score | NotApplicable:
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:
         assert sample.contexts is not None and sample.query is not None  # noqa: S101, PT018  needed, so there
         kind, k = self.measure.kind, self.measure.k
         if not sample.contexts:
-            return self._not_applicable(sample, f"retrieval found nothing: {self.name} has no passage to judge")
+            return self.make_not_applicable(sample, f"retrieval found nothing: {self.name} has no passage to judge")
         if not any(passage.text.strip() for passage in sample.contexts):
-            return self._not_applicable(sample, "the passages have no text that could be judged")
+            return self.make_not_applicable(sample, "the passages have no text that could be judged")
         ranking = [key_of(passage) for passage in sample.contexts]
         first = dict(zip(reversed(ranking), reversed(sample.contexts), strict=True))
         # What stands below the cut-off matters only where the ideal is made of it.
@@ -81,7 +81,7 @@ class JudgedRankingMetric(MetricBase):
         grades = {key: float(label.relevant) for key, label in labels.items()}
         value = kind.function(ranking, grades, k=k, threshold=THRESHOLD)
         if value is None and kind.labels == "all":
-            return self._not_applicable(
+            return self.make_not_applicable(
                 sample, f"the judge takes no retrieved passage for relevant: {self.name} of them alone is undefined"
             )
         details = {
@@ -91,7 +91,7 @@ class JudgedRankingMetric(MetricBase):
             "n_retrieved": len(ranking),
         }
         n = sum(label.n for label in labels.values())
-        return self._score(sample, value or 0.0, method="judged_labels", n=n, details=details)
+        return self.make_score(sample, value or 0.0, method="judged_labels", n=n, details=details)
 
 
 async def _labels(passages: Sequence[Passage], sample: Sample, judge: Judge) -> list[Label]:

@@ -13,7 +13,7 @@ from ragstone.metrics.ranking._examples import alpha_example_of, example_of
 from ragstone.metrics.ranking._grades import THRESHOLD
 from ragstone.metrics.ranking._measures import Measure, measure_from
 from ragstone.metrics.ranking._ndcg import MAX_GRADE
-from ragstone.schema import Failure, NotApplicable, Passage, Sample, Score
+from ragstone.schema import NotApplicable, Passage, Sample, Score
 
 __all__ = ["AlphaNdcg", "RankingMetric", "key_of"]
 
@@ -65,21 +65,23 @@ class RankingMetric(MetricBase):
         self.version = f"1({threshold:g})"
         self.example = example_of(self.measure)
 
-    async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        """Score `sample`; nobody is asked."""
-        if sample.qrels is None and sample.contexts and any(p.relevance is not None for p in sample.contexts):
-            return self._from_labels(sample, sample.contexts)
-        return await super().score(sample, judge)
+    def check_sample(self, sample: Sample) -> NotApplicable | None:
+        """As for every metric, but labels on the passages replace missing qrels."""
+        return None if _is_labelled(sample) else super().check_sample(sample)
 
-    async def _scored(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  `score` has it
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  nobody is asked
+        if _is_labelled(sample):
+            return self._from_labels(sample, sample.contexts or ())
         assert sample.contexts is not None and sample.qrels is not None  # noqa: S101, PT018  needed, so there
         nameless = next((n for n, p in enumerate(sample.contexts, start=1) if p.id is None), None)
         if nameless is not None:
-            return self._not_applicable(sample, f"passage {nameless} has no id, and qrels name passages by their ids")
+            return self.make_not_applicable(
+                sample, f"passage {nameless} has no id, and qrels name passages by their ids"
+            )
         ranking = [passage.id for passage in sample.contexts if passage.id is not None]
         value, reason = self._value(ranking, sample.qrels)
         if value is None:
-            return self._not_applicable(
+            return self.make_not_applicable(
                 sample,
                 reason or f"the qrels name no relevant passage: {self.name} is undefined where nothing is relevant",
             )
@@ -88,7 +90,7 @@ class RankingMetric(MetricBase):
     def _from_labels(self, sample: Sample, contexts: Sequence[Passage]) -> Score | NotApplicable:
         kind, k = self.measure.kind, self.measure.k
         if kind.labels == "collection":
-            return self._not_applicable(
+            return self.make_not_applicable(
                 sample,
                 f"{self.name} counts all relevant passages, retrieved or not, and labels on what was retrieved do not "
                 "tell how many there are; the sample has no qrels",
@@ -101,7 +103,7 @@ class RankingMetric(MetricBase):
         for place, key in enumerate(ranking if kind.labels == "all" else ranking[:k], start=1):
             label = labels[key]
             if label is None:
-                return self._not_applicable(
+                return self.make_not_applicable(
                     sample, f"passage {place} has no relevance label, and others have; {self.name} needs it", ("qrels",)
                 )
             if kind.labels == "first relevant" and label >= self.threshold:
@@ -112,7 +114,7 @@ class RankingMetric(MetricBase):
             # Whatever else the collection holds, these places hold nothing relevant.
             value = 0.0
         if value is None:
-            return self._not_applicable(
+            return self.make_not_applicable(
                 sample,
                 reason
                 or f"no retrieved passage is labelled relevant, and {self.name} of these passages alone is undefined",
@@ -134,7 +136,11 @@ class RankingMetric(MetricBase):
             "n_retrieved": len(ranking),
             "n_unjudged": len(set(ranking[: self.measure.k]) - grades.keys()),
         }
-        return self._score(sample, value, method="exact", details=details)
+        return self.make_score(sample, value, method="exact", details=details)
+
+
+def _is_labelled(sample: Sample) -> bool:
+    return sample.qrels is None and any(passage.relevance is not None for passage in sample.contexts or ())
 
 
 class AlphaNdcg(MetricBase):
@@ -181,18 +187,20 @@ class AlphaNdcg(MetricBase):
         if (alpha, eta) == (ALPHA, _ETA):
             self.example = alpha_example_of(k)
 
-    async def _scored(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  nobody is asked
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  nobody is asked
         assert sample.contexts is not None and sample.ratings is not None  # noqa: S101, PT018  needed, so there
         nameless = next((n for n, p in enumerate(sample.contexts, start=1) if p.id is None), None)
         if nameless is not None:
-            return self._not_applicable(sample, f"passage {nameless} has no id, and ratings name passages by their ids")
+            return self.make_not_applicable(
+                sample, f"passage {nameless} has no id, and ratings name passages by their ids"
+            )
         covered = {
             question: [passage for passage, rating in rated.items() if rating >= self.eta]
             for question, rated in sample.ratings.items()
         }
         value = alpha_ndcg([p.id for p in sample.contexts if p.id is not None], covered, k=self.k, alpha=self.alpha)
         if value is None:
-            return self._not_applicable(sample, f"no passage is rated {self.eta:g} or more for any sub-question")
+            return self.make_not_applicable(sample, f"no passage is rated {self.eta:g} or more for any sub-question")
         details = {
             "pool": "ratings",
             "n_pool": len({passage for passages in covered.values() for passage in passages}),
@@ -201,7 +209,7 @@ class AlphaNdcg(MetricBase):
             "alpha": self.alpha,
             "eta": self.eta,
         }
-        return self._score(sample, value, method="exact", details=details)
+        return self.make_score(sample, value, method="exact", details=details)
 
 
 def key_of(passage: Passage) -> str:

@@ -26,22 +26,22 @@ class SemanticMetric(LocalModelMetric[T]):
     needs = ("response", "reference")
     low = -1.0
 
-    async def _scored(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  nobody is asked
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  nobody is asked
         response = sample.response or ""
         if not response.strip():
-            return self._score(sample, 0.0, method="empty_response", details={"model": self.model})
+            return self.make_score(sample, 0.0, method="empty_response", details={"model": self.model})
         places = [place for place, text in enumerate(sample.reference, 1) if text.strip()]
         references = [sample.reference[place - 1] for place in places]
         compared = await self._local.run(lambda model: self._compared(model, response, references))
         if compared is None:
-            return self._not_applicable(
+            return self.make_not_applicable(
                 sample, "the model's tokeniser leaves nothing of the response or the references"
             )
         value, best, details = compared
         # A cosine may exceed 1 by a rounding error.
         value = min(1.0, max(-1.0, value))
         details = {"model": self.model, **details, "reference": places[best]}
-        return self._score(sample, value, method="exact", details=details)
+        return self.make_score(sample, value, method="exact", details=details)
 
     @abstractmethod
     def _compared(

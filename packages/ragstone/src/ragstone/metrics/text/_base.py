@@ -24,14 +24,14 @@ class TextMetric(MetricBase):
     group = "text"
     needs = ("response", "reference")
 
-    async def _scored(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  nobody is asked
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  nobody is asked
         response = sample.response or ""
         compared = self._compared(response, sample.reference)
         if compared is None:
-            return self._not_applicable(sample, f"no reference has {self._unit()} to compare with")
+            return self.make_not_applicable(sample, f"no reference has {self._unit()} to compare with")
         value, details = compared
         empty = not response.strip()
-        return self._score(sample, value, method="empty_response" if empty else "exact", details=details)
+        return self.make_score(sample, value, method="empty_response" if empty else "exact", details=details)
 
     @abstractmethod
     def _compared(self, response: str, references: Sequence[str]) -> tuple[float, Mapping[str, Any]] | None:

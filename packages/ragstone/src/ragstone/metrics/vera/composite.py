@@ -107,13 +107,14 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
         stated = "\n".join(f"{card.version}\n{_statement(card, 0.5)}" for card in cards)
         self.version = f"1({model},{hashlib.sha256(stated.encode()).hexdigest()[:12]})"
 
-    async def _scored(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
+        """Score `sample` by all parts, then by the model; not applicable or failed if one of the parts is."""
         outcomes = await together(*(part.score(sample, judge) for part in self.parts))
         values: dict[str, float] = {}
         for part, outcome in zip(self.parts, outcomes, strict=True):
             name = part.card.name
             if isinstance(outcome, NotApplicable):
-                return self._not_applicable(sample, f"{name} is not applicable: {outcome.reason}", outcome.missing)
+                return self.make_not_applicable(sample, f"{name} is not applicable: {outcome.reason}", outcome.missing)
             if isinstance(outcome, Failure):
                 mine = {
                     "metric": self.card.name,
@@ -127,10 +128,10 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
         passages = "\n".join(passage.text for passage in sample.contexts or ())
         scored = await self._local.run(lambda model: _logit(model, query, response, statements, passages))
         if isinstance(scored, str):
-            return self._not_applicable(sample, scored)
+            return self.make_not_applicable(sample, scored)
         logit, cut = scored
         details = {"model": self.model, "parts": values, "logistic": _logistic(logit), "cut": cut}
-        return self._score(sample, logit, method="cross_encoder", details=details)
+        return self.make_score(sample, logit, method="cross_encoder", details=details)
 
     def _load(self) -> CrossEncoder:
         from sentence_transformers import CrossEncoder
