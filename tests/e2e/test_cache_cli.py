@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from command_line import run_command
 from fake_servers import FakeJudgeServer
-
-
-def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `ragstone` in a fresh interpreter."""
-    keep = {k: v for k, v in os.environ.items() if not k.startswith(("RAGSTONE_", "OPENAI_"))}
-    return subprocess.run(
-        [sys.executable, "-c", "from ragstone.cli import main; main()", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=keep | environment,
-    )
 
 
 def result(*arguments: object, **environment: str) -> dict[str, Any]:
     """Run a command with `--json`, and read what it says."""
-    done = run(*arguments, "--json", **environment)
+    done = run_command(*arguments, "--json", **environment)
     assert 0 == done.returncode, done.stderr
     read: dict[str, Any] = json.loads(done.stdout)
     return read
@@ -63,7 +48,7 @@ def test_a_second_run_asks_nothing(samples: Path, tmp_path: Path, by_environment
         first = result(*command, **environment)
         n_calls = server.calls
         second = result(*command, **environment)
-        told = run(*command, **environment)
+        told = run_command(*command, **environment)
         assert n_calls == server.calls
 
     assert (20, 20, 0) == (n_calls, first["usage"]["calls"], first["usage"]["cached"])
@@ -75,7 +60,7 @@ def test_a_second_run_asks_nothing(samples: Path, tmp_path: Path, by_environment
 def test_without_a_cache_every_run_asks(samples: Path) -> None:
     """Keeping replies is opted in to; nothing is said of a cache."""
     with FakeJudgeServer() as server:
-        outputs = [run("evaluate", samples, "--judge", server.url).stderr for _ in range(2)]
+        outputs = [run_command("evaluate", samples, "--judge", server.url).stderr for _ in range(2)]
         assert 40 == server.calls
     assert [] == [output for output in outputs if "cache" in output]
 
@@ -84,7 +69,7 @@ def test_a_damaged_cache_fails_nothing(samples: Path, tmp_path: Path) -> None:
     """One warning on stderr, all scores."""
     (tmp_path / "replies.sqlite").write_bytes(b"no database" * 1000)
     with FakeJudgeServer() as server:
-        done = run("evaluate", samples, "--judge", server.url, "--cache", tmp_path, "--json")
+        done = run_command("evaluate", samples, "--judge", server.url, "--cache", tmp_path, "--json")
 
     assert 0 == done.returncode
     assert [4] * 5 == [metric["n_scored"] for metric in json.loads(done.stdout)["metrics"]]
@@ -103,7 +88,7 @@ def test_the_cache_can_be_looked_at_and_cleared(samples: Path, tmp_path: Path) -
         assert shown["n_bytes"] == (folder / "replies.sqlite").stat().st_size
         assert 0 == result("cache", folder, "--older-than", "1")["n_replies"]
         assert 0 == result("cache", folder, "--clear", "--older-than", "1")["n_removed"]
-        text = run("cache", folder).stdout
+        text = run_command("cache", folder).stdout
         assert "20 replies" in text
         assert "fake-judge" in text
         assert (20, 0) == tuple(result("cache", folder, "--clear")[key] for key in ("n_removed", "n_replies"))
@@ -112,7 +97,7 @@ def test_the_cache_can_be_looked_at_and_cleared(samples: Path, tmp_path: Path) -
 
 def test_a_folder_without_a_cache(tmp_path: Path) -> None:
     """An error that names it, and nothing is made."""
-    done = run("cache", tmp_path / "nowhere")
+    done = run_command("cache", tmp_path / "nowhere")
     assert 3 == done.returncode
     assert "there is no reply cache" in done.stderr
     assert not (tmp_path / "nowhere").exists()

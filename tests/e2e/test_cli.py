@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from command_line import run_command, run_in_new_process
 from fake_servers import FakeJudgeServer
 
 ROW = {"id": "a", "query": "Where is the stone?", "contexts": ["At the river."], "response": "At the river."}
-
-
-def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `ragstone` in a fresh interpreter."""
-    keep = {k: v for k, v in os.environ.items() if not k.startswith(("RAGSTONE_", "OPENAI_"))}
-    return subprocess.run(
-        [sys.executable, "-c", "from ragstone.cli import main; main()", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=keep | environment,
-    )
 
 
 @pytest.fixture
@@ -38,7 +23,7 @@ def samples(tmp_path: Path) -> Path:
 
 def test_evaluate_prints_a_table_and_keeps_progress_off_stdout(samples: Path) -> None:
     """Results can be piped; notes cannot get into them."""
-    done = run("evaluate", samples, "--metrics", "ccrs")
+    done = run_in_new_process("evaluate", samples, "--metrics", "ccrs")
 
     assert 0 == done.returncode, done.stderr
     assert "mean [95% CI]" in done.stdout
@@ -51,7 +36,7 @@ def test_evaluate_takes_references_fields_and_outputs(samples: Path, tmp_path: P
     """A file of references makes AC and IR applicable; outcomes go to files."""
     references = tmp_path / "gold.jsonl"
     references.write_text('{"id": "a", "ground_truth": "At the river."}\n', encoding="utf-8")
-    done = run(
+    done = run_command(
         "evaluate", samples, "--reference", references, "--field", "query=query", "--json",
         "-o", tmp_path / "o.jsonl", "--sink", f"jsonl:{tmp_path / 's.jsonl'}",
     )  # fmt: skip
@@ -68,7 +53,7 @@ def test_evaluate_takes_references_fields_and_outputs(samples: Path, tmp_path: P
 def test_the_judge_comes_from_the_environment(samples: Path) -> None:
     """`RAGSTONE_JUDGE` is used where no `--judge` is given, and its calls are reported."""
     with FakeJudgeServer() as server:
-        done = run("evaluate", samples, "--metrics", "ccrs.qr", RAGSTONE_JUDGE=server.url)
+        done = run_command("evaluate", samples, "--metrics", "ccrs.qr", RAGSTONE_JUDGE=server.url)
 
     assert 0 == done.returncode, done.stderr
     assert "1 calls" in done.stderr
@@ -93,7 +78,7 @@ def test_the_judge_comes_from_the_environment(samples: Path) -> None:
 )
 def test_exit_codes_tell_who_can_act(samples: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     """2 is the user's, 3 the infrastructure's; no traceback either way."""
-    done = run(*(samples if a == "SAMPLES" else a for a in arguments))
+    done = run_command(*(samples if a == "SAMPLES" else a for a in arguments))
 
     assert code == done.returncode, done.stderr
     assert message in done.stderr
@@ -103,8 +88,8 @@ def test_exit_codes_tell_who_can_act(samples: Path, arguments: tuple[str, ...], 
 def test_the_demo_shows_the_whole_path(tmp_path: Path) -> None:
     """Table, ledger, worst answers and what to do next, from the README's command."""
     pytest.importorskip("langchain_ragstone")
-    done = run("demo", "--folder", tmp_path / "d")
-    again = run("demo", "--folder", tmp_path / "d", "--json")
+    done = run_in_new_process("demo", "--folder", tmp_path / "d")
+    again = run_command("demo", "--folder", tmp_path / "d", "--json")
 
     assert 0 == done.returncode, done.stderr
     for part in (
@@ -123,12 +108,12 @@ def test_the_demo_shows_the_whole_path(tmp_path: Path) -> None:
     assert total["captured"] == total["scored"] >= 20
     assert 6 * total["captured"] == len((tmp_path / "d" / "demo.jsonl").read_text().splitlines())
 
-    status = run("status", tmp_path / "d" / "demo.db", "--json")
+    status = run_command("status", tmp_path / "d" / "demo.db", "--json")
     assert json.loads(status.stdout)["balanced"] is True
-    why = run("status", tmp_path / "d" / "demo.db", "--trace", result["worst"][0]["trace_id"])
+    why = run_command("status", tmp_path / "d" / "demo.db", "--trace", result["worst"][0]["trace_id"])
     assert 0 == why.returncode, why.stderr
     assert "ccrs.qr" in why.stdout
-    unknown = run("status", tmp_path / "d" / "demo.db", "--trace", "nope")
+    unknown = run_command("status", tmp_path / "d" / "demo.db", "--trace", "nope")
     assert 2 == unknown.returncode
     assert "no trace 'nope'" in unknown.stderr
 
@@ -137,7 +122,7 @@ def test_the_demo_uses_the_judge_it_is_given(tmp_path: Path) -> None:
     """With `RAGSTONE_JUDGE` set every score comes from that server."""
     pytest.importorskip("langchain_ragstone")
     with FakeJudgeServer() as server:
-        done = run("demo", "--folder", tmp_path / "d", RAGSTONE_JUDGE=server.url)
+        done = run_command("demo", "--folder", tmp_path / "d", RAGSTONE_JUDGE=server.url)
         calls = server.calls
 
     assert 0 == done.returncode, done.stderr
@@ -147,7 +132,7 @@ def test_the_demo_uses_the_judge_it_is_given(tmp_path: Path) -> None:
 
 def test_an_output_that_is_a_folder_is_refused_before_anything_is_scored(samples: Path, tmp_path: Path) -> None:
     """What the judge was paid for is not lost in a traceback."""
-    done = run("evaluate", samples, "-o", tmp_path)
+    done = run_command("evaluate", samples, "-o", tmp_path)
 
     assert (2, "") == (done.returncode, done.stdout)
     assert "is a folder" in done.stderr

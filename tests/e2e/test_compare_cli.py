@@ -3,40 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from ragstone.cli import main
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command left behind."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    """Run `ragstone` in this process: its exit code, stdout and stderr."""
-    for name in [name for name in os.environ if name.startswith(("RAGSTONE_", "OPENAI_"))]:
-        monkeypatch.delenv(name)
-
-    def call(*arguments: object) -> Done:
-        with pytest.raises(SystemExit) as left:
-            main([str(argument) for argument in arguments])
-        return Done(left.value.code or 0, *capsys.readouterr())
-
-    return call
+from command_line import run_command, run_in_new_process
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +38,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def test_the_verdict_comes_first_and_the_tables_below(run: Callable[..., Done], files: dict[str, Path]) -> None:
+def test_the_verdict_comes_first_and_the_tables_below(files: dict[str, Path]) -> None:
     """On stdout, and the exit code is 0: a difference is no failure."""
-    done = run("compare", files["old"], files["worse"])
+    done = run_command("compare", files["old"], files["worse"])
 
     assert (0, "") == (done.returncode, done.stderr)
     assert done.stdout.startswith("old beats worse on ccrs.qr by ")
@@ -89,18 +61,16 @@ def test_the_verdict_comes_first_and_the_tables_below(run: Callable[..., Done], 
         ("worse", ["--margin", "0.2"], 0),
     ],
 )
-def test_the_gate_decides_the_exit_code(
-    run: Callable[..., Done], files: dict[str, Path], candidate: str, options: list[str], code: int
-) -> None:
+def test_the_gate_decides_the_exit_code(files: dict[str, Path], candidate: str, options: list[str], code: int) -> None:
     """0 lets through, 1 does not; the table of the gate stands at the end."""
-    done = run("compare", files["old"], files[candidate], *options, "--permutations", 1000)
+    done = run_command("compare", files["old"], files[candidate], *options, "--permutations", 1000)
     assert (code, "") == (done.returncode, done.stderr)
     assert ("FAILED" if code else "no regression found") in done.stdout.rsplit("\nbaseline old: ", 1)[1]
 
 
-def test_json_holds_everything(run: Callable[..., Done], files: dict[str, Path]) -> None:
+def test_json_holds_everything(files: dict[str, Path]) -> None:
     """Names, families, claims and the gate, for programs."""
-    done = run(
+    done = run_command(
         "compare", f"älter={files['old']}", f"b={files['better']}", f"c={files['worse']}",
         "--baseline", "b", "--across-metrics", "--claim", "b > c on ccrs.qr", "--margin", "0.3", "--detect", "0.02",
         "--level", "0.9", "--seed", "3", "--json",
@@ -117,7 +87,7 @@ def test_json_holds_everything(run: Callable[..., Done], files: dict[str, Path])
     assert [0.02, 0.02] == [m["detect"] for m in found["metrics"]]
     assert [("b > c on ccrs.qr", True)] == [(h["name"], h["supported"]) for h in found["hypotheses"]]
     assert (True, 4) == (found["gate"]["ok"], len(found["gate"]["gates"]))
-    assert json.loads(run("compare", files["old"], files["better"], "--json").stdout)["gate"] is None
+    assert json.loads(run_command("compare", files["old"], files["better"], "--json").stdout)["gate"] is None
 
 
 @pytest.mark.parametrize(
@@ -135,17 +105,15 @@ def test_json_holds_everything(run: Callable[..., Done], files: dict[str, Path])
         (["old", "same", "--margin", "-1"], "a margin is a loss that can be borne"),
     ],
 )
-def test_what_cannot_work_is_said(
-    run: Callable[..., Done], files: dict[str, Path], arguments: list[str], message: str
-) -> None:
+def test_what_cannot_work_is_said(files: dict[str, Path], arguments: list[str], message: str) -> None:
     """Exit code 2, one line that says what to change, and nothing on stdout."""
     names = [a.rpartition("=") for a in arguments]
-    done = run("compare", *(f"{name}{is_}{files.get(file, file)}" for name, is_, file in names))
+    done = run_command("compare", *(f"{name}{is_}{files.get(file, file)}" for name, is_, file in names))
     assert (2, "", 1) == (done.returncode, done.stdout, done.stderr.count("\n"))
     assert message in done.stderr
 
 
-def test_evaluate_writes_what_compare_reads(run: Callable[..., Done], tmp_path: Path) -> None:
+def test_evaluate_writes_what_compare_reads(tmp_path: Path) -> None:
     """The whole way: two files of answers, scored, compared."""
     for name, answer in (("old", "No idea."), ("new", "At the river.")):
         rows = [
@@ -153,11 +121,11 @@ def test_evaluate_writes_what_compare_reads(run: Callable[..., Done], tmp_path: 
             for i in range(8)
         ]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        done = run(
+        done = run_command(
             "evaluate", tmp_path / f"{name}.jsonl", "--metrics", "ccrs.cc", "-o", tmp_path / f"{name}-scores.jsonl"
         )
         assert 0 == done.returncode, done.stderr
-    done = run("compare", tmp_path / "old-scores.jsonl", tmp_path / "new-scores.jsonl", "--fail-if-worse")
+    done = run_command("compare", tmp_path / "old-scores.jsonl", tmp_path / "new-scores.jsonl", "--fail-if-worse")
     assert 0 == done.returncode, done.stderr
     assert done.stdout.startswith("new-scores beats old-scores on ccrs.cc by ")
     assert "it is not a judge" in done.stdout
@@ -165,6 +133,5 @@ def test_evaluate_writes_what_compare_reads(run: Callable[..., Done], tmp_path: 
 
 def test_the_exit_code_reaches_the_shell(files: dict[str, Path]) -> None:
     """In a process of its own, as CI sees it."""
-    command = [sys.executable, "-c", "from ragstone.cli import main; main()", "compare", files["old"], files["worse"]]
-    done = subprocess.run([*command, "--fail-if-worse"], capture_output=True, text=True, timeout=120, check=False)
+    done = run_in_new_process("compare", files["old"], files["worse"], "--fail-if-worse")
     assert (1, "") == (done.returncode, done.stderr)

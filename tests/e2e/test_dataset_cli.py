@@ -12,11 +12,10 @@ from collections import Counter
 
 import pytest
 
+from command_line import MAIN, run_command
 from fake_servers import FakeJudgeServer
 from ragstone.experiments import evaluate
 from ragstone.research import build_dataset, plan_dataset
-
-MAIN = "import sys; from ragstone.cli import main; main(sys.argv[1:])"
 
 
 @pytest.fixture
@@ -29,12 +28,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def ragstone(*arguments):
-    return subprocess.run(
-        [sys.executable, "-c", MAIN, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=100
-    )
-
-
 def questions(server):
     """What was asked, by the request's own text."""
     return Counter(body["messages"][1]["content"] for body in server.stats.requests)
@@ -43,7 +36,7 @@ def questions(server):
 def test_build_review_apply_evaluate(folder):
     """The whole way: from documents to scores, by way of a person's edits."""
     with FakeJudgeServer() as server:
-        done = ragstone("dataset", "build", "docs", "-o", "set", "--judge", server.url)
+        done = run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url)
         assert (0, "") == (done.returncode, done.stderr.partition("Traceback")[1])
         assert f"{plan_dataset('docs').calls} calls to the judge at most" in done.stderr
         assert "3 of 3 items" in done.stdout
@@ -55,10 +48,10 @@ def test_build_review_apply_evaluate(folder):
             table = csv.DictWriter(file, list(rows[0]))
             table.writeheader()
             table.writerows(rows)
-        refused = ragstone("dataset", "apply", "set")
+        refused = run_command("dataset", "apply", "set")
         assert 2 == refused.returncode
         assert "--keep-ratings" in refused.stderr
-        applied = ragstone("dataset", "apply", "set", "--judge", server.url, "--json")
+        applied = run_command("dataset", "apply", "set", "--judge", server.url, "--json")
         assert 0 == applied.returncode
         assert (2, 1, 1) == tuple(json.loads(applied.stdout)[name] for name in ("n_rows", "n_edited", "n_dropped"))
         samples = [json.loads(line) for line in (folder / "set/dataset.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -70,7 +63,7 @@ def test_build_review_apply_evaluate(folder):
 
 def test_a_dry_run_asks_nobody(folder):
     """It prints the cost, makes no folder, and needs no judge."""
-    done = ragstone("dataset", "build", "docs", "-o", "set", "--dry-run", "--json")
+    done = run_command("dataset", "build", "docs", "-o", "set", "--dry-run", "--json")
     assert 0 == done.returncode
     assert plan_dataset("docs").calls == json.loads(done.stdout)["calls"]
     assert not (folder / "set").exists()
@@ -111,11 +104,11 @@ def test_killed_again_and_again_a_build_asks_nothing_twice(folder):
 def test_a_cap_ends_with_4_and_the_rest_follows(folder):
     """What was paid for is kept; the same command with a higher cap pays for the rest alone."""
     with FakeJudgeServer() as server:
-        first = ragstone("dataset", "build", "docs", "-o", "set", "--judge", server.url, "--max-calls", "7")
+        first = run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url, "--max-calls", "7")
         assert 4 == first.returncode
         assert "the same command goes on" in first.stderr
         assert 7 == server.stats.calls
-        second = ragstone("dataset", "build", "docs", "-o", "set", "--judge", server.url)
+        second = run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url)
         assert 0 == second.returncode
         assert {1} == set(questions(server).values())
         assert plan_dataset("docs").calls == server.stats.calls
@@ -124,7 +117,7 @@ def test_a_cap_ends_with_4_and_the_rest_follows(folder):
 def test_a_cap_stops_a_review_too(folder):
     """`apply` has the judge's limits; what it paid for is kept, and nothing is written before all is rated."""
     with FakeJudgeServer() as server:
-        assert 0 == ragstone("dataset", "build", "docs", "-o", "set", "--judge", server.url).returncode
+        assert 0 == run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url).returncode
         review = folder / "set/review.csv"
         with review.open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -136,18 +129,18 @@ def test_a_cap_stops_a_review_too(folder):
             table.writeheader()
             table.writerows(rows)
         before, written = server.stats.calls, (folder / "set/dataset.jsonl").read_bytes()
-        capped = ragstone("dataset", "apply", "set", "--judge", server.url, "--max-calls", "2", "--concurrency", "1")
+        capped = run_command("dataset", "apply", "set", "--judge", server.url, "--max-calls", "2", "--concurrency", "1")
         assert 4 == capped.returncode
         assert 2 == server.stats.calls - before
         assert written == (folder / "set/dataset.jsonl").read_bytes()
-        assert 0 == ragstone("dataset", "apply", "set", "--judge", server.url).returncode
+        assert 0 == run_command("dataset", "apply", "set", "--judge", server.url).returncode
         assert {1} == set(questions(server).values())
 
 
 def test_a_judge_that_writes_nonsense_ends_with_3(folder):
     """No item at all: the reasons are told, and no data set is claimed."""
     with FakeJudgeServer(structured="ignored", reply=lambda body: "I would say so.") as server:
-        done = ragstone("dataset", "build", "docs", "-o", "set", "--judge", server.url)
+        done = run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url)
     assert 3 == done.returncode
     assert "0 of 3 items" in done.stdout
     assert "unparseable" in done.stderr
@@ -155,7 +148,7 @@ def test_a_judge_that_writes_nonsense_ends_with_3(folder):
 
 def test_nobody_there_ends_with_3(folder):
     """An address without a server is told at once."""
-    done = ragstone("dataset", "build", "docs", "-o", "set", "--judge", "http://127.0.0.1:9/v1")
+    done = run_command("dataset", "build", "docs", "-o", "set", "--judge", "http://127.0.0.1:9/v1")
     assert 3 == done.returncode
     assert "127.0.0.1:9" in done.stderr
 
@@ -173,6 +166,6 @@ def test_nobody_there_ends_with_3(folder):
 )
 def test_what_cannot_work_ends_with_2(folder, arguments, message):
     """With the value and the way out."""
-    done = ragstone("dataset", "build", *arguments)
+    done = run_command("dataset", "build", *arguments)
     assert 2 == done.returncode
     assert message in done.stderr

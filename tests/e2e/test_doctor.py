@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
+from command_line import Done, run_command
 from fake_servers import FakeModelServer
 from ragstone.testing import ScriptedModel
 
 REPLIES = {"NO-RESPONSE": 0.25, "Oslo": 0.75}
 
 
-def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `ragstone doctor` in a fresh interpreter."""
-    keep = {k: v for k, v in os.environ.items() if not k.startswith(("RAGSTONE_", "OPENAI_"))}
-    return subprocess.run(
-        [sys.executable, "-c", "from ragstone.cli import main; main()", "doctor", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=keep | environment,
-    )
+def doctor(*arguments: str, **environment: str) -> Done:
+    """Run `ragstone doctor`."""
+    return run_command("doctor", *arguments, **environment)
 
 
 def test_one_endpoint_for_both():

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from ragstone.cli import main
-
-
-@dataclass
-class Done:
-    """What a command left behind."""
-
-    returncode: object
-    stdout: str
-    stderr: str
+from command_line import Done, run_command
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Done]:
-    """Run `ragstone` in an empty folder, with no judge in the environment."""
-    for name in [name for name in os.environ if name.startswith(("RAGSTONE_", "OPENAI_"))]:
-        monkeypatch.delenv(name)
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Done]:
+    """Run `ragstone` in an empty directory."""
     monkeypatch.chdir(tmp_path)
-
-    def command(*arguments: object) -> Done:
-        with pytest.raises(SystemExit) as stopped:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return Done(stopped.value.code or 0, out, err)
-
-    return command
+    return run_command
 
 
 TOPICS = ("gold", "silver", "copper", "iron", "tin", "lead", "zinc", "nickel", "cobalt", "chrome", "quartz", "slate")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
+from command_line import run_command
 from fake_servers import FakeModelServer
 from ragstone.testing import ScriptedModel
 
@@ -35,16 +33,11 @@ def test_the_applications_prompt_and_phrase(tmp_path):
     samples, prompt, output = tmp_path / "samples.jsonl", tmp_path / "prompt.txt", tmp_path / "o.jsonl"
     samples.write_text(json.dumps(ROW) + "\n", encoding="utf-8")
     prompt.write_text("From: {context}\nAnswer or say NOT FOUND: {question}", encoding="utf-8")
-    keep = {k: v for k, v in os.environ.items() if not k.startswith(("RAGSTONE_", "OPENAI_"))}
     with FakeModelServer(ScriptedModel(replies)) as server:
-        done = subprocess.run(
-            [
-                sys.executable, "-c", "from ragstone.cli import main; main()", "evaluate", str(samples),
-                "--metrics", "udcg", "--judge", "lexical", "--reader", server.url, "--reader-prompt", str(prompt),
-                "--abstention", "NOT FOUND", "--estimator", "exact", "--draws", "9", "--json", "-o", str(output),
-            ],
-            capture_output=True, text=True, timeout=120, check=False,
-            env=keep | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+        done = run_command(
+            "evaluate", samples, "--metrics", "udcg", "--judge", "lexical", "--reader", server.url,
+            "--reader-prompt", prompt, "--abstention", "NOT FOUND", "--estimator", "exact", "--draws", "9", "--json",
+            "-o", output, XDG_CACHE_HOME=str(tmp_path / "cache"),
         )  # fmt: skip
 
     assert 0 == done.returncode, done.stderr

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from command_line import run_command
 from fake_servers import FakeModelServer
 from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
-from ragstone.cli import main
 from ragstone.errors import JudgeRejectedError
 from ragstone.judges import Message
 from ragstone.monitor import Monitor
@@ -24,30 +22,6 @@ LIGHTHOUSE = "How tall is the lighthouse of Northport?"
 TALL = "The lighthouse of Northport is 31 metres tall."
 SHORT = "The chapel of Northport is small."
 FERRY = "Ferries leave at noon."
-
-
-@dataclass
-class Done:
-    """What a command left behind."""
-
-    returncode: object
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    """Run `ragstone` as the installed command does, with no judge in the environment."""
-    for name in [name for name in os.environ if name.startswith(("RAGSTONE_", "OPENAI_"))]:
-        monkeypatch.delenv(name)
-
-    def command(*arguments: object) -> Done:
-        with pytest.raises(SystemExit) as stopped:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return Done(stopped.value.code or 0, out, err)
-
-    return command
 
 
 @pytest.fixture
@@ -71,9 +45,11 @@ def graded(tmp_path: Path) -> Path:
     return path
 
 
-def test_evaluate_scores_udcg_without_a_model(run: Callable[..., Done], graded: Path, tmp_path: Path) -> None:
+def test_evaluate_scores_udcg_without_a_model(graded: Path, tmp_path: Path) -> None:
     """Mean and interval lie in UDCG's own range, and the outcomes tell passage from passage."""
-    done = run("evaluate", graded, "--metrics", "udcg", "--judge", "lexical", "--json", "-o", tmp_path / "o.jsonl")
+    done = run_command(
+        "evaluate", graded, "--metrics", "udcg", "--judge", "lexical", "--json", "-o", tmp_path / "o.jsonl"
+    )
     assert 0 == done.returncode, done.stderr
     (summary,) = json.loads(done.stdout)["metrics"]
     assert ("udcg", 12) == (summary["metric"], summary["n_scored"])
@@ -85,37 +61,37 @@ def test_evaluate_scores_udcg_without_a_model(run: Callable[..., Done], graded: 
     assert "lexical" == first["method"]
 
 
-def test_rank_correlate_fit_and_evaluate_work_on_each_other_s_files(
-    run: Callable[..., Done], graded: Path, tmp_path: Path
-) -> None:
+def test_rank_correlate_fit_and_evaluate_work_on_each_other_s_files(graded: Path, tmp_path: Path) -> None:
     """Annotate once; correlate and fit without asking; evaluate with the weights that were learned."""
     annotated, theta = tmp_path / "annotated.jsonl", tmp_path / "theta.json"
-    done = run("udcg", "rank", graded, "--keep-order", "--by", "erag", "-o", annotated, "--judge", "lexical", "--json")
+    done = run_command(
+        "udcg", "rank", graded, "--keep-order", "--by", "erag", "-o", annotated, "--judge", "lexical", "--json"
+    )
     assert 0 == done.returncode, done.stderr
     assert (12, 24, 0) == tuple(json.loads(done.stdout)[key] for key in ("n_samples", "n_passages", "n_failed"))
 
-    done = run("udcg", "correlate", annotated)
+    done = run_command("udcg", "correlate", annotated)
     assert 0 == done.returncode, done.stderr
     for name in ("udcg", "udcg_theta", "relevance_only", "binary", "ndcg", "map", "mrr", "precision", "hits", "erag"):
         assert f"\n{name} " in done.stdout
     assert "4 questions, 12 contexts; answers: 4 correct, 4 abstained, 4 wrong" in done.stdout
 
-    done = run("udcg", "fit", annotated, "-o", theta, "--c", "1", "--c", "10", "--json")
+    done = run_command("udcg", "fit", annotated, "-o", theta, "--c", "1", "--c", "10", "--json")
     assert 0 == done.returncode, done.stderr
     assert (2, 4) == (json.loads(done.stdout)["k"], json.loads(done.stdout)["n_questions"])
 
-    done = run("udcg", "correlate", annotated, "--theta", theta, "--json")
+    done = run_command("udcg", "correlate", annotated, "--theta", theta, "--json")
     assert 0 == done.returncode, done.stderr
     assert 12 == json.loads(done.stdout)["n_contexts"]
 
-    done = run("evaluate", annotated, "--metrics", f"udcg,udcg@{theta}", "--judge", "lexical")
+    done = run_command("evaluate", annotated, "--metrics", f"udcg,udcg@{theta}", "--judge", "lexical")
     assert 0 == done.returncode, done.stderr
     assert "udcg_theta  0." in done.stdout
 
 
-def test_rank_prints_the_best_passages(run: Callable[..., Done], graded: Path) -> None:
+def test_rank_prints_the_best_passages(graded: Path) -> None:
     """Without a file the samples go to stdout, one a line, and the counts to stderr."""
-    done = run("udcg", "rank", graded, "-k", "1", "--judge", "lexical")
+    done = run_command("udcg", "rank", graded, "-k", "1", "--judge", "lexical")
     assert 0 == done.returncode, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert 12 == len(rows)
@@ -124,7 +100,7 @@ def test_rank_prints_the_best_passages(run: Callable[..., Done], graded: Path) -
     assert "12 samples, 24 passages ranked by utility" in done.stderr
 
 
-def test_rank_reads_with_the_application_s_own_prompt(run: Callable[..., Done], graded: Path, tmp_path: Path) -> None:
+def test_rank_reads_with_the_application_s_own_prompt(graded: Path, tmp_path: Path) -> None:
     """The reader is asked in the application's words for its own phrase; where no judge is named, its model labels."""
     template = tmp_path / "prompt.txt"
     template.write_text("Passage: {context} Question: {question} If it is not there, say UNKNOWN.", encoding="utf-8")
@@ -138,7 +114,7 @@ def test_rank_reads_with_the_application_s_own_prompt(run: Callable[..., Done], 
 
     with FakeModelServer(ScriptedModel(replies)) as server:
         options = ("--reader-prompt", template, "--abstention", "UNKNOWN", "--estimator", "exact")
-        done = run("udcg", "rank", graded, "--reader", server.url, *options)
+        done = run_command("udcg", "rank", graded, "--reader", server.url, *options)
         assert 0 == done.returncode, done.stderr
         assert {"scripted-model"} == {request["model"] for request in server.stats.requests}
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -160,11 +136,9 @@ def test_rank_reads_with_the_application_s_own_prompt(run: Callable[..., Done], 
         (("rank", "GRADED", "--judge", "http://127.0.0.1:9/v1"), 3, ""),
     ],
 )
-def test_exit_codes_tell_who_can_act(
-    run: Callable[..., Done], graded: Path, arguments: tuple[str, ...], code: int, message: str
-) -> None:
+def test_exit_codes_tell_who_can_act(graded: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     """2 is the user's, 3 the infrastructure's; no traceback either way."""
-    done = run("udcg", *(graded if a == "GRADED" else a for a in arguments))
+    done = run_command("udcg", *(graded if a == "GRADED" else a for a in arguments))
     assert code == done.returncode, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,0 +1,65 @@
+"""Runs `ragstone` commands for tests: in the test's process, or in a new one where the process itself is tested."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from unittest import mock
+
+from ragstone.cli import main
+
+__all__ = ["MAIN", "Done", "run_command", "run_in_new_process"]
+
+MAIN = "from ragstone.cli import main; main()"
+"""Code for `python -c` that runs the command line with the arguments that follow."""
+
+_OURS = ("RAGSTONE_", "OPENAI_")
+
+
+@dataclass(frozen=True)
+class Done:
+    """The result of a command."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_command(*arguments: object, **environment: str) -> Done:
+    """Run `ragstone ARGUMENTS` in this process; of our environment variables it sees only those given here."""
+    stdin, stdout, stderr = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(3))
+    code: object = 0
+    with (
+        mock.patch.dict(os.environ, _environment(environment), clear=True),
+        mock.patch.object(sys, "argv", ["ragstone", *map(str, arguments)]),
+        mock.patch.object(sys, "stdin", stdin),
+        # Without pytest's handlers, the command logs to stderr as it does for a user.
+        mock.patch.object(logging.root, "handlers", []),
+        mock.patch.object(logging.root, "level", logging.root.level),
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    assert isinstance(code, int)
+    return Done(code, *(stream.buffer.getvalue().decode() for stream in (stdout, stderr)))
+
+
+def run_in_new_process(*arguments: object, **environment: str) -> Done:
+    """Run `ragstone ARGUMENTS` as a shell does, in a new interpreter."""
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, *map(str, arguments)],
+        capture_output=True, text=True, timeout=100, check=False, env=_environment(environment),
+    )  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def _environment(added: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)} | added
