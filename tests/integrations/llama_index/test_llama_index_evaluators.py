@@ -93,7 +93,7 @@ def test_failure_is_invalid_and_says_why():
         {"contexts": [object()]},
         {"qrels": "?"},
     ],
-    ids=repr,
+    ids=["numbers", "an object as response", "an object as context", "text as qrels"],
 )
 def test_what_cannot_be_read_raises_nothing(given):
     """One bad row is an invalid result, with the reason."""
