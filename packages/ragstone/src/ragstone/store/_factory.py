@@ -10,7 +10,7 @@ from typing import Literal
 
 from ragstone.errors import MissingExtraError
 from ragstone.store._protocol import Store
-from ragstone.store._sqlite import SqliteStore
+from ragstone.store.sqlite import SqliteStore
 
 __all__ = ["is_database_url", "open_store", "settled", "shown"]
 

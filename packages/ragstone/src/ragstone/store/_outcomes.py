@@ -1,63 +1,217 @@
-"""What goes back: outcomes, the state they give a trace, and their places in the outbox."""
+"""Outcomes: which ones the plan asks for, storing them, and what they say of a trace, of a metric and of the store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from typing import Final
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
 
-from ragstone.errors import DataError
-from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.store._bodies import to_body
-from ragstone.store._records import TraceState
-from ragstone.store._sql import Sql
+from typing_extensions import override
 
-__all__ = ["FIND", "complete"]
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score
+from ragstone.store._deliveries import outbox_rows, sink_books
+from ragstone.store._protocol import PlannedMetric, ScoredTrace, TraceReport, TraceState
+from ragstone.store._sql import PAGE, Sql, SqlStore, to_body, to_outcome, to_trace
+
+__all__ = ["SqlOutcomes", "complete_trace", "read_counter", "read_plan", "write_plan"]
 
 
-FIND: Final = "SELECT state, lease_owner FROM traces WHERE trace_id = ?"
+class SqlOutcomes(SqlStore):
+    """The methods of a store about the plan, the outcomes, and the accounts made from them."""
+
+    @override
+    def set_plan(self, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
+        with self._database.write() as db:
+            write_plan(db, metrics, sinks)
+
+    @override
+    def planned_metrics(self) -> list[PlannedMetric]:
+        with self._database.read() as db:
+            return read_plan(db)
+
+    @override
+    def complete(
+        self, trace_id: str, outcomes: Sequence[Score | NotApplicable | Failure], *, owner: str | None = None
+    ) -> bool:
+        with self._database.write() as db:
+            return complete_trace(db, trace_id, outcomes, owner=owner, now=self._clock(), lock=self._lock_completed)
+
+    @override
+    def outcomes(
+        self, *, metric: str | None = None, since: float | None = None, until: float | None = None
+    ) -> Iterator[Score | NotApplicable | Failure]:
+        after = -1
+        while True:
+            with self._database.read() as db:
+                page = db.execute(
+                    """
+                    SELECT o.seq, b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+                    JOIN traces AS t ON t.trace_id = o.sample_id
+                    WHERE o.seq > ?1 AND (o.metric = ?2 OR ?2 IS NULL)
+                          AND (t.started_at >= ?3 OR ?3 IS NULL) AND (t.started_at < ?4 OR ?4 IS NULL)
+                    ORDER BY o.seq LIMIT ?5
+                    """,
+                    (after, metric, since, until, PAGE),
+                ).fetchall()
+            if not page:
+                return
+            for after, body in page:  # noqa: B007 - the next page starts after this row
+                yield to_outcome(body)
+
+    @override
+    def worst(self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher") -> list[ScoredTrace]:
+        with self._database.read() as db:
+            rows = db.execute(
+                """
+                SELECT tb.body, ob.body
+                FROM outcomes AS o
+                JOIN outcome_bodies AS ob ON ob.seq = o.seq
+                JOIN traces AS t ON t.trace_id = o.sample_id
+                JOIN trace_bodies AS tb ON tb.seq = t.seq
+                WHERE o.metric = ?1 AND o.kind = 'score' AND (
+                    NOT EXISTS (SELECT 1 FROM plan WHERE name = ?1)
+                    OR (o.metric_version, o.judge_hash) = (SELECT version, judge_hash FROM plan WHERE name = ?1)
+                )
+                ORDER BY o.value * ?2, o.seq LIMIT ?3
+                """,
+                (metric, 1 if direction == "higher" else -1, max(n, 0)),
+            )
+            found = []
+            for trace, outcome in rows:
+                score = to_outcome(outcome)
+                assert isinstance(score, Score)  # noqa: S101 - the table says so
+                found.append(ScoredTrace(trace=to_trace(trace), score=score))
+            return found
+
+    @override
+    def ledger(self) -> Ledger:
+        # One transaction, so that all columns are of one moment. `captured` has a counter of its own; everything else is
+        # counted from the rows themselves.
+        with self._database.read() as db:
+            now = self._clock()
+            traces = defaultdict(int, db.execute("SELECT state, count(*) FROM traces GROUP BY state").fetchall())
+            drops: dict[str, int] = dict(db.execute("SELECT reason, n FROM drops ORDER BY reason"))
+            total = LedgerRow(
+                captured=read_counter(db, "captured"),
+                scored=traces["scored"],
+                sampled_out=traces["sampled_out"],
+                not_applicable=traces["not_applicable"],
+                failed=traces["failed"],
+                dropped=sum(drops.values()),
+                pending=traces["pending"],
+            )
+            oldest = db.execute(
+                "SELECT received_at FROM traces WHERE state = 'pending' ORDER BY seq LIMIT 1"
+            ).fetchone()
+            return Ledger(
+                total=total,
+                metrics=_metric_rows(db, total),
+                dropped_by_reason=drops,
+                oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
+                outbox=sink_books(db, now=now),
+            )
+
+    @override
+    def explain(self, trace_id: str) -> TraceReport | None:
+        with self._database.read() as db:
+            row = db.execute(
+                """
+                SELECT t.state, t.started_at, t.received_at, t.inclusion_probability, t.attempts, t.lease_owner,
+                       t.lease_until, b.body
+                FROM traces AS t LEFT JOIN trace_bodies AS b USING (seq) WHERE t.trace_id = ?
+                """,
+                (trace_id,),
+            ).fetchone()
+            if row is None:
+                return None
+            state, started_at, received_at, inclusion_probability, attempts, lease_owner, lease_until, body = row
+            bodies = db.execute(
+                """
+                SELECT b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+                WHERE o.sample_id = ? ORDER BY o.seq
+                """,
+                (trace_id,),
+            )
+            report = TraceReport(
+                trace_id=trace_id,
+                state=state,
+                reasons=(),
+                trace=None if body is None else to_trace(body),
+                started_at=started_at,
+                received_at=received_at,
+                inclusion_probability=inclusion_probability,
+                attempts=attempts,
+                lease_owner=lease_owner,
+                lease_until=lease_until if lease_owner is not None else None,
+                outcomes=tuple(to_outcome(text) for (text,) in bodies),
+                outbox=tuple(outbox_rows(db, trace_id=trace_id)),
+            )
+            reasons = _reasons(report, read_plan(db), max_attempts=self._max_attempts, now=self._clock())
+            return replace(report, reasons=tuple(reasons))
 
 
-def complete(
+def write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
+    """Replace the plan. Metrics that stay keep their counts."""
+    twice = sorted(name for name, n in Counter(metric.name for metric in metrics).items() if n > 1)
+    if twice:
+        raise ConfigurationError(f"metrics {twice!r} are planned twice. Name each metric once.")
+    finished_before = {
+        PlannedMetric(name=name, version=version, judge_hash=judge_hash): n
+        for name, version, judge_hash, n in db.execute("SELECT name, version, judge_hash, finished_before FROM plan")
+    }
+    for metric in metrics:
+        if metric not in finished_before:
+            (n,) = db.execute(
+                """
+                SELECT count(*) FROM traces AS t
+                WHERE t.state IN ('scored', 'not_applicable', 'failed') AND NOT EXISTS (
+                    SELECT 1 FROM outcomes AS o
+                    WHERE o.sample_id = t.trace_id AND o.metric = ? AND o.metric_version = ? AND o.judge_hash = ?
+                )
+                """,
+                (metric.name, metric.version, metric.judge_hash),
+            ).fetchone()
+            finished_before[metric] = n
+    db.execute("DELETE FROM plan")
+    db.executemany(
+        "INSERT INTO plan (name, version, judge_hash, position, finished_before) VALUES (?, ?, ?, ?, ?)",
+        [
+            (metric.name, metric.version, metric.judge_hash, position, finished_before[metric])
+            for position, metric in enumerate(metrics)
+        ],
+    )
+    db.execute("DELETE FROM sinks")
+    db.executemany("INSERT INTO sinks (name) VALUES (?)", [(name,) for name in dict.fromkeys(sinks)])
+
+
+def read_plan(db: Sql) -> list[PlannedMetric]:
+    """Return the planned metrics, in the order they were given in."""
+    rows = db.execute("SELECT name, version, judge_hash FROM plan ORDER BY position")
+    return [PlannedMetric(name=name, version=version, judge_hash=judge_hash) for name, version, judge_hash in rows]
+
+
+def complete_trace(
     db: Sql,
     trace_id: str,
     outcomes: Sequence[Score | NotApplicable | Failure],
     *,
     owner: str | None,
     now: float,
-    find: str = FIND,
+    lock: str = "",
 ) -> bool:
-    """Store outcomes of a pending trace; False, and nothing stored, when it is finished already.
-
-    `find` looks the trace up; where others may finish it at the same time, with a lock.
-    """
-    row = db.execute(find, (trace_id,)).fetchone()
+    """Store outcomes of a pending trace, and return whether it was pending; see `Store.complete`."""
+    row = db.execute(
+        f"SELECT state, lease_owner FROM traces WHERE trace_id = ? {lock}",  # noqa: S608 - our own lock
+        (trace_id,),
+    ).fetchone()
     if row is None:
         raise DataError(f"the store has no trace {trace_id!r}. Only traces that came in can be completed.")
     state, lease_owner = row
     if state != "pending":
         return False
     known = {key for (key,) in db.execute("SELECT outcome_id FROM outcomes WHERE sample_id = ?", (trace_id,))}
-    new = _new(outcomes, known, trace_id=trace_id)
-    _insert(db, new, now=now)
-    state = _state(db, trace_id)
-    ends = state != "pending" or owner is None or owner == lease_owner
-    # Outcomes of a former plan alone make a trace partial too: harmless, the ledger looks at it more closely.
-    partial = state == "pending" and bool(known or new)
-    db.execute(
-        f"UPDATE traces SET state = ?, partial = ?{_NO_LEASE if ends else ''} WHERE trace_id = ?",  # noqa: S608
-        (state, int(partial), trace_id),
-    )
-    return True
-
-
-_NO_LEASE: Final = ", lease_owner = NULL, lease_until = 0"
-
-
-def _new(
-    outcomes: Sequence[Score | NotApplicable | Failure], known: AbstractSet[str], *, trace_id: str
-) -> dict[str, Score | NotApplicable | Failure]:
-    """The outcomes that are not here yet, by id; the first of each key counts."""
     new: dict[str, Score | NotApplicable | Failure] = {}
     for outcome in outcomes:
         if outcome.sample_id != trace_id:
@@ -68,7 +222,17 @@ def _new(
         outcome_id = outcome.id
         if outcome_id not in known:
             new.setdefault(outcome_id, outcome)
-    return new
+    _insert(db, new, now=now)
+    state = _state(db, trace_id)
+    ends = state != "pending" or owner is None or owner == lease_owner
+    # Outcomes of a former plan alone make a trace partial too: harmless, the ledger looks at it more closely.
+    partial = state == "pending" and bool(known or new)
+    db.execute(
+        f"UPDATE traces SET state = ?, partial = ?{', lease_owner = NULL, lease_until = 0' if ends else ''} "  # noqa: S608
+        "WHERE trace_id = ?",
+        (state, int(partial), trace_id),
+    )
+    return True
 
 
 def _insert(db: Sql, new: Mapping[str, Score | NotApplicable | Failure], *, now: float) -> None:
@@ -94,23 +258,103 @@ def _insert(db: Sql, new: Mapping[str, Score | NotApplicable | Failure], *, now:
 
 
 def _state(db: Sql, trace_id: str) -> TraceState:
-    """The rule of `ragstone.schema.Ledger`, over the planned metrics."""
-    return _state_of(
-        kind
-        for (kind,) in db.execute(
-            """
-            SELECT o.kind FROM plan AS p LEFT JOIN outcomes AS o
-            ON o.sample_id = ? AND o.metric = p.name AND o.metric_version = p.version AND o.judge_hash = p.judge_hash
-            """,
-            (trace_id,),
-        )
+    """Return the state of a trace by the rule of `ragstone.schema.Ledger`, over the planned metrics."""
+    rows = db.execute(
+        """
+        SELECT o.kind FROM plan AS p LEFT JOIN outcomes AS o
+        ON o.sample_id = ? AND o.metric = p.name AND o.metric_version = p.version AND o.judge_hash = p.judge_hash
+        """,
+        (trace_id,),
     )
-
-
-def _state_of(kinds: Iterable[str | None]) -> TraceState:
-    found = set(kinds)
-    if None in found:
+    kinds = {kind for (kind,) in rows}
+    if None in kinds:
         return "pending"
-    if "failure" in found:
+    if "failure" in kinds:
         return "failed"
-    return "scored" if "score" in found else "not_applicable"
+    return "scored" if "score" in kinds else "not_applicable"
+
+
+def read_counter(db: Sql, name: str) -> int:
+    """Return the value of a counter; 0 if it was never increased."""
+    row = db.execute("SELECT n FROM counters WHERE name = ?", (name,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _metric_rows(db: Sql, total: LedgerRow) -> dict[str, LedgerRow]:
+    kinds: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for name, kind, n in db.execute(
+        """
+        SELECT p.name, o.kind, count(*) FROM plan AS p JOIN outcomes AS o
+        ON o.metric = p.name AND o.metric_version = p.version AND o.judge_hash = p.judge_hash
+        GROUP BY p.name, o.kind
+        """
+    ):
+        kinds[name][kind] = n
+    # A pending trace may have some of its outcomes: those metrics are done with it.
+    done_early: defaultdict[str, int] = defaultdict(
+        int,
+        db.execute(
+            """
+            SELECT p.name, count(*) FROM traces AS t CROSS JOIN plan AS p JOIN outcomes AS o
+            ON o.sample_id = t.trace_id
+            AND o.metric = p.name AND o.metric_version = p.version AND o.judge_hash = p.judge_hash
+            WHERE t.partial = 1
+            GROUP BY p.name
+            """
+        ).fetchall(),
+    )
+    return {
+        name: LedgerRow(
+            captured=total.captured - finished_before,
+            scored=kinds[name]["score"],
+            sampled_out=total.sampled_out,
+            not_applicable=kinds[name]["not_applicable"],
+            failed=kinds[name]["failure"],
+            dropped=total.dropped,
+            pending=total.pending - done_early[name],
+        )
+        for name, finished_before in db.execute("SELECT name, finished_before FROM plan ORDER BY position").fetchall()
+    }
+
+
+def _reasons(report: TraceReport, plan: Sequence[PlannedMetric], *, max_attempts: int, now: float) -> Iterator[str]:
+    """Yield sentences that say why a trace was or was not scored."""
+    if report.state == "sampled_out":
+        yield (
+            f"Left out by sampling, which kept a request like this with probability {report.inclusion_probability:g}."
+        )
+        return
+    if report.state == "pending":
+        yield _waiting(report, max_attempts=max_attempts, now=now)
+    yield from map(_sentence, report.outcomes)
+    found = {outcome.key[1:] for outcome in report.outcomes}
+    missing = [m.name for m in plan if (m.name, m.version, m.judge_hash) not in found]
+    if missing:
+        why = "No outcome yet" if report.state == "pending" else "Finished before these metrics were planned"
+        yield f"{why}: {', '.join(missing)}."
+    elif not report.outcomes and report.state != "pending":
+        yield "Finished without outcomes: no metric was planned."
+
+
+def _waiting(report: TraceReport, *, max_attempts: int, now: float) -> str:
+    if report.lease_until is not None and report.lease_until > now:
+        return (
+            f"Being scored by {report.lease_owner!r} (attempt {report.attempts} of {max_attempts}); its lease runs for "
+            f"another {report.lease_until - now:.1f} s."
+        )
+    waiting = f"Waiting for a scorer for {max(now - report.received_at, 0):.1f} s"
+    if report.attempts == 0:
+        return f"{waiting}; not claimed so far."
+    end = "no lease is held" if report.lease_owner is None else f"the lease of {report.lease_owner!r} ran out"
+    return f"{waiting}; claimed {report.attempts} of at most {max_attempts} times, {end}."
+
+
+def _sentence(outcome: Score | NotApplicable | Failure) -> str:
+    by = f" by {outcome.judge}" if outcome.judge else ""
+    match outcome:
+        case Score():
+            return f"{outcome.metric}: {outcome.value:.4g}{by} ({outcome.method}, n={outcome.n})."
+        case NotApplicable():
+            return f"{outcome.metric}: not applicable: {outcome.reason}"
+        case Failure():
+            return f"{outcome.metric}: failed{by} ({outcome.kind}): {outcome.reason}"

@@ -1,15 +1,30 @@
-"""What our SQL needs of a connection; `sqlite3.Connection` has it, and so has `PostgresConnection`."""
+"""The base of every store over SQL: a connection, transactions, and records as text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, ClassVar, Final, Protocol, Self
 
-__all__ = ["Rows", "Sql"]
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from ragstone.errors import DataError, StoreCorruptError
+from ragstone.schema import Failure, NotApplicable, Score, Trace, outcome_adapter
+from ragstone.store._protocol import Store
+
+__all__ = ["PAGE", "Rows", "Sql", "SqlStore", "Transactions", "to_body", "to_outcome", "to_trace"]
+
+PAGE: Final = 200
+"""Rows that a long read takes in one transaction.
+
+Between its pages the writer can work, and no snapshot keeps the write-ahead log from shrinking during a long report.
+"""
 
 
 class Rows(Protocol):
-    """What a statement gives back: tuples, and how many rows it has touched."""
+    """What a statement returns: tuples, and how many rows it changed."""
 
     @property
     def rowcount(self) -> int: ...
@@ -22,12 +37,104 @@ class Rows(Protocol):
 
 
 class Sql(Protocol):
-    """A connection within a transaction. Parameters are written `?`, or `?1`, `?2` where one is used twice.
+    """A connection within a transaction: `sqlite3.Connection`, or `PostgresConnection`.
 
-    What both databases understand alike: a parameter meets a column before it meets `IS NULL` (PostgreSQL takes its type
-    from the first place), no `RETURNING` and no `lastrowid`, and truth is 0 or 1 in an integer column.
+    Parameters are written `?`, or `?1`, `?2` if one is used twice. Statements use only what both databases understand:
+    a parameter meets a column before it meets `IS NULL` (PostgreSQL takes its type from the first place), no `RETURNING`
+    and no `lastrowid`, and truth is 0 or 1 in an integer column.
     """
 
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows: ...
 
     def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Rows: ...
+
+
+class Transactions(Protocol):
+    """A database whose every use is one transaction. Both methods raise `StoreError`."""
+
+    def write(self) -> AbstractContextManager[Sql]:
+        """Run a block: all of it is stored, or, if anything raises, nothing."""
+        ...
+
+    def read(self) -> AbstractContextManager[Sql]:
+        """Run a block on one consistent snapshot."""
+        ...
+
+
+class SqlStore(Store):
+    """What `SqlTraces`, `SqlOutcomes` and `SqlDeliveries` share, whose methods hold the statements of a store.
+
+    `Store` describes the methods. Functions of these modules that take a `db` run within the caller's transaction.
+
+    Args:
+        database: The database with the tables.
+        clock: Unix seconds.
+        max_attempts: How often a trace may be claimed without being completed or released.
+    """
+
+    _lock_claimed: ClassVar[str] = ""
+    """End of the query for free traces; if several workers claim at once, it locks them."""
+    _lock_completed: ClassVar[str] = ""
+    """End of the query for the trace to complete; if several workers complete at once, it locks the trace."""
+
+    def __init__(self, database: Transactions, *, clock: Callable[[], float], max_attempts: int) -> None:
+        self._database = database
+        self._clock = clock
+        self._max_attempts = max_attempts
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def to_body(record: Trace | Score | NotApplicable | Failure) -> str:
+    """Return a record as JSON.
+
+    Raises:
+        DataError: If a free field (`metadata`, `details`, an unknown one) holds a value that JSON cannot express.
+    """
+    try:
+        return record.model_dump_json()
+    except PydanticSerializationError as exc:
+        name = record.trace_id if isinstance(record, Trace) else "/".join(record.key[:2])
+        raise DataError(
+            f"the {type(record).__name__} {name!r} cannot be stored as JSON ({exc}). Put only text, finite numbers, "
+            "booleans, lists and dicts into its metadata or details."
+        ) from exc
+
+
+def to_trace(body: str) -> Trace:
+    """Return the trace that `to_body` wrote.
+
+    Raises:
+        StoreCorruptError: If the text is not a trace.
+    """
+    try:
+        return Trace.model_validate_json(body)
+    except ValidationError as exc:
+        raise StoreCorruptError(_unreadable("trace", body, exc)) from exc
+
+
+def to_outcome(body: str) -> Score | NotApplicable | Failure:
+    """Return the outcome that `to_body` wrote.
+
+    Raises:
+        StoreCorruptError: If the text is not an outcome.
+    """
+    try:
+        return outcome_adapter.validate_json(body)
+    except ValidationError as exc:
+        raise StoreCorruptError(_unreadable("outcome", body, exc)) from exc
+
+
+def _unreadable(kind: str, body: str, exc: ValidationError) -> str:
+    # Neither the text nor pydantic's quotation of it: both may hold what a user asked.
+    where = ", ".join(".".join(map(str, error["loc"])) or error["type"] for error in exc.errors(include_input=False))
+    return (
+        f"a stored {kind} of {len(body)} characters cannot be read: wrong at {where}. The store was changed by another "
+        "program or is damaged; restore a backup."
+    )

@@ -2,33 +2,67 @@
 
 from __future__ import annotations
 
+import os
+import re
+import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
-from typing import Final, Literal, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
+from typing import Any, Final, Literal, Self
 
-from ragstone.errors import ConfigurationError, StoreError
-from ragstone.schema import Delivery, Failure, NotApplicable, Score, Trace
-from ragstone.store import _leases, _outcomes, _plan
-from ragstone.store._postgres_connection import LOCKS, PostgresConnection, PostgresDatabase
-from ragstone.store._postgres_schema import check, prepare
-from ragstone.store._records import PlannedMetric
-from ragstone.store._sql import Sql
-from ragstone.store._sql_store import SqlStore
+import psycopg
+from typing_extensions import override
 
-__all__ = ["PostgresStore"]
+from ragstone._util.postgres import connection_parameters, place_of, take_any_text, without_secrets
+from ragstone.errors import (
+    ConfigurationError,
+    StoreCorruptError,
+    StoreError,
+    StoreNotReadyError,
+    StoreVersionError,
+)
+from ragstone.schema import SCHEMA_VERSION, Delivery
+from ragstone.store import _tables
+from ragstone.store._deliveries import SqlDeliveries
+from ragstone.store._outcomes import SqlOutcomes, read_plan, write_plan
+from ragstone.store._protocol import PlannedMetric
+from ragstone.store._sql import Rows, Sql
+from ragstone.store._tables import POSTGRES_SCHEMA
+from ragstone.store._traces import SqlTraces
+
+__all__ = ["PostgresConnection", "PostgresDatabase", "PostgresStore"]
 
 _SETUP: Final = 1
 _PLANNING: Final = 2
 _PLAN: Final = 3
 """Advisory locks: the tables are made or changed, the plan is compared or changed, somebody works by the plan."""
 
-_CLAIM: Final = f"{_leases.FREE} FOR UPDATE OF t SKIP LOCKED"
+_RETRY_S: Final = 1.0
+"""After a connection that failed, no other one is tried for so long, or four times as long as the failure took."""
 
-_FIND: Final = f"{_outcomes.FIND} FOR UPDATE"
+# A host that vanished is noticed by either side within a minute or so, and what it held is free again.
+_CONNECT: Final[dict[str, str | int]] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+    "application_name": "ragstone",
+}
+_SETTINGS: Final = (
+    f"SET search_path TO {POSTGRES_SCHEMA}",
+    "SET client_encoding TO 'UTF8'",
+    "SET lock_timeout TO '30s'",
+    "SET idle_in_transaction_session_timeout TO '60s'",
+    "SET tcp_keepalives_idle TO 30",
+    "SET tcp_keepalives_interval TO 10",
+    "SET tcp_keepalives_count TO 3",
+)
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
     """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` says what the methods promise.
 
     Several workers, also of several hosts, share it: each claims other traces, and a sink gets its deliveries from one of
@@ -37,6 +71,10 @@ class PostgresStore(SqlStore):
 
     Locks belong to connections: a pooler between worker and server must be in session mode.
     """
+
+    _database: PostgresDatabase
+    _lock_claimed = "FOR UPDATE OF t SKIP LOCKED"
+    _lock_completed = "FOR UPDATE"
 
     def __init__(
         self, url: str, *, mode: Literal["own", "read"], clock: Callable[[], float], max_attempts: int
@@ -50,8 +88,8 @@ class PostgresStore(SqlStore):
         # A clock of a test is everybody's.
         self._skew_s: float | None = None if clock is time.time else 0.0
         self._own_clock = clock
-        self._database = PostgresDatabase(url, writable=self._owning, on_connect=self._on_connect)
-        super().__init__(self._database, clock=self._now, max_attempts=max_attempts)
+        database = PostgresDatabase(url, writable=self._owning, on_connect=self._on_connect)
+        super().__init__(database, clock=self._now, max_attempts=max_attempts)
 
     @classmethod
     def open(
@@ -88,6 +126,7 @@ class PostgresStore(SqlStore):
             raise
         return store
 
+    @override
     def set_plan(self, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
         """Say which metrics every trace gets and which sinks every outcome goes to.
 
@@ -100,31 +139,18 @@ class PostgresStore(SqlStore):
             _lock(db, "pg_advisory_xact_lock", _PLANNING)
             if not _is_planned(db, plan) and not _lock(db, "pg_try_advisory_xact_lock", _PLAN):
                 raise StoreError(self._other_plan())
-            _plan.set_plan(db, metrics, sinks)
+            write_plan(db, metrics, sinks)
             self._join(db)
         self._plan, self._displaced = plan, ""
 
-    def claim(self, owner: str, limit: int, *, lease_s: float) -> list[Trace]:
-        """Lease up to `limit` pending traces to `owner`, past those that another worker is looking at."""
-        with self._database.write() as db:
-            return _leases.claim(
-                db, owner, limit, lease_s=lease_s, max_attempts=self._max_attempts, now=self._clock(), free=_CLAIM
-            )
-
-    def complete(
-        self, trace_id: str, outcomes: Sequence[Score | NotApplicable | Failure], *, owner: str | None = None
-    ) -> bool:
-        """Store the outcomes of a trace; False when it was finished already."""
-        with self._database.write() as db:
-            # Two that finish one trace go one after the other, so that the second sees what the first has stored.
-            return _outcomes.complete(db, trace_id, outcomes, owner=owner, now=self._clock(), find=_FIND)
-
+    @override
     def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
         """Deliveries to `sink` whose time has come; none while another worker delivers to it."""
         if self._owning and not self._delivers(sink):
             return []
         return super().outbox_due(sink, limit=limit, now=now)
 
+    @override
     def stop_sink(self, sink: str, *, reason: str) -> None:
         """Note why nothing is sent to a sink any more, and leave it to another worker: its credentials may be better."""
         super().stop_sink(sink, reason=reason)
@@ -134,32 +160,33 @@ class PostgresStore(SqlStore):
             self._delivering.discard(sink)
 
     @property
+    @override
     def is_shared(self) -> bool:
-        """True: as many workers as there are connections."""
         return True
 
+    @override
     def check_place(self) -> None:
-        """Stop working by a plan that others have replaced while the connection was lost."""
+        # Other workers may have replaced the plan while the connection was lost.
         if self._displaced:
             raise StoreError(self._displaced)
 
+    @override
     def checkpoint(self) -> bool:
-        """True: the server syncs each commit to its disk."""
         with self._database.session():
-            return True
+            return True  # the server syncs each commit to its disk
 
+    @override
     def close(self) -> None:
-        """Let go of the server."""
         self._database.close()
 
     def _set_up(self) -> None:
         if not self._owning:
             with self._database.read() as db:
-                check(db, self._database.place)
+                _check(db, self._database.place)
             return
         with self._database.write() as db:
             _lock(db, "pg_advisory_xact_lock", _SETUP)
-            prepare(db, self._database.place)
+            _prepare(db, self._database.place)
 
     def _on_connect(self, db: PostgresConnection) -> None:
         """What a new connection needs: the server's time, and the place among the workers that the old one had."""
@@ -201,15 +228,282 @@ class PostgresStore(SqlStore):
 
 def _is_planned(db: Sql, plan: tuple[tuple[PlannedMetric, ...], frozenset[str]]) -> bool:
     sinks = frozenset(name for (name,) in db.execute("SELECT name FROM sinks").fetchall())
-    return (frozenset(_plan.planned_metrics(db)), sinks) == (frozenset(plan[0]), plan[1])
+    return (frozenset(read_plan(db)), sinks) == (frozenset(plan[0]), plan[1])
 
 
 def _lock(db: Sql, function: str, key: int) -> bool:
     """Call one of PostgreSQL's functions for advisory locks; those that try, or unlock, say whether they could."""
-    (result,) = db.execute(f"SELECT {function}(?, ?)", (LOCKS, key)).fetchone()
+    (result,) = db.execute(f"SELECT {function}(?, ?)", (_tables.APPLICATION_ID, key)).fetchone()
     return result is not False
 
 
 def _key(sink: str) -> int:
     # Beyond the numbers above; two sinks that meet in one number would only keep to one worker.
     return 16 + zlib.crc32(sink.encode("utf-8", "replace")) % 2**30
+
+
+def _prepare(db: Sql, place: str) -> None:
+    """Make the tables, or bring them up to date; belongs into one transaction that no other worker runs beside.
+
+    Raises:
+        StoreVersionError: A newer Ragstone has written them.
+        StoreError: They are too old.
+    """
+    # Asked for first: who may not create schemas can use one that is there.
+    if not _exists(db, "pg_namespace WHERE nspname = ?", POSTGRES_SCHEMA):
+        db.execute(f"CREATE SCHEMA {POSTGRES_SCHEMA}")
+    if not _has_tables(db):
+        for statement in _tables.POSTGRES_TABLES:
+            db.execute(statement)
+        _set(db, "version", _tables.POSTGRES_VERSION)
+    version = _version(db, place)
+    while version < _tables.POSTGRES_VERSION:
+        step = _tables.POSTGRES_MIGRATIONS.get(version)
+        if step is None:
+            raise StoreError(
+                f"the store in {place} has version {version}, and there is no way from there to version {_tables.POSTGRES_VERSION}. "
+                "Read it with the Ragstone that wrote it."
+            )
+        step(db)
+        version += 1
+        _set(db, "version", version)
+    _set(db, "schema_version", SCHEMA_VERSION)
+
+
+def _check(db: Sql, place: str) -> None:
+    """Make sure that this Ragstone can read what is there.
+
+    Raises:
+        StoreNotReadyError: There are no tables: no worker has opened this store so far.
+        StoreVersionError: A newer Ragstone has written them.
+        StoreError: An older one has.
+    """
+    if not _has_tables(db):
+        raise StoreNotReadyError(f"there is no store in {place} yet: it appears when a worker first opens it.")
+    version = _version(db, place)
+    if version < _tables.POSTGRES_VERSION:
+        raise StoreError(
+            f"the store in {place} has the older version {version}, this Ragstone reads {_tables.POSTGRES_VERSION}. Start a Monitor or "
+            "`ragstone worker` of this version, which brings it up to date."
+        )
+
+
+def _version(db: Sql, place: str) -> int:
+    found: dict[str, str] = dict(db.execute("SELECT key, value FROM meta"))
+    try:
+        version, records = int(found["version"]), int(found.get("schema_version", SCHEMA_VERSION))
+    except (KeyError, ValueError):
+        raise StoreCorruptError(
+            f"the schema {POSTGRES_SCHEMA!r} in {place} is no Ragstone store, or is damaged. Use another database, or restore a "
+            "backup."
+        ) from None
+    if version > _tables.POSTGRES_VERSION or records > SCHEMA_VERSION:
+        raise StoreVersionError(
+            f"the store in {place} has version {version} with records of version {records}; this Ragstone knows "
+            f"{_tables.POSTGRES_VERSION} and {SCHEMA_VERSION}. Upgrade: pip install --upgrade ragstone"
+        )
+    return version
+
+
+def _set(db: Sql, key: str, value: int) -> None:
+    db.execute(
+        "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, str(value))
+    )
+
+
+def _has_tables(db: Sql) -> bool:
+    return _exists(db, "pg_tables WHERE schemaname = ? AND tablename = 'meta'", POSTGRES_SCHEMA)
+
+
+def _exists(db: Sql, rows: str, value: str) -> bool:
+    return db.execute(f"SELECT 1 FROM {rows}", (value,)).fetchone() is not None  # noqa: S608 - our own words
+
+
+class PostgresConnection:
+    """`Sql` over psycopg."""
+
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows:
+        """Run a statement."""
+        text, named = _translated(sql)
+        return self._connection.execute(text, _named(parameters) if named else tuple(parameters))
+
+    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Rows:
+        """Run a statement once for each row of parameters, all sent together."""
+        text, named = _translated(sql)
+        cursor = self._connection.cursor()
+        rows = [_named(row) if named else tuple(row) for row in parameters]
+        if rows:
+            cursor.executemany(text, rows)
+        return cursor
+
+
+class PostgresDatabase:
+    """A connection whose every use is one transaction; made when first used, and again after it was lost.
+
+    What was under way when a connection broke is an error, and not stored unless the server had its commit; the next call
+    connects again. Calls from several threads wait for each other. A forked child must open its own.
+
+    Args:
+        url: `postgresql://…`, with the parameters of libpq.
+        writable: Whether `write` may be used.
+        on_connect: Called with each new connection, outside a transaction.
+
+    Raises:
+        ConfigurationError: The URL cannot be read.
+    """
+
+    def __init__(self, url: str, *, writable: bool, on_connect: Callable[[PostgresConnection], None]) -> None:
+        self._parameters = _CONNECT | connection_parameters(url)
+        self.place = place_of(self._parameters)
+        """Which database this is, without credentials."""
+        self._writable = writable
+        self._on_connect = on_connect
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._closed = False
+        self._retry_at = 0.0
+        self._failure = ""
+
+    def write(self) -> AbstractContextManager[PostgresConnection]:
+        """Run a block in a transaction: all of it is stored, or, when anything raises, nothing.
+
+        Raises:
+            StoreError: The server cannot be reached, or does not take it; the next call may succeed.
+        """
+        if not self._writable:
+            raise StoreError(
+                f"the store in {self.place} is open for reading only. Open it with mode='own' to write to it."
+            )
+        return self._transaction("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+
+    def read(self) -> AbstractContextManager[PostgresConnection]:
+        """Run a block on one consistent snapshot.
+
+        Raises:
+            StoreError: The server cannot be reached.
+        """
+        return self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    @contextmanager
+    def session(self) -> Iterator[PostgresConnection]:
+        """Run a block outside a transaction: for what belongs to the connection.
+
+        Raises:
+            StoreError: The server cannot be reached.
+        """
+        with self._usable() as connection:
+            yield PostgresConnection(connection)
+
+    def close(self) -> None:
+        """Let go of the server, and of all locks there. A forked child never does: its parent is still at work."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            self._closed = True
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                try:
+                    # At once: a server may take a moment to see that we are gone.
+                    connection.execute("SELECT pg_advisory_unlock_all()")
+                except psycopg.Error:
+                    pass
+                finally:
+                    connection.close()
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[PostgresConnection]:
+        with self._usable() as connection:
+            connection.execute(begin.encode())
+            try:
+                yield PostgresConnection(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                try:
+                    connection.execute("ROLLBACK")
+                except psycopg.Error:
+                    connection.close()  # with it goes its transaction
+                raise
+
+    @contextmanager
+    def _usable(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        # Before the lock: a thread of the parent may have held it when the fork came.
+        if self._pid != os.getpid():
+            raise StoreError(
+                f"the store in {self.place} was opened by process {self._pid}, and this is its forked child "
+                f"{os.getpid()}. A connection cannot cross a fork: open the store after forking."
+            )
+        with self._lock:
+            if self._closed:
+                raise StoreError(f"the store in {self.place} is closed. Open it again to go on.")
+            try:
+                yield self._connected()
+            except psycopg.Error as error:
+                raise self._store_error(error) from None
+            finally:
+                if self._connection is not None and self._connection.closed:
+                    self._connection = None
+
+    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if self._connection is not None:
+            return self._connection
+        started = time.monotonic()
+        if started < self._retry_at:
+            # Who waits for each of many calls does nothing else any more.
+            raise StoreError(self._failure)
+        connection = None
+        try:
+            connection = psycopg.connect(**self._parameters, autocommit=True)
+            take_any_text(connection)
+            for setting in _SETTINGS:
+                connection.execute(setting.encode())
+            if connection.info.parameter_status("server_encoding") != "UTF8":
+                raise StoreError(  # noqa: TRY301 - the handler below closes the connection
+                    f"the database {self.place} does not keep text as UTF-8; make one with ENCODING 'UTF8'"
+                )
+            self._on_connect(PostgresConnection(connection))
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, psycopg.Error):
+                now = time.monotonic()
+                self._retry_at = now + max(_RETRY_S, 4 * (now - started))
+                self._failure = str(self._store_error(error))
+            raise
+        self._connection = connection
+        return connection
+
+    def _store_error(self, error: psycopg.Error) -> StoreError:
+        words = without_secrets(str(error), self._parameters)
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            return StoreError(
+                f"this user may not do that in {self.place} ({words}). A store needs the right to create the schema "
+                f"{POSTGRES_SCHEMA!r} in the database, or to own one."
+            )
+        if isinstance(
+            error, (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.DuplicateTable)
+        ):
+            return StoreCorruptError(
+                f"the schema {POSTGRES_SCHEMA!r} in {self.place} is no Ragstone store, or is damaged ({words}). Use another "
+                "database, or restore a backup."
+            )
+        if isinstance(error, psycopg.errors.LockNotAvailable):
+            return StoreError(
+                f"the store in {self.place} is locked by somebody for more than 30 s; try again ({words})."
+            )
+        return StoreError(f"the store in {self.place} cannot be used now ({words}). Nothing of this step was stored.")
+
+
+@lru_cache(maxsize=256)
+def _translated(sql: str) -> tuple[bytes, bool]:
+    """The statement with psycopg's placeholders, and whether they have names."""
+    named = re.search(r"\?\d", sql) is not None
+    text = re.sub(r"\?(\d+)", r"%(p\1)s", sql) if named else sql.replace("?", "%s")
+    return text.encode(), named
+
+
+def _named(parameters: Sequence[Any]) -> Mapping[str, Any]:
+    return {f"p{place}": value for place, value in enumerate(parameters, start=1)}

@@ -1,4 +1,7 @@
-"""The tables of a store file, its version, and the way from older versions to this one."""
+"""The tables of a store in both databases, their versions, and the migrations from older versions.
+
+A change of the tables needs a step in `SQLITE_MIGRATIONS` and one in `POSTGRES_MIGRATIONS`.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,29 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["APPLICATION_ID", "MIGRATIONS", "TABLES", "VERSION", "create"]
+from ragstone.store._sql import Sql
+
+__all__ = [
+    "APPLICATION_ID",
+    "POSTGRES_MIGRATIONS",
+    "POSTGRES_SCHEMA",
+    "POSTGRES_TABLES",
+    "POSTGRES_VERSION",
+    "SQLITE_MIGRATIONS",
+    "SQLITE_TABLES",
+    "SQLITE_VERSION",
+    "create_sqlite_tables",
+]
 
 APPLICATION_ID: Final = 0x52475354
-"""The letters RGST, in the header of every store file."""
+"""The letters RGST: in the header of every store file, and in front of the numbers of our advisory locks."""
 
-VERSION: Final = 2
-"""Version of the tables, kept in the file's `user_version`. The records in them carry their own."""
+SQLITE_VERSION: Final = 2
+"""Version of the tables of a file, kept in its `user_version`. The records in them carry their own."""
 
 # `seq` is the order of arrival, and what long reads page by. Bodies live apart so that counting never reads text.
 # `counters.captured` is written where requests come in and nowhere else: were a row lost, the books would show it.
-TABLES: Final[dict[str, str]] = {
+SQLITE_TABLES: Final[dict[str, str]] = {
     "meta": """
         CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
     """,
@@ -101,7 +116,7 @@ TABLES: Final[dict[str, str]] = {
     """,
 }
 
-_INDEXES: Final = (
+_SQLITE_INDEXES: Final = (
     # Claims walk the pending traces in order of arrival; the ledger counts states without touching the table.
     "CREATE INDEX traces_by_state ON traces (state)",
     # Nearly always empty: what the ledger has to look at one by one.
@@ -114,12 +129,12 @@ _INDEXES: Final = (
 )
 
 
-def _to_version_2(db: sqlite3.Connection) -> None:
+def _sqlite_to_version_2(db: sqlite3.Connection) -> None:
     """Deliveries that have no place at their sink, sinks that are stopped, and whether the request's span was exported."""
     db.execute("ALTER TABLE sinks ADD COLUMN stopped TEXT")
     db.execute("ALTER TABLE traces ADD COLUMN otel_sampled INTEGER")
     db.execute("ALTER TABLE outbox RENAME TO outbox_1")
-    db.execute(TABLES["outbox"])
+    db.execute(SQLITE_TABLES["outbox"])
     db.execute(
         """
         INSERT INTO outbox (seq, outcome_id, sink, state, attempts, since, next_try, last_error)
@@ -128,19 +143,108 @@ def _to_version_2(db: sqlite3.Connection) -> None:
         """
     )
     db.execute("DROP TABLE outbox_1")
-    for statement in _INDEXES:
+    for statement in _SQLITE_INDEXES:
         name = statement.split()[2]
         if not db.execute("SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?", (name,)).fetchone():
             db.execute(statement)
 
 
-MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {1: _to_version_2}
+SQLITE_MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {1: _sqlite_to_version_2}
 """By version: the step from there to the next one. Each runs in a transaction of its own, with its new version."""
 
 
-def create(db: sqlite3.Connection) -> None:
+def create_sqlite_tables(db: sqlite3.Connection) -> None:
     """Make the tables in an empty file. Belongs into a transaction, so that a file has all of this or none."""
-    for statement in (*TABLES.values(), *_INDEXES):
+    for statement in (*SQLITE_TABLES.values(), *_SQLITE_INDEXES):
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute(f"PRAGMA user_version = {VERSION}")
+    db.execute(f"PRAGMA user_version = {SQLITE_VERSION}")
+
+
+POSTGRES_SCHEMA: Final = "ragstone"
+"""All tables are in a schema of their own: the database may be an application's."""
+
+POSTGRES_VERSION: Final = 1
+"""Version of the tables. The records in them carry their own."""
+
+# The columns mean what they mean in `SQLITE_TABLES`. Names compare as bytes, so that their order is the same everywhere.
+POSTGRES_TABLES: Final = (
+    'CREATE TABLE meta (key TEXT COLLATE "C" PRIMARY KEY, value TEXT NOT NULL)',
+    'CREATE TABLE counters (name TEXT COLLATE "C" PRIMARY KEY, n BIGINT NOT NULL)',
+    'CREATE TABLE drops (reason TEXT COLLATE "C" PRIMARY KEY, n BIGINT NOT NULL)',
+    'CREATE TABLE segments (name TEXT COLLATE "C" PRIMARY KEY, next_offset BIGINT NOT NULL)',
+    """
+    CREATE TABLE plan (
+        name TEXT COLLATE "C" PRIMARY KEY,
+        version TEXT COLLATE "C" NOT NULL,
+        judge_hash TEXT COLLATE "C" NOT NULL,
+        position BIGINT NOT NULL,
+        finished_before BIGINT NOT NULL
+    )
+    """,
+    'CREATE TABLE sinks (name TEXT COLLATE "C" PRIMARY KEY, stopped TEXT)',
+    """
+    CREATE TABLE traces (
+        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        trace_id TEXT COLLATE "C" NOT NULL UNIQUE,
+        state TEXT COLLATE "C" NOT NULL
+            CHECK (state IN ('pending', 'scored', 'not_applicable', 'failed', 'sampled_out')),
+        partial INTEGER NOT NULL DEFAULT 0,
+        status TEXT,
+        started_at DOUBLE PRECISION NOT NULL,
+        received_at DOUBLE PRECISION NOT NULL,
+        inclusion_probability DOUBLE PRECISION NOT NULL,
+        name TEXT,
+        run_id TEXT,
+        otel_trace_id TEXT,
+        otel_span_id TEXT,
+        otel_sampled BOOLEAN,
+        session_id TEXT,
+        user_id TEXT,
+        attempts BIGINT NOT NULL DEFAULT 0,
+        lease_owner TEXT,
+        lease_until DOUBLE PRECISION NOT NULL DEFAULT 0
+    )
+    """,
+    "CREATE TABLE trace_bodies (seq BIGINT PRIMARY KEY REFERENCES traces (seq), body TEXT NOT NULL)",
+    """
+    CREATE TABLE outcomes (
+        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        outcome_id TEXT COLLATE "C" NOT NULL UNIQUE,
+        sample_id TEXT COLLATE "C" NOT NULL REFERENCES traces (trace_id),
+        metric TEXT COLLATE "C" NOT NULL,
+        metric_version TEXT COLLATE "C" NOT NULL,
+        judge_hash TEXT COLLATE "C" NOT NULL,
+        kind TEXT COLLATE "C" NOT NULL CHECK (kind IN ('score', 'not_applicable', 'failure')),
+        value DOUBLE PRECISION CHECK ((value IS NULL) = (kind <> 'score')),
+        stored_at DOUBLE PRECISION NOT NULL,
+        UNIQUE (sample_id, metric, metric_version, judge_hash)
+    )
+    """,
+    "CREATE TABLE outcome_bodies (seq BIGINT PRIMARY KEY REFERENCES outcomes (seq), body TEXT NOT NULL)",
+    """
+    CREATE TABLE outbox (
+        seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        outcome_id TEXT COLLATE "C" NOT NULL REFERENCES outcomes (outcome_id),
+        sink TEXT COLLATE "C" NOT NULL,
+        state TEXT COLLATE "C" NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'sent', 'skipped', 'dead')),
+        attempts BIGINT NOT NULL DEFAULT 0,
+        since DOUBLE PRECISION NOT NULL,
+        next_try DOUBLE PRECISION NOT NULL,
+        last_error TEXT,
+        UNIQUE (outcome_id, sink)
+    )
+    """,
+    # Claims walk the pending traces in order of arrival, and skip the many that are finished.
+    "CREATE INDEX traces_pending ON traces (seq) WHERE state = 'pending'",
+    "CREATE INDEX traces_by_state ON traces (state)",
+    "CREATE INDEX traces_leased ON traces (lease_owner) WHERE state = 'pending' AND lease_owner IS NOT NULL",
+    "CREATE INDEX traces_partial ON traces (trace_id) WHERE partial = 1",
+    "CREATE INDEX traces_by_time ON traces (started_at)",
+    "CREATE INDEX outcomes_by_metric ON outcomes (metric, metric_version, judge_hash, kind, value)",
+    "CREATE INDEX outbox_due ON outbox (sink, next_try, seq) WHERE state = 'pending'",
+    "CREATE INDEX outbox_by_state ON outbox (sink, state)",
+)
+
+POSTGRES_MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {}
+"""By version: the step from there to the next one."""

@@ -1,0 +1,177 @@
+"""The outbox: one row for each outcome and sink, from the transaction that stores the outcome to its delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from typing_extensions import override
+
+from ragstone.schema import Delivery, SinkBooks
+from ragstone.store._protocol import DeliveryState, OutboxRow
+from ragstone.store._sql import Sql, SqlStore, to_outcome
+
+__all__ = ["SqlDeliveries", "outbox_rows", "sink_books"]
+
+_COLUMNS: Final = {
+    "trace_id": "t.trace_id",
+    "run_id": "t.run_id",
+    "otel_trace_id": "t.otel_trace_id",
+    "otel_span_id": "t.otel_span_id",
+    "session_id": "t.session_id",
+    "user_id": "t.user_id",
+    "name": "t.name",
+    "requested_at": "t.started_at",
+    "inclusion_probability": "t.inclusion_probability",
+    "attempts": "x.attempts",
+    "since": "x.since",
+}
+"""The columns that a `Delivery` takes as they are, by field."""
+
+
+class SqlDeliveries(SqlStore):
+    """The methods of a store that deliver outcomes to sinks."""
+
+    @override
+    def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
+        with self._database.read() as db:
+            rows = db.execute(
+                f"""
+                SELECT b.body, t.otel_sampled, {", ".join(_COLUMNS.values())}
+                FROM outbox AS x
+                JOIN outcomes AS o USING (outcome_id)
+                JOIN outcome_bodies AS b ON b.seq = o.seq
+                JOIN traces AS t ON t.trace_id = o.sample_id
+                WHERE x.sink = ? AND x.state = 'pending' AND x.next_try <= ?
+                ORDER BY x.next_try, x.seq LIMIT ?
+                """,  # noqa: S608 - our own columns
+                (sink, self._clock() if now is None else now, max(limit, 0)),
+            )
+            return [
+                Delivery(
+                    outcome=to_outcome(body),
+                    otel_sampled=None if otel_sampled is None else bool(otel_sampled),
+                    **dict(zip(_COLUMNS, columns, strict=True)),
+                )
+                for body, otel_sampled, *columns in rows
+            ]
+
+    @override
+    def outbox_sent(self, sink: str, outcome_ids: Sequence[str]) -> None:
+        with self._database.write() as db:
+            db.executemany(
+                """
+                UPDATE outbox SET state = 'sent', attempts = attempts + 1, last_error = NULL
+                WHERE outcome_id = ? AND sink = ? AND state <> 'sent'
+                """,
+                [(outcome_id, sink) for outcome_id in outcome_ids],
+            )
+
+    @override
+    def outbox_retry(self, sink: str, outcome_ids: Sequence[str], *, next_try: float, error: str) -> None:
+        with self._database.write() as db:
+            db.executemany(
+                """
+                UPDATE outbox SET attempts = attempts + 1, next_try = ?, last_error = ?
+                WHERE outcome_id = ? AND sink = ? AND state = 'pending'
+                """,
+                [(next_try, error, outcome_id, sink) for outcome_id in outcome_ids],
+            )
+
+    @override
+    def outbox_skipped(self, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
+        self._end_deliveries(sink, outcome_ids, "skipped", reason)
+
+    @override
+    def outbox_dead(self, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
+        self._end_deliveries(sink, outcome_ids, "dead", error)
+
+    def _end_deliveries(self, sink: str, outcome_ids: Sequence[str], state: DeliveryState, reason: str) -> None:
+        with self._database.write() as db:
+            db.executemany(
+                """
+                UPDATE outbox SET state = ?, attempts = attempts + 1, last_error = ?
+                WHERE outcome_id = ? AND sink = ? AND state = 'pending'
+                """,
+                [(state, reason, outcome_id, sink) for outcome_id in outcome_ids],
+            )
+
+    @override
+    def outbox_again(self, *, sink: str | None = None, state: DeliveryState = "dead") -> int:
+        with self._database.write() as db:
+            return db.execute(
+                """
+                UPDATE outbox SET state = 'pending', attempts = 0, since = ?1, next_try = ?1
+                WHERE state = ?2 AND (sink = ?3 OR ?3 IS NULL)
+                """,
+                (self._clock(), state, sink),
+            ).rowcount
+
+    @override
+    def outbox_rows(
+        self, *, sink: str | None = None, state: DeliveryState | None = None, limit: int = 100
+    ) -> list[OutboxRow]:
+        with self._database.read() as db:
+            return outbox_rows(db, sink=sink, state=state, limit=max(limit, 0))
+
+    @override
+    def stop_sink(self, sink: str, *, reason: str) -> None:
+        with self._database.write() as db:
+            db.execute("UPDATE sinks SET stopped = ? WHERE name = ?", (reason, sink))
+
+
+def outbox_rows(
+    db: Sql,
+    *,
+    trace_id: str | None = None,
+    sink: str | None = None,
+    state: DeliveryState | None = None,
+    limit: int = 2**62,
+) -> list[OutboxRow]:
+    """Return single deliveries, in the order in which they were queued."""
+    rows = db.execute(
+        """
+        SELECT x.outcome_id, o.sample_id, o.metric, x.sink, x.state, x.attempts, x.next_try, x.last_error
+        FROM outbox AS x JOIN outcomes AS o USING (outcome_id)
+        WHERE (o.sample_id = ?1 OR ?1 IS NULL) AND (x.sink = ?2 OR ?2 IS NULL) AND (x.state = ?3 OR ?3 IS NULL)
+        ORDER BY x.seq LIMIT ?4
+        """,
+        (trace_id, sink, state, limit),
+    )
+    return [
+        OutboxRow(
+            outcome_id=outcome_id,
+            trace_id=sample_id,
+            metric=metric,
+            sink=name,
+            state=where,
+            attempts=attempts,
+            next_try=next_try,
+            last_error=last_error,
+        )
+        for outcome_id, sample_id, metric, name, where, attempts, next_try, last_error in rows
+    ]
+
+
+def sink_books(db: Sql, *, now: float) -> dict[str, SinkBooks]:
+    """Count the deliveries to each sink. A sink that left the plan keeps its rows, so that they stay visible."""
+    stopped: dict[str, str | None] = dict(db.execute("SELECT name, stopped FROM sinks ORDER BY name"))
+    counts: dict[str, dict[str, int]] = {name: {} for name in stopped}
+    for sink, state, n in db.execute("SELECT sink, state, count(*) FROM outbox GROUP BY sink, state"):
+        counts.setdefault(sink, {})[state] = n
+    books = {}
+    for sink, by_state in counts.items():
+        # Rows are queued in the order of `seq`, so the first pending one is the oldest.
+        oldest = db.execute(
+            "SELECT since FROM outbox WHERE sink = ? AND state = 'pending' ORDER BY seq LIMIT 1", (sink,)
+        ).fetchone()
+        error = db.execute(
+            "SELECT last_error FROM outbox WHERE sink = ? AND state = 'pending' ORDER BY next_try LIMIT 1", (sink,)
+        ).fetchone()
+        books[sink] = SinkBooks(
+            **by_state,
+            oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
+            last_error=None if error is None else error[0],
+            stopped=stopped.get(sink),
+        )
+    return books

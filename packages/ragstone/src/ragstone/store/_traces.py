@@ -1,0 +1,267 @@
+"""Traces: how they come in from the spool, who scores them (leases), and reading them back."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from typing_extensions import override
+
+from ragstone.errors import ConfigurationError, StoreCorruptError
+from ragstone.schema import Captured, Dropped, Failure, SampledOut, Trace
+from ragstone.store._outcomes import complete_trace, read_counter, read_plan
+from ragstone.store._protocol import TraceState
+from ragstone.store._sql import PAGE, Sql, SqlStore, to_body, to_trace
+
+__all__ = ["SqlTraces"]
+
+_logger = logging.getLogger("ragstone")
+
+_IDS_PER_QUERY: Final = 500
+"""Parameters of one statement; SQLite before 3.32 takes at most 999."""
+
+
+class SqlTraces(SqlStore):
+    """The methods of a store that take traces in, lease them to workers and read them."""
+
+    @override
+    def segment_offsets(self) -> dict[str, int]:
+        with self._database.read() as db:
+            return _segment_offsets(db)
+
+    @override
+    def ingest(self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Dropped]) -> int:
+        with self._database.write() as db:
+            if next_offset <= _segment_offsets(db).get(segment, -1):
+                return 0
+            drops = Counter[str]()
+            traces: dict[str, Captured | SampledOut] = {}
+            came = 0
+            for entry in entries:
+                if isinstance(entry, Dropped):
+                    drops[entry.reason] += entry.n
+                else:
+                    came += 1
+                    traces.setdefault(entry.trace.trace_id if isinstance(entry, Captured) else entry.trace_id, entry)
+            for known in _known(db, list(traces)):
+                traces.pop(known, None)
+            new = _insert(db, list(traces.values()), now=self._clock())
+            db.executemany(
+                "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",
+                list(drops.items()),
+            )
+            for name, n in (("captured", new + drops.total()), ("duplicates", came - new)):
+                db.execute(
+                    "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = counters.n + excluded.n",
+                    (name, n),
+                )
+            db.execute(
+                "INSERT INTO segments VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET next_offset = excluded.next_offset",
+                (segment, next_offset),
+            )
+            return new
+
+    @override
+    def forget_segment(self, name: str) -> None:
+        with self._database.write() as db:
+            db.execute("DELETE FROM segments WHERE name = ?", (name,))
+
+    @override
+    def duplicates(self) -> int:
+        with self._database.read() as db:
+            return read_counter(db, "duplicates")
+
+    @override
+    def claim(self, owner: str, limit: int, *, lease_s: float) -> list[Trace]:
+        _check_lease(lease_s)
+        claimed: list[Trace] = []
+        leases: list[tuple[str, float, int]] = []
+        last_seq = -1
+        with self._database.write() as db:
+            now = self._clock()
+            # A trace that is given up does not count, so that many of them do not look like an empty store.
+            while len(claimed) < limit:
+                rows = db.execute(
+                    f"""
+                    SELECT t.seq, t.trace_id, t.attempts, b.body
+                    FROM traces AS t LEFT JOIN trace_bodies AS b USING (seq)
+                    WHERE t.state = 'pending' AND t.seq > ? AND t.lease_until <= ? ORDER BY t.seq LIMIT ?
+                    {self._lock_claimed}
+                    """,  # noqa: S608 - one of our two locks
+                    (last_seq, now, limit - len(claimed)),
+                ).fetchall()
+                if not rows:
+                    break
+                for last_seq, trace_id, attempts, body in rows:
+                    if attempts >= self._max_attempts:
+                        reason = f"gave up after {attempts} attempts: each time the scorer stopped."
+                        _give_up(db, trace_id, reason, now=now)
+                        continue
+                    try:
+                        trace = to_trace(body or "")
+                    except StoreCorruptError as exc:
+                        _give_up(db, trace_id, str(exc), now=now)
+                        continue
+                    leases.append((owner, now + lease_s, last_seq))
+                    claimed.append(trace)
+            db.executemany(
+                "UPDATE traces SET lease_owner = ?, lease_until = ?, attempts = attempts + 1 WHERE seq = ?", leases
+            )
+        return claimed
+
+    @override
+    def renew(self, owner: str, trace_ids: Sequence[str], lease_s: float) -> int:
+        _check_lease(lease_s)
+        with self._database.write() as db:
+            if not trace_ids:
+                return 0
+            until = self._clock() + lease_s
+            return db.executemany(
+                "UPDATE traces SET lease_until = ? WHERE trace_id = ? AND state = 'pending' AND lease_owner = ?",
+                [(until, trace_id, owner) for trace_id in trace_ids],
+            ).rowcount
+
+    @override
+    def release(self, owner: str) -> int:
+        with self._database.write() as db:
+            # The attempts go back too: a worker that releases its traces has not crashed.
+            return db.execute(
+                """
+                UPDATE traces SET lease_owner = NULL, lease_until = 0,
+                                  attempts = CASE WHEN attempts > 0 THEN attempts - 1 ELSE 0 END
+                WHERE state = 'pending' AND lease_owner = ?
+                """,
+                (owner,),
+            ).rowcount
+
+    @override
+    def release_all(self) -> int:
+        with self._database.write() as db:
+            # The attempts stay counted: these workers have died, perhaps because of these traces.
+            return db.execute(
+                """
+                UPDATE traces SET lease_owner = NULL, lease_until = 0
+                WHERE state = 'pending' AND lease_owner IS NOT NULL
+                """
+            ).rowcount
+
+    @override
+    def trace(self, trace_id: str) -> Trace | None:
+        with self._database.read() as db:
+            row = db.execute(
+                "SELECT b.body FROM traces AS t JOIN trace_bodies AS b USING (seq) WHERE t.trace_id = ?", (trace_id,)
+            ).fetchone()
+        return None if row is None else to_trace(row[0])
+
+    @override
+    def traces(self, *, state: TraceState | None = None, since: float | None = None) -> Iterator[Trace]:
+        after = -1
+        while True:
+            with self._database.read() as db:
+                page = db.execute(
+                    """
+                    SELECT t.seq, b.body FROM traces AS t JOIN trace_bodies AS b USING (seq)
+                    WHERE t.seq > ?1 AND (t.state = ?2 OR ?2 IS NULL) AND (t.started_at >= ?3 OR ?3 IS NULL)
+                    ORDER BY t.seq LIMIT ?4
+                    """,
+                    (after, state, since, PAGE),
+                ).fetchall()
+            if not page:
+                return
+            for after, body in page:  # noqa: B007 - the next page starts after this row
+                yield to_trace(body)
+
+    @override
+    def inclusion(self, *, since: float | None = None, until: float | None = None) -> dict[str, float]:
+        with self._database.read() as db:
+            return dict(
+                db.execute(
+                    """
+                    SELECT trace_id, inclusion_probability FROM traces
+                    WHERE inclusion_probability < 1 AND state <> 'sampled_out'
+                          AND (started_at >= ?1 OR ?1 IS NULL) AND (started_at < ?2 OR ?2 IS NULL)
+                    """,
+                    (since, until),
+                ).fetchall()
+            )
+
+
+def _segment_offsets(db: Sql) -> dict[str, int]:
+    return dict(db.execute("SELECT name, next_offset FROM segments"))
+
+
+def _known(db: Sql, trace_ids: Sequence[str]) -> Iterator[str]:
+    """Yield those of the ids that are stored already."""
+    for start in range(0, len(trace_ids), _IDS_PER_QUERY):
+        asked = trace_ids[start : start + _IDS_PER_QUERY]
+        marks = ", ".join("?" * len(asked))
+        for (trace_id,) in db.execute(f"SELECT trace_id FROM traces WHERE trace_id IN ({marks})", asked):  # noqa: S608
+            yield trace_id
+
+
+def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) -> int:
+    """Insert the traces that are not stored yet (another host may have just stored one) and return how many."""
+    if not entries:
+        return 0
+    new = db.executemany(
+        """
+        INSERT INTO traces (trace_id, state, status, started_at, received_at, inclusion_probability, name, run_id,
+                            otel_trace_id, otel_span_id, otel_sampled, session_id, user_id)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trace_id) DO NOTHING
+        """,
+        [_row(entry, now=now) for entry in entries],
+    ).rowcount
+    db.executemany(
+        """
+        INSERT INTO trace_bodies (seq, body) SELECT seq, ? FROM traces WHERE trace_id = ? AND state <> 'sampled_out'
+        ON CONFLICT (seq) DO NOTHING
+        """,
+        [(to_body(e.trace), e.trace.trace_id) for e in entries if isinstance(e, Captured)],
+    )
+    return new
+
+
+def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
+    if isinstance(entry, SampledOut):
+        about = (entry.trace_id, "sampled_out", None, entry.started_at, now, entry.inclusion_probability)
+        return (*about, None, None, None, None, None, None, None)
+    trace = entry.trace
+    return (
+        trace.trace_id,
+        "pending",
+        trace.status,
+        trace.started_at,
+        now,
+        trace.inclusion_probability,
+        trace.name,
+        trace.run_id,
+        trace.otel_trace_id,
+        trace.otel_span_id,
+        trace.otel_sampled,
+        trace.session_id,
+        trace.user_id,
+    )
+
+
+def _give_up(db: Sql, trace_id: str, reason: str, *, now: float) -> None:
+    _logger.warning("trace %s will not be scored: %s", trace_id, reason)
+    failures = [
+        Failure(
+            sample_id=trace_id,
+            metric=metric.name,
+            metric_version=metric.version,
+            judge_hash=metric.judge_hash,
+            kind="bug",
+            reason=reason,
+            created_at=now,
+        )
+        for metric in read_plan(db)
+    ]
+    complete_trace(db, trace_id, failures, owner=None, now=now)
+
+
+def _check_lease(lease_s: float) -> None:
+    if not lease_s > 0:
+        raise ConfigurationError(f"lease_s must be positive, got {lease_s!r}: a lease that is over protects nothing.")

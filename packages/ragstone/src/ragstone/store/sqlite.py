@@ -1,0 +1,444 @@
+"""`SqliteStore`: a store in one SQLite file, with one owning process and any number of readers."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from typing_extensions import override
+
+from ragstone._util.filelock import FileLock
+from ragstone.errors import (
+    ConfigurationError,
+    StoreCorruptError,
+    StoreError,
+    StoreNotReadyError,
+    StoreOwnedError,
+    StoreVersionError,
+)
+from ragstone.schema import SCHEMA_VERSION
+from ragstone.store import _tables
+from ragstone.store._deliveries import SqlDeliveries
+from ragstone.store._outcomes import SqlOutcomes
+from ragstone.store._traces import SqlTraces
+
+__all__ = ["Database", "SqliteStore"]
+
+_BUSY_TIMEOUT_S: Final = 30.0
+"""How long SQLite waits for a lock of another process before an operation fails."""
+
+_WAL_SIZE_LIMIT: Final = 64 * 2**20
+"""Bytes the log is cut back to after a checkpoint, so that one long read does not leave a big file for ever."""
+
+
+class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries):
+    """A `Store` in one SQLite file in WAL mode. `Store` says what the methods promise; open it with `open`.
+
+    One process owns the file and is the only one that writes; SQLite before 3.51.3 can, rarely, damage a WAL file that
+    several processes write and checkpoint at once, and most Pythons in use have an older one. Readers come and go. What
+    a method has returned from survives `kill -9`; see `checkpoint` for power cuts.
+
+    Calls from several threads are safe and wait for each other. After a fork the child opens its own.
+    """
+
+    _database: Database
+
+    def __init__(
+        self, path: Path, database: Database, *, lock: FileLock | None, clock: Callable[[], float], max_attempts: int
+    ) -> None:
+        self._path = path.absolute()
+        self._inode = _inode(self._path)
+        self._lock = lock
+        super().__init__(database, clock=clock, max_attempts=max_attempts)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        mode: Literal["own", "read"],
+        clock: Callable[[], float] = time.time,
+        max_attempts: int = 5,
+    ) -> Self:
+        """Open the store at `path`.
+
+        Args:
+            path: The file. Beside it live `<path>.lock` and SQLite's `-wal` and `-shm`.
+            mode: "own" to write (makes the file where there is none, with access for this user only); "read" to look,
+                also while the owner is at work or after it was killed.
+            clock: Unix seconds; for tests.
+            max_attempts: How often a trace may be claimed in vain before it is given up; at least 1.
+
+        Raises:
+            ConfigurationError: `mode` or `max_attempts` has another value.
+            StoreOwnedError: "own", and another living process owns the file.
+            StoreVersionError: A newer Ragstone has written the file.
+            StoreCorruptError: The file is not a Ragstone store, or it is damaged.
+            StoreNotReadyError: "read", and the owner has made the file and not yet its tables.
+            StoreError: The file cannot be made, or, to read, is not there or first needs its owner.
+        """
+        if max_attempts < 1:
+            raise ConfigurationError(f"max_attempts must be at least 1, got {max_attempts!r}.")
+        path = Path(path)
+        if mode == "read":
+            return cls(path, _open_for_reader(path), lock=None, clock=clock, max_attempts=max_attempts)
+        if mode != "own":
+            raise ConfigurationError(f"mode must be 'own' or 'read', got {mode!r}.")
+        lock = _take_lock(path)
+        try:
+            return cls(path, _open_for_owner(path), lock=lock, clock=clock, max_attempts=max_attempts)
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    @override
+    def is_shared(self) -> bool:
+        return False
+
+    @override
+    def check_place(self) -> None:
+        # What is written into a file that is no longer the store would be lost with the last handle.
+        if _inode(self._path) != self._inode:
+            raise StoreError(
+                f"the store {str(self._path)!r} was removed or replaced while in use; what is no longer in the spool went "
+                "with it, and captures wait there until a worker opens the path again"
+            )
+
+    @override
+    def checkpoint(self) -> bool:
+        return self._database.checkpoint()
+
+    @override
+    def close(self) -> None:
+        if self._database.close() and self._lock is not None:
+            self._lock.release()
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    """Which file a path names at present; None when it names none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _take_lock(path: Path) -> FileLock:
+    lock = FileLock(path.with_name(f"{path.name}.lock"))
+    try:
+        if lock.acquire():
+            return lock
+    except OSError as exc:
+        raise StoreError(
+            f"the store {str(path)!r} cannot be locked: {exc.strerror} for {str(lock.path)!r}. Check that the directory "
+            "exists and that this user may write to it."
+        ) from exc
+    pid = lock.owner()
+    owner = "this process already" if pid == os.getpid() else "another process" if pid is None else f"process {pid}"
+    raise StoreOwnedError(
+        f"the store {str(path)!r} is owned by {owner}, and only one can write to it. Close it there, or use another "
+        "path here, or only look at it: `ragstone status` and mode='read' need no ownership."
+    )
+
+
+def _open_for_owner(path: Path) -> Database:
+    """Open `path` for its one owner; make the file, readable by this user only, where there is none.
+
+    Raises:
+        StoreError: The file cannot be made or opened.
+        StoreCorruptError: It is there and is not a Ragstone store.
+        StoreVersionError: A newer Ragstone has written it.
+    """
+    _create_file(path)
+    with ExitStack() as undo, _store_errors(path):
+        db = _connect(path, access="rw")
+        undo.callback(db.close)
+        is_new = _is_empty(db)
+        if not is_new:
+            _check_identity(db, path)
+        _configure(db, path)
+        database = Database(db, path=path, writable=True)
+        if is_new:
+            with database.write():
+                _tables.create_sqlite_tables(db)
+        _migrate(database, path)
+        _check_tables(db, path)
+        with database.write():
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
+        undo.pop_all()
+        return database
+
+
+def _open_for_reader(path: Path) -> Database:
+    """Open `path` for reading, whether its owner lives or not.
+
+    Raises:
+        StoreError: There is no such file, or its owner must bring it up to date first.
+        StoreNotReadyError: Its owner has made it and not yet set it up.
+        StoreCorruptError: It is not a Ragstone store.
+        StoreVersionError: A newer Ragstone has written it.
+    """
+    if not path.is_file():
+        raise StoreError(
+            f"there is no store at {str(path)!r}. Check the path; a store appears when a Monitor or `ragstone worker` "
+            "first opens it."
+        )
+    with ExitStack() as undo, _store_errors(path):
+        db = _connect(path, access="ro")
+        undo.callback(db.close)
+        if _is_empty(db):
+            raise StoreNotReadyError(
+                f"the store {str(path)!r} is empty: its owner has not set it up yet. Try again later."
+            )
+        version = _check_identity(db, path)
+        if version < _tables.SQLITE_VERSION:
+            raise StoreError(
+                f"the store {str(path)!r} has the older version {version}, this Ragstone reads {_tables.SQLITE_VERSION}. Open "
+                "it once for writing to bring it up to date: start its Monitor or `ragstone worker` with this version."
+            )
+        _check_tables(db, path)
+        undo.pop_all()
+        return Database(db, path=path, writable=False)
+
+
+def _create_file(path: Path) -> None:
+    # Only ever a file that is not there: closing a second handle on a live SQLite file would drop its locks.
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if not path.is_file():
+            raise StoreError(
+                f"the store {str(path)!r} cannot be opened: it is not a file. Choose another path."
+            ) from None
+    except OSError as exc:
+        raise StoreError(
+            f"the store {str(path)!r} cannot be made ({exc.strerror}). Check that the directory exists and that this "
+            "user may write to it."
+        ) from exc
+
+
+def _connect(path: Path, *, access: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={access}",
+        uri=True,
+        timeout=_BUSY_TIMEOUT_S,
+        isolation_level=None,  # `Database` begins and ends transactions
+        check_same_thread=False,  # `Database` makes threads wait for each other
+    )
+
+
+def _configure(db: sqlite3.Connection, path: Path) -> None:
+    (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise StoreError(
+            f"the file system under the store {str(path)!r} does not support SQLite's write-ahead log (mode {mode!r}). "
+            "Put the store on a local disk."
+        )
+    # A killed process loses nothing; a power cut may lose what came after the last checkpoint.
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA foreign_keys = ON")
+    db.execute(f"PRAGMA journal_size_limit = {_WAL_SIZE_LIMIT}")
+
+
+def _is_empty(db: sqlite3.Connection) -> bool:
+    return _pragma(db, "application_id") == 0 and not _table_names(db)
+
+
+def _check_identity(db: sqlite3.Connection, path: Path) -> int:
+    """Make sure that this Ragstone understands the file, and say which version of the tables it has."""
+    if _pragma(db, "application_id") != _tables.APPLICATION_ID:
+        raise StoreCorruptError(
+            f"{str(path)!r} is a SQLite file of another program, not a Ragstone store. Choose another path."
+        )
+    version = _pragma(db, "user_version")
+    if version > _tables.SQLITE_VERSION:
+        raise StoreVersionError(
+            f"the store {str(path)!r} has version {version}, this Ragstone knows versions up to {_tables.SQLITE_VERSION}. "
+            "Upgrade: pip install --upgrade ragstone"
+        )
+    row = db.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+    if row is not None and int(row[0]) > SCHEMA_VERSION:
+        raise StoreVersionError(
+            f"the store {str(path)!r} holds records of version {row[0]}, this Ragstone knows versions up to "
+            f"{SCHEMA_VERSION}. Upgrade: pip install --upgrade ragstone"
+        )
+    return version
+
+
+def _migrate(database: Database, path: Path) -> None:
+    """Walk from the file's version to ours, one step and one transaction at a time."""
+    while True:
+        with database.write() as db:
+            version = _pragma(db, "user_version")
+            if version == _tables.SQLITE_VERSION:
+                return
+            step = _tables.SQLITE_MIGRATIONS.get(version)
+            if step is None:
+                raise StoreError(
+                    f"the store {str(path)!r} has version {version}, and there is no way from there to version "
+                    f"{_tables.SQLITE_VERSION}. Read it with the Ragstone that wrote it."
+                )
+            step(db)
+            db.execute(f"PRAGMA user_version = {version + 1}")
+
+
+def _check_tables(db: sqlite3.Connection, path: Path) -> None:
+    missing = sorted(set(_tables.SQLITE_TABLES) - _table_names(db))
+    if missing:
+        raise StoreCorruptError(
+            f"the store {str(path)!r} is damaged: it lacks the tables {', '.join(missing)}. Move it away and restore a "
+            "backup."
+        )
+
+
+def _table_names(db: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def _pragma(db: sqlite3.Connection, name: str) -> int:
+    return int(db.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+class Database:
+    """A connection whose every use is one transaction.
+
+    Calls from several threads wait for each other. A forked child must open its own: a connection that two processes
+    share damages the file, so use in a child is refused.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, *, path: Path, writable: bool) -> None:
+        self._connection = connection
+        self._path = path
+        self._writable = writable
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._closed = False
+
+    def write(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Run a block in a write transaction: all of it is stored, or, when anything raises, nothing.
+
+        Raises:
+            StoreError: The file cannot be written (disk full, read-only, locked); the next call may succeed.
+        """
+        self._check_writable()
+        return self._transaction("BEGIN IMMEDIATE")
+
+    def read(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Run a block on one consistent snapshot.
+
+        Raises:
+            StoreError: The file cannot be read.
+        """
+        return self._transaction("BEGIN")
+
+    def checkpoint(self) -> bool:
+        """Copy the write-ahead log into the database file; False when a reader kept some of it from going over."""
+        self._check_writable()
+        with self._usable():
+            # A checkpoint is never worth waiting for: there is always a next one.
+            self._connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                _, logged, copied = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                self._connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_S * 1000:.0f}")
+            # Both are -1 when no checkpoint took place.
+            return bool(0 <= logged == copied)
+
+    def close(self) -> bool:
+        """Let go of the file; whether this call did. A forked child never does: its parent is still at work."""
+        if self._pid != os.getpid():
+            return False
+        with self._lock:
+            if self._closed:
+                return False
+            self._closed = True
+            self._connection.close()
+            return True
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._usable():
+            try:
+                self._connection.execute(begin)
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                # SQLite has rolled back by itself after some errors (a full disk is one).
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def _check_writable(self) -> None:
+        if not self._writable:
+            raise StoreError(
+                f"the store {str(self._path)!r} is open for reading only. Open it with mode='own' to write to it."
+            )
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        # Before the lock: a thread of the parent may have held it when the fork came.
+        if self._pid != os.getpid():
+            raise StoreError(
+                f"the store {str(self._path)!r} was opened by process {self._pid}, and this is its forked child "
+                f"{os.getpid()}. A SQLite connection cannot cross a fork: open the store after forking."
+            )
+        with self._lock, _store_errors(self._path):
+            if self._closed:
+                raise StoreError(f"the store {str(self._path)!r} is closed. Open it again to go on.")
+            yield
+
+
+@contextmanager
+def _store_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours."""
+    try:
+        yield
+    except sqlite3.Error as exc:
+        raise _store_error(exc, path=str(path)) from exc
+
+
+def _store_error(exc: sqlite3.Error, *, path: str) -> StoreError:
+    # The low byte is the primary code, the rest refines it.
+    code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB:
+        return StoreCorruptError(
+            f"{path!r} is not a Ragstone store: it is no SQLite file at all. Choose another path, or move the file away."
+        )
+    if code == sqlite3.SQLITE_CORRUPT or "no such table" in str(exc) or "no such column" in str(exc):
+        return StoreCorruptError(
+            f"the store {path!r} is damaged ({exc}). Move it away and restore a backup, or save what can be read with: "
+            f"sqlite3 {path} .recover"
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return StoreError(
+            f"no space left for the store {path!r} ({exc}). Nothing of this step was stored; free some space and try "
+            "again."
+        )
+    if code == sqlite3.SQLITE_READONLY:
+        return StoreError(
+            f"the store {path!r} cannot be written ({exc}). Give this user write permission on the file and on its "
+            "directory."
+        )
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return StoreError(
+            f"the store {path!r} cannot be opened ({exc}). Check that the file and its directory exist and that this "
+            "user may write to the directory, where SQLite keeps two small files even for readers; or copy the file."
+        )
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreError(
+            f"the store {path!r} is locked by another process for more than {_BUSY_TIMEOUT_S:.0f} s ({exc}). Close "
+            "other programs that have it open, then try again."
+        )
+    if code == sqlite3.SQLITE_IOERR:
+        return StoreError(
+            f"the disk under the store {path!r} fails ({exc}). Nothing of this step was stored; check the disk, its "
+            "quota and its mount."
+        )
+    return StoreError(f"the store {path!r} failed: {exc}. This is a bug in Ragstone; please report it.")
