@@ -50,7 +50,10 @@ class Sql(Protocol):
 
 
 class Transactions(Protocol):
-    """A database whose every use is one transaction. Both methods raise `StoreError`."""
+    """A database whose every use is one transaction.
+
+    Both methods raise `StoreError` if the database cannot be used. Then nothing is stored, and the next call may succeed.
+    """
 
     def write(self) -> AbstractContextManager[Sql]:
         """Run a block: all of it is stored, or, if anything raises, nothing."""

@@ -28,7 +28,7 @@ from ragstone.store import _tables
 from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._outcomes import SqlOutcomes, read_plan, write_plan
 from ragstone.store._protocol import PlannedMetric
-from ragstone.store._sql import Rows, Sql
+from ragstone.store._sql import Rows, Sql, Transactions
 from ragstone.store._tables import POSTGRES_SCHEMA
 from ragstone.store._traces import SqlTraces
 
@@ -128,11 +128,11 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
 
     @override
     def set_plan(self, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
-        """Say which metrics every trace gets and which sinks every outcome goes to.
+        """Set the plan as `Store.set_plan` says.
 
         Raises:
-            ConfigurationError: A metric name occurs twice.
-            StoreError: Other workers are at work by another plan.
+            ConfigurationError: If a metric name occurs twice.
+            StoreError: If other workers use another plan.
         """
         plan = tuple(metrics), frozenset(sinks)
         with self._database.write() as db:
@@ -145,14 +145,14 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
 
     @override
     def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
-        """Deliveries to `sink` whose time has come; none while another worker delivers to it."""
+        # None while another worker delivers to the sink.
         if self._owning and not self._delivers(sink):
             return []
         return super().outbox_due(sink, limit=limit, now=now)
 
     @override
     def stop_sink(self, sink: str, *, reason: str) -> None:
-        """Note why nothing is sent to a sink any more, and leave it to another worker: its credentials may be better."""
+        # Another worker may take the sink over: its credentials may be better.
         super().stop_sink(sink, reason=reason)
         if sink in self._delivering:
             with self._database.session() as db:
@@ -261,8 +261,8 @@ def _prepare(db: Sql, place: str) -> None:
         step = _tables.POSTGRES_MIGRATIONS.get(version)
         if step is None:
             raise StoreError(
-                f"the store in {place} has version {version}, and there is no way from there to version {_tables.POSTGRES_VERSION}. "
-                "Read it with the Ragstone that wrote it."
+                f"the store in {place} has version {version}, and there is no way from there to version "
+                f"{_tables.POSTGRES_VERSION}. Read it with the Ragstone that wrote it."
             )
         step(db)
         version += 1
@@ -283,8 +283,8 @@ def _check(db: Sql, place: str) -> None:
     version = _version(db, place)
     if version < _tables.POSTGRES_VERSION:
         raise StoreError(
-            f"the store in {place} has the older version {version}, this Ragstone reads {_tables.POSTGRES_VERSION}. Start a Monitor or "
-            "`ragstone worker` of this version, which brings it up to date."
+            f"the store in {place} has the older version {version}, this Ragstone reads "
+            f"{_tables.POSTGRES_VERSION}. Start a Monitor or `ragstone worker` of this version, which brings it up to date."
         )
 
 
@@ -294,8 +294,8 @@ def _version(db: Sql, place: str) -> int:
         version, records = int(found["version"]), int(found.get("schema_version", SCHEMA_VERSION))
     except (KeyError, ValueError):
         raise StoreCorruptError(
-            f"the schema {POSTGRES_SCHEMA!r} in {place} is no Ragstone store, or is damaged. Use another database, or restore a "
-            "backup."
+            f"the schema {POSTGRES_SCHEMA!r} in {place} is no Ragstone store, or is damaged. Use another database, "
+            "or restore a backup."
         ) from None
     if version > _tables.POSTGRES_VERSION or records > SCHEMA_VERSION:
         raise StoreVersionError(
@@ -319,19 +319,19 @@ def _exists(db: Sql, rows: str, value: str) -> bool:
     return db.execute(f"SELECT 1 FROM {rows}", (value,)).fetchone() is not None  # noqa: S608 - our own words
 
 
-class PostgresConnection:
+class PostgresConnection(Sql):
     """`Sql` over psycopg."""
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         self._connection = connection
 
+    @override
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows:
-        """Run a statement."""
         text, named = _translated(sql)
         return self._connection.execute(text, _named(parameters) if named else tuple(parameters))
 
+    @override
     def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Rows:
-        """Run a statement once for each row of parameters, all sent together."""
         text, named = _translated(sql)
         cursor = self._connection.cursor()
         rows = [_named(row) if named else tuple(row) for row in parameters]
@@ -340,8 +340,8 @@ class PostgresConnection:
         return cursor
 
 
-class PostgresDatabase:
-    """A connection whose every use is one transaction; made when first used, and again after it was lost.
+class PostgresDatabase(Transactions):
+    """One connection to a database, made when first used and again after it was lost.
 
     What was under way when a connection broke is an error, and not stored unless the server had its commit; the next call
     connects again. Calls from several threads wait for each other. A forked child must open its own.
@@ -368,24 +368,16 @@ class PostgresDatabase:
         self._retry_at = 0.0
         self._failure = ""
 
+    @override
     def write(self) -> AbstractContextManager[PostgresConnection]:
-        """Run a block in a transaction: all of it is stored, or, when anything raises, nothing.
-
-        Raises:
-            StoreError: The server cannot be reached, or does not take it; the next call may succeed.
-        """
         if not self._writable:
             raise StoreError(
                 f"the store in {self.place} is open for reading only. Open it with mode='own' to write to it."
             )
         return self._transaction("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 
+    @override
     def read(self) -> AbstractContextManager[PostgresConnection]:
-        """Run a block on one consistent snapshot.
-
-        Raises:
-            StoreError: The server cannot be reached.
-        """
         return self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     @contextmanager
@@ -487,8 +479,8 @@ class PostgresDatabase:
             error, (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.DuplicateTable)
         ):
             return StoreCorruptError(
-                f"the schema {POSTGRES_SCHEMA!r} in {self.place} is no Ragstone store, or is damaged ({words}). Use another "
-                "database, or restore a backup."
+                f"the schema {POSTGRES_SCHEMA!r} in {self.place} is no Ragstone store, or is damaged ({words}). Use "
+                "another database, or restore a backup."
             )
         if isinstance(error, psycopg.errors.LockNotAvailable):
             return StoreError(

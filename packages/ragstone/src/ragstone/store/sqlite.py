@@ -26,6 +26,7 @@ from ragstone.schema import SCHEMA_VERSION
 from ragstone.store import _tables
 from ragstone.store._deliveries import SqlDeliveries
 from ragstone.store._outcomes import SqlOutcomes
+from ragstone.store._sql import Transactions
 from ragstone.store._traces import SqlTraces
 
 __all__ = ["Database", "SqliteStore"]
@@ -200,8 +201,9 @@ def _open_for_reader(path: Path) -> Database:
         version = _check_identity(db, path)
         if version < _tables.SQLITE_VERSION:
             raise StoreError(
-                f"the store {str(path)!r} has the older version {version}, this Ragstone reads {_tables.SQLITE_VERSION}. Open "
-                "it once for writing to bring it up to date: start its Monitor or `ragstone worker` with this version."
+                f"the store {str(path)!r} has the older version {version}, this Ragstone reads "
+                f"{_tables.SQLITE_VERSION}. Open it once for writing to bring it up to date: start its Monitor or "
+                "`ragstone worker` with this version."
             )
         _check_tables(db, path)
         undo.pop_all()
@@ -260,8 +262,8 @@ def _check_identity(db: sqlite3.Connection, path: Path) -> int:
     version = _pragma(db, "user_version")
     if version > _tables.SQLITE_VERSION:
         raise StoreVersionError(
-            f"the store {str(path)!r} has version {version}, this Ragstone knows versions up to {_tables.SQLITE_VERSION}. "
-            "Upgrade: pip install --upgrade ragstone"
+            f"the store {str(path)!r} has version {version}, this Ragstone knows versions up to "
+            f"{_tables.SQLITE_VERSION}. Upgrade: pip install --upgrade ragstone"
         )
     row = db.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
     if row is not None and int(row[0]) > SCHEMA_VERSION:
@@ -306,8 +308,8 @@ def _pragma(db: sqlite3.Connection, name: str) -> int:
     return int(db.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-class Database:
-    """A connection whose every use is one transaction.
+class Database(Transactions):
+    """One connection to a store file.
 
     Calls from several threads wait for each other. A forked child must open its own: a connection that two processes
     share damages the file, so use in a child is refused.
@@ -321,21 +323,13 @@ class Database:
         self._lock = threading.RLock()
         self._closed = False
 
+    @override
     def write(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Run a block in a write transaction: all of it is stored, or, when anything raises, nothing.
-
-        Raises:
-            StoreError: The file cannot be written (disk full, read-only, locked); the next call may succeed.
-        """
         self._check_writable()
         return self._transaction("BEGIN IMMEDIATE")
 
+    @override
     def read(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Run a block on one consistent snapshot.
-
-        Raises:
-            StoreError: The file cannot be read.
-        """
         return self._transaction("BEGIN")
 
     def checkpoint(self) -> bool:
