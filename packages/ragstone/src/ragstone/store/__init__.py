@@ -1,4 +1,4 @@
-"""The durable home of traces, outcomes and the books: the `Store` Protocol, and `SqliteStore`."""
+"""The database of traces, outcomes and deliveries: the `Store` Protocol, and `SqliteStore`."""
 
 from ragstone.store._factory import is_database_url, open_store, settled, shown
 from ragstone.store._protocol import (

@@ -1,4 +1,4 @@
-"""`Store`, the Protocol of a durable home of traces and outcomes, and the records that go in and come out."""
+"""`Store`, the Protocol of a database of traces, outcomes and deliveries, and the records that it takes and returns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ragstone.schema import Captured, Delivery, Dropped, Failure, Ledger, NotApp
 __all__ = ["DeliveryState", "OutboxRow", "PlannedMetric", "ScoredTrace", "Store", "TraceReport", "TraceState"]
 
 TraceState = Literal["pending", "scored", "not_applicable", "failed", "sampled_out"]
-"""Where a trace stands; see `ragstone.schema.Ledger`."""
+"""State of a trace; see `ragstone.schema.Ledger`."""
 
 DeliveryState = Literal["pending", "sent", "skipped", "dead"]
-"""Where one outcome stands on its way to one sink: `skipped` has no place there, `dead` is not tried again by itself."""
+"""State of a delivery. `skipped`: the sink does not store such outcomes. `dead`: it is not retried automatically."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class PlannedMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRow:
-    """The books of one outcome and one sink."""
+    """The state of one outcome's delivery to one sink."""
 
     outcome_id: str
     trace_id: str
@@ -45,24 +45,24 @@ class OutboxRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReport:
-    """Everything a store knows of one trace, and in words why it was or was not scored."""
+    """Everything a store knows about one trace, and why it was or was not scored."""
 
     trace_id: str
     state: TraceState
     reasons: tuple[str, ...]
     """Sentences for people."""
     trace: Trace | None
-    """None for a trace that sampling left out: its text was never stored."""
+    """None if the trace was sampled out: its text was never stored."""
     started_at: float
     """When the request started, Unix seconds."""
     received_at: float
     """When it reached the store, Unix seconds."""
     inclusion_probability: float
     attempts: int
-    """How often a scorer has claimed it and not handed it back."""
+    """How often a worker claimed it and did not release it."""
     lease_owner: str | None
     lease_until: float | None
-    """Unix seconds; None when nobody holds a lease."""
+    """Unix seconds; None if the trace is not leased."""
     outcomes: tuple[Score | NotApplicable | Failure, ...]
     outbox: tuple[OutboxRow, ...]
 
@@ -76,77 +76,86 @@ class ScoredTrace:
 
 
 class Store(Protocol):
-    """Takes traces in, leases them to scorers, keeps their outcomes, and can account for every one of them.
+    """Takes traces in, leases them to workers, stores their outcomes and deliveries, and accounts for every trace.
 
-    A store is larger than our other seams because its promise is one: each method is one transaction, and what a
-    method has returned from survives the death of the process. All methods block; all raise `StoreError` when the
-    store cannot do its work, and then nothing of that call is stored and the next call may succeed.
+    The Protocol is larger than our others because its promise is one: each method is one transaction, and its result
+    survives the death of the process. All methods block. All raise `StoreError` if the store cannot do its work. Then
+    nothing of that call is stored, and the next call may succeed.
     """
 
     def set_plan(self, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
-        """Say which metrics every trace gets and which sinks every outcome goes to. Saying it again changes nothing.
+        """Set the metrics that every trace gets and the sinks that every outcome goes to.
 
-        A plan looks forward. Traces that are finished stay finished when a metric joins: they are left out of that
-        metric's row in the ledger. A new version or another judge makes another metric. A sink that joins gets the
-        outcomes stored from then on; one that leaves keeps its rows in the outbox.
+        Setting the same plan again changes nothing. A plan applies to what comes later: if a metric joins, finished
+        traces stay finished and do not count in that metric's row of the ledger. A new version or another judge makes
+        another metric. A sink that joins gets the outcomes stored from then on. A sink that leaves keeps its rows in
+        the outbox.
 
         Raises:
-            ConfigurationError: A metric name occurs twice.
+            ConfigurationError: If a metric name occurs twice.
         """
         ...
 
     def planned_metrics(self) -> list[PlannedMetric]:
-        """The metrics of the plan, in their order."""
+        """Return the metrics of the plan, in their order."""
         ...
 
     def segment_offsets(self) -> dict[str, int]:
-        """How far each spool segment has been taken in: the offset to read on from."""
+        """Return the offset up to which each spool segment was taken in."""
         ...
 
     def ingest(self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Dropped]) -> int:
-        """Take in a batch of `segment`'s entries, and in the same transaction note that it was read to `next_offset`.
+        """Take in a batch of a segment's entries and note, in the same transaction, that it was read to `next_offset`.
 
-        A batch that does not lead beyond the noted offset was taken in before and changes nothing. A trace id that
-        is already here (from another segment) is counted in `duplicates` and otherwise ignored.
+        A batch that does not lead beyond the noted offset was taken in before and changes nothing. A trace id that is
+        already stored (from another segment) is counted in `duplicates` and otherwise ignored.
 
         Returns:
-            How many traces are new, sampled-out ones included.
+            The number of new traces, including sampled-out ones.
         """
         ...
 
     def forget_segment(self, name: str) -> None:
-        """Drop the offset of a segment whose file is gone. Never before: its drops would be counted again.
+        """Delete the offset of a segment whose file was removed. Before that, its drops would be counted again.
 
-        A power cut (not a killed process) can undo what came after the last `checkpoint`; remove a segment's file
-        only after one that returned True.
+        A power cut (not a killed process) can undo everything after the last `checkpoint`. Remove a segment's file only
+        after a `checkpoint` that returned True.
         """
         ...
 
     def duplicates(self) -> int:
-        """How many traces came in again and were ignored."""
+        """Return how many traces came in again and were ignored."""
         ...
 
     def claim(self, owner: str, limit: int, *, lease_s: float) -> list[Trace]:
-        """Lease up to `limit` pending traces, in the order they came in, to `owner` for `lease_s` seconds.
+        """Lease up to `limit` pending traces, in the order they came in, to a worker.
 
-        Traces whose lease has run out are pending again. One that was claimed too often without being completed or
-        released ends as `Failure(kind="bug")` of every planned metric: it stops its scorers.
+        Expired leases become available again. A trace that was claimed `max_attempts` times without being completed or
+        released gets `Failure(kind="bug")` for every planned metric, because it seems to stop the workers.
+
+        Args:
+            owner: The worker.
+            limit: The largest number of traces.
+            lease_s: Lease duration in seconds.
 
         Raises:
-            ConfigurationError: `lease_s` is not positive.
+            ConfigurationError: If `lease_s` is not positive.
         """
         ...
 
     def renew(self, owner: str, trace_ids: Sequence[str], lease_s: float) -> int:
-        """Let leases run for `lease_s` seconds from now; how many were still the owner's."""
+        """Extend leases to `lease_s` seconds from now, and return how many of them the owner still had."""
         ...
 
     def release(self, owner: str) -> int:
-        """Hand back all traces leased to `owner`, as if it had not claimed them; how many."""
+        """End all leases of `owner` as if it had not claimed the traces, and return how many there were."""
         ...
 
     def release_all(self) -> int:
-        """End all leases; how many. For the new owner of a store that is not shared: nobody else can be scoring."""
+        """End all leases, and return how many there were.
+
+        For the new owner of a store that is not shared: then no other worker can be scoring.
+        """
         ...
 
     def complete(
@@ -154,101 +163,118 @@ class Store(Protocol):
     ) -> bool:
         """Store the outcomes of a trace, its new state, and one outbox row for each outcome and sink.
 
-        The trace is finished when every planned metric has an outcome; else it stays pending and its lease ends, if
-        it is `owner`'s. An outcome whose key is already here is ignored: the first one counts.
+        The trace is finished if every planned metric has an outcome. Otherwise it stays pending, and its lease ends if
+        it belongs to `owner`. An outcome whose key is already stored is ignored: the first one counts.
 
         Returns:
-            False, and nothing is stored, when the trace was finished already: the lease was lost and another scorer
-            has completed it, or it was never to be scored.
+            False, and nothing is stored, if the trace was not pending: another worker completed it after the lease
+            expired, or it was sampled out.
 
         Raises:
-            DataError: There is no such trace, an outcome is about another sample, or cannot be written as JSON.
+            DataError: If the trace is not found, or an outcome is about another sample or cannot be written as JSON.
         """
         ...
 
     def ledger(self) -> Ledger:
-        """The books of this moment, for all traces and for each planned metric."""
+        """Count all traces, and the traces of each planned metric, at this moment."""
         ...
 
     def explain(self, trace_id: str) -> TraceReport | None:
-        """Everything known of one trace, and why it was or was not scored; None when it never came in."""
+        """Return everything known about one trace, and why it was or was not scored; None if it never came in."""
         ...
 
     def trace(self, trace_id: str) -> Trace | None:
-        """One trace; None when it never came in or was sampled out."""
+        """Return one trace; None if it never came in or was sampled out."""
         ...
 
     def traces(self, *, state: TraceState | None = None, since: float | None = None) -> Iterator[Trace]:
-        """Traces in the order they came in; `since`: those whose request started then or later (Unix seconds)."""
+        """Yield traces in the order they came in.
+
+        Args:
+            state: Only traces in this state.
+            since: Only traces whose request started then or later (Unix seconds).
+        """
         ...
 
     def outcomes(
         self, *, metric: str | None = None, since: float | None = None, until: float | None = None
     ) -> Iterator[Score | NotApplicable | Failure]:
-        """Outcomes in the order they were stored; of requests that started at `since` or later, and before `until`."""
+        """Yield outcomes in the order they were stored.
+
+        Args:
+            metric: Only outcomes of this metric.
+            since: Only outcomes of requests that started then or later (Unix seconds).
+            until: Only outcomes of requests that started before (Unix seconds).
+        """
         ...
 
     def inclusion(self, *, since: float | None = None, until: float | None = None) -> dict[str, float]:
-        """With which probability sampling kept a trace, by trace id, of those where that is below 1; times as above."""
+        """Return the sampling probability of each kept trace, by trace id, if it is below 1; times as in `outcomes`."""
         ...
 
     def worst(self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher") -> list[ScoredTrace]:
-        """The `n` worst scores of a metric, worst first; `direction` says which way is better."""
+        """Return the `n` worst scores of the planned version of a metric, worst first.
+
+        Args:
+            metric: The metric. If it is not planned, scores of all its versions count.
+            n: The largest number of scores.
+            direction: Which values are better.
+        """
         ...
 
     def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
-        """Up to `limit` deliveries to `sink` whose time has come at `now` (Unix seconds; default: the clock's)."""
+        """Return up to `limit` deliveries to `sink` that are due at `now` (Unix seconds; default: the clock's time)."""
         ...
 
     def outbox_sent(self, sink: str, outcome_ids: Sequence[str]) -> None:
-        """Note that these outcomes have arrived."""
+        """Mark these deliveries as sent."""
         ...
 
     def outbox_retry(self, sink: str, outcome_ids: Sequence[str], *, next_try: float, error: str) -> None:
-        """Note that these outcomes did not arrive and come again at `next_try` (Unix seconds)."""
+        """Note that these deliveries failed and are due again at `next_try` (Unix seconds)."""
         ...
 
     def outbox_skipped(self, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
-        """Note that these outcomes have no place at this sink."""
+        """Mark these deliveries as skipped: the sink does not store such outcomes."""
         ...
 
     def outbox_dead(self, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
-        """Note that these outcomes do not arrive, unless `outbox_again` puts them in line once more."""
+        """Mark these deliveries as failed for good, unless `outbox_again` makes them pending again."""
         ...
 
     def outbox_again(self, *, sink: str | None = None, state: DeliveryState = "dead") -> int:
-        """Put deliveries of a state in line once more, of one sink or of all; how many."""
+        """Make deliveries of a state pending again, of one sink or of all, and return how many there were."""
         ...
 
     def outbox_rows(
         self, *, sink: str | None = None, state: DeliveryState | None = None, limit: int = 100
     ) -> list[OutboxRow]:
-        """The books of single deliveries, oldest first."""
+        """Return the state of single deliveries, oldest first."""
         ...
 
     def stop_sink(self, sink: str, *, reason: str) -> None:
-        """Note why nothing is sent to a sink any more. The next `set_plan` forgets it: a new worker tries again."""
+        """Note why delivery to a sink is stopped. The next `set_plan` forgets it, so that a new worker tries again."""
         ...
 
     @property
     def is_shared(self) -> bool:
-        """Whether several workers, also of several hosts, may score from this store at once."""
+        """Whether several workers, also on several hosts, may score from this store at once."""
         ...
 
     def check_place(self) -> None:
-        """Make sure that what is written still goes where this store is.
+        """Check that what is written still reaches this store.
 
         Raises:
-            StoreError: The file was removed or replaced while in use.
+            StoreError: If the file was removed or replaced while in use, or other workers have replaced the plan.
         """
         ...
 
     def checkpoint(self) -> bool:
-        """Make everything stored so far safe from a power cut; False when a reader was in the way this time."""
+        """Make everything stored so far safe from a power cut; False if a reader prevented it this time."""
         ...
 
     def close(self) -> None:
-        """Let go. Safe to call twice."""
+        """Close the store. Safe to call twice."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -63,11 +63,11 @@ _SETTINGS: Final = (
 
 
 class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
-    """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` says what the methods promise.
+    """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` describes the methods; open it with `open`.
 
-    Several workers, also of several hosts, share it: each claims other traces, and a sink gets its deliveries from one of
-    them at a time (when that one is gone, from another). They must have one plan. All times are the server's, because
-    hosts' clocks differ. A lost connection is an error of the call under way; the next call connects again.
+    Several workers, also on several hosts, share it. Each claims other traces, and only one of them delivers to a sink at
+    a time (if it ends, another one does). All must have the same plan. All times are the server's, because the hosts'
+    clocks differ. If the connection is lost, the current call fails and the next call connects again.
 
     Locks belong to connections: a pooler between worker and server must be in session mode.
     """
@@ -104,15 +104,15 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
 
         Args:
             url: `postgresql://user:password@host/database`, with the parameters of libpq.
-            mode: "own" to write (makes the tables where there are none); "read" to look.
+            mode: "own" to write (creates missing tables), "read" to read.
             clock: Unix seconds; for tests. The default stands for the server's clock.
-            max_attempts: How often a trace may be claimed in vain before it is given up; at least 1.
+            max_attempts: How often a trace may be claimed without being completed or released; at least 1.
 
         Raises:
-            ConfigurationError: `mode`, `max_attempts` or the URL cannot be what they are.
-            StoreVersionError: A newer Ragstone has written the tables.
-            StoreNotReadyError: "read", and there are no tables yet.
-            StoreError: The server cannot be reached, or refuses us.
+            ConfigurationError: If `mode`, `max_attempts` or the URL is invalid.
+            StoreVersionError: If a newer Ragstone wrote the tables.
+            StoreNotReadyError: If `mode` is "read" and the tables do not exist yet.
+            StoreError: If the server cannot be reached or refuses the connection.
         """
         if max_attempts < 1:
             raise ConfigurationError(f"max_attempts must be at least 1, got {max_attempts!r}.")
@@ -189,7 +189,7 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
             _prepare(db, self._database.place)
 
     def _on_connect(self, db: PostgresConnection) -> None:
-        """What a new connection needs: the server's time, and the place among the workers that the old one had."""
+        """Read the server's time and join the workers of the plan again, if the old connection had."""
         self._delivering.clear()
         if self._own_clock is time.time:
             before = time.time()
@@ -206,7 +206,7 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
                 _lock(db, "pg_advisory_unlock", _PLANNING)
 
     def _join(self, db: Sql) -> None:
-        """Be among those who work by the plan, until the connection ends."""
+        """Lock the plan, together with all workers that use it, until the connection ends."""
         _lock(db, "pg_advisory_lock_shared", _PLAN)
 
     def _other_plan(self) -> str:
@@ -216,7 +216,7 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
         )
 
     def _delivers(self, sink: str) -> bool:
-        """Whether this worker is the one that delivers to a sink; it is when nobody else was."""
+        """Return whether this worker delivers to a sink; it starts to if no other worker does."""
         with self._database.session() as db:
             if sink not in self._delivering and _lock(db, "pg_try_advisory_lock", _key(sink)):
                 self._delivering.add(sink)
@@ -232,7 +232,7 @@ def _is_planned(db: Sql, plan: tuple[tuple[PlannedMetric, ...], frozenset[str]])
 
 
 def _lock(db: Sql, function: str, key: int) -> bool:
-    """Call one of PostgreSQL's functions for advisory locks; those that try, or unlock, say whether they could."""
+    """Call one of PostgreSQL's functions for advisory locks, and return False if it could not lock or unlock."""
     (result,) = db.execute(f"SELECT {function}(?, ?)", (_tables.APPLICATION_ID, key)).fetchone()
     return result is not False
 
@@ -243,12 +243,7 @@ def _key(sink: str) -> int:
 
 
 def _prepare(db: Sql, place: str) -> None:
-    """Make the tables, or bring them up to date; belongs into one transaction that no other worker runs beside.
-
-    Raises:
-        StoreVersionError: A newer Ragstone has written them.
-        StoreError: They are too old.
-    """
+    """Create the tables, or migrate them to our version; only one worker may do this at a time."""
     # Asked for first: who may not create schemas can use one that is there.
     if not _exists(db, "pg_namespace WHERE nspname = ?", POSTGRES_SCHEMA):
         db.execute(f"CREATE SCHEMA {POSTGRES_SCHEMA}")
@@ -271,13 +266,7 @@ def _prepare(db: Sql, place: str) -> None:
 
 
 def _check(db: Sql, place: str) -> None:
-    """Make sure that this Ragstone can read what is there.
-
-    Raises:
-        StoreNotReadyError: There are no tables: no worker has opened this store so far.
-        StoreVersionError: A newer Ragstone has written them.
-        StoreError: An older one has.
-    """
+    """Check that the tables exist and that this Ragstone can read them."""
     if not _has_tables(db):
         raise StoreNotReadyError(f"there is no store in {place} yet: it appears when a worker first opens it.")
     version = _version(db, place)
@@ -343,8 +332,8 @@ class PostgresConnection(Sql):
 class PostgresDatabase(Transactions):
     """One connection to a database, made when first used and again after it was lost.
 
-    What was under way when a connection broke is an error, and not stored unless the server had its commit; the next call
-    connects again. Calls from several threads wait for each other. A forked child must open its own.
+    If a connection breaks, the current call fails, and is not stored unless the server had its commit. Calls from several
+    threads wait for each other. A forked child must open its own.
 
     Args:
         url: `postgresql://…`, with the parameters of libpq.
@@ -352,7 +341,7 @@ class PostgresDatabase(Transactions):
         on_connect: Called with each new connection, outside a transaction.
 
     Raises:
-        ConfigurationError: The URL cannot be read.
+        ConfigurationError: If the URL is invalid.
     """
 
     def __init__(self, url: str, *, writable: bool, on_connect: Callable[[PostgresConnection], None]) -> None:
@@ -382,16 +371,12 @@ class PostgresDatabase(Transactions):
 
     @contextmanager
     def session(self) -> Iterator[PostgresConnection]:
-        """Run a block outside a transaction: for what belongs to the connection.
-
-        Raises:
-            StoreError: The server cannot be reached.
-        """
+        """Run a block outside a transaction, for locks that belong to the connection."""
         with self._usable() as connection:
             yield PostgresConnection(connection)
 
     def close(self) -> None:
-        """Let go of the server, and of all locks there. A forked child never does: its parent is still at work."""
+        """Close the connection and release its locks. A forked child never does: its parent still uses them."""
         if self._pid != os.getpid():
             return
         with self._lock:
@@ -491,7 +476,7 @@ class PostgresDatabase(Transactions):
 
 @lru_cache(maxsize=256)
 def _translated(sql: str) -> tuple[bytes, bool]:
-    """The statement with psycopg's placeholders, and whether they have names."""
+    """Return the statement with psycopg's placeholders, and whether they have names."""
     named = re.search(r"\?\d", sql) is not None
     text = re.sub(r"\?(\d+)", r"%(p\1)s", sql) if named else sql.replace("?", "%s")
     return text.encode(), named

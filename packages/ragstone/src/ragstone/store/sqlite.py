@@ -35,15 +35,15 @@ _BUSY_TIMEOUT_S: Final = 30.0
 """How long SQLite waits for a lock of another process before an operation fails."""
 
 _WAL_SIZE_LIMIT: Final = 64 * 2**20
-"""Bytes the log is cut back to after a checkpoint, so that one long read does not leave a big file for ever."""
+"""Bytes to which the log is cut after a checkpoint, so that one long read does not leave a large file behind."""
 
 
 class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries):
-    """A `Store` in one SQLite file in WAL mode. `Store` says what the methods promise; open it with `open`.
+    """A `Store` in one SQLite file in WAL mode. `Store` describes the methods; open it with `open`.
 
-    One process owns the file and is the only one that writes; SQLite before 3.51.3 can, rarely, damage a WAL file that
-    several processes write and checkpoint at once, and most Pythons in use have an older one. Readers come and go. What
-    a method has returned from survives `kill -9`; see `checkpoint` for power cuts.
+    One process owns the file and is the only one that writes. SQLite before 3.51.3 can, rarely, damage a WAL file that
+    several processes write and checkpoint at once, and most Pythons in use have an older one. Any number of processes
+    may read. The result of a method survives `kill -9`; see `checkpoint` for power cuts.
 
     Calls from several threads are safe and wait for each other. After a fork the child opens its own.
     """
@@ -70,19 +70,19 @@ class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries):
         """Open the store at `path`.
 
         Args:
-            path: The file. Beside it live `<path>.lock` and SQLite's `-wal` and `-shm`.
-            mode: "own" to write (makes the file where there is none, with access for this user only); "read" to look,
-                also while the owner is at work or after it was killed.
+            path: The file. `<path>.lock` and SQLite's `-wal` and `-shm` are in the same directory.
+            mode: "own" to write (creates a missing file, with access for this user only), "read" to read, also while
+                the owner is running or after it was killed.
             clock: Unix seconds; for tests.
-            max_attempts: How often a trace may be claimed in vain before it is given up; at least 1.
+            max_attempts: How often a trace may be claimed without being completed or released; at least 1.
 
         Raises:
-            ConfigurationError: `mode` or `max_attempts` has another value.
-            StoreOwnedError: "own", and another living process owns the file.
-            StoreVersionError: A newer Ragstone has written the file.
-            StoreCorruptError: The file is not a Ragstone store, or it is damaged.
-            StoreNotReadyError: "read", and the owner has made the file and not yet its tables.
-            StoreError: The file cannot be made, or, to read, is not there or first needs its owner.
+            ConfigurationError: If `mode` or `max_attempts` is invalid.
+            StoreOwnedError: If `mode` is "own" and another running process owns the file.
+            StoreVersionError: If a newer Ragstone wrote the file.
+            StoreCorruptError: If the file is not a Ragstone store or is damaged.
+            StoreNotReadyError: If `mode` is "read" and the owner has created the file but not yet its tables.
+            StoreError: If the file cannot be created, or, for reading, is missing or has an older version.
         """
         if max_attempts < 1:
             raise ConfigurationError(f"max_attempts must be at least 1, got {max_attempts!r}.")
@@ -123,7 +123,7 @@ class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries):
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
-    """Which file a path names at present; None when it names none."""
+    """Return the identity of the file at a path; None if it does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -150,13 +150,7 @@ def _take_lock(path: Path) -> FileLock:
 
 
 def _open_for_owner(path: Path) -> Database:
-    """Open `path` for its one owner; make the file, readable by this user only, where there is none.
-
-    Raises:
-        StoreError: The file cannot be made or opened.
-        StoreCorruptError: It is there and is not a Ragstone store.
-        StoreVersionError: A newer Ragstone has written it.
-    """
+    """Open `path` for its one owner; create a missing file, readable by this user only."""
     _create_file(path)
     with ExitStack() as undo, _store_errors(path):
         db = _connect(path, access="rw")
@@ -178,14 +172,7 @@ def _open_for_owner(path: Path) -> Database:
 
 
 def _open_for_reader(path: Path) -> Database:
-    """Open `path` for reading, whether its owner lives or not.
-
-    Raises:
-        StoreError: There is no such file, or its owner must bring it up to date first.
-        StoreNotReadyError: Its owner has made it and not yet set it up.
-        StoreCorruptError: It is not a Ragstone store.
-        StoreVersionError: A newer Ragstone has written it.
-    """
+    """Open `path` for reading, whether its owner is running or not."""
     if not path.is_file():
         raise StoreError(
             f"there is no store at {str(path)!r}. Check the path; a store appears when a Monitor or `ragstone worker` "
@@ -254,7 +241,7 @@ def _is_empty(db: sqlite3.Connection) -> bool:
 
 
 def _check_identity(db: sqlite3.Connection, path: Path) -> int:
-    """Make sure that this Ragstone understands the file, and say which version of the tables it has."""
+    """Check that this Ragstone can read the file, and return the version of its tables."""
     if _pragma(db, "application_id") != _tables.APPLICATION_ID:
         raise StoreCorruptError(
             f"{str(path)!r} is a SQLite file of another program, not a Ragstone store. Choose another path."
@@ -275,7 +262,7 @@ def _check_identity(db: sqlite3.Connection, path: Path) -> int:
 
 
 def _migrate(database: Database, path: Path) -> None:
-    """Walk from the file's version to ours, one step and one transaction at a time."""
+    """Migrate the file to our version, one step and one transaction at a time."""
     while True:
         with database.write() as db:
             version = _pragma(db, "user_version")
@@ -333,7 +320,7 @@ class Database(Transactions):
         return self._transaction("BEGIN")
 
     def checkpoint(self) -> bool:
-        """Copy the write-ahead log into the database file; False when a reader kept some of it from going over."""
+        """Copy the write-ahead log into the database file; False if a reader prevented a part of it."""
         self._check_writable()
         with self._usable():
             # A checkpoint is never worth waiting for: there is always a next one.
@@ -346,7 +333,7 @@ class Database(Transactions):
             return bool(0 <= logged == copied)
 
     def close(self) -> bool:
-        """Let go of the file; whether this call did. A forked child never does: its parent is still at work."""
+        """Close the file, and return whether this call did. A forked child never does: its parent still uses the file."""
         if self._pid != os.getpid():
             return False
         with self._lock:
