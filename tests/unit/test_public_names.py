@@ -34,12 +34,12 @@ PUBLIC = {
         OtlpReceiver SharedStage StageIntake
     """,
     "ragstone.judges": """
-        Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion
+        BASELINE_NOTE Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion
         ConnectionOptions ForcedReading
         FunctionModel JsonReply Judge JudgeIdentity
         LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel
         Prompt Reader RehearsalJudge RehearsalReader ReplyCache SpendCap TextReply TokenReading UsageMeter VllmModel
-        judge_from metered parse_number reader_from record_usage
+        is_baseline judge_from metered parse_number reader_from record_usage
     """,
     "ragstone.metrics": """
         CCRS CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from ragstone.monitor import Monitor
     from ragstone.schema import Failure, NotApplicable, Outcome, Passage, Sample, Score, Search, Trace
 
+__version__: str
+"""The version of the installed distribution."""
+
 __all__ = [
     "Comparison",
     "Experiment",
@@ -42,6 +45,10 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 if not TYPE_CHECKING:  # a type checker would take any name for one of ours
 
     def __getattr__(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("ragstone")
         room = _ROOM_OF.get(name)
         if room is None:
             raise AttributeError(f"module 'ragstone' has no attribute {name!r}")

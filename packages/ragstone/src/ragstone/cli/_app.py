@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+import ragstone
 from ragstone.cli._cache import run_cache
 from ragstone.cli._compare import compare_command
 from ragstone.cli._config import ConfigOption, apply_config
@@ -22,7 +23,7 @@ from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import JudgeOption, ReaderOption
 from ragstone.cli._options import JsonOption
 from ragstone.cli._outbox import outbox_command
-from ragstone.cli._output import ledger_lines, print_json, trace_lines
+from ragstone.cli._output import ledger_lines, print_json, print_text, trace_lines
 from ragstone.cli._replay import replay_command
 from ragstone.cli._udcg import udcg_app
 from ragstone.cli._worker import worker_command
@@ -52,9 +53,18 @@ app.add_typer(dataset_app, name="dataset")
 app.add_typer(udcg_app, name="udcg")
 
 
+def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if value:
+        typer.echo(f"ragstone {ragstone.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _common(
     context: typer.Context,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to stderr.")] = False,
     config: ConfigOption = None,
 ) -> None:
@@ -114,7 +124,7 @@ def status(
         if json_output:
             print_json(ledger.model_dump(mode="json") | {"balanced": ledger.total.balanced})
         else:
-            typer.echo("\n".join(ledger_lines(ledger)))
+            print_text("\n".join(ledger_lines(ledger)))
         return
     with open_store(store, mode="read") as opened:
         report = opened.explain(trace)
@@ -126,4 +136,4 @@ def status(
     if json_output:
         print_json(lines.as_dict())
     else:
-        typer.echo("\n".join(lines.as_text()))
+        print_text("\n".join(lines.as_text()))

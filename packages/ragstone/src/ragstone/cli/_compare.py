@@ -9,6 +9,7 @@ import typer
 
 from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, named_file, names_in, period_in
 from ragstone.cli._output import print_json, print_text
+from ragstone.cli._panels import STATISTICS
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, Period, compare
 
@@ -27,40 +28,71 @@ def compare_command(
         list[str] | None,
         typer.Option(
             "--claim",
+            rich_help_panel=STATISTICS,
             help="A claim named beforehand: 'B > A', 'B != A', 'B > A on METRIC'. May be repeated; corrected for their number.",
         ),
     ] = None,
     across_metrics: Annotated[
-        bool, typer.Option("--across-metrics", help="Hold the level for all metrics together, not for each.")
+        bool,
+        typer.Option(
+            "--across-metrics",
+            rich_help_panel=STATISTICS,
+            help="Hold the level for all metrics together, not for each.",
+        ),
     ] = False,
     detect: Annotated[
         float | None,
-        typer.Option("--detect", help="The difference that matters (0.01). Default: a hundredth of a metric's range."),
+        typer.Option(
+            "--detect",
+            rich_help_panel=STATISTICS,
+            help="The difference that matters (0.01). Default: a hundredth of a metric's range.",
+        ),
     ] = None,
     fail_if_worse: Annotated[
         bool,
-        typer.Option("--fail-if-worse", help="Exit with 1 if a system is worse than the baseline (or the first file)."),
+        typer.Option(
+            "--fail-if-worse",
+            rich_help_panel=STATISTICS,
+            help="Exit with 1 if a system is worse than the baseline (or the first file).",
+        ),
     ] = False,
     gate: Annotated[
         str | None,
         typer.Option(
-            "--gate", help="Metrics or groups that must not become worse, with commas between; without it all."
+            "--gate",
+            rich_help_panel=STATISTICS,
+            help="Metrics or groups that must not become worse, with commas between; without it all.",
         ),
     ] = None,
     margin: Annotated[
         float | None,
-        typer.Option("--margin", help="Exit with 1 unless a loss this large (0.01) is ruled out: the stricter gate."),
+        typer.Option(
+            "--margin",
+            rich_help_panel=STATISTICS,
+            help="Exit with 1 unless a loss this large (0.01) is ruled out: the stricter gate.",
+        ),
     ] = None,
-    level: Annotated[float, typer.Option("--level", help="One less the chance of a false claim.")] = 0.95,
-    permutations: Annotated[int, typer.Option("--permutations", min=1, help="Behind p-values.")] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the permutations.")] = 0,
+    level: Annotated[
+        float, typer.Option("--level", rich_help_panel=STATISTICS, help="One less the chance of a false claim.")
+    ] = 0.95,
+    permutations: Annotated[
+        int, typer.Option("--permutations", min=1, rich_help_panel=STATISTICS, help="Behind p-values.")
+    ] = 10_000,
+    seed: Annotated[int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Of the permutations.")] = 0,
     allow_different_judges: Annotated[
-        bool, typer.Option("--allow-different-judges", help="Compare scores of different judges, with a warning.")
+        bool,
+        typer.Option(
+            "--allow-different-judges",
+            rich_help_panel=STATISTICS,
+            help="Compare scores of different judges, with a warning.",
+        ),
     ] = False,
     unpaired: Annotated[
         bool,
         typer.Option(
-            "--unpaired", help="The systems have different samples (traffic); so without it for stores that do."
+            "--unpaired",
+            rich_help_panel=STATISTICS,
+            help="The systems have different samples (traffic); so without it for stores that do.",
         ),
     ] = False,
     json_output: JsonOption = False,

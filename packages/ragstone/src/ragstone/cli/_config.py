@@ -15,7 +15,9 @@ __all__ = ["ConfigOption", "apply_config"]
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="A TOML file with options for all commands, and for one in [its.name]."),
+    typer.Option(
+        "--config", help="A TOML file with options for all commands, or in a table \\[NAME] for the command NAME."
+    ),
 ]
 
 _NAMES: Final = {"sinks": "sink"}

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ragstone.cli._panels import LIMITS
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ConnectionOptions, SpendCap
 
@@ -27,31 +28,56 @@ EXIT_BUDGET = 4
 """The spend cap was reached before all was scored."""
 
 InFlightOption = Annotated[
-    int | None, typer.Option("--max-in-flight", min=1, help="Requests at one endpoint at once, at most. Default: 16.")
+    int | None,
+    typer.Option(
+        "--max-in-flight", min=1, rich_help_panel=LIMITS, help="Requests at one endpoint at once, at most. Default: 16."
+    ),
 ]
 RequestsOption = Annotated[
-    float | None, typer.Option("--requests-per-minute", help="Requests sent to one endpoint a minute, at most.")
+    float | None,
+    typer.Option(
+        "--requests-per-minute", rich_help_panel=LIMITS, help="Requests sent to one endpoint a minute, at most."
+    ),
 ]
 TokensOption = Annotated[
-    float | None, typer.Option("--tokens-per-minute", help="Tokens of input and output a minute, at most.")
+    float | None,
+    typer.Option("--tokens-per-minute", rich_help_panel=LIMITS, help="Tokens of input and output a minute, at most."),
 ]
-MaxCallsOption = Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop asking after so many calls.")]
+MaxCallsOption = Annotated[
+    int | None, typer.Option("--max-calls", min=1, rich_help_panel=LIMITS, help="Stop asking after so many calls.")
+]
 MaxTokensOption = Annotated[
-    int | None, typer.Option("--max-tokens", min=1, help="Stop asking after so many tokens of input and output.")
+    int | None,
+    typer.Option(
+        "--max-tokens", min=1, rich_help_panel=LIMITS, help="Stop asking after so many tokens of input and output."
+    ),
 ]
 MaxUsdOption = Annotated[
-    float | None, typer.Option("--max-usd", help="Stop asking when so much is spent; needs --usd-per-million-tokens.")
+    float | None,
+    typer.Option(
+        "--max-usd", rich_help_panel=LIMITS, help="Stop asking when so much is spent; needs --usd-per-million-tokens."
+    ),
 ]
 PricesOption = Annotated[
-    str | None, typer.Option("--usd-per-million-tokens", help="Prices of input and output: 0.15,0.60.")
+    str | None,
+    typer.Option("--usd-per-million-tokens", rich_help_panel=LIMITS, help="Prices of input and output: 0.15,0.60."),
 ]
 OutageOption = Annotated[
     float | None,
-    typer.Option("--outage", min=0, help="Seconds of an endpoint that answers nobody, then fail at once. Default: 30."),
+    typer.Option(
+        "--outage",
+        min=0,
+        rich_help_panel=LIMITS,
+        help="Seconds of an endpoint that answers nobody, then fail at once. Default: 30.",
+    ),
 ]
 AffinityHeaderOption = Annotated[
     str | None,
-    typer.Option("--affinity-header", help="A header that is the same for requests that begin alike (x-session-id)."),
+    typer.Option(
+        "--affinity-header",
+        rich_help_panel=LIMITS,
+        help="A header that is the same for requests that begin alike (x-session-id).",
+    ),
 ]
 
 

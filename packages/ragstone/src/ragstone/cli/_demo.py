@@ -12,7 +12,7 @@ from ragstone.cli._output import clean, ledger_lines, print_json, progress_bar
 from ragstone.demo import load_questions
 from ragstone.errors import ConfigurationError, MissingExtraError, StoreError
 from ragstone.experiments import format_table, summarise
-from ragstone.judges import judge_from
+from ragstone.judges import is_baseline, judge_from
 from ragstone.metrics import resolve_metrics
 from ragstone.monitor import Monitor
 from ragstone.schema import Score, Trace
@@ -65,6 +65,7 @@ def run_demo(folder: Path, *, json_output: bool) -> None:
                     s.metric: None if s.estimate is None else [s.estimate.value, s.estimate.low, s.estimate.high]
                     for s in summary
                 },
+                "judge_is_baseline": is_baseline(*(judge for s in summary for judge in s.judges)),
                 "ledger": ledger.model_dump(mode="json"),
                 "worst": worst,
                 "distracting": distracting,
@@ -77,7 +78,7 @@ def run_demo(folder: Path, *, json_output: bool) -> None:
         f"{len(questions)} questions asked, captured, and scored by {clean(judge.identity.name)}, in "
         f"{time.monotonic() - started:.1f} s\n"
     )
-    print(format_table(summary, baseline=judge.identity.is_baseline))
+    print(format_table(summary))
     print("\nledger")
     print("\n".join(ledger_lines(ledger)))
     print(f"\nthe worst {len(worst)} answers, by the mean of their ccrs scores")

@@ -19,6 +19,7 @@ from ragstone.cli._options import (
     names_in,
 )
 from ragstone.cli._output import failure_lines, print_json, print_text, progress_bar
+from ragstone.cli._panels import OUTPUT
 from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import Experiment, evaluate
@@ -49,7 +50,9 @@ def evaluate_command(
         bool, typer.Option("--skip-bad-rows", help="Leave out (and count) rows that cannot be read.")
     ] = False,
     sink: SinkOption = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write one outcome a line (JSONL).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="Write one outcome a line (JSONL).")
+    ] = None,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
     json_output: JsonOption = False,

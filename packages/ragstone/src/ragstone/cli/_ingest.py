@@ -20,6 +20,7 @@ from ragstone.cli._options import (
     SinkOption,
     names_in,
 )
+from ragstone.cli._panels import LIMITS
 from ragstone.errors import ConfigurationError, JudgeError, StoreError, StoreOwnedError
 from ragstone.store import is_database_url
 from ragstone.worker import ScoringSetup, Worker, spool_directory
@@ -49,7 +50,12 @@ def ingest_command(
     deadline_s: DeadlineOption = 120.0,
     outage_patience_s: Annotated[
         float,
-        typer.Option("--outage-patience", min=0, help="Seconds a trace waits for a judge that answers nobody."),
+        typer.Option(
+            "--outage-patience",
+            min=0,
+            rich_help_panel=LIMITS,
+            help="Seconds a trace waits for a judge that answers nobody.",
+        ),
     ] = 3600.0,
     no_redact: NoRedactOption = False,
     *,

@@ -9,12 +9,15 @@ import typer
 
 from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, named_file, names_in
 from ragstone.cli._output import print_json, print_text
+from ragstone.cli._panels import STATISTICS
 from ragstone.errors import ConfigurationError
 
 __all__ = ["meta_command", "topicality_command"]
 
-LevelOption = Annotated[float, typer.Option("--level", help="Nominal coverage of the intervals.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of all random numbers.")]
+LevelOption = Annotated[
+    float, typer.Option("--level", rich_help_panel=STATISTICS, help="Nominal coverage of the intervals.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Of all random numbers.")]
 
 
 def meta_command(
@@ -30,7 +33,10 @@ def meta_command(
         str | None, typer.Option("--label-range", help="Lowest and highest possible label: 1,5.")
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option("--threshold", help="Scores from here on are a yes against yes-no labels.")
+        float | None,
+        typer.Option(
+            "--threshold", rich_help_panel=STATISTICS, help="Scores from here on are a yes against yes-no labels."
+        ),
     ] = None,
     repeat: Annotated[
         list[str] | None,
@@ -38,13 +44,25 @@ def meta_command(
     ] = None,
     flip_threshold: Annotated[
         float,
-        typer.Option("--flip-threshold", min=0, help="Scores further apart than this share of the range are a flip."),
+        typer.Option(
+            "--flip-threshold",
+            min=0,
+            rich_help_panel=STATISTICS,
+            help="Scores further apart than this share of the range are a flip.",
+        ),
     ] = 0.1,
     metrics: OnlyMetricsOption = None,
-    alpha: Annotated[float, typer.Option("--alpha", help="Significance level of the discriminative power.")] = 0.05,
+    alpha: Annotated[
+        float,
+        typer.Option("--alpha", rich_help_panel=STATISTICS, help="Significance level of the discriminative power."),
+    ] = 0.05,
     level: LevelOption = 0.95,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap resamples.")] = 2000,
-    permutations: Annotated[int, typer.Option("--permutations", min=1, help="Behind p-values.")] = 10_000,
+    resamples: Annotated[
+        int, typer.Option("--resamples", min=1, rich_help_panel=STATISTICS, help="Bootstrap resamples.")
+    ] = 2000,
+    permutations: Annotated[
+        int, typer.Option("--permutations", min=1, rich_help_panel=STATISTICS, help="Behind p-values.")
+    ] = 10_000,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
 ) -> None:
@@ -85,7 +103,9 @@ def topicality_command(
     out_of_domain: Annotated[Path, typer.Argument(help="Outcomes of queries from outside it, on the same repository.")],
     metrics: OnlyMetricsOption = None,
     level: LevelOption = 0.95,
-    resamples: Annotated[int, typer.Option("--resamples", min=2, help="Bootstrap resamples.")] = 10_000,
+    resamples: Annotated[
+        int, typer.Option("--resamples", min=2, rich_help_panel=STATISTICS, help="Bootstrap resamples.")
+    ] = 10_000,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
 ) -> None:

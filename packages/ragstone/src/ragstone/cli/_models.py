@@ -29,6 +29,7 @@ from ragstone.cli._connection import (
     TokensOption,
     connection_of,
 )
+from ragstone.cli._panels import JUDGE, LIMITS, READER
 from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption, reader_of
 from ragstone.cli._score import NumberTokensOption, ScoreDrawsOption, ScoreModeOption
 from ragstone.judges import ConnectionOptions, Judge, Reader, judge_from
@@ -38,19 +39,26 @@ __all__ = ["JudgeOption", "JudgeOptions", "ModelOptions", "ReaderOption", "takes
 JudgeOption = Annotated[
     str | None,
     typer.Option(
-        "--judge", help="http://host:port/v1, openai:MODEL or lexical. Default: $RAGSTONE_JUDGE, else lexical."
+        "--judge",
+        rich_help_panel=JUDGE,
+        help="http://host:port/v1, openai:MODEL or lexical. Default: $RAGSTONE_JUDGE, else lexical.",
     ),
 ]
 ReaderOption = Annotated[
     str | None,
     typer.Option(
         "--reader",
+        rich_help_panel=READER,
         help="The application's generator, for udcg; takes what --judge takes. Default: $RAGSTONE_READER, else the judge.",
     ),
 ]
 CacheOption = Annotated[
     Path | None,
-    typer.Option("--cache", help="Folder where replies are kept and found again. Default: $RAGSTONE_CACHE, else none."),
+    typer.Option(
+        "--cache",
+        rich_help_panel=LIMITS,
+        help="Folder where replies are kept and found again. Default: $RAGSTONE_CACHE, else none.",
+    ),
 ]
 
 

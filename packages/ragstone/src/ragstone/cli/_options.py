@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ragstone.cli._panels import LIMITS, OUTPUT
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import Period
 
@@ -38,17 +39,23 @@ SystemsArgument = Annotated[
     ),
 ]
 SinkOption = Annotated[
-    list[str] | None, typer.Option("--sink", help="jsonl:PATH, otlp, ... May be given several times.")
+    list[str] | None,
+    typer.Option("--sink", rich_help_panel=OUTPUT, help="jsonl:PATH, otlp, ... May be given several times."),
 ]
-ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Samples scored at once.")]
+ConcurrencyOption = Annotated[
+    int, typer.Option("--concurrency", min=1, rich_help_panel=LIMITS, help="Samples scored at once.")
+]
 DeadlineOption = Annotated[
-    float, typer.Option("--deadline", min=0.1, help="Seconds after which a sample's unfinished metrics fail.")
+    float,
+    typer.Option(
+        "--deadline", min=0.1, rich_help_panel=LIMITS, help="Seconds after which a sample's unfinished metrics fail."
+    ),
 ]
 NoRedactOption = Annotated[
     bool,
     typer.Option("--no-redact", help="Store texts as they are, with the e-mail addresses, cards and keys in them."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonOption = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print JSON.")]
 
 
 def period_in(text: str) -> Period | str:

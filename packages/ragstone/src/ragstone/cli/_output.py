@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragstone._util.table import text_table
+from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score, SinkBooks
 from ragstone.store import TraceReport
 
@@ -189,6 +190,8 @@ class TraceLines:
                 what = f"{outcome.outcome}: {clean(outcome.reason)}"
             lines.append(f"{outcome.metric}: {what}")
             lines += _passage_lines({} if isinstance(outcome, NotApplicable) else outcome.details)
+        if is_baseline(*(outcome.judge for outcome in report.outcomes)):
+            lines.append(BASELINE_NOTE)
         return lines
 
     def as_dict(self) -> dict[str, Any]:
@@ -200,6 +203,7 @@ class TraceLines:
             "reasons": list(report.reasons),
             "attempts": report.attempts,
             "trace": None if report.trace is None else report.trace.model_dump(mode="json"),
+            "judge_is_baseline": is_baseline(*(o.judge for o in report.outcomes)),
             "outcomes": [o.model_dump(mode="json") for o in report.outcomes],
         }
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ragstone.cli._panels import READER
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ConnectionOptions, Judge, Reader, judge_from, reader_from
 
@@ -20,6 +21,7 @@ ReaderPromptOption = Annotated[
     Path | None,
     typer.Option(
         "--reader-prompt",
+        rich_help_panel=READER,
         help="A file with the application's own prompt, {context} and {question} in it: a text, or *.json with a list of "
         "chat messages. Default: our own.",
     ),
@@ -28,15 +30,21 @@ AbstentionOption = Annotated[
     list[str] | None,
     typer.Option(
         "--abstention",
+        rich_help_panel=READER,
         help="What the reader replies when the passages lack the answer. May be given several times. Default: NO-RESPONSE.",
     ),
 ]
 EstimatorOption = Annotated[
     Estimator,
-    typer.Option("--estimator", help="How p(abstain) is found; auto takes the best that the endpoint can do."),
+    typer.Option(
+        "--estimator",
+        rich_help_panel=READER,
+        help="How p(abstain) is found; auto takes the best that the endpoint can do.",
+    ),
 ]
 DrawsOption = Annotated[
-    int | None, typer.Option("--draws", min=1, help="Most replies drawn for one p(abstain). Default: 20.")
+    int | None,
+    typer.Option("--draws", min=1, rich_help_panel=READER, help="Most replies drawn for one p(abstain). Default: 20."),
 ]
 
 

@@ -27,10 +27,12 @@ from ragstone.cli._options import (
     names_in,
 )
 from ragstone.cli._output import clean, ledger_lines, print_json, print_text
+from ragstone.cli._panels import LIMITS
 from ragstone.errors import DataError
 from ragstone.experiments import MetricSummary, format_table, summarise
+from ragstone.judges import is_baseline
 from ragstone.metrics import resolve_metrics
-from ragstone.replay import FileCounts, ReplayIntake, ReplayPlan, ReplayReport, areplay_traces, plan_replay
+from ragstone.replay import FileCounts, Rejected, ReplayIntake, ReplayPlan, ReplayReport, areplay_traces, plan_replay
 from ragstone.schema import Ledger
 from ragstone.store import is_database_url, open_store
 from ragstone.worker import Worker, read_ledger
@@ -56,13 +58,21 @@ def replay_command(
         bool, typer.Option("--dry-run", help="Say what would be scored, what is missing and what it would cost.")
     ] = False,
     call_s: Annotated[
-        float, typer.Option("--call-seconds", min=0.0, help="For --dry-run: how long one call to a model takes.")
+        float,
+        typer.Option(
+            "--call-seconds", min=0.0, rich_help_panel=LIMITS, help="For --dry-run: how long one call to a model takes."
+        ),
     ] = 1.0,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
     outage_patience_s: Annotated[
         float,
-        typer.Option("--outage-patience", min=0, help="Seconds a trace waits for a judge that answers nobody."),
+        typer.Option(
+            "--outage-patience",
+            min=0,
+            rich_help_panel=LIMITS,
+            help="Seconds a trace waits for a judge that answers nobody.",
+        ),
     ] = 3600.0,
     no_redact: NoRedactOption = False,
     json_output: JsonOption = False,
@@ -102,17 +112,18 @@ def replay_command(
         print_json(
             {
                 "files": [_file(counts) for counts in report.files],
+                "skipped": [asdict(file) for file in report.skipped],
                 "stopped": stopped,
+                "judge_is_baseline": is_baseline(*(named for s in summaries for named in s.judges)),
                 "cap_reached": report.cap_reached,
                 "metrics": [asdict(summary) for summary in summaries],
                 "ledger": ledger.model_dump(mode="json"),
             }
         )
     else:
-        for line in _file_lines(report.files):
-            typer.echo(line, err=True)
-        print_text(format_table(summaries, baseline=judge.identity.is_baseline))
-        typer.echo("\n" + "\n".join([*ledger_lines(ledger), *_unscored(ledger)]), err=True)
+        print_text("\n".join([*_file_lines(report.files), *_skipped_lines(report.skipped)]), err=True)
+        print_text(format_table(summaries))
+        print_text("\n" + "\n".join([*ledger_lines(ledger), *_unscored(ledger)]), err=True)
     if stopped:
         typer.echo("stopped; the same command goes on from here", err=True)
         raise typer.Exit(130)
@@ -130,6 +141,9 @@ def _exit(report: ReplayReport, summaries: Sequence[MetricSummary], ledger: Ledg
     if report.cap_reached:
         typer.echo("the spend cap is reached; the same command goes on from here, under a cap of its own", err=True)
         raise typer.Exit(EXIT_BUDGET)
+    if report.skipped and not report.files:
+        typer.echo(f"nothing could be read: {len(report.skipped)} files were skipped", err=True)
+        raise typer.Exit(3)
     if report.is_empty:
         raise DataError("no record of these files is a request that could be scored; is it another --format?")
     failed = any(summary.n_failed for summary in summaries) and not any(summary.n_scored for summary in summaries)
@@ -212,6 +226,11 @@ def _file_lines(files: Sequence[FileCounts], *, planned: bool = False) -> Iterat
             yield f"  NOT READ TO ITS END: {clean(counts.damaged)}"
 
 
+def _skipped_lines(skipped: Sequence[Rejected]) -> Iterator[str]:
+    for file in skipped:
+        yield f"skipped {clean(file.place)}: {clean(file.reason)}"
+
+
 def _print_plan(plan: ReplayPlan, models: ModelOptions, call_s: float, *, json_output: bool) -> None:
     rehearsal, scale = plan.rehearsal, plan.scale
     in_flight = models.in_flight or 16
@@ -224,6 +243,7 @@ def _print_plan(plan: ReplayPlan, models: ModelOptions, call_s: float, *, json_o
         print_json(
             {
                 "files": [_file(counts) for counts in plan.files],
+                "skipped": [asdict(file) for file in plan.skipped],
                 "n_traces": plan.n_traces,
                 "n_scorable": plan.n_scorable,
                 "n_rehearsed": rehearsal.n_samples,
@@ -245,8 +265,7 @@ def _print_plan(plan: ReplayPlan, models: ModelOptions, call_s: float, *, json_o
             }
         )
         return
-    for line in _file_lines(plan.files, planned=True):
-        typer.echo(line)
+    print_text("\n".join([*_file_lines(plan.files, planned=True), *_skipped_lines(plan.skipped)]))
     typer.echo(f"{plan.n_traces} traces, of which {plan.n_scorable} would be scored")
     for forecast in rehearsal.metrics:
         line = f"  {forecast.metric}: {round(forecast.n_applicable * scale)} applicable"

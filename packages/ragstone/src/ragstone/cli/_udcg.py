@@ -12,6 +12,7 @@ import typer
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar
+from ragstone.cli._panels import LIMITS, OUTPUT, STATISTICS
 from ragstone.errors import ConfigurationError
 
 __all__ = ["udcg_app"]
@@ -23,15 +24,19 @@ udcg_app = typer.Typer(
 FileArgument = Annotated[
     Path, typer.Argument(help="Rows with query and contexts, several a question: JSONL, JSON, CSV or Parquet.")
 ]
-ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Rows in work at once.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of folds and bootstrap.")]
+ConcurrencyOption = Annotated[
+    int, typer.Option("--concurrency", min=1, rich_help_panel=LIMITS, help="Rows in work at once.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Of folds and bootstrap.")]
 
 
 @udcg_app.command()
 @takes_models
 def fit(
     file: FileArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the weights go, as JSON.")] = Path("theta.json"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="Where the weights go, as JSON.")
+    ] = Path("theta.json"),
     c: Annotated[
         list[float] | None, typer.Option("--c", help="A candidate for the cost C; may be given several times.")
     ] = None,
@@ -109,7 +114,10 @@ def rank(
         bool, typer.Option("--keep-order", help="Write beside each passage what was found, and move nothing.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where the samples go (JSONL); without it to stdout.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", rich_help_panel=OUTPUT, help="Where the samples go (JSONL); without it to stdout."
+        ),
     ] = None,
     concurrency: ConcurrencyOption = 16,
     json_output: JsonOption = False,

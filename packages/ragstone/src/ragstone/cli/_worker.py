@@ -11,6 +11,7 @@ import typer
 
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MetricsOption, SinkOption, names_in
+from ragstone.cli._panels import LIMITS
 from ragstone.errors import StoreError
 from ragstone.store import is_database_url, settled, shown
 from ragstone.worker import ScoringSetup, Worker
@@ -29,7 +30,12 @@ def worker_command(
     deadline_s: DeadlineOption = 120.0,
     outage_patience_s: Annotated[
         float,
-        typer.Option("--outage-patience", min=0, help="Seconds a trace waits for a judge that answers nobody."),
+        typer.Option(
+            "--outage-patience",
+            min=0,
+            rich_help_panel=LIMITS,
+            help="Seconds a trace waits for a judge that answers nobody.",
+        ),
     ] = 3600.0,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to do.")] = False,
     *,

@@ -15,7 +15,7 @@ from ragstone.data import QrelsSource, Rejection, SampleSource, read_samples
 from ragstone.errors import DataError, MissingExtraError
 from ragstone.experiments._deliver import deliver
 from ragstone.experiments._summary import MetricSummary, format_table, summarise
-from ragstone.judges import Judge, JudgeIdentity, Reader
+from ragstone.judges import Judge, JudgeIdentity, Reader, is_baseline
 from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
 from ragstone.sinks import Sink
@@ -51,8 +51,7 @@ class Experiment:
         return summarise(self.outcomes, self.cards)
 
     def __str__(self) -> str:
-        asked = any(card.asks_judge or card.reader_calls_per_passage for card in self.cards)
-        table = format_table(self.summary(), baseline=self.judge.is_baseline and asked)
+        table = format_table(self.summary())
         for error in self.sink_errors:
             table += f"\nnot delivered to {error}"
         for sink, count in self.sink_skipped.items():
@@ -63,7 +62,9 @@ class Experiment:
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as plain values, for JSON."""
+        summaries = self.summary()
         return {
+            "judge_is_baseline": is_baseline(*(judge for s in summaries for judge in s.judges)),
             "judge": {"name": self.judge.name, "hash": self.judge.hash, "is_baseline": self.judge.is_baseline},
             "n_samples": len(self.samples),
             "n_rejected": len(self.rejected),
@@ -71,7 +72,7 @@ class Experiment:
             "sink_skipped": dict(self.sink_skipped),
             "usage": self.usage.model_dump(exclude={"schema_version"}),
             "wall_s": self.wall_s,
-            "metrics": [_summary_dict(s) for s in self.summary()],
+            "metrics": [_summary_dict(s) for s in summaries],
         }
 
     def to_jsonl(self, path: str | Path) -> None:

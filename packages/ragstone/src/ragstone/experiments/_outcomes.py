@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments._evaluate import Experiment
+from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
 from ragstone.store import is_database_url, open_store, shown
@@ -175,7 +176,7 @@ def _arranged(name: str, outcomes: Iterable[AnyOutcome], cards: Mapping[str, Met
         grouped.setdefault(outcome.metric, {}).setdefault(outcome.sample_id, []).append(outcome)
         if outcome.judge is not None:
             judges.setdefault(outcome.metric, set()).add(outcome.judge)
-            baseline = baseline or "lexical baseline" in outcome.judge
+            baseline = baseline or is_baseline(outcome.judge)
     known = dict(cards)
     for metric in grouped.keys() - known.keys():
         card = card_of(metric)

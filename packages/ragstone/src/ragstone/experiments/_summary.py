@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragstone._util.table import text_table
+from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import Estimate, failure_bounds, mean_interval
@@ -45,6 +46,8 @@ class MetricSummary:
     failure_kinds: dict[str, int]
     missing: tuple[str, ...]
     """Fields that samples lacked."""
+    judges: tuple[str, ...]
+    """Who judged, as the outcomes name it; empty for a plain metric."""
     reasons: dict[str, int]
     """Why it was not applicable where no field was lacking, most frequent first, and to how many samples."""
 
@@ -76,9 +79,12 @@ class _Tally:
         self._n_absent = 0
         self._missing: set[str] = set()
         self._reasons: Counter[str] = Counter()
+        self._judges: set[str] = set()
 
     def add(self, outcome: Score | NotApplicable | Failure) -> None:
         """Take one outcome into account."""
+        if outcome.judge is not None:
+            self._judges.add(outcome.judge)
         if isinstance(outcome, Score):
             # Scorers let a value exceed its range by a rounding error.
             self._values.append(min(max(outcome.value, self._card.low), self._card.high))
@@ -113,6 +119,7 @@ class _Tally:
             bounds=bounds,
             failure_kinds=dict(sorted(self._kinds.items())),
             missing=tuple(sorted(self._missing)),
+            judges=tuple(sorted(self._judges)),
             reasons=dict(self._reasons.most_common()),
         )
 
@@ -146,12 +153,11 @@ def _bounds(failure: Failure, card: MetricCard) -> tuple[float, float] | None:
     return None
 
 
-def format_table(summaries: Sequence[MetricSummary], *, baseline: bool = False) -> str:
+def format_table(summaries: Sequence[MetricSummary]) -> str:
     """Render summaries as plain text; a bare mean never appears.
 
     Args:
         summaries: From `summarise`.
-        baseline: The scores come from a stand-in that is no judge; says so under the table.
     """
     rows = [("metric", "mean [95% CI]", "n scored / failed / n.a.")]
     notes = []
@@ -183,6 +189,6 @@ def format_table(summaries: Sequence[MetricSummary], *, baseline: bool = False) 
     methods = sorted({s.estimate.method for s in summaries if s.estimate})
     if methods:
         notes.append(f"intervals: {', '.join(methods)}")
-    if baseline:
-        notes.append("scored by the lexical baseline (word overlap): it tries out the plumbing, it is not a judge")
+    if is_baseline(*(judge for s in summaries for judge in s.judges)):
+        notes.append(BASELINE_NOTE)
     return "\n".join([text_table(rows), *(["", *notes] if notes else [])])

@@ -29,13 +29,14 @@ from ragstone.judges._protocol import (
 )
 from ragstone.judges._render import Message
 from ragstone.judges.function_model import FunctionModel
-from ragstone.judges.lexical import LexicalJudge, LexicalReader
+from ragstone.judges.lexical import BASELINE_NOTE, LexicalJudge, LexicalReader, is_baseline
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader
 from ragstone.judges.rehearsal import RehearsalJudge, RehearsalReader
 from ragstone.judges.vllm_engine import VllmModel
 
 __all__ = [
+    "BASELINE_NOTE",
     "Abstention",
     "CacheSummary",
     "Capabilities",
@@ -67,6 +68,7 @@ __all__ = [
     "TokenReading",
     "UsageMeter",
     "VllmModel",
+    "is_baseline",
     "judge_from",
     "metered",
     "parse_number",

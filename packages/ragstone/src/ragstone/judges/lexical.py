@@ -14,10 +14,13 @@ from ragstone.errors import JudgeError
 from ragstone.judges._protocol import Abstention, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.schema import Interval
 
-__all__ = ["LexicalJudge", "LexicalReader"]
+__all__ = ["BASELINE_NOTE", "LexicalJudge", "LexicalReader", "is_baseline"]
 
 T = TypeVar("T")
 
+BASELINE_NOTE: Final = "scored by the lexical baseline (word overlap): it tries out the plumbing, it is not a judge"
+"""What every table and report says of scores for which `is_baseline` holds; JSON says `"judge_is_baseline": true`."""
+_NAME: Final = "lexical baseline"
 _VERSION: Final = "1"
 
 _FUNCTION_WORDS: Final = (
@@ -31,6 +34,11 @@ _THIN_WORDS: Final = 5
 _LONG_WORDS: Final = 120
 _LONG_SENTENCE: Final = 1000
 """Characters; no claim is longer."""
+
+
+def is_baseline(*judges: str | None) -> bool:
+    """Whether any of these judges, as outcomes name them (`Score.judge`), is or contains the lexical baseline."""
+    return any(judge is not None and _NAME in judge for judge in judges)
 
 
 class LexicalJudge:
@@ -65,7 +73,7 @@ class LexicalJudge:
     def identity(self) -> JudgeIdentity:
         """The baseline's name and version."""
         digest = hashlib.sha256(f"lexical/{_VERSION}".encode()).hexdigest()[:16]
-        return JudgeIdentity(name="lexical baseline", hash=digest, is_baseline=True)
+        return JudgeIdentity(name=_NAME, hash=digest, is_baseline=True)
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:  # noqa: ARG002
         """Refuse: word overlap writes no text.
@@ -148,7 +156,7 @@ class LexicalReader:
     def identity(self) -> JudgeIdentity:
         """The baseline's name and version."""
         digest = hashlib.sha256(f"lexical reader/{_VERSION}".encode()).hexdigest()[:16]
-        return JudgeIdentity(name="lexical baseline", hash=digest, is_baseline=True)
+        return JudgeIdentity(name=_NAME, hash=digest, is_baseline=True)
 
     async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
         """Share of the question's words that no passage has.

@@ -15,6 +15,9 @@ from ragstone.schema import Trace
 __all__ = ["Detected", "FolderFormat", "Rejected", "TraceFormat", "all_formats", "detect"]
 
 _GROUP: Final = "ragstone.formats"
+_SQLITE: Final = b"SQLite format 3\x00"
+_APPLICATION_ID: Final = slice(68, 72)
+"""Where the header of a SQLite file says which application wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,11 @@ def detect(source: Source, *, name: str = "auto", formats: Sequence[TraceFormat]
     if source.path.is_dir():
         return _of_folder(source, known)
     head = source.head()
+    if head.startswith(_SQLITE) and head[_APPLICATION_ID] == b"RGST":
+        raise DataError(
+            f"{source.name!r} is a Ragstone store, which holds traces already, and is not a file to replay. See its scores "
+            f"with `ragstone status {source.name}`, score its pending traces with `ragstone worker {source.name} --until-idle`"
+        )
     for candidate in known.values():
         because = candidate.detect(head)
         if because is not None:

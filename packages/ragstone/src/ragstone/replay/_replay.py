@@ -31,6 +31,8 @@ class ReplayReport:
     """What a replay took in. What became of it is in the store: `ragstone status`."""
 
     files: tuple[FileCounts, ...]
+    skipped: tuple[Rejected, ...] = ()
+    """Files of a folder that could not be read, and why."""
     cap_reached: bool = False
     """Whether a spend cap ended it; what is left waits for the next run."""
 
@@ -65,6 +67,8 @@ class ReplayPlan:
     """Traces that would be scored: the others ended in an error, or have neither question nor answer."""
     rehearsal: Rehearsal
     """Of a sample of the scorable traces, evenly spread."""
+    skipped: tuple[Rejected, ...] = ()
+    """Files of a folder that could not be read, and why."""
 
     @property
     def scale(self) -> float:
@@ -95,7 +99,7 @@ def plan_replay(
     """
     chosen = resolve_metrics(metrics)
     with open_sources(sources) as found:
-        files = _formats(found, format)
+        files, skipped = _formats(found, format)
         counts = [FileCounts(name=s.name, format=d.format.name, because=d.because) for s, d in files]
         spread = _Spread(max_rehearsed)
         n_traces = 0
@@ -104,7 +108,9 @@ def plan_replay(
             if why_not(trace) is None:
                 spread.add(sample_from_trace(trace))
         rehearsal = run_async(rehearse(spread.samples, chosen, calls_per_reading=calls_per_reading))
-    return ReplayPlan(files=tuple(counts), n_traces=n_traces, n_scorable=spread.n_seen, rehearsal=rehearsal)
+    return ReplayPlan(
+        files=tuple(counts), n_traces=n_traces, n_scorable=spread.n_seen, rehearsal=rehearsal, skipped=tuple(skipped)
+    )
 
 
 async def areplay_traces(
@@ -151,7 +157,7 @@ async def areplay_traces(
         metrics, judge=judge, reader=reader, sinks=sinks, concurrency=concurrency, deadline_s=deadline_s
     )
     with open_sources(sources) as found:
-        files = _formats(found, format)
+        files, skipped = _formats(found, format)
         if redact is not None:
             files = [(source, replace(f, format=_Redacting(f.format, redact))) for source, f in files]
         intake = ReplayIntake(files)
@@ -160,7 +166,7 @@ async def areplay_traces(
             started(intake, worker)
         async with setup:
             await worker.run(until_idle=True)
-    return ReplayReport(files=tuple(intake.counts), cap_reached=worker.cap_reached)
+    return ReplayReport(files=tuple(intake.counts), skipped=tuple(skipped), cap_reached=worker.cap_reached)
 
 
 def replay_traces(
@@ -229,20 +235,35 @@ class _Redacting:
                 yield Rejected(place=f"trace {record.trace_id[:80]}", reason=reason)
 
 
-def _formats(sources: Sequence[Source], named: str) -> list[tuple[Source, Detected]]:
-    """The format of each file, before anything is read: a file that nobody can read shows at once.
+def _formats(sources: Sequence[Source], named: str) -> tuple[list[tuple[Source, Detected]], list[Rejected]]:
+    """The format of each file, before anything is read, and the files of folders that cannot be read.
 
     A folder is one source, since steps of a trace may be in several of its files, unless these have several formats.
+
+    Raises:
+        DataError: A file that was named itself cannot be read.
     """
     files: list[tuple[Source, Detected]] = []
+    skipped: list[Rejected] = []
     for source in sources:
         try:
             files.append((source, detect(source, name=named)))
         except DataError:
             if not source.path.is_dir():
                 raise
-            files += [(part, detect(part, name=named)) for part in source.parts()]
-    return files
+            parts: list[tuple[Source, Detected]] = []
+            unreadable: list[Rejected] = []
+            for part in source.parts():
+                try:
+                    parts.append((part, detect(part, name=named)))
+                except DataError as error:
+                    unreadable.append(Rejected(place=part.name, reason=str(error)))
+            skipped += unreadable
+            if len({found.format.name for _, found in parts}) == 1:
+                rest = replace(source, without=frozenset(file.place for file in unreadable))
+                parts = [(rest, parts[0][1])]
+            files += parts
+    return files, skipped
 
 
 def _read(files: Sequence[tuple[Source, Detected]], counts: Sequence[FileCounts]) -> Iterator[Trace]:

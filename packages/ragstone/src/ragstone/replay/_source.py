@@ -50,11 +50,13 @@ class Source:
         path: The file, or the folder.
         name: What to call it in messages; the path, or the URL it came from without credentials.
         identity: What a later run knows the file by; None takes the path.
+        without: Names of parts of a folder that are not read.
     """
 
     path: Path
     name: str
     identity: str | None = None
+    without: frozenset[str] = frozenset()
 
     def parts(self) -> Iterator[Source]:
         """This file, or the files of this folder and of those in it, by their names; hidden ones are left out.
@@ -74,7 +76,9 @@ class Source:
             for name in sorted(name for name in files if not name.startswith((".", "_"))):
                 n_files += 1
                 path = Path(folder) / name
-                yield Source(path, path.relative_to(self.path).as_posix())
+                part = path.relative_to(self.path).as_posix()
+                if part not in self.without:
+                    yield Source(path, part)
         if not n_files:
             raise DataError(f"{self.name!r} is a folder with no file in it")
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.replay._source import Source
+from ragstone.store import is_database_url, shown
 
 __all__ = ["open_sources"]
 
@@ -36,6 +37,11 @@ def open_sources(named: Sequence[str]) -> Iterator[list[Source]]:
     with tempfile.TemporaryDirectory(prefix="ragstone-") as folder:
         found: list[Source] = []
         for n, name in enumerate(named):
+            if is_database_url(name):
+                raise ConfigurationError(
+                    f"{shown(name)!r} is a Ragstone store, which holds traces already, and is not a file to replay. See its "
+                    "scores with `ragstone status`, score its pending traces with `ragstone worker`"
+                )
             if name.startswith(("http://", "https://")):
                 found.append(_fetched(name, Path(folder) / str(n)))
             else:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
+from ragstone.judges import BASELINE_NOTE
 from ragstone.research._meta.report import finite, shown
 from ragstone.research._meta.sources import metrics_of, scores_of
 from ragstone.schema import Failure
@@ -106,7 +107,10 @@ class TopicalityReport:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         metrics = [asdict(m) | {"advantage": m.advantage} for m in self.metrics]
-        plain: dict[str, Any] = finite(asdict(self) | {"metrics": metrics, "verdict": self.verdict()})
+        plain: dict[str, Any] = finite(
+            asdict(self)
+            | {"metrics": metrics, "verdict": self.verdict(), "judge_is_baseline": BASELINE_NOTE in self.notes}
+        )
         return plain
 
     def __str__(self) -> str:
@@ -292,5 +296,5 @@ def _notes(
                 f"{metric}: the two sets were scored by different judges, so that the difference is theirs too"
             )
     if inside.is_baseline or outside.is_baseline:
-        notes.append("scored by the lexical baseline (word overlap): it tries out the plumbing, it is not a judge")
+        notes.append(BASELINE_NOTE)
     return notes

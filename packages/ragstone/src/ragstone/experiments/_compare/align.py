@@ -14,6 +14,7 @@ from ragstone.experiments._compare.names import names_of
 from ragstone.experiments._compare.scales import Scale, judge_notes, query_notes
 from ragstone.experiments._evaluate import Experiment
 from ragstone.experiments._outcomes import OpenOutcomes, OutcomeSource, Period, card_of, open_outcomes
+from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score
 from ragstone.schema import NotApplicable as _NotApplicable
@@ -150,7 +151,7 @@ def align(
     ]
     judged_by_words = frozenset(s.name for s in systems if s.is_baseline)
     if judged_by_words:
-        notes.append("scored by the lexical baseline (word overlap): it tries out the plumbing, it is not a judge")
+        notes.append(BASELINE_NOTE)
     return AlignedScores(
         systems=tuple(s.name for s in systems),
         sample_ids=ids,
@@ -232,7 +233,7 @@ def _read(opened: OpenOutcomes, rows: dict[str, int], wanted: Sequence[str] | No
             state, value = SCORED, outcome.value
             scale = Scale(version=outcome.metric_version, judge=outcome.judge or "", judge_hash=outcome.judge_hash)
             system.scales.setdefault(metric, set()).add(scale)
-            system.is_baseline = system.is_baseline or "lexical baseline" in scale.judge
+            system.is_baseline = system.is_baseline or is_baseline(scale.judge)
         else:
             state, value = NOT_APPLICABLE if isinstance(outcome, _NotApplicable) else FAILED, float("nan")
             if isinstance(outcome, Failure):

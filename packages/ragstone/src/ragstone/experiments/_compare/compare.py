@@ -15,6 +15,7 @@ from ragstone.experiments._compare.pairs import Family, MetricComparison, compar
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression
 from ragstone.experiments._compare.unpaired import compare_unpaired
 from ragstone.experiments._compare.words import equals, means_table, pairs_table, verdicts
+from ragstone.judges import BASELINE_NOTE
 
 __all__ = ["Comparison", "compare"]
 
@@ -90,6 +91,7 @@ class Comparison:
             "verdict": list(self.verdict),
             "metrics": [_finite(asdict(m)) for m in self.metrics],
             "hypotheses": [asdict(h) for h in self.hypotheses],
+            "judge_is_baseline": BASELINE_NOTE in self.notes,
             "notes": list(self.notes),
         }
 

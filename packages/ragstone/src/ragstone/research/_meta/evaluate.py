@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, SystemOutcomes
+from ragstone.judges import BASELINE_NOTE
 from ragstone.research._meta.describe import correlations, distributions, powers
 from ragstone.research._meta.label_rows import read_labels
 from ragstone.research._meta.labels import LabelOptions, agreements
@@ -116,5 +117,5 @@ def _notes(systems: Sequence[SystemOutcomes], metrics: Sequence[str]) -> list[st
         if len(shared) < len(all_):
             notes.append(f"{len(shared)} of {len(all_)} samples are in all systems; each number names its own n")
     if any(system.is_baseline for system in systems):
-        notes.append("scored by the lexical baseline (word overlap): it tries out the plumbing, it is not a judge")
+        notes.append(BASELINE_NOTE)
     return notes

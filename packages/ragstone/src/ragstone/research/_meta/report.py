@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ragstone._util.table import text_table
+from ragstone.judges import BASELINE_NOTE
 from ragstone.research._meta.describe import Distribution, MetricPairCorrelation, MetricPower
 from ragstone.research._meta.labels import LabelAgreement
 from ragstone.research._meta.repeats import MetricFlips
@@ -52,7 +53,9 @@ class MetaReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        plain: dict[str, Any] = finite(asdict(self) | {"findings": list(self.findings())})
+        plain: dict[str, Any] = finite(
+            asdict(self) | {"judge_is_baseline": BASELINE_NOTE in self.notes, "findings": list(self.findings())}
+        )
         return plain
 
     def __str__(self) -> str:

@@ -1,0 +1,13 @@
+"""The panels that help output groups options in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["JUDGE", "LIMITS", "OUTPUT", "READER", "STATISTICS"]
+
+JUDGE: Final = "Judge"
+READER: Final = "Reader"
+LIMITS: Final = "Limits and budget"
+STATISTICS: Final = "Statistics"
+OUTPUT: Final = "Output"
