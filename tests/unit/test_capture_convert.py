@@ -17,8 +17,7 @@ from pydantic import ValidationError
 
 from ragstone._util.suppress import capture_suppressed
 from ragstone.capture import CaptureLimits, PassageDraft, SearchDraft, TraceDraft
-from ragstone.capture._convert import Converter, RedactionError
-from ragstone.capture._sampling import is_sampled
+from ragstone.capture._convert import Converter, RedactionError, is_sampled
 from ragstone.errors import ConfigurationError
 from ragstone.schema import Trace, spool_entry_adapter
 

@@ -12,7 +12,7 @@ import pytest
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.replay import Detected, Rejected, ReplayIntake, Source, areplay_traces, plan_replay, replay_traces
 from ragstone.replay import _formats as formats
-from ragstone.replay._sources import open_sources
+from ragstone.replay._source import open_sources
 from ragstone.schema import Captured, Trace
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, MemorySink

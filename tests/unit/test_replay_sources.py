@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.replay import _sources
-from ragstone.replay._sources import open_sources
+from ragstone.replay import _source
+from ragstone.replay._source import open_sources
 
 BODY = b'{"id": "t1", "query": "q", "response": "a"}\n'
 
@@ -116,14 +116,14 @@ def test_an_address_that_does_not_give_its_file_says_why(server, path, why):
 
 def test_a_file_that_is_too_large_to_fetch_is_given_up(server, monkeypatch):
     """A server that never ends does not fill the disk."""
-    monkeypatch.setattr(_sources, "_MAX_DOWNLOAD_BYTES", len(BODY) - 1)
+    monkeypatch.setattr(_source, "_MAX_DOWNLOAD_BYTES", len(BODY) - 1)
     with pytest.raises(DataError, match="is larger than 43 bytes; download it"), opened(f"http://{server}/endless"):
         pass
 
 
 def test_a_file_as_large_as_may_be_is_fetched(server, monkeypatch):
     """The limit belongs to what is taken."""
-    monkeypatch.setattr(_sources, "_MAX_DOWNLOAD_BYTES", len(BODY))
+    monkeypatch.setattr(_source, "_MAX_DOWNLOAD_BYTES", len(BODY))
     with opened(f"http://{server}/all") as head:
         assert BODY == head
 
@@ -132,7 +132,7 @@ def test_a_file_as_large_as_may_be_is_fetched(server, monkeypatch):
 def test_a_full_disk_ends_a_fetch_with_a_message(server, monkeypatch):
     """A device that is always full stands in for it."""
     opens = Path.open
-    monkeypatch.setattr(_sources.Path, "open", lambda *_: opens(Path("/dev/full"), "wb"))
+    monkeypatch.setattr(_source.Path, "open", lambda *_: opens(Path("/dev/full"), "wb"))
     with (
         pytest.raises(DataError, match=r"cannot be kept in .* while it is read: .*No space left"),
         opened(f"http://{server}/export.jsonl"),

@@ -19,7 +19,7 @@ from ragstone.schema import (
     Search,
     Trace,
     Usage,
-    _migrate,
+    _base,
     committed_json_schema,
     json_schema,
     migrate,
@@ -122,9 +122,9 @@ def test_records_of_the_current_version_pass_unchanged() -> None:
 
 def test_older_records_go_through_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step is applied once, in order, and the version follows."""
-    monkeypatch.setattr(_migrate, "SCHEMA_VERSION", 3)
+    monkeypatch.setattr(_base, "SCHEMA_VERSION", 3)
     monkeypatch.setattr(
-        _migrate, "_STEPS", {1: lambda r: r | {"steps": "1"}, 2: lambda r: r | {"steps": r["steps"] + "2"}}
+        _base, "_STEPS", {1: lambda r: r | {"steps": "1"}, 2: lambda r: r | {"steps": r["steps"] + "2"}}
     )
 
     assert {"schema_version": 3, "steps": "12"} == migrate({"schema_version": 1})

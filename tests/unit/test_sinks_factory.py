@@ -96,6 +96,6 @@ def test_entry_points_of_others_are_found(monkeypatch):
     entries = importlib.metadata.EntryPoints(
         [importlib.metadata.EntryPoint(name="mine", value="builtins:str", group="ragstone.sinks")]
     )
-    monkeypatch.setattr("ragstone.sinks._factory.entry_points", lambda group: entries.select(group=group))
+    monkeypatch.setattr("ragstone.sinks._protocol.entry_points", lambda group: entries.select(group=group))
     with pytest.raises(ConfigurationError, match=r"entry point 'mine'.*got 'hello'"):
         sink_from("mine:hello")

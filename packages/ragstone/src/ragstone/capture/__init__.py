@@ -3,11 +3,10 @@
 from ragstone._util.exit import before_exit
 from ragstone._util.suppress import capture_suppressed, suppress_capture
 from ragstone.capture._capture import Capture, CaptureCounters
+from ragstone.capture._convert import CaptureLimits
 from ragstone.capture._draft import PassageDraft, Recorder, SearchDraft, TraceDraft
 from ragstone.capture._explicit import draft_from
-from ragstone.capture._limits import CaptureLimits
-from ragstone.capture._redacted import redacted, redacted_value
-from ragstone.capture._redaction import Redactor, redact_secrets
+from ragstone.capture._redaction import Redactor, redact_secrets, redacted, redacted_value
 
 __all__ = [
     "Capture",

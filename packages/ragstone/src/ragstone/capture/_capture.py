@@ -15,10 +15,9 @@ from ragstone._util.exit import finish_before_exit
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.guard import guard
 from ragstone._util.suppress import capture_suppressed
-from ragstone.capture._convert import Converter
+from ragstone.capture._convert import CaptureLimits, Converter
 from ragstone.capture._draft import TraceDraft
 from ragstone.capture._groups import SpoolLike
-from ragstone.capture._limits import CaptureLimits
 from ragstone.capture._redaction import Redactor, redact_secrets
 from ragstone.capture._writer import CaptureWriter
 from ragstone.errors import ConfigurationError

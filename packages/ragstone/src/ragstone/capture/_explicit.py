@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ragstone.capture._convert import plain_number
 from ragstone.capture._draft import PassageDraft, TraceDraft
-from ragstone.capture._plain import plain_number
 from ragstone.errors import ConfigurationError
 
 __all__ = ["draft_from"]

@@ -12,8 +12,7 @@ from typing import Final
 from ragstone._util.tally import Tally
 from ragstone.capture._convert import Converter
 from ragstone.capture._draft import TraceDraft
-from ragstone.capture._drops import DropReason, Drops
-from ragstone.capture._groups import GroupWriter, SpoolLike
+from ragstone.capture._groups import DropReason, Drops, GroupWriter, SpoolLike
 
 __all__ = ["CaptureWriter"]
 

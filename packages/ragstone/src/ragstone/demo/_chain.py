@@ -1,14 +1,201 @@
-"""The seam to frameworks: an integration builds the demo's chain."""
+"""The demo: an invented ferry handbook, BM25 retrieval, an extractive answer, and the protocol of its chain."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from ragstone.capture import Recorder
-from ragstone.demo._handbook import DemoQuestion
 
-__all__ = ["DemoChain", "DemoChainBuilder"]
+__all__ = [
+    "NOT_FOUND",
+    "Bm25",
+    "DemoChain",
+    "DemoChainBuilder",
+    "DemoPassage",
+    "DemoQuestion",
+    "extract_answer",
+    "inverse_frequencies",
+    "load_corpus",
+    "load_questions",
+    "words",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoPassage:
+    """One section of the handbook."""
+
+    id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoQuestion:
+    """A question about the handbook with its correct answer."""
+
+    id: str
+    query: str
+    reference: str
+    gold: tuple[str, ...]
+    """Ids of the passages that hold the answer; empty when none does."""
+    kind: Literal["answerable", "unanswerable", "distractor"]
+    """A distractor is answerable, and another passage looks as if it held the answer."""
+
+
+def load_corpus() -> tuple[DemoPassage, ...]:
+    """Return the sections of the handbook."""
+    return tuple(DemoPassage(**row) for row in _rows("corpus.jsonl"))
+
+
+def load_questions() -> tuple[DemoQuestion, ...]:
+    """Return the questions, in the order in which the demo asks them."""
+    return tuple(DemoQuestion(**row | {"gold": tuple(row["gold"])}) for row in _rows("questions.jsonl"))
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    text = files("ragstone.demo").joinpath("data", name).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+NOT_FOUND: Final = "I could not find this in the handbook."
+
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
+# Below this share of the question's weight the sentence is about something else. Chosen so that the demo answers most
+# questions and still makes both mistakes: it answers what it should not, and gives up where it should not.
+_MIN_OVERLAP: Final = 0.4
+
+
+def extract_answer(query: str, passages: Sequence[str]) -> str:
+    """Return the best sentence of `passages`, or `NOT_FOUND` when none has enough in common with `query`.
+
+    It looks at words and not at meaning, so it is fooled by look-alikes; the demo needs some bad answers to show.
+
+    Args:
+        query: The question.
+        passages: Retrieved texts, best first; of equally good sentences the first one wins.
+    """
+    sentences = [s.strip() for passage in passages for s in _SENTENCE_END.split(passage) if s.strip()]
+    bags = [set(words(sentence)) for sentence in sentences]
+    idf = inverse_frequencies(bags)
+    # A word that no sentence has is as telling as the rarest: it must count against every sentence.
+    unknown = max(idf.values(), default=1.0)
+    weights = {word: idf.get(word, unknown) for word in sorted(set(words(query)))}
+    total = sum(weights.values())
+    best, best_share = NOT_FOUND, 0.0
+    for sentence, bag in zip(sentences, bags, strict=True):
+        share = sum(weight for word, weight in weights.items() if word in bag) / total if total else 0.0
+        if share > best_share:
+            best, best_share = sentence, share
+    return best if best_share >= _MIN_OVERLAP else NOT_FOUND
+
+
+_WORD: Final = re.compile(r"\w+(?:[.:,]\w+)*")  # 9.40, 07:30 and 18,000 are one word each
+_STOP_WORDS: Final = frozenset(
+    [
+        "a",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "by",
+        "can",
+        "do",
+        "does",
+        "for",
+        "from",
+        "has",
+        "have",
+        "how",
+        "in",
+        "is",
+        "it",
+        "its",
+        "may",
+        "much",
+        "many",
+        "no",
+        "not",
+        "of",
+        "on",
+        "or",
+        "she",
+        "that",
+        "the",
+        "their",
+        "there",
+        "they",
+        "to",
+        "was",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "with",
+    ]
+)
+
+
+def words(text: str) -> list[str]:
+    """Return the words of `text` that carry meaning, in order, lower case and without a plural s."""
+    found = (word.lower() for word in _WORD.findall(text))
+    return [word[:-1] if len(word) > 3 and word.endswith("s") else word for word in found if word not in _STOP_WORDS]
+
+
+def inverse_frequencies(texts: Sequence[Iterable[str]]) -> dict[str, float]:
+    """Return for each word ln(1 + (N - n + 0.5) / (n + 0.5)): n of the N texts have it. Always above 0.
+
+    Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, with 1 added
+    inside the logarithm so that a word in most texts does not count against a text.
+    """
+    counts: dict[str, int] = {}
+    for text in texts:
+        for word in set(text):
+            counts[word] = counts.get(word, 0) + 1
+    return {word: math.log(1 + (len(texts) - n + 0.5) / (n + 0.5)) for word, n in counts.items()}
+
+
+_K1: Final = 1.2
+_B: Final = 0.75
+
+
+class Bm25:
+    """Ranks passages by BM25 (k1 = 1.2, b = 0.75) over title and text.
+
+    Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, section 3.
+    """
+
+    def __init__(self, passages: Sequence[DemoPassage]) -> None:
+        self._passages = tuple(passages)
+        self._counts = [Counter(words(f"{p.title}. {p.text}")) for p in self._passages]
+        self._idf = inverse_frequencies(self._counts)
+        self._mean_length = sum(c.total() for c in self._counts) / max(1, len(self._counts))
+
+    def search(self, query: str, k: int = 4) -> list[tuple[DemoPassage, float]]:
+        """Return the best `k` passages with their scores (above 0), best first; ties keep the order of the corpus."""
+        terms = set(words(query))
+        ranked = sorted(
+            ((p, self._score(terms, counts)) for p, counts in zip(self._passages, self._counts, strict=True)),
+            key=lambda hit: hit[1],
+            reverse=True,
+        )
+        return [hit for hit in ranked[:k] if hit[1] > 0]
+
+    def _score(self, terms: set[str], counts: Counter[str]) -> float:
+        norm = _K1 * (1 - _B + _B * counts.total() / self._mean_length)
+        # Sorted, because a sum of floats in the order of a set differs from run to run.
+        return sum(self._idf[t] * counts[t] * (_K1 + 1) / (counts[t] + norm) for t in sorted(terms) if t in counts)
+
 
 DemoChain: TypeAlias = Callable[[DemoQuestion], str]
 """Runs one question through a captured RAG chain and returns the answer."""

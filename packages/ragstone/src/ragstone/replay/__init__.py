@@ -2,10 +2,10 @@
 
 from ragstone.replay._formats import Detected, Rejected, TraceFormat, all_formats, detect
 from ragstone.replay._intake import FileCounts, ReplayIntake
-from ragstone.replay._nodes import Node, NodeKind
 from ragstone.replay._replay import ReplayPlan, ReplayReport, areplay_traces, plan_replay, replay_traces
 from ragstone.replay._source import Source
 from ragstone.replay._stage import SpanStage, StagedSpan, StagedTrace
+from ragstone.replay._tree import Node, NodeKind
 
 __all__ = [
     "Detected",

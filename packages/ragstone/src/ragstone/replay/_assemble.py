@@ -9,8 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from ragstone.replay._formats import Rejected
-from ragstone.replay._nodes import Node
-from ragstone.replay._tree import Tree
+from ragstone.replay._tree import Node, Tree
 from ragstone.schema import Passage, Search, Trace, Usage
 
 __all__ = ["assemble"]

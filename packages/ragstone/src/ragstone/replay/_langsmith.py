@@ -9,12 +9,11 @@ from ragstone.errors import DataError
 from ragstone.replay._fields import has_fields, mapping, names_in, reply_in, text_or_none, unix_time
 from ragstone.replay._formats import Rejected
 from ragstone.replay._json import inner_json
-from ragstone.replay._nodes import Node, NodeKind
 from ragstone.replay._payloads import answer_in, contexts_in, count_in, passages_in, question_in, request_metadata
 from ragstone.replay._records import records
 from ragstone.replay._source import Source
-from ragstone.replay._stage import StagedSpan
-from ragstone.replay._staged import staged, traces_of
+from ragstone.replay._stage import StagedSpan, staged, traces_of
+from ragstone.replay._tree import Node, NodeKind
 from ragstone.schema import Trace
 
 __all__ = ["LangsmithFormat"]

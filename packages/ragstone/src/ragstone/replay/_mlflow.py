@@ -13,10 +13,10 @@ from ragstone.replay._assemble import assemble
 from ragstone.replay._fields import has_fields, mapping, names_in, reply_in, text_or_none, tokens_in, unix_time
 from ragstone.replay._formats import Rejected
 from ragstone.replay._json import inner_json, parse_json
-from ragstone.replay._nodes import Node, NodeKind
 from ragstone.replay._payloads import answer_in, contexts_in, passages_in, question_in, request_metadata
 from ragstone.replay._records import records
 from ragstone.replay._source import Source
+from ragstone.replay._tree import Node, NodeKind
 from ragstone.schema import Trace
 
 __all__ = ["MlflowFormat"]

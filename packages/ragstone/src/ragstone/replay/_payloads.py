@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.replay._json import parse_json
-from ragstone.replay._nodes import Node
+from ragstone.replay._tree import Node
 from ragstone.schema import Passage
 
 __all__ = [

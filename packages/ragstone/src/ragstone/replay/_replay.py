@@ -14,8 +14,7 @@ from ragstone.judges import Judge, Reader
 from ragstone.metrics import Metric, resolve_metrics
 from ragstone.replay._formats import Detected, Rejected, TraceFormat, detect
 from ragstone.replay._intake import FileCounts, ReplayIntake
-from ragstone.replay._source import Source
-from ragstone.replay._sources import open_sources
+from ragstone.replay._source import Source, open_sources
 from ragstone.schema import Sample, Trace, sample_from_trace
 from ragstone.scoring import Rehearsal, rehearse
 from ragstone.sinks import Sink

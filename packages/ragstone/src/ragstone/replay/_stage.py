@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from ragstone.errors import DataError, StoreError
+from ragstone.replay._assemble import assemble
+from ragstone.replay._formats import Rejected
+from ragstone.replay._records import Record
+from ragstone.replay._tree import Node
+from ragstone.schema import Trace
 
-__all__ = ["SpanStage", "StagedSpan", "StagedTrace"]
+__all__ = ["SpanStage", "StagedSpan", "StagedTrace", "staged", "traces_of"]
+
+_BATCH: Final = 500
+
 
 _TABLES: Final = """
     CREATE TABLE IF NOT EXISTS traces (
@@ -245,3 +254,64 @@ class _Transaction:
 
     def _error(self, error: sqlite3.Error) -> StoreError:
         return StoreError(f"spans cannot be kept in {str(self._path)!r}: {error}")
+
+
+def staged(*, trace_id: str, span_id: str, is_root: bool, value: Mapping[str, Any]) -> StagedSpan:
+    """A step's record, as the stage keeps it."""
+    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return StagedSpan(trace_id=trace_id, span_id=span_id, is_root=is_root, body=body)
+
+
+def traces_of(
+    records: Iterable[Record | Rejected],
+    *,
+    spans: Callable[[Any], Iterable[StagedSpan]],
+    nodes: Callable[[str, list[Any]], list[Node]],
+    source: str,
+) -> Iterator[Trace | Rejected]:
+    """Bring the steps in `records` together: first what cannot be read, then the traces in the order in which they began.
+
+    Args:
+        records: In any order.
+        spans: The steps of a record; raises `DataError` where it is none.
+        nodes: From a trace's id and its records to its steps.
+        source: The name of the format.
+
+    Raises:
+        DataError: The file cannot be read on; it comes after the traces that were read until then.
+    """
+    with SpanStage() as stage:
+        damage = yield from _fill(stage, records, spans)
+        for trace in stage.traces():
+            if trace.is_cut:
+                yield Rejected(
+                    place=f"trace {trace.trace_id}", reason="more steps, or larger ones, than a trace may have"
+                )
+                continue
+            values = [json.loads(body) for body in trace.spans]
+            yield from assemble(nodes(trace.trace_id, values), source=source)
+        if damage is not None:
+            raise damage
+
+
+def _fill(
+    stage: SpanStage, records: Iterable[Record | Rejected], spans: Callable[[Any], Iterable[StagedSpan]]
+) -> Generator[Rejected, None, DataError | None]:
+    kept: list[StagedSpan] = []
+    damage = None
+    try:
+        for record in records:
+            if isinstance(record, Rejected):
+                yield record
+                continue
+            try:
+                kept += spans(record.value)
+            except DataError as error:
+                yield Rejected(place=record.place, reason=str(error))
+            if len(kept) >= _BATCH:
+                stage.add(kept)
+                kept.clear()
+    except DataError as error:
+        damage = error
+    stage.add(kept)
+    return damage

@@ -1,10 +1,9 @@
 """Records that cross a disk or a network: traces, samples, outcomes; their version and their projection."""
 
-from ragstone.schema._base import SCHEMA_VERSION
+from ragstone.schema._base import SCHEMA_VERSION, migrate
 from ragstone.schema._entry import Captured, Dropped, SampledOut, SpoolEntry, spool_entry_adapter
 from ragstone.schema._json_schema import committed_json_schema, json_schema
 from ragstone.schema._ledger import Ledger, LedgerRow, SinkBooks
-from ragstone.schema._migrate import migrate
 from ragstone.schema._outcome import (
     Delivery,
     Failure,

@@ -1,8 +1,7 @@
 """Sinks: where outcomes go, at least once."""
 
 from ragstone.schema import Delivery
-from ragstone.sinks._factory import sink_from
-from ragstone.sinks._protocol import Sink, WatchingSink
+from ragstone.sinks._protocol import Sink, WatchingSink, sink_from
 from ragstone.sinks.jsonl import JsonlSink
 from ragstone.sinks.langfuse import LangfuseSink
 from ragstone.sinks.langsmith import LangsmithSink

@@ -1,13 +1,52 @@
-"""An outcome as a row of plain values: one set of names for every destination that has no names of its own."""
+"""An outcome as a row of plain values, where it belongs in a tracing tool, and the delivery of rows one by one."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from ragstone.errors import SinkDeniedError, SinkError, SinkNoTargetError, SinkTargetMissingError, SinkUnavailableError
 from ragstone.schema import Delivery, Failure, NotApplicable, Score
+from ragstone.sinks._otlp_event import parse_hex_id
 
-__all__ = ["evidence", "iso_time", "outcome_row"]
+__all__ = ["Place", "evidence", "iso_time", "outcome_row", "place_of", "words_of", "write_each"]
+
+_WORDS_MAX_CHARS: Final = 16_000
+"""At most 64,000 bytes: what the narrowest text column of the servers' databases holds (MySQL)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The span of a request, as tracing tools write its ids: hexadecimal, in small letters."""
+
+    trace_id: str
+    span_id: str | None
+
+
+def place_of(delivery: Delivery) -> Place | SinkNoTargetError:
+    """Return where an evaluation belongs in a tool that knows traces by their OpenTelemetry ids, or why nowhere."""
+    if isinstance(delivery.outcome, NotApplicable):
+        return SinkNoTargetError("a metric that does not apply is no evaluation result")
+    trace_id = parse_hex_id(delivery.otel_trace_id, digits=32)
+    span_id = parse_hex_id(delivery.otel_span_id, digits=16)
+    if not trace_id:
+        return SinkNoTargetError("the request was captured outside of any OpenTelemetry trace")
+    if delivery.otel_sampled is False:
+        return SinkNoTargetError("the trace of the request was not sampled, so no tracing tool has it")
+    return Place(trace_id=f"{trace_id:032x}", span_id=f"{span_id:016x}" if span_id else None)
+
+
+def words_of(delivery: Delivery) -> str | None:
+    """Return the explanation of a score or the reason why there is none; either may quote captured text."""
+    outcome = delivery.outcome
+    words = outcome.explanation if isinstance(outcome, Score) else outcome.reason
+    if words is None or len(words) <= _WORDS_MAX_CHARS:
+        return words
+    return words[: _WORDS_MAX_CHARS - 1] + "…"
+
 
 _NOT_EVIDENCE: Final = ("id", "reason", "usage")
 
@@ -67,3 +106,56 @@ def iso_time(unix_s: float | None) -> str | None:
         return None if unix_s is None else datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="microseconds")
     except (ValueError, OverflowError, OSError):
         return None
+
+
+_AT_ONCE: Final = 8
+
+
+async def write_each(
+    batch: Sequence[Delivery], send: Callable[[Delivery], Awaitable[SinkError | None]], *, at_once: int = _AT_ONCE
+) -> dict[str, SinkError]:
+    """Send each row of `batch` by itself.
+
+    Once the destination is found to be down, what has not been sent yet is not tried: it would only wait for the same
+    time-out, row after row.
+
+    Args:
+        batch: The rows.
+        send: Sends one and returns what became of it, or raises it; None: it has arrived.
+        at_once: Rows under way at any moment.
+
+    Returns:
+        What did not arrive, by `outcome.id`.
+
+    Raises:
+        SinkDeniedError: The credentials are refused.
+    """
+    errors: dict[str, SinkError] = {}
+    outage: SinkUnavailableError | None = None
+    waiting = iter(batch)
+
+    async def work() -> None:
+        nonlocal outage
+        for delivery in waiting:
+            error: SinkError | None = outage
+            if error is None:
+                try:
+                    error = await send(delivery)
+                except SinkDeniedError:
+                    raise
+                except SinkError as raised:
+                    error = raised
+            if isinstance(error, SinkDeniedError):
+                raise error
+            if isinstance(error, SinkUnavailableError) and not isinstance(error, SinkTargetMissingError):
+                outage = error
+            if error is not None:
+                errors[delivery.outcome.id] = error
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(at_once, len(batch))):
+                group.create_task(work())
+    except* SinkError as raised:
+        raise raised.exceptions[0] from None
+    return errors

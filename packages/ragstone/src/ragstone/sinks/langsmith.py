@@ -15,10 +15,8 @@ from ragstone.errors import (
     SinkUnavailableError,
 )
 from ragstone.schema import Delivery, Failure, NotApplicable, Score
-from ragstone.sinks._annotation import words_of
-from ragstone.sinks._each import write_each
 from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port, printable
-from ragstone.sinks._row import evidence, iso_time
+from ragstone.sinks._row import evidence, iso_time, words_of, write_each
 
 __all__ = ["LangsmithSink"]
 

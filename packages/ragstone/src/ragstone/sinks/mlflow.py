@@ -17,10 +17,8 @@ from ragstone.errors import (
     SinkUnavailableError,
 )
 from ragstone.schema import Delivery, Failure, Score
-from ragstone.sinks._annotation import place_of, words_of
-from ragstone.sinks._each import write_each
 from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port
-from ragstone.sinks._row import evidence
+from ragstone.sinks._row import evidence, place_of, words_of, write_each
 
 if TYPE_CHECKING:
     import httpx

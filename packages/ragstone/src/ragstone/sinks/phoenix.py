@@ -10,9 +10,8 @@ from urllib.parse import unquote
 
 from ragstone.errors import SinkError, SinkNoTargetError, SinkTargetMissingError, SinkUnavailableError
 from ragstone.schema import Delivery, Failure, Score
-from ragstone.sinks._annotation import place_of, words_of
 from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port
-from ragstone.sinks._row import evidence
+from ragstone.sinks._row import evidence, place_of, words_of
 
 if TYPE_CHECKING:
     import httpx

@@ -1,15 +1,13 @@
 """Ranking: is what is relevant retrieved, and does it come first?"""
 
 from ragstone.metrics.ranking._alpha_ndcg import alpha_ndcg
-from ragstone.metrics.ranking._average_precision import average_precision
+from ragstone.metrics.ranking._binary import average_precision, f1, hit_rate, precision, recall, reciprocal_rank
 from ragstone.metrics.ranking._bulk import Qrels, RankingMeasures, Run, ranking_measures
 from ragstone.metrics.ranking._family import RANKING, RANKING_AT
-from ragstone.metrics.ranking._first import reciprocal_rank
 from ragstone.metrics.ranking._grades import Gain
 from ragstone.metrics.ranking._judged import JudgedRankingMetric
 from ragstone.metrics.ranking._metric import AlphaNdcg, RankingMetric
 from ragstone.metrics.ranking._ndcg import ndcg
-from ragstone.metrics.ranking._sets import f1, hit_rate, precision, recall
 
 __all__ = [
     "RANKING",

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from ragstone.errors import ConfigurationError
-from ragstone.metrics.ranking._average_precision import average_precision
-from ragstone.metrics.ranking._first import reciprocal_rank
+from ragstone.metrics.ranking._binary import average_precision, f1, hit_rate, precision, recall, reciprocal_rank
 from ragstone.metrics.ranking._grades import Gain
 from ragstone.metrics.ranking._ndcg import ndcg
-from ragstone.metrics.ranking._sets import f1, hit_rate, precision, recall
 
 __all__ = ["KINDS", "Kind", "Measure", "cut_from", "measure_from"]
 

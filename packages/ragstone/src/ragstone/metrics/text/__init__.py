@@ -8,8 +8,8 @@ from typing import Any, Final
 from ragstone.errors import ConfigurationError
 from ragstone.metrics._card import Metric
 from ragstone.metrics.text._answer import ExactMatch, Normalisation, TokenF1, exact_match, token_f1
+from ragstone.metrics.text._base import TextOverlap
 from ragstone.metrics.text._corpus import CorpusScore, corpus_bleu, corpus_chrf
-from ragstone.metrics.text._overlap import TextOverlap
 from ragstone.metrics.text._rouge import RougeL, RougeN, rouge_l, rouge_n
 from ragstone.metrics.text._sacrebleu import Bleu, ChrF, Smoothing, Tokeniser
 

@@ -26,8 +26,7 @@ from typing import Any, Final, Literal, get_args
 from ragstone._util.words import folded, tokens_of
 from ragstone.errors import ConfigurationError
 from ragstone.metrics._card import WorkedExample
-from ragstone.metrics.text._base import TextMetric, overlap_details
-from ragstone.metrics.text._overlap import TextOverlap, best_overlap
+from ragstone.metrics.text._base import TextMetric, TextOverlap, best_overlap, overlap_details
 
 __all__ = ["ExactMatch", "Normalisation", "TokenF1", "exact_match", "token_f1"]
 

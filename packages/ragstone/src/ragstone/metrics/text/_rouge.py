@@ -28,8 +28,7 @@ from typing import Any, Final, Literal
 
 from ragstone._util.words import words_of
 from ragstone.metrics._card import WorkedExample
-from ragstone.metrics.text._base import TextMetric, overlap_details
-from ragstone.metrics.text._overlap import Parts, TextOverlap, best_overlap
+from ragstone.metrics.text._base import Parts, TextMetric, TextOverlap, best_overlap, overlap_details
 
 __all__ = ["RougeL", "RougeN", "rouge_l", "rouge_n"]
 

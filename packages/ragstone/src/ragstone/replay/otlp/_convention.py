@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ragstone.replay._nodes import Node, NodeKind
 from ragstone.replay._payloads import json_in
+from ragstone.replay._tree import Node, NodeKind
 from ragstone.replay.otlp._span import OtelSpan
 
 __all__ = ["Convention", "exploded", "indexed", "node_of", "tags_in", "text_or_none"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ragstone.replay._nodes import Node, NodeKind
 from ragstone.replay._payloads import count_in, json_in, last_of, passages_in, text_in
+from ragstone.replay._tree import Node, NodeKind
 from ragstone.replay.otlp._convention import Convention, indexed, node_of, text_or_none
 from ragstone.replay.otlp._span import OtelSpan
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ragstone.replay._nodes import Node, NodeKind
 from ragstone.replay._payloads import (
     answer_in,
     contexts_in,
@@ -17,6 +16,7 @@ from ragstone.replay._payloads import (
     passages_in,
     question_in,
 )
+from ragstone.replay._tree import Node, NodeKind
 from ragstone.replay.otlp._convention import Convention, exploded, indexed, node_of, tags_in, text_or_none
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.schema import Passage

@@ -11,8 +11,8 @@ from ragstone.errors import DataError
 from ragstone.replay._assemble import assemble
 from ragstone.replay._formats import Rejected
 from ragstone.replay._json import parse_json
-from ragstone.replay._nodes import Node
 from ragstone.replay._stage import StagedSpan, StagedTrace
+from ragstone.replay._tree import Node
 from ragstone.replay.otlp._convention import Convention, node_of
 from ragstone.replay.otlp._genai import GENAI
 from ragstone.replay.otlp._json_messages import is_request, spans_of

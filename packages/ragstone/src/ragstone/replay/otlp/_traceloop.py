@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ragstone.replay._nodes import Node
 from ragstone.replay._payloads import (
     answer_in,
     contexts_in,
@@ -15,6 +14,7 @@ from ragstone.replay._payloads import (
     passages_in,
     question_in,
 )
+from ragstone.replay._tree import Node
 from ragstone.replay.otlp._convention import Convention, exploded, text_or_none
 from ragstone.replay.otlp._genai import genai_node
 from ragstone.replay.otlp._span import OtelSpan
