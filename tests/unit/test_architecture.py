@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +53,22 @@ def test_private_modules_are_imported_inside_their_package_only() -> None:
         and not f"{module}.".startswith(f"{owner}.")
     ]
     assert [] == offenders
+
+
+def test_modules_do_not_import_each_other() -> None:
+    """No chain of imports leads back to its module. Imports in functions and for type checkers count as well."""
+    graph: dict[str, set[str]] = {module.removesuffix(".__init__"): set() for _, module, _ in IMPORTS}
+    for _, module, name in IMPORTS:
+        # The imported name is a module, or an attribute of the module before the last dot.
+        imported = name if name in graph else name.rpartition(".")[0]
+        if imported in graph and imported != module.removesuffix(".__init__"):
+            graph[module.removesuffix(".__init__")].add(imported)
+    circle: list[str] = []
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+    assert [] == circle
 
 
 def test_integrations_import_public_names_only() -> None:

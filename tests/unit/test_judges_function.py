@@ -14,8 +14,22 @@ from pydantic import BaseModel, SecretStr
 
 from ragstone.capture import capture_suppressed
 from ragstone.errors import ConfigurationError, JudgeError, JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
-from ragstone.judges import ChatRequest, ClientSettings, Completion, FunctionModel, TokenReading, metered
+from ragstone.judges import (
+    ChatModel,
+    ChatRequest,
+    ClientSettings,
+    Completion,
+    ConstrainedModel,
+    ExactModel,
+    FunctionModel,
+    ModelJudge,
+    OpenAICompatibleModel,
+    Prompt,
+    TokenReading,
+    metered,
+)
 from ragstone.schema import Usage
+from ragstone.testing import ScriptedModel
 
 MESSAGES = [{"role": "user", "content": "Where?"}]
 SHAPE = {"model": "tiny"}
@@ -357,28 +371,23 @@ def test_capabilities_are_measured_once():
     assert 2 * n == len(asked)
 
 
-def test_what_a_function_cannot_tell_is_said():
-    """Constraints are None, so that judges ask in words; exact probabilities are unsupported."""
+def test_a_function_is_a_plain_chat_model():
+    """It cannot be constrained and tells no exact probability; models behind a server do both."""
+    assert isinstance(model(), ChatModel)
+    assert not isinstance(model(), ConstrainedModel | ExactModel)
+    for other in (OpenAICompatibleModel("http://127.0.0.1:1/v1"), ScriptedModel({"70": 1.0})):
+        assert isinstance(other, ConstrainedModel)
+        assert isinstance(other, ExactModel)
 
-    async def session() -> None:
-        made = model()
-        assert None is await made.complete_number(MESSAGES, 0, 100, max_tokens=5, sampling={})
-        assert None is await made.complete_json(MESSAGES, {}, max_tokens=5, sampling={})
-        assert None is await made.end_id()
-        questions = (
-            made.chat_ids(MESSAGES),
-            made.text_ids("a"),
-            made.next_logprobs([], []),
-            made.forced(MESSAGES, "a"),
-        )
-        for question in questions:
-            with pytest.raises(JudgeRejectedError) as caught:
-                await question
-            assert "unsupported" == caught.value.kind
-        await made.aclose()
-        await made.aclose()
 
-    asyncio.run(session())
+@pytest.mark.parametrize("score_mode", ["single", "expected"])
+def test_a_judge_asks_a_function_in_words(score_mode):
+    """A reply without a number is asked for once more; exact probabilities are not looked for."""
+    replies = iter(["yes", "yes", "yes", "no number", "70"] if score_mode == "expected" else ["no number", "70"])
+    judge = ModelJudge(model(lambda _: next(replies)), score_mode=score_mode)
+    reply = asyncio.run(judge.ask_number(Prompt(construct="c", task="Rate it.", fields={})))
+
+    assert (70.0, "second_reply") == (reply.value, reply.method)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")

@@ -168,6 +168,15 @@ class Scripted:
     def __init__(self, held, *plain):
         self.held, self.plain, self.asked = held, list(plain), 0
 
+    async def prepare(self):
+        pass
+
+    async def capabilities(self, *, fresh=False):
+        raise NotImplementedError
+
+    async def complete_number(self, messages, low, high, *, max_tokens, sampling):
+        raise NotImplementedError
+
     async def complete_json(self, messages, schema, *, max_tokens, sampling):
         self.asked += 1
         return self.held
@@ -175,6 +184,9 @@ class Scripted:
     async def complete(self, request):
         self.asked += 1
         return (self.plain.pop(0),)
+
+    async def aclose(self):
+        pass
 
 
 @pytest.mark.parametrize(

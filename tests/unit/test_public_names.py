@@ -34,12 +34,11 @@ PUBLIC = {
         OtlpReceiver SharedStage StageIntake
     """,
     "ragstone.judges": """
-        BASELINE_NOTE Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion
-        ConnectionOptions ForcedReading
-        FunctionModel JsonReply Judge JudgeIdentity
-        LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel
-        Prompt Reader RehearsalJudge RehearsalReader ReplyCache SpendCap TextReply TokenReading UsageMeter VllmModel
-        is_baseline judge_from metered parse_number reader_from record_usage
+        BASELINE_NOTE Abstention CacheSummary Capabilities ChatModel ChatReader ChatRequest ClientSettings
+        Completion ConnectionOptions ConstrainedModel ExactModel ForcedReading FunctionModel JsonReply Judge
+        JudgeIdentity LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge
+        OpenAICompatibleModel Prompt Reader RehearsalJudge RehearsalReader ReplyCache SpendCap TextReply
+        TokenReading UsageMeter VllmModel is_baseline judge_from metered parse_number reader_from record_usage
     """,
     "ragstone.metrics": """
         CCRS CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA

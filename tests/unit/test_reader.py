@@ -194,12 +194,12 @@ def test_what_cannot_work(options, message):
         ChatReader(ScriptedModel(REPLIES), **options)
 
 
-def test_from_a_url():
-    """The forms of `judge_from`; a baseline without a model cannot read."""
-    reader = ChatReader("http://127.0.0.1:1/v1")
+def test_made_of_a_model():
+    """`reader_from` makes the model that a URL names; `ChatReader` takes a model, and says how to make one."""
+    reader = reader_from("http://127.0.0.1:1/v1", judge=LexicalJudge())
 
+    assert isinstance(reader, ChatReader)
     assert isinstance(reader.model, OpenAICompatibleModel)
-    assert isinstance(reader_from("http://127.0.0.1:1/v1", judge=LexicalJudge()), ChatReader)
-    for wrong in ("lexical", 5, ScriptedModel):
-        with pytest.raises(ConfigurationError):
+    for wrong in ("http://127.0.0.1:1/v1", "lexical", 5, ScriptedModel):
+        with pytest.raises(ConfigurationError, match="OpenAICompatibleModel"):
             ChatReader(wrong)

@@ -42,11 +42,6 @@ class Replies:
     async def aclose(self):
         pass
 
-    async def complete_number(self, *_, **__):
-        return None
-
-    complete_json = chat_ids = text_ids = end_id = next_logprobs = forced = complete_number
-
 
 def draw(model, **options):
     return asyncio.run(ChatReader(model, estimator="monte_carlo", **options).abstention("Where?", ["In Oslo."]))

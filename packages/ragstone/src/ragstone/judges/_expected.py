@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from ragstone.judges._abstention.exact import CERTAIN
-from ragstone.judges._model import ChatModel
+from ragstone.judges._model import ChatModel, ExactModel, find_exact_route
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
@@ -122,59 +122,61 @@ class NumberReads:
         if not (float(low).is_integer() and float(high).is_integer() and high - low < _MAX_NUMBERS):
             return None
         can = await self._model.capabilities()
-        if can.exact_route != "chain" or can.reasons:
+        exact = find_exact_route(self._model, can)
+        if exact is None or exact[1] != "chain":
             return None
-        spellings = await self._spelled(int(low), int(high))
-        end = await self._model.end_id()
+        model, _ = exact
+        spellings = await self._spelled(model, int(low), int(high))
+        end = await model.end_id()
         if spellings is None or end is None:
             return None
-        return await self._walk(messages, spellings, end, max_asked=min(can.asked_tokens or _MAX_ASKED, _MAX_ASKED))
+        max_asked = min(can.asked_tokens or _MAX_ASKED, _MAX_ASKED)
+        return await _walk(model, messages, spellings, end, max_asked=max_asked)
 
-    async def _spelled(self, low: int, high: int) -> Spellings | None:
+    async def _spelled(self, model: ExactModel, low: int, high: int) -> Spellings | None:
         async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if (low, high) not in self._spellings:
-                self._spellings[low, high] = await spell(self._model, low, high)
+                self._spellings[low, high] = await spell(model, low, high)
             return self._spellings[low, high]
 
-    async def _walk(
-        self, messages: Sequence[Message], spellings: Spellings, end: int, *, max_asked: int
-    ) -> NumberDistribution:
-        prompt = await self._model.chat_ids(messages)
-        found: dict[int, float] = dict.fromkeys(spellings.numbers.values(), 0.0)
-        unread: list[tuple[float, int, int]] = []
-        level: dict[Tokens, float] = {(): 1.0}
-        while level:
-            rows = [
-                (beginning, asked)
-                for beginning in level
-                for asked in _cut(
-                    (*spellings.nexts[beginning], *((end,) if beginning in spellings.numbers else ())), max_asked
-                )
-            ]
-            read = await self._model.next_logprobs(
-                [[*prompt, *beginning] for beginning, _ in rows], [asked for _, asked in rows]
+
+async def _walk(
+    model: ExactModel, messages: Sequence[Message], spellings: Spellings, end: int, *, max_asked: int
+) -> NumberDistribution:
+    prompt = await model.chat_ids(messages)
+    found: dict[int, float] = dict.fromkeys(spellings.numbers.values(), 0.0)
+    unread: list[tuple[float, int, int]] = []
+    level: dict[Tokens, float] = {(): 1.0}
+    while level:
+        rows = [
+            (beginning, asked)
+            for beginning in level
+            for asked in _cut(
+                (*spellings.nexts[beginning], *((end,) if beginning in spellings.numbers else ())), max_asked
             )
-            following: dict[Tokens, float] = {}
-            for (beginning, asked), logprobs in zip(rows, read, strict=True):
-                for token in asked:
-                    p = level[beginning] * min(1.0, math.exp(logprobs[token]))
-                    longer = (*beginning, token)
-                    # A token may end the turn and nothing else, so no spelling goes on with it.
-                    if token == end:
-                        found[spellings.numbers[beginning]] += p
-                    elif p >= _FLOOR:
-                        following[longer] = p
-                    elif p > 0:
-                        unread.append((p, *spellings.reach[longer]))
-            level = following
-        return NumberDistribution(found, tuple(unread))
+        ]
+        read = await model.next_logprobs([[*prompt, *beginning] for beginning, _ in rows], [asked for _, asked in rows])
+        following: dict[Tokens, float] = {}
+        for (beginning, asked), logprobs in zip(rows, read, strict=True):
+            for token in asked:
+                p = level[beginning] * min(1.0, math.exp(logprobs[token]))
+                longer = (*beginning, token)
+                # A token may end the turn and nothing else, so no spelling goes on with it.
+                if token == end:
+                    found[spellings.numbers[beginning]] += p
+                elif p >= _FLOOR:
+                    following[longer] = p
+                elif p > 0:
+                    unread.append((p, *spellings.reach[longer]))
+        level = following
+    return NumberDistribution(found, tuple(unread))
 
 
 def _cut(tokens: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
     return (tuple(tokens[i : i + size]) for i in range(0, len(tokens), size))
 
 
-async def spell(model: ChatModel, low: int, high: int) -> Spellings | None:
+async def spell(model: ExactModel, low: int, high: int) -> Spellings | None:
     """All ways in which the model's tokens spell "85", with or without one space before it and one newline after it.
 
     Args:

@@ -23,11 +23,14 @@ __all__ = [
     "ChatModel",
     "ChatRequest",
     "Completion",
+    "ConstrainedModel",
+    "ExactModel",
     "ForcedReading",
     "Once",
     "TokenReading",
     "UsageMeter",
     "after_reasoning",
+    "find_exact_route",
     "metered",
     "record_usage",
 ]
@@ -160,7 +163,7 @@ class Capabilities(BaseModel):
 class ChatModel(Protocol):
     """A chat model behind a server or in this process. Safe to use from many tasks, and on one loop after another.
 
-    `complete` is what every model can do. The other questions have an answer where `capabilities` says so.
+    A `ConstrainedModel` also replies in a given form, and an `ExactModel` tells the probability of a given reply.
     """
 
     @property
@@ -198,6 +201,15 @@ class ChatModel(Protocol):
         """
         ...
 
+    async def aclose(self) -> None:
+        """Let go of connections. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class ConstrainedModel(ChatModel, Protocol):
+    """A chat model whose replies can be constrained to a form."""
+
     async def complete_number(
         self, messages: Sequence[Message], low: int, high: int, *, max_tokens: int, sampling: Mapping[str, Any]
     ) -> Completion | None:
@@ -218,16 +230,21 @@ class ChatModel(Protocol):
         """
         ...
 
+
+@runtime_checkable
+class ExactModel(ChatModel, Protocol):
+    """A chat model that can tell the exact probability of a given reply. Its `capabilities` say by which route."""
+
     async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a conversation, up to where the reply begins. For the exact route "chain"."""
+        """Token ids of a conversation, up to where the reply begins. For the route "chain"."""
         ...
 
     async def text_ids(self, text: str) -> list[int]:
-        """Token ids of a text by itself, without special tokens. For the exact route "chain"."""
+        """Token ids of a text by itself, without special tokens. For the route "chain"."""
         ...
 
     async def end_id(self) -> int | None:
-        """The token that ends a reply, where it is known. For the exact route "chain"."""
+        """The token that ends a reply, where it is known. For the route "chain"."""
         ...
 
     async def next_logprobs(
@@ -237,12 +254,23 @@ class ChatModel(Protocol):
         ...
 
     async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:
-        """Log-probabilities of `reply`. For the exact routes "prefill" and "echo"."""
+        """Log-probabilities of `reply`. For the routes "prefill" and "echo"."""
         ...
 
-    async def aclose(self) -> None:
-        """Let go of connections. Safe to call twice."""
-        ...
+
+def find_exact_route(
+    model: ChatModel, can: Capabilities
+) -> tuple[ExactModel, Literal["chain", "prefill", "echo"]] | None:
+    """Return the model and its route if it can tell the exact probability of a reply, else None.
+
+    Args:
+        model: The model.
+        can: Its capabilities.
+    """
+    route = can.exact_route
+    if route is None or can.estimator != "exact_sequence" or not isinstance(model, ExactModel):
+        return None
+    return model, route
 
 
 class UsageMeter:

@@ -12,7 +12,15 @@ from pydantic import TypeAdapter
 
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges._expected import NumberReads
-from ragstone.judges._model import TEMPERATURE_ONE, ChatModel, ChatRequest, Completion, UsageMeter, metered
+from ragstone.judges._model import (
+    TEMPERATURE_ONE,
+    ChatModel,
+    ChatRequest,
+    Completion,
+    ConstrainedModel,
+    UsageMeter,
+    metered,
+)
 from ragstone.judges._parse import json_request, json_schema_of, parse_json, parse_number
 from ragstone.judges._protocol import JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.judges._render import RENDER_VERSION, Message, number_request, reminder, render
@@ -69,6 +77,7 @@ class ModelJudge:
         if draws < 2:
             raise ConfigurationError(f"draws must be at least 2, got {draws!r}")
         self.model = model
+        self._constrained = model if isinstance(model, ConstrainedModel) else None
         self._sampling = {
             name: value for name, value in (("temperature", temperature), ("seed", seed)) if value is not None
         }
@@ -169,7 +178,11 @@ class ModelJudge:
     async def _json(
         self, messages: list[Message], schema: dict[str, Any], shape: TypeAdapter[T], max_tokens: int
     ) -> tuple[T, str, str]:
-        held = await self.model.complete_json(messages, schema, max_tokens=max_tokens, sampling=self._sampling)
+        held = None
+        if self._constrained is not None:
+            held = await self._constrained.complete_json(
+                messages, schema, max_tokens=max_tokens, sampling=self._sampling
+            )
         try:
             if held is None:
                 raw, method = await self._text(messages, max_tokens=max_tokens), "json_reply"
@@ -237,8 +250,8 @@ class ModelJudge:
                 raise
             unread = error.raw or ""
 
-        if float(low).is_integer() and float(high).is_integer():
-            held = await self.model.complete_number(
+        if self._constrained is not None and float(low).is_integer() and float(high).is_integer():
+            held = await self._constrained.complete_number(
                 messages, int(low), int(high), max_tokens=max_tokens, sampling=self._sampling
             )
             if held is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.suppress import suppress_capture
@@ -20,7 +20,6 @@ from ragstone.judges._model import (
     Capabilities,
     ChatRequest,
     Completion,
-    ForcedReading,
     Once,
     TokenReading,
     after_reasoning,
@@ -211,29 +210,6 @@ class FunctionModel:
                 self._pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="ragstone-model")
             return self._pool
 
-    async def complete_number(
-        self,
-        messages: Sequence[Message],  # noqa: ARG002
-        low: int,  # noqa: ARG002
-        high: int,  # noqa: ARG002
-        *,
-        max_tokens: int,  # noqa: ARG002
-        sampling: Mapping[str, Any],  # noqa: ARG002
-    ) -> Completion | None:
-        """None: a function cannot be held to a form."""
-        return None
-
-    async def complete_json(
-        self,
-        messages: Sequence[Message],  # noqa: ARG002
-        schema: Mapping[str, Any],  # noqa: ARG002
-        *,
-        max_tokens: int,  # noqa: ARG002
-        sampling: Mapping[str, Any],  # noqa: ARG002
-    ) -> Completion | None:
-        """None: a function cannot be held to a form."""
-        return None
-
     async def _measure(self) -> Capabilities:
         plain = await self._probed(0.0, top_logprobs=0)
         # Cut short without a word, it thinks out of sight.
@@ -272,35 +248,6 @@ class FunctionModel:
         except JudgeRejectedError:
             return None
         return tokens[0] if tokens and tokens[0].top else None
-
-    async def chat_ids(self, messages: Sequence[Message]) -> list[int]:  # noqa: ARG002
-        """A function has no tokens to tell of."""
-        self._unsupported()
-
-    async def text_ids(self, text: str) -> list[int]:  # noqa: ARG002
-        """A function has no tokens to tell of."""
-        self._unsupported()
-
-    async def end_id(self) -> int | None:
-        """Not known."""
-        return None
-
-    async def next_logprobs(
-        self,
-        prefixes: Sequence[Sequence[int]],  # noqa: ARG002
-        wanted: Sequence[Sequence[int]],  # noqa: ARG002
-    ) -> list[dict[int, float]]:
-        """A function has no tokens to tell of."""
-        self._unsupported()
-
-    async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:  # noqa: ARG002
-        """A function tells no probability of a given reply."""
-        self._unsupported()
-
-    def _unsupported(self) -> NoReturn:
-        raise JudgeRejectedError(
-            f"{self._name} is asked through a function, which tells no probability of a given reply", kind="unsupported"
-        )
 
     async def aclose(self) -> None:
         """Nothing to let go of: the threads serve other loops too, and end with this object."""

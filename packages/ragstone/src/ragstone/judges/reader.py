@@ -21,6 +21,7 @@ from ragstone.judges._model import (
     ChatRequest,
     UsageMeter,
     after_reasoning,
+    find_exact_route,
     metered,
 )
 from ragstone.judges._protocol import Abstention, Judge, JudgeIdentity, TextReply
@@ -67,7 +68,7 @@ class ChatReader:
     - "monte_carlo": the share of abstentions among replies drawn at temperature 1, with an interval.
 
     Args:
-        model: The chat model, or where it is, in the forms that `judge_from` takes ("http://localhost:8000/v1").
+        model: The chat model.
         prompt: The application's own prompt: a text with `{context}` and `{question}` in it (also `{contexts}`,
             `{documents}`, `{passages}`; `{query}`), a list of chat messages with them, or a function of question and
             passages that returns the messages. None takes ours.
@@ -93,7 +94,7 @@ class ChatReader:
     Example:
         ```python
         reader = ChatReader(
-            "http://localhost:8000/v1",
+            OpenAICompatibleModel("http://localhost:8000/v1"),
             prompt="Answer from the documents or reply NO-RESPONSE. Documents: {documents} Question: {question}",
         )
         reading = await reader.abstention("Where does Mara live?", ["Mara lives in Oslo."])
@@ -103,7 +104,7 @@ class ChatReader:
 
     def __init__(
         self,
-        model: ChatModel | str,
+        model: ChatModel,
         *,
         prompt: PromptSource = None,
         abstention: str | Sequence[str] = "NO-RESPONSE",
@@ -125,7 +126,14 @@ class ChatReader:
                 f"refusal_judge looks at drawn replies, and estimator={kind!r} draws none; "
                 "use estimator='monte_carlo', or leave the refusal judge out and list the refusals as abstention phrases"
             )
-        self.model = _model_from(model)
+        given: object = model
+        # A class has all the attributes its objects have.
+        if not isinstance(given, ChatModel) or isinstance(given, type):
+            raise ConfigurationError(
+                f"{model!r} is not a chat model; a reader takes a ChatModel, such as "
+                "OpenAICompatibleModel('http://host:8000/v1')"
+            )
+        self.model = model
         self.phrases = phrases_from(abstention)
         self._prompt = ReaderPrompt(prompt, phrase=self.phrases[0], separator=separator)
         self._estimator = kind
@@ -139,7 +147,7 @@ class ChatReader:
                 "temperature 1 with nothing else in its way, and answers are greedy; leave that out"
             )
         self._recogniser = Recogniser(self.phrases)
-        self._exact = ExactSequence(self.model, self.phrases)
+        self._exact: ExactSequence | None = None
         self._draws = Draws(
             self.model,
             self._recogniser,
@@ -187,7 +195,7 @@ class ChatReader:
         """
         # Now, and not inside the deadline of the first sample.
         can = await self.model.capabilities()
-        _require(self._estimator, can, self.model.name)
+        _require(self._estimator, can, self.model)
 
     async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
         """How likely the reader abstains when it is given `passages`.
@@ -210,13 +218,12 @@ class ChatReader:
         chosen = self._estimator
         if chosen == "auto":
             chosen = "monte_carlo" if self._refusal_judge is not None else can.estimator
-        _require(chosen, can, self.model.name)
-        if chosen == "exact_sequence":
-            assert can.exact_route is not None  # noqa: S101  required above
-            exact = await self._exact.read(messages, route=can.exact_route)
-            return Abstention(
-                value=exact.value, interval=exact.interval, complete=exact.complete, method="exact_sequence"
-            )
+        _require(chosen, can, self.model)
+        if chosen == "exact_sequence" and (exact := find_exact_route(self.model, can)) is not None:
+            model, route = exact
+            self._exact = self._exact or ExactSequence(model, self.phrases)
+            read = await self._exact.read(messages, route=route)
+            return Abstention(value=read.value, interval=read.interval, complete=read.complete, method="exact_sequence")
         if chosen == "first_token":
             bound = await read_bound(self.model, messages, self.phrases, top_logprobs=can.top_logprobs)
             if self._estimator == "first_token" or bound.interval.high - bound.interval.low <= _WIDE:
@@ -284,27 +291,6 @@ class ChatReader:
             await self._refusal_judge.aclose()
 
 
-def _model_from(model: ChatModel | str) -> ChatModel:
-    if not isinstance(model, str):
-        given: object = model
-        # A class has all the attributes its objects have.
-        if isinstance(given, ChatModel) and not isinstance(given, type):
-            return given
-        raise ConfigurationError(
-            f"{model!r} is not a chat model; a reader takes a ChatModel, or a text such as 'http://host:8000/v1'"
-        )
-    # The factory knows readers.
-    from ragstone.judges._factory import judge_from
-    from ragstone.judges._model_judge import ModelJudge
-
-    chair = judge_from(model)
-    if not isinstance(chair, ModelJudge):
-        raise ConfigurationError(
-            f"{model!r} names no model that could read; a reader takes 'http://host:8000/v1' or 'openai:MODEL'"
-        )
-    return chair.model
-
-
 def _check(
     estimator: str,
     max_draws: int,
@@ -328,7 +314,7 @@ def _check(
         raise ConfigurationError(f"level must lie in (0, 1), got {level!r}")
 
 
-def _require(estimator: str, can: Capabilities, name: str) -> None:
+def _require(estimator: str, can: Capabilities, model: ChatModel) -> None:
     """See that the endpoint can do it.
 
     Raises:
@@ -337,7 +323,7 @@ def _require(estimator: str, can: Capabilities, name: str) -> None:
     reason = None
     if estimator in ("exact_sequence", "first_token") and can.reasons:
         reason = "its replies begin with reasoning, so that the first tokens say nothing of the answer"
-    elif estimator == "exact_sequence" and can.exact_route is None:
+    elif estimator == "exact_sequence" and find_exact_route(model, can) is None:
         reason = "it has no way to read the probability of a given reply"
     elif estimator == "first_token" and not can.top_logprobs:
         reason = "it sends no log-probabilities"
@@ -345,5 +331,5 @@ def _require(estimator: str, can: Capabilities, name: str) -> None:
         reason = "its log-probabilities change with the temperature, or it could not be seen whether they do"
     if reason is not None:
         raise ConfigurationError(
-            f"{name} cannot do estimator={estimator!r}: {reason}; use {can.estimator!r}, or 'auto'"
+            f"{model.name} cannot do estimator={estimator!r}: {reason}; use {can.estimator!r}, or 'auto'"
         )

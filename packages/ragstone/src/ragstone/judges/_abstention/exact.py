@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ragstone.judges._abstention.recognise import without_mark
-from ragstone.judges._model import ChatModel, ForcedReading, Once
+from ragstone.judges._model import ExactModel, ForcedReading, Once
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
@@ -65,7 +65,7 @@ class ExactSequence:
             full stop at its end, or puts another mark there.
     """
 
-    def __init__(self, model: ChatModel, phrases: Sequence[str]) -> None:
+    def __init__(self, model: ExactModel, phrases: Sequence[str]) -> None:
         self._model = model
         self._phrases = tuple(phrases)
         self._written = {**dict.fromkeys(map(without_mark, phrases), False), **dict.fromkeys(phrases, True)}
@@ -167,7 +167,7 @@ class ExactSequence:
 
 
 class _Tokeniser:
-    def __init__(self, model: ChatModel) -> None:
+    def __init__(self, model: ExactModel) -> None:
         self._model = model
 
     async def __call__(self, text: str) -> Ids:
@@ -194,7 +194,7 @@ class _Tree:
         """Ask for more tokens at a place."""
         self._wanted.setdefault(place, set()).update(tokens)
 
-    async def read(self, model: ChatModel) -> None:
+    async def read(self, model: ExactModel) -> None:
         """Read what was asked for since the last time, in one batch."""
         places = sorted(place for place in self._wanted if self._wanted[place] - self._read.get(place, {}).keys())
         wanted = [sorted(self._wanted[place] - self._read.get(place, {}).keys()) for place in places]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ragstone.judges._http.endpoint import RequestRefusedError
 from ragstone.judges._http.replies import completions
@@ -21,9 +21,6 @@ _MAX_VALUES: Final = 1001
 """A regular expression that lists more numbers than this is refused by some servers."""
 _REFUSALS: Final = 3
 """A single refusal may be about the material, as content filters are; a server that refused so many takes no schemas."""
-
-Ask = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Sends the request with these fields added to its body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +118,12 @@ CONSTRAINTS: Final[tuple[Constraint, ...]] = (
 """Ways to constrain a reply, best first."""
 
 
+class _Ask(Protocol):
+    def __call__(self, *, fields: Mapping[str, Any]) -> Awaitable[dict[str, Any]]:
+        """Send the request with these fields added to its body."""
+        ...
+
+
 class ConstrainedReplies:
     """What one endpoint can be made to reply."""
 
@@ -129,7 +132,7 @@ class ConstrainedReplies:
         self._schemas_refused = 0
         self._took_a_schema = False
 
-    async def number(self, ask: Ask, low: int, high: int) -> Completion | None:
+    async def number(self, ask: _Ask, low: int, high: int) -> Completion | None:
         """A whole number in [low, high]; None where no constraint that the endpoint obeys is left.
 
         Raises:
@@ -144,7 +147,7 @@ class ConstrainedReplies:
             self._constraints = tuple(usable for usable in self._constraints if usable is not constraint)
         return None
 
-    async def json(self, ask: Ask, schema: Mapping[str, Any]) -> Completion | None:
+    async def json(self, ask: _Ask, schema: Mapping[str, Any]) -> Completion | None:
         """JSON of a schema; None where the endpoint refuses it. Whether it obeyed, the reader of the reply sees.
 
         An endpoint that took a schema once is offered one with each question; one that never did, a few times.
@@ -164,9 +167,9 @@ class ConstrainedReplies:
         return completion
 
 
-async def _unless_refused(ask: Ask, fields: Mapping[str, Any]) -> dict[str, Any] | None:
+async def _unless_refused(ask: _Ask, fields: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
-        return await ask(fields)
+        return await ask(fields=fields)
     except RequestRefusedError as refused:
         if refused.status not in (400, 422) or is_too_long(refused):
             raise

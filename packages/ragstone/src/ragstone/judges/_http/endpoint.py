@@ -278,8 +278,10 @@ class Endpoint:
             usage = usage_of(outcome, self._prices)
             n_tokens = usage.input_tokens + usage.output_tokens
             capacity.answered(permit, n_tokens=n_tokens or None, learn=sending.counted)
-            if sending.counted and self._cap is not None:
-                self._cap.record(usage)
+            if sending.counted:
+                record_usage(usage)
+                if self._cap is not None:
+                    self._cap.record(usage)
         elif outcome.rate_limited:
             told = outcome.retry_after_s is not None
             wait_s = self._wait_s(outcome, 1 + permit.n_rounds_refused)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ragstone.errors import JudgeReplyError
-from ragstone.judges._http.endpoint import RequestRefusedError
+from ragstone.judges._cache.replies import CachedReplies
+from ragstone.judges._http.client import ChatClient
+from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError
 from ragstone.judges._http.replies import logprob_or_none, token_ids
 from ragstone.judges._model import ForcedReading, Once
 from ragstone.judges._render import Message
-
-if TYPE_CHECKING:
-    from ragstone.judges.openai_model import OpenAICompatibleModel
 
 __all__ = ["ExactReads"]
 
@@ -30,11 +29,13 @@ _SAMPLE_TURN: Final = ({"role": "user", "content": "Hello"}, {"role": "assistant
 """A finished exchange, to see what ends a reply."""
 
 
-class ExactReads:
-    """The exact routes of one endpoint. What a reply lacks is an error, never a guess."""
+class ExactReads(ChatClient):
+    """A client that reads exact probabilities. What a reply lacks is an error, never a guess."""
 
-    def __init__(self, model: OpenAICompatibleModel) -> None:
-        self._model = model
+    def __init__(
+        self, endpoint: Endpoint, *, model: str | None, extra_body: Mapping[str, Any] | None, cached: CachedReplies
+    ) -> None:
+        super().__init__(endpoint, model=model, extra_body=extra_body, cached=cached)
         self._texts: dict[str, list[int]] = {}
         self._end = Once(self._found_end)
         self._tail = Once(self._found_tail)
@@ -47,7 +48,7 @@ class ExactReads:
         Raises:
             JudgeError: The endpoint does not tokenise, or cannot be asked.
         """
-        return await self._model.tokenized(messages, add_generation_prompt=True)
+        return await self.tokenized(messages, add_generation_prompt=True)
 
     async def text_ids(self, text: str) -> list[int]:
         """Token ids of a text by itself, without special tokens.
@@ -57,7 +58,7 @@ class ExactReads:
         """
         if text in self._texts:
             return list(self._texts[text])
-        reply = await self._model.post("//tokenize", {"prompt": text, "add_special_tokens": False}, inference=False)
+        reply = await self.post("//tokenize", {"prompt": text, "add_special_tokens": False}, inference=False)
         ids = token_ids(reply)
         if len(text) <= 200 and len(self._texts) < _MAX_REMEMBERED:
             self._texts[text] = list(ids)
@@ -76,7 +77,7 @@ class ExactReads:
         opened, said, closed = await asyncio.gather(
             self.chat_ids([question]),
             self.text_ids(answer["content"]),
-            self._model.tokenized([question, answer], add_generation_prompt=False),
+            self.tokenized([question, answer], add_generation_prompt=False),
         )
         start = [*opened, *said]
         return closed[len(start)] if closed[: len(start)] == start and len(closed) > len(start) else None
@@ -103,13 +104,13 @@ class ExactReads:
                 for token in ids:
                     if token not in found:
                         raise JudgeReplyError(
-                            f"{self._model.name} was asked for the log-probability of token {token} and did not tell it"
+                            f"{self.name} was asked for the log-probability of token {token} and did not tell it"
                         )
                     read[row][token] = found[token]
         return read
 
     async def _rows(self, prefixes: Sequence[Sequence[int]], ids: Sequence[int]) -> list[dict[int, float]]:
-        reply = await self._model.post(
+        reply = await self.post(
             "/completions",
             {
                 "prompt": [list(prefix) for prefix in prefixes],
@@ -125,22 +126,17 @@ class ExactReads:
             # Different tokens at one place.
             if (mass := math.fsum(map(math.exp, row.values()))) > _MOST_MASS:
                 raise JudgeReplyError(
-                    f"{self._model.name} sent log-probabilities of one token that add up to {mass:.3g} as probabilities"
+                    f"{self.name} sent log-probabilities of one token that add up to {mass:.3g} as probabilities"
                 )
         return rows
 
-    async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:
-        """Log-probabilities of a reply, by the route that the endpoint was found to have.
+    async def chained(self, messages: Sequence[Message], reply: str) -> ForcedReading:
+        """Log-probabilities of a reply, each token asked for by its id.
 
         Raises:
             JudgeReplyError: The endpoint's answer does not hold them.
             JudgeError: No answer.
         """
-        route = (await self._model.capabilities()).exact_route
-        if route == "prefill":
-            return await self.prefilled(messages, reply)
-        if route == "echo":
-            return await self.echoed(messages, reply)
         prompt, said, end = await asyncio.gather(self.chat_ids(messages), self.text_ids(reply), self.end_id())
         path = said if end is None else [*said, end]
         rows = await self.next_logprobs(
@@ -160,7 +156,7 @@ class ExactReads:
         end = len(texts) - tail
         start = _start_of(texts[:end], reply)
         if start is None:
-            raise JudgeReplyError(f"{self._model.name} did not write {reply!r} into the conversation as it was given")
+            raise JudgeReplyError(f"{self.name} did not write {reply!r} into the conversation as it was given")
         return ForcedReading(
             logprobs=tuple(_given(logprobs[start:end], reply)),
             end_logprob=_given(logprobs[end : end + 1], reply)[0] if tail else None,
@@ -182,7 +178,7 @@ class ExactReads:
         fields: dict[str, Any] = {"add_generation_prompt": False, "prompt_logprobs": 0}
         if continued:
             fields["continue_final_message"] = True
-        whole = await self._model.chat(
+        whole = await self.chat(
             [*messages, {"role": "assistant", "content": reply}],
             max_tokens=1,
             sampling={"temperature": 0},
@@ -190,7 +186,7 @@ class ExactReads:
         )
         listing = whole.get("prompt_logprobs")
         if not isinstance(listing, list) or not listing:
-            raise JudgeReplyError(f"{self._model.name} was asked for the log-probabilities of its prompt and sent none")
+            raise JudgeReplyError(f"{self.name} was asked for the log-probabilities of its prompt and sent none")
         texts: list[str] = []
         logprobs: list[float | None] = []
         for entry in listing:
@@ -222,7 +218,7 @@ class ExactReads:
         listing = logprobs.get("token_logprobs") if isinstance(logprobs, Mapping) else None
         if not isinstance(listing, list) or not len(whole) <= len(listing) <= len(whole) + 1:
             raise JudgeReplyError(
-                f"{self._model.name} was asked to repeat {len(whole)} tokens with their log-probabilities and did not"
+                f"{self.name} was asked to repeat {len(whole)} tokens with their log-probabilities and did not"
             )
         read = _given([logprob_or_none(value) for value in listing[len(prompt) : len(whole)]], reply)
         return ForcedReading(logprobs=tuple(read[: len(said)]), end_logprob=None if end is None else read[-1])
@@ -235,7 +231,7 @@ class ExactReads:
             "temperature": 0,
             "logprobs": 1,
         }
-        return await self._model.post("/completions", body)
+        return await self.post("/completions", body)
 
     def _choices(self, reply: Mapping[str, Any], n: int) -> list[Mapping[str, Any]]:
         choices = reply.get("choices")
@@ -243,7 +239,7 @@ class ExactReads:
             isinstance(choice, Mapping) and type(choice.get("index", 0)) is int for choice in choices
         )
         if not fine or sorted(choice.get("index", 0) for choice in choices or ()) != list(range(n)):
-            raise JudgeReplyError(f"{self._model.name} was sent {n} prompts and did not answer each of them once")
+            raise JudgeReplyError(f"{self.name} was sent {n} prompts and did not answer each of them once")
         assert isinstance(choices, list)  # noqa: S101  seen above
         return sorted(choices, key=lambda choice: int(choice.get("index", 0)))
 

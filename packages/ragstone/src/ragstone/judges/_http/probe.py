@@ -6,16 +6,13 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from ragstone.errors import JudgeReplyError, JudgeUnavailableError
 from ragstone.judges._http.endpoint import RequestRefusedError
 from ragstone.judges._http.exact import ExactReads
 from ragstone.judges._model import Capabilities, ChatRequest, TokenReading
 from ragstone.judges._render import Message
-
-if TYPE_CHECKING:
-    from ragstone.judges.openai_model import OpenAICompatibleModel
 
 __all__ = ["RouteProbe", "Routes", "are_raw", "probe"]
 
@@ -53,7 +50,7 @@ Route = Literal["chain", "prefill", "echo"]
 Tried = Callable[..., Awaitable[Any]]
 
 
-async def probe(model: OpenAICompatibleModel, *, full: bool) -> Capabilities:
+async def probe(model: ExactReads, *, full: bool) -> Capabilities:
     """Measure what the endpoint behind `model` can do, with about a dozen short requests; `full`: with about twenty.
 
     What only a person wants to know (seeds, structured output, the prefix cache) is measured when asked for in full:
@@ -67,7 +64,7 @@ async def probe(model: OpenAICompatibleModel, *, full: bool) -> Capabilities:
 
 
 class _Probe:
-    def __init__(self, model: OpenAICompatibleModel, *, full: bool) -> None:
+    def __init__(self, model: ExactReads, *, full: bool) -> None:
         self._model = model
         self._full = full
         self._seen: dict[str, str] = {}
@@ -431,7 +428,7 @@ class RouteProbe:
 
     def __init__(
         self,
-        model: OpenAICompatibleModel,
+        model: ExactReads,
         messages: list[Message],
         k: int,
         seen: MutableMapping[str, str],
@@ -564,7 +561,7 @@ class RouteProbe:
         if word is None:
             self._seen["echo"] = "no word among the chat's likeliest tokens to try it with"
             return False
-        reading = await ExactReads(self._model).echoed(self._messages, word)
+        reading = await self._model.echoed(self._messages, word)
         if len(reading.logprobs) != 1:
             self._seen["echo"] = f"{word!r} is one token in a reply and {len(reading.logprobs)} by itself"
             return False

@@ -1,0 +1,197 @@
+"""Requests to one OpenAI-compatible endpoint: the model's name, the dialect, the reply cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ragstone.errors import ConfigurationError
+from ragstone.judges._cache.replies import CachedReplies
+from ragstone.judges._http.dialect import Dialect
+from ragstone.judges._http.endpoint import NAMED_BY_ENVIRONMENT, Endpoint, RequestRefusedError
+from ragstone.judges._http.replies import completions, token_ids
+from ragstone.judges._model import ChatRequest, Completion
+from ragstone.judges._render import Message
+
+__all__ = ["ChatClient"]
+
+_TEMPLATE_FIELDS: Final = ("chat_template", "chat_template_kwargs")
+"""What shapes a conversation's tokens, wherever it is tokenised."""
+
+
+class ChatClient:
+    """Sends chat requests to an endpoint, and learns from its refusals how they have to be written.
+
+    Args:
+        endpoint: Sends the requests.
+        model: The model to ask; None takes the one that the server serves.
+        extra_body: Fields to add to every chat request.
+        cached: The replies that are kept.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, *, model: str | None, extra_body: Mapping[str, Any] | None, cached: CachedReplies
+    ) -> None:
+        self._endpoint = endpoint
+        self._model = model
+        self._extra_body = dict(extra_body or {})
+        self._cached = cached
+        self._dialect = Dialect()
+
+    @property
+    def name(self) -> str:
+        """Model and host. Final once the model is known: given, or found by `prepare()`."""
+        return f"{self._model or 'the served model'} at {urlsplit(self._endpoint.shown_url).netloc}"
+
+    @property
+    def shape(self) -> Mapping[str, object]:
+        """Endpoint, model and what is added to every request."""
+        return {"endpoint": self._endpoint.shown_url, "model": self._model, "extra_body": self._extra_body}
+
+    async def prepare(self) -> None:
+        """Find out the served model, unless one was given. Called by the first question otherwise.
+
+        Raises:
+            ConfigurationError: The server serves no model, or several; the message lists them.
+            JudgeError: The server cannot be asked.
+        """
+        if self._model is not None:
+            return
+        async with await self._endpoint.setup_lock():
+            if self._model is None:
+                self._model = await self._served_model()
+
+    async def _served_model(self) -> str:
+        url = self._endpoint.shown_url
+        try:
+            listing = await self._endpoint.request("GET", "/models")
+        except RequestRefusedError as refused:
+            if refused.status != 404:
+                raise
+            raise ConfigurationError(
+                f"{url} lists no models (HTTP 404); check the URL (it usually ends in /v1) or name the model: pass "
+                f"model=..., or {NAMED_BY_ENVIRONMENT}"
+            ) from None
+        entries = listing.get("data")
+        names = [str(entry["id"]) for entry in entries or () if isinstance(entry, dict) and "id" in entry]
+        if len(names) != 1:
+            served = ", ".join(sorted(names)[:20]) or "none"
+            raise ConfigurationError(
+                f"{url} serves {len(names)} models ({served}); choose one: pass model=..., or {NAMED_BY_ENVIRONMENT}"
+            )
+        return names[0]
+
+    @property
+    def dialect(self) -> Dialect:
+        """How requests are written for this endpoint, as far as its refusals have taught."""
+        return self._dialect
+
+    async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
+        """Reply `request.n` times; in one request where the endpoint can, else in several.
+
+        Raises:
+            JudgeError: No reply: "timeout", "unavailable", "rejected", "unparseable" (a completion without a message).
+        """
+        fields: dict[str, Any] = {}
+        if request.n > 1:
+            fields["n"] = request.n
+        if request.top_logprobs:
+            fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+        reply = await self.chat(
+            request.messages, max_tokens=request.max_tokens, sampling=request.sampling, fields=fields
+        )
+        replies = completions(reply)
+        if len(replies) < request.n:
+            sampling = dict(request.sampling)
+            if "seed" in sampling:
+                # With the same seed the next request would repeat the same draws.
+                sampling["seed"] += len(replies)
+            rest = await self.complete(replace(request, n=request.n - len(replies), sampling=sampling))
+            return (*replies, *rest)
+        return replies[: request.n]
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        sampling: Mapping[str, Any] | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """One chat completion as the endpoint sends it; `fields` are added to the request's body as they are.
+
+        Raises:
+            RequestRefusedError: 4xx.
+            JudgeError: No reply.
+        """
+        await self.prepare()
+        assert self._model is not None  # noqa: S101  `prepare` ran
+        wanted = dict(sampling or {})
+        dialect = self._dialect
+        while True:
+            body = dialect.body(model=self._model, messages=messages, max_tokens=max_tokens, sampling=wanted)
+            body |= {**self._extra_body, **(fields or {})}
+            send = partial(self._endpoint.request, "POST", "/chat/completions", body)
+            try:
+                completion = await self._cached.reply("/chat/completions", body, send)
+            except RequestRefusedError as refused:
+                adapted = dialect.adapted(refused, wanted)
+                if adapted is None:
+                    raise
+                dialect = adapted
+                continue
+            if dialect is not self._dialect:
+                self._dialect = dialect
+            return completion
+
+    async def post(self, path: str, body: Mapping[str, Any], *, inference: bool = True) -> dict[str, Any]:
+        """One request to another path of the endpoint, with the model's name in it.
+
+        Args:
+            path: Below the base URL ("/completions"); with two slashes ("//tokenize") below the server's root.
+            body: Its fields; `model` is added.
+            inference: Whether the model runs for it, and so whether it counts as a call.
+
+        Raises:
+            RequestRefusedError: 4xx.
+            JudgeError: No reply.
+        """
+        await self.prepare()
+        body = {"model": self._model, **body}
+        send = partial(self._endpoint.request, "POST", path, body, counted=inference)
+        return await self._cached.reply(path, body, send) if inference else await send()
+
+    async def get(self, path: str) -> dict[str, Any]:
+        """What the endpoint tells under a path, as JSON; with two slashes ("//version") below the server's root.
+
+        Raises:
+            RequestRefusedError: 4xx.
+            JudgeError: No reply.
+        """
+        return await self._endpoint.request("GET", path)
+
+    async def tokenized(self, messages: Sequence[Message], **fields: Any) -> list[int]:
+        """Token ids of a conversation as the endpoint's own chat template writes it (vLLM's `/tokenize`).
+
+        Raises:
+            RequestRefusedError: 4xx; the endpoint does not tokenise.
+            JudgeError: No reply.
+        """
+        given = self._extra_body
+        template: dict[str, Any] = {name: given[name] for name in _TEMPLATE_FIELDS if name in given}
+        while True:
+            body: dict[str, Any] = {"messages": self._dialect.written(messages), **template, **fields}
+            try:
+                return token_ids(await self.post("//tokenize", body, inference=False))
+            except RequestRefusedError as refused:
+                adapted = self._dialect.adapted(refused, {})
+                if adapted is None:
+                    raise
+                self._dialect = adapted
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. Safe to call twice; a later question opens new ones."""
+        await self._endpoint.aclose()
