@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ragstone
-from ragstone.experiments import Experiment, MetricComparison, PairDifference
-from ragstone.experiments._compare.pairs import judged_across
+from ragstone.experiments import Experiment
+from ragstone.experiments._compare.pairs import MetricComparison, PairDifference, judged_across
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score, Usage

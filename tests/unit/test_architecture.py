@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -31,6 +32,25 @@ IMPORTS = [
     for name in _imports(path)
 ]
 """Each import in a shipped module: its source directory, the module, and the imported name."""
+
+
+def _for_the_core(path: Path) -> set[str]:
+    """Return the names that a package exports to other packages of the core: `from module import name as name`."""
+    return {
+        alias.name
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name
+    }
+
+
+FOR_THE_CORE = {
+    ".".join(path.parent.relative_to(SOURCES[0]).parts): names
+    for path in sorted(SOURCES[0].rglob("__init__.py"))
+    if (names := _for_the_core(path))
+}
+"""By package of the core."""
 
 
 def _private_owner(name: str) -> str | None:
@@ -72,13 +92,32 @@ def test_modules_do_not_import_each_other() -> None:
 
 
 def test_integrations_import_public_names_only() -> None:
-    """An integration imports nothing private from the core, not even `ragstone._util`."""
+    """An integration imports from the core what every user may: names in a package's `__all__`."""
     offenders = [
         f"{module} imports {name}"
         for source, module, name in IMPORTS
-        if source != SOURCES[0] and name.startswith("ragstone.") and "._" in name
+        if source != SOURCES[0]
+        and name.startswith("ragstone.")
+        and ("._" in name or name.rpartition(".")[2] in FOR_THE_CORE.get(name.rpartition(".")[0], ()))
     ]
     assert [] == offenders
+
+
+def test_a_name_for_the_core_is_not_public_and_has_a_user() -> None:
+    """A package exports a name outside its `__all__` only if another package of the core imports it."""
+    public = [
+        f"{package}.{name}"
+        for package, names in FOR_THE_CORE.items()
+        for name in names & set(importlib.import_module(package).__all__)
+    ]
+    assert [] == public
+    imported = {
+        name
+        for source, module, name in IMPORTS
+        if source == SOURCES[0] and not module.startswith(f"{name.rpartition('.')[0]}.")
+    }
+    exported = {f"{package}.{name}" for package, names in FOR_THE_CORE.items() for name in names}
+    assert set() == exported - imported
 
 
 def test_integrations_do_not_import_each_other() -> None:

@@ -6,7 +6,9 @@ from ragstone.capture._capture import Capture, CaptureCounters
 from ragstone.capture._convert import CaptureLimits
 from ragstone.capture._draft import PassageDraft, Recorder, SearchDraft, TraceDraft
 from ragstone.capture._explicit import draft_from
-from ragstone.capture._redaction import Redactor, redact_secrets, redacted, redacted_value
+from ragstone.capture._redaction import Redactor, redact_secrets
+from ragstone.capture._redaction import redacted as redacted
+from ragstone.capture._redaction import redacted_value as redacted_value
 
 __all__ = [
     "Capture",
@@ -21,7 +23,5 @@ __all__ = [
     "capture_suppressed",
     "draft_from",
     "redact_secrets",
-    "redacted",
-    "redacted_value",
     "suppress_capture",
 ]

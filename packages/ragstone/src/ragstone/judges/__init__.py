@@ -1,6 +1,7 @@
 """Judges: models that answer questions about a sample."""
 
-from ragstone.judges._cache.file import CacheSummary, ReplyCache
+from ragstone.judges._cache.file import CacheSummary as CacheSummary
+from ragstone.judges._cache.file import ReplyCache
 from ragstone.judges._capacity.spend import SpendCap
 from ragstone.judges._client_settings import ClientSettings
 from ragstone.judges._factory import OpenAICompatibleJudge, judge_from, reader_from
@@ -13,10 +14,10 @@ from ragstone.judges._model import (
     ExactModel,
     ForcedReading,
     TokenReading,
-    UsageMeter,
-    metered,
     record_usage,
 )
+from ragstone.judges._model import UsageMeter as UsageMeter
+from ragstone.judges._model import metered as metered
 from ragstone.judges._model_judge import ModelJudge
 from ragstone.judges._parse import parse_number
 from ragstone.judges._protocol import (
@@ -34,13 +35,13 @@ from ragstone.judges.function_model import FunctionModel
 from ragstone.judges.lexical import BASELINE_NOTE, LexicalJudge, LexicalReader, is_baseline
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader
-from ragstone.judges.rehearsal import RehearsalJudge, RehearsalReader
+from ragstone.judges.rehearsal import RehearsalJudge as RehearsalJudge
+from ragstone.judges.rehearsal import RehearsalReader as RehearsalReader
 from ragstone.judges.vllm_engine import VllmModel
 
 __all__ = [
     "BASELINE_NOTE",
     "Abstention",
-    "CacheSummary",
     "Capabilities",
     "ChatModel",
     "ChatReader",
@@ -64,17 +65,13 @@ __all__ = [
     "OpenAICompatibleModel",
     "Prompt",
     "Reader",
-    "RehearsalJudge",
-    "RehearsalReader",
     "ReplyCache",
     "SpendCap",
     "TextReply",
     "TokenReading",
-    "UsageMeter",
     "VllmModel",
     "is_baseline",
     "judge_from",
-    "metered",
     "parse_number",
     "reader_from",
     "record_usage",

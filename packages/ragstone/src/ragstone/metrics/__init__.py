@@ -1,11 +1,15 @@
 """Metrics: cards, the registry, and one file a family."""
 
 from ragstone.metrics._base import MetricBase, check_sample
-from ragstone.metrics._card import Extra, Metric, MetricCard, ReadingMetric, WorkedExample
-from ragstone.metrics._registry import all_metrics, bind_reader, resolve_metrics
-from ragstone.metrics._relevance import LabelMode
-from ragstone.metrics._shared import shared, sharing
-from ragstone.metrics._utility import PassageUtility, passage_utilities
+from ragstone.metrics._card import Metric, MetricCard, WorkedExample
+from ragstone.metrics._card import ReadingMetric as ReadingMetric
+from ragstone.metrics._registry import all_metrics, resolve_metrics
+from ragstone.metrics._registry import bind_reader as bind_reader
+from ragstone.metrics._relevance import LabelMode as LabelMode
+from ragstone.metrics._shared import shared
+from ragstone.metrics._shared import sharing as sharing
+from ragstone.metrics._utility import PassageUtility as PassageUtility
+from ragstone.metrics._utility import passage_utilities as passage_utilities
 from ragstone.metrics.ccrs import (
     CCRS,
     AnswerCorrectness,
@@ -27,7 +31,6 @@ from ragstone.metrics.text import (
     ExactMatch,
     RougeL,
     RougeN,
-    TextOverlap,
     TokenF1,
     corpus_bleu,
     corpus_chrf,
@@ -56,35 +59,27 @@ __all__ = [
     "CorpusScore",
     "EmbeddingSimilarity",
     "ExactMatch",
-    "Extra",
     "InformationDensity",
     "InformationRecall",
-    "LabelMode",
     "Metric",
     "MetricBase",
     "MetricCard",
-    "PassageUtility",
     "QuestionRelevance",
-    "ReadingMetric",
     "RougeL",
     "RougeN",
-    "TextOverlap",
     "TokenF1",
     "Udcg",
     "UdcgTheta",
     "VeraComposite",
     "WorkedExample",
     "all_metrics",
-    "bind_reader",
     "check_sample",
     "corpus_bleu",
     "corpus_chrf",
     "exact_match",
-    "passage_utilities",
     "resolve_metrics",
     "rouge_l",
     "rouge_n",
     "shared",
-    "sharing",
     "token_f1",
 ]

@@ -6,14 +6,11 @@ An application that is only monitored or evaluated never imports this package.
 from ragstone.research._dataset.apply import DatasetReview, apply_review
 from ragstone.research._dataset.build import DatasetBuild, build_dataset
 from ragstone.research._dataset.plan import DatasetPlan, plan_dataset
-from ragstone.research._meta.describe import Distribution, MetricPairCorrelation, MetricPower
 from ragstone.research._meta.evaluate import meta_evaluate
-from ragstone.research._meta.labels import LabelAgreement
-from ragstone.research._meta.repeats import MetricFlips
 from ragstone.research._meta.report import MetaReport
-from ragstone.research._topicality import TopicalityMetric, TopicalityReport, topicality
+from ragstone.research._topicality import TopicalityReport, topicality
 from ragstone.research._udcg.ask import erag_scores
-from ragstone.research._udcg.correlate import MetricCorrelation, UdcgCorrelation, correlate_udcg
+from ragstone.research._udcg.correlate import UdcgCorrelation, correlate_udcg
 from ragstone.research._udcg.fit import UdcgFit, fit_udcg
 from ragstone.research._udcg.rank import UdcgRanking, best_passages, rank_udcg
 
@@ -21,14 +18,7 @@ __all__ = [
     "DatasetBuild",
     "DatasetPlan",
     "DatasetReview",
-    "Distribution",
-    "LabelAgreement",
     "MetaReport",
-    "MetricCorrelation",
-    "MetricFlips",
-    "MetricPairCorrelation",
-    "MetricPower",
-    "TopicalityMetric",
     "TopicalityReport",
     "UdcgCorrelation",
     "UdcgFit",

@@ -1,52 +1,41 @@
 """Records that cross a disk or a network: traces, samples, outcomes; their version and their projection."""
 
-from ragstone.schema._base import SCHEMA_VERSION, migrate
-from ragstone.schema._entry import Captured, Dropped, SampledOut, SpoolEntry, spool_entry_adapter
+from ragstone.schema._base import SCHEMA_VERSION as SCHEMA_VERSION
+from ragstone.schema._base import migrate as migrate
+from ragstone.schema._entry import Captured as Captured
+from ragstone.schema._entry import Dropped as Dropped
+from ragstone.schema._entry import SampledOut as SampledOut
+from ragstone.schema._entry import SpoolEntry as SpoolEntry
+from ragstone.schema._entry import spool_entry_adapter as spool_entry_adapter
 from ragstone.schema._json_schema import committed_json_schema, json_schema
-from ragstone.schema._ledger import Ledger, LedgerRow, SinkBooks
-from ragstone.schema._outcome import (
-    Delivery,
-    Failure,
-    FailureKind,
-    Interval,
-    NotApplicable,
-    Outcome,
-    Score,
-    outcome_adapter,
-)
+from ragstone.schema._ledger import Ledger
+from ragstone.schema._ledger import LedgerRow as LedgerRow
+from ragstone.schema._ledger import SinkBooks as SinkBooks
+from ragstone.schema._outcome import Delivery as Delivery
+from ragstone.schema._outcome import Failure, FailureKind, Interval, NotApplicable, Outcome, Score
+from ragstone.schema._outcome import outcome_adapter as outcome_adapter
 from ragstone.schema._rows import FIELD_ALIASES, sample_from_row
-from ragstone.schema._sample import Sample, sample_from_trace, trace_from_sample
+from ragstone.schema._sample import Sample
+from ragstone.schema._sample import sample_from_trace as sample_from_trace
+from ragstone.schema._sample import trace_from_sample as trace_from_sample
 from ragstone.schema._trace import Passage, Search, Trace, TraceStatus, Usage
 
 __all__ = [
     "FIELD_ALIASES",
-    "SCHEMA_VERSION",
-    "Captured",
-    "Delivery",
-    "Dropped",
     "Failure",
     "FailureKind",
     "Interval",
     "Ledger",
-    "LedgerRow",
     "NotApplicable",
     "Outcome",
     "Passage",
     "Sample",
-    "SampledOut",
     "Score",
     "Search",
-    "SinkBooks",
-    "SpoolEntry",
     "Trace",
     "TraceStatus",
     "Usage",
     "committed_json_schema",
     "json_schema",
-    "migrate",
-    "outcome_adapter",
     "sample_from_row",
-    "sample_from_trace",
-    "spool_entry_adapter",
-    "trace_from_sample",
 ]

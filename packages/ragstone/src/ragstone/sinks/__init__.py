@@ -1,7 +1,8 @@
 """Sinks: where outcomes go, at least once."""
 
 from ragstone.schema import Delivery
-from ragstone.sinks._protocol import Sink, WatchingSink, sink_from
+from ragstone.sinks._protocol import Sink, WatchingSink
+from ragstone.sinks._protocol import sink_from as sink_from
 from ragstone.sinks.jsonl import JsonlSink
 from ragstone.sinks.langfuse import LangfuseSink
 from ragstone.sinks.langsmith import LangsmithSink
@@ -27,5 +28,4 @@ __all__ = [
     "Sink",
     "WatchingSink",
     "WebhookSink",
-    "sink_from",
 ]

@@ -9,53 +9,52 @@ from ragstone.stats._agreement import (
     percent_agreement,
 )
 from ragstone.stats._bootstrap import bootstrap_interval
-from ragstone.stats._combine import Term, weighted_sum_interval
-from ragstone.stats._contrast import Contrast, contrast
-from ragstone.stats._correlation import CorrelationKind, CorrelationMean, fisher_interval, fisher_mean, kendall, pearson
-from ragstone.stats._flips import FlipRate, flip_rate
+from ragstone.stats._combine import Term as Term
+from ragstone.stats._combine import weighted_sum_interval as weighted_sum_interval
+from ragstone.stats._contrast import Contrast as Contrast
+from ragstone.stats._contrast import contrast as contrast
+from ragstone.stats._correlation import CorrelationKind as CorrelationKind
+from ragstone.stats._correlation import CorrelationMean as CorrelationMean
+from ragstone.stats._correlation import fisher_interval as fisher_interval
+from ragstone.stats._correlation import fisher_mean as fisher_mean
+from ragstone.stats._correlation import kendall, pearson
+from ragstone.stats._flips import FlipRate as FlipRate
+from ragstone.stats._flips import flip_rate
 from ragstone.stats._independent import independent_tukey
-from ragstone.stats._mean import Estimate, failure_bounds, mean_interval, wilson_interval
-from ragstone.stats._multiple import DiscriminativePower, discriminative_power, holm
+from ragstone.stats._mean import Estimate, mean_interval, wilson_interval
+from ragstone.stats._mean import failure_bounds as failure_bounds
+from ragstone.stats._multiple import DiscriminativePower as DiscriminativePower
+from ragstone.stats._multiple import discriminative_power as discriminative_power
+from ragstone.stats._multiple import holm
 from ragstone.stats._online.bernstein import BernsteinSequence
 from ragstone.stats._online.betting import BettingSequence
 from ragstone.stats._online.detector import ShiryaevRobertsDetector
 from ragstone.stats._online.streams import DifferenceSequence, ManskiSequence, ProportionSequence
-from ragstone.stats._population import Population, pass_at_k, population
-from ragstone.stats._ppi import PredictionPoweredMean, prediction_powered_mean
+from ragstone.stats._population import Population as Population
+from ragstone.stats._population import pass_at_k
+from ragstone.stats._population import population as population
+from ragstone.stats._ppi import PredictionPoweredMean as PredictionPoweredMean
+from ragstone.stats._ppi import prediction_powered_mean
 from ragstone.stats._randomise import paired_bootstrap, paired_effect, sign_flip_test
-from ragstone.stats._rank import bootstrap_mean, bootstrap_spearman, spearman
-from ragstone.stats._sequential import beta_mixture_interval
-from ragstone.stats._tukey import TukeyPair, randomised_tukey
+from ragstone.stats._rank import bootstrap_mean as bootstrap_mean
+from ragstone.stats._rank import bootstrap_spearman as bootstrap_spearman
+from ragstone.stats._rank import spearman
+from ragstone.stats._sequential import beta_mixture_interval as beta_mixture_interval
+from ragstone.stats._tukey import TukeyPair as TukeyPair
+from ragstone.stats._tukey import randomised_tukey
 from ragstone.stats._weight import hajek_mean
 
 __all__ = [
     "Agreement",
     "BernsteinSequence",
     "BettingSequence",
-    "Contrast",
-    "CorrelationKind",
-    "CorrelationMean",
     "DifferenceSequence",
-    "DiscriminativePower",
     "Estimate",
-    "FlipRate",
     "ManskiSequence",
-    "Population",
-    "PredictionPoweredMean",
     "ProportionSequence",
     "ShiryaevRobertsDetector",
-    "Term",
-    "TukeyPair",
-    "beta_mixture_interval",
     "bootstrap_interval",
-    "bootstrap_mean",
-    "bootstrap_spearman",
     "cohen_kappa",
-    "contrast",
-    "discriminative_power",
-    "failure_bounds",
-    "fisher_interval",
-    "fisher_mean",
     "fleiss_kappa",
     "flip_rate",
     "hajek_mean",
@@ -70,11 +69,9 @@ __all__ = [
     "pass_at_k",
     "pearson",
     "percent_agreement",
-    "population",
     "prediction_powered_mean",
     "randomised_tukey",
     "sign_flip_test",
     "spearman",
-    "weighted_sum_interval",
     "wilson_interval",
 ]

@@ -3,17 +3,15 @@
 from ragstone.metrics.ranking._alpha_ndcg import alpha_ndcg
 from ragstone.metrics.ranking._binary import average_precision, f1, hit_rate, precision, recall, reciprocal_rank
 from ragstone.metrics.ranking._bulk import Qrels, RankingMeasures, Run, ranking_measures
-from ragstone.metrics.ranking._family import RANKING, RANKING_AT
-from ragstone.metrics.ranking._grades import Gain
+from ragstone.metrics.ranking._family import RANKING
+from ragstone.metrics.ranking._family import RANKING_AT as RANKING_AT
 from ragstone.metrics.ranking._judged import JudgedRankingMetric
 from ragstone.metrics.ranking._metric import AlphaNdcg, RankingMetric
 from ragstone.metrics.ranking._ndcg import ndcg
 
 __all__ = [
     "RANKING",
-    "RANKING_AT",
     "AlphaNdcg",
-    "Gain",
     "JudgedRankingMetric",
     "Qrels",
     "RankingMeasures",
