@@ -10,7 +10,17 @@ from pydantic import TypeAdapter
 
 from ragstone.schema import Interval, Usage
 
-__all__ = ["Abstention", "JsonReply", "Judge", "JudgeIdentity", "NumberReply", "Prompt", "Reader", "TextReply"]
+__all__ = [
+    "Abstention",
+    "JsonReply",
+    "Judge",
+    "JudgeIdentity",
+    "NumberReply",
+    "Preparable",
+    "Prompt",
+    "Reader",
+    "TextReply",
+]
 
 T = TypeVar("T")
 
@@ -165,4 +175,13 @@ class Reader(Protocol):
 
     async def aclose(self) -> None:
         """Let go of connections. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """A judge, reader or metric that has to load or find out something before it is first used."""
+
+    async def prepare(self) -> None:
+        """Load it, or find it out. A judge's `identity` is final afterwards."""
         ...

@@ -8,11 +8,11 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, Protocol, get_args, runtime_checkable
+from typing import Any, get_args
 
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges import Judge, JudgeIdentity, UsageMeter, metered
+from ragstone.judges import Judge, JudgeIdentity, Preparable, UsageMeter, metered
 from ragstone.metrics import Metric, ReadingMetric, check_sample, sharing
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
 
@@ -24,13 +24,6 @@ AnyOutcome = Score | NotApplicable | Failure
 
 _RANGE_TOLERANCE = 1e-9
 """Room for rounding when a value is held against its metric's range."""
-
-
-@runtime_checkable
-class _Preparable(Protocol):
-    """A judge that has to find something out before its identity is final, or a metric that has something to load."""
-
-    async def prepare(self) -> None: ...
 
 
 class Scorer:
@@ -85,7 +78,7 @@ class Scorer:
         # Looked up once: what `isinstance` of a Protocol costs for each outcome is more than most metrics do.
         self._readers = {m.card.name: m.reader for m in metrics if isinstance(m, ReadingMetric)}
         models: list[object] = [judge, *self._readers.values()]
-        self._models = [model for model in models if isinstance(model, _Preparable)]
+        self._models = [model for model in models if isinstance(model, Preparable)]
         self._buggy: set[str] = set()
         """Metrics whose bug has been logged with its traceback."""
 
@@ -126,7 +119,7 @@ class Scorer:
                 # Measuring an endpoint is paid for as well.
                 self._spent.total += meter.total
         for metric in self.metrics:
-            if isinstance(metric, _Preparable):
+            if isinstance(metric, Preparable):
                 await metric.prepare()
 
     async def _prepare(self) -> None:

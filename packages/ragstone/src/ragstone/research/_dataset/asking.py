@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ragstone.judges import Judge, Prompt
+from ragstone.judges import Judge, Preparable, Prompt
 from ragstone.metrics.crux import RATING_TASK, rate_answerability
 from ragstone.research._dataset.journal import Journal, key_of
 
@@ -105,16 +105,11 @@ def _marks(value: Any, n: int) -> tuple[int, ...]:
     raise ValueError(f"expected {n} ratings from 0 to 5, got {value!r}")
 
 
-@runtime_checkable
-class _Preparable(Protocol):
-    async def prepare(self) -> None: ...
-
-
 async def prepared(judge: Judge) -> None:
     """Have a judge find out what it needs, so that its identity is final.
 
     Raises:
         JudgeError: It cannot be reached.
     """
-    if isinstance(judge, _Preparable):
+    if isinstance(judge, Preparable):
         await judge.prepare()

@@ -6,11 +6,11 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, TypeVar
 
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import JudgeError
-from ragstone.judges import Judge, Prompt, Reader, UsageMeter, judge_from, metered, reader_from
+from ragstone.judges import Judge, Preparable, Prompt, Reader, UsageMeter, judge_from, metered, reader_from
 from ragstone.metrics import LabelMode, passage_utilities, rouge_l
 from ragstone.research._udcg.rows import GRADES, PassageRating, rating_from, rating_of
 from ragstone.schema import Passage, Sample
@@ -29,11 +29,6 @@ _GRADE_TASK: Final = (
     "response of which you cannot tell lies between."
 )
 _CORRECT_FROM: Final = 0.5
-
-
-@runtime_checkable
-class _Preparable(Protocol):
-    async def prepare(self) -> None: ...
 
 
 def somebody_is_named(reader: str | Reader | None, judge: str | Judge | None) -> bool:
@@ -103,7 +98,7 @@ async def asking(
         with suppress_capture(), metered() as meter:
             asker.spent = meter
             for model in (chair, lector):
-                if isinstance(model, _Preparable):
+                if isinstance(model, Preparable):
                     await model.prepare()
             yield asker
     finally:
