@@ -109,6 +109,13 @@ def test_what_arrives_is_sent(store, clock):
     assert [["t1", "t2", "t3", "t4", "t5"]] == sink.batches
 
 
+def test_a_sink_may_empty_its_batch(store, clock):
+    """The batch is the sink's own list: what it does with it does not change what is noted."""
+    run(store, clock, lambda batch: batch.clear())
+
+    assert SinkBooks(sent=5) == books(store)
+
+
 @pytest.mark.parametrize(
     ("error", "column"),
     [
