@@ -78,6 +78,14 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
+def slow(session: nox.Session) -> None:
+    """Many kills of processes, long simulations, the cost of imports, and every law on more examples."""
+    session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
+    selected = ("-m", "(slow or hypothesis) and not servers", "--hypothesis-profile=thorough", "--timeout=600")
+    session.run("pytest", junit(session), *PARALLEL, *selected, *OTHER_SESSIONS, *session.posargs)
+
+
+@nox.session
 def golden(session: nox.Session) -> None:
     """Metrics and statistics against other libraries, and against figures that can be recomputed."""
     session.install(*CORE, *group("golden"))

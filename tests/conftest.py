@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Time limits on single examples fail on busy machines; CI repeats the same examples so that a red run can be repeated.
-settings.register_profile(
-    "ragstone", deadline=None, derandomize=bool(os.environ.get("CI")), suppress_health_check=[HealthCheck.too_slow]
-)
+COMMON = settings(deadline=None, derandomize=bool(os.environ.get("CI")), suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ragstone", COMMON, max_examples=30)
+settings.register_profile("thorough", COMMON, max_examples=200)
 settings.load_profile("ragstone")
 
 _ENVIRONMENT = ("RAGSTONE_JUDGE", "RAGSTONE_READER", "RAGSTONE_WEBHOOK_SECRET")
@@ -21,6 +21,23 @@ _ENVIRONMENT_PREFIXES = ("OPENAI_", "LANGSMITH_", "LANGCHAIN_", "LANGFUSE_", "ML
 # Printed tables fit the terminal; here they have one line a row, whatever terminal the tests run in.
 os.environ["COLUMNS"] = "250"
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Iterator[None]:
+    """Replace what UTF-8 cannot encode (tests log lone surrogates), which would end a process of pytest-xdist."""
+    return _encodable((yield))
+
+
+def _encodable(value: object) -> object:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case list() | tuple():
+            return type(value)(map(_encodable, value))
+        case dict():
+            return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return value
 
 
 class NetworkBannedError(OSError):

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from command_line import run_in_new_process
 from fake_servers import FakeJudgeServer
 from ragstone.capture import TraceDraft
 from ragstone.monitor import Monitor
 from ragstone.store import SqliteStore
 from ragstone.worker import read_ledger
 
-KILLS = int(os.environ.get("RAGSTONE_KILLS", "8"))
-TRACES_PER_PROCESS = int(os.environ.get("RAGSTONE_TRACES", "400"))
+MANY = int(os.environ.get("RAGSTONE_KILLS", "8"))
+kills = pytest.mark.parametrize("kills", [1, pytest.param(MANY, marks=pytest.mark.slow)])
 METRICS = ("ccrs.cc", "ccrs.qr", "ccrs.id", "ccrs.ac", "ccrs.ir")
 
 APP = textwrap.dedent("""
@@ -82,12 +83,13 @@ def check_books(store: Path, acknowledged: set[str]) -> None:
     assert len(outcomes) == len(lines)
 
 
-def test_the_application_is_killed_at_random_moments(tmp_path: Path) -> None:
+@kills
+def test_the_application_is_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
     """Nothing that `record` acknowledged (sync) is lost, whenever the process dies."""
     store, acknowledged = tmp_path / "a.db", tmp_path / "ack.txt"
     acknowledged.touch()
     moments = random.Random(11)
-    for round_ in range(KILLS):
+    for round_ in range(kills):
         process = start(APP, store, acknowledged, f"r{round_}", 1_000_000, "sync", "auto")
         before = acknowledged.stat().st_size
         patience = time.monotonic() + 60
@@ -101,22 +103,23 @@ def test_the_application_is_killed_at_random_moments(tmp_path: Path) -> None:
     assert 0 == worker(store, "--judge", "lexical", "--until-idle").wait(timeout=300)
 
     done = {line for line in acknowledged.read_text().splitlines() if line}
-    assert len(done) >= KILLS
+    assert len(done) >= kills
     check_books(store, done)
 
 
-def test_the_scorer_is_killed_at_random_moments(tmp_path: Path) -> None:
+@kills
+def test_the_scorer_is_killed_at_random_moments(tmp_path: Path, kills: int) -> None:
     """A scorer that dies in the middle leaves nothing half done and nothing done twice."""
     store = tmp_path / "s.db"
     monitor = Monitor(judge="lexical", store=store, role="capture")
-    ids = {f"t{i}" for i in range(40 * KILLS)}
+    ids = {f"t{i}" for i in range(40 * kills)}
     for trace_id in sorted(ids):
         assert monitor.record(TraceDraft(trace_id=trace_id, query="Which stone?", response="The grey stone."))
     monitor.close()
     assert len(ids) == read_ledger(store).total.pending
     moments = random.Random(12)
     with FakeJudgeServer(latency_s=0.02) as server:
-        for _ in range(KILLS):
+        for _ in range(kills):
             process = worker(store, "--judge", server.url, "--concurrency", "4")
             seen = server.calls
             patience = time.monotonic() + 60
@@ -130,13 +133,14 @@ def test_the_scorer_is_killed_at_random_moments(tmp_path: Path) -> None:
     check_books(store, ids)
 
 
-def test_four_processes_and_one_worker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("traces", [50, pytest.param(400, marks=pytest.mark.slow)])
+def test_four_processes_and_one_worker(tmp_path: Path, traces: int) -> None:
     """Four applications capture into one store while one worker owns it: none lost, none doubled."""
     store, acknowledged = tmp_path / "m.db", tmp_path / "ack.txt"
     owner = worker(store, "--judge", "lexical")
-    apps = [start(APP, store, acknowledged, f"p{i}", TRACES_PER_PROCESS, "batched", "capture") for i in range(4)]
+    apps = [start(APP, store, acknowledged, f"p{i}", traces, "batched", "capture") for i in range(4)]
     assert [0] * 4 == [app.wait(timeout=300) for app in apps]
-    expected = 4 * TRACES_PER_PROCESS
+    expected = 4 * traces
     patience = time.monotonic() + 600
     while time.monotonic() < patience:
         ledger = read_ledger(store)
@@ -153,33 +157,13 @@ def test_four_processes_and_one_worker(tmp_path: Path) -> None:
 
 
 def test_a_second_owner_is_refused_by_name(tmp_path: Path) -> None:
-    """Two workers on one store: the second says who owns it and stops with exit code 3."""
+    """A worker on a store that another process owns names that process and stops with exit code 3."""
     store = tmp_path / "o.db"
-    first = worker(store, "--judge", "lexical")
-    try:
-        patience = time.monotonic() + 60
-        while not store.exists() and time.monotonic() < patience:
-            time.sleep(0.01)
-        time.sleep(0.2)
-        second = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                "import sys; from ragstone.cli import main; main(sys.argv[1:])",
-                "worker",
-                str(store),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    finally:
-        first.send_signal(signal.SIGTERM)
-        assert 0 == first.wait(timeout=60)
+    with SqliteStore.open(store, mode="own"):
+        second = run_in_new_process("worker", store, "--judge", "lexical")
 
     assert 3 == second.returncode
-    assert str(first.pid) in second.stderr
+    assert str(os.getpid()) in second.stderr
 
 
 @pytest.mark.parametrize("durability", ["batched", "sync"])

@@ -17,13 +17,14 @@ from typing import Any
 import httpx
 import pytest
 
+from command_line import Done, run_command
 from fake_servers import FakeJudgeServer
 from ragstone.schema import Score
 from ragstone.store import SqliteStore
 from ragstone.worker import read_ledger
 
-N_TRACES = int(os.environ.get("RAGSTONE_REPLAYED", "200"))
-N_KILLS = int(os.environ.get("RAGSTONE_KILLS", "5"))
+MANY_TRACES = int(os.environ.get("RAGSTONE_REPLAYED", "200"))
+MANY_KILLS = int(os.environ.get("RAGSTONE_KILLS", "5"))
 IN_FLIGHT = 8
 METRICS = ("ccrs.cc", "ccrs.qr", "ccrs.id")
 
@@ -61,6 +62,13 @@ def finish(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
     return out, err
 
 
+def ragstone(*arguments: object) -> Done:
+    """Run a command that succeeds, in this process."""
+    done = run_command(*arguments)
+    assert 0 == done.returncode, done.stderr
+    return done
+
+
 class Asked:
     """Counts what a judge was asked."""
 
@@ -87,30 +95,33 @@ def outcomes_in(store: Path) -> Counter[tuple[str, str]]:
         return Counter((o.sample_id, o.metric) for o in opened.outcomes() if isinstance(o, Score))
 
 
-def test_a_replay_is_killed_again_and_again(tmp_path):
+@pytest.mark.parametrize(
+    ("n_traces", "n_kills"), [(40, 1), pytest.param(MANY_TRACES, MANY_KILLS, marks=pytest.mark.slow)]
+)
+def test_a_replay_is_killed_again_and_again(tmp_path, n_traces, n_kills):
     """Every trace has one outcome a metric, and a question is asked twice at most if it was unanswered at a kill."""
-    file, store, asked, moments = rows(tmp_path / "rows.jsonl", N_TRACES), tmp_path / "r.db", Asked(), random.Random(5)
+    file, store, asked, moments = rows(tmp_path / "rows.jsonl", n_traces), tmp_path / "r.db", Asked(), random.Random(5)
     with FakeJudgeServer(reply=asked, latency_s=0.01) as server:
         command = ["replay", file, "--store", store, "--judge", server.url, "--metrics", ",".join(METRICS)]
         command += ["--max-in-flight", IN_FLIGHT]
-        for _ in range(N_KILLS):
+        for _ in range(n_kills):
             process = start(*command)
-            asked.wait_for(asked.questions.total() + moments.randint(1, 3 * N_TRACES // (N_KILLS + 1)))
+            asked.wait_for(asked.questions.total() + moments.randint(1, 3 * n_traces // (n_kills + 1)))
             process.kill()
             process.communicate()
         finish(start(*command))
         n_asked, n_questions = asked.questions.total(), len(asked.questions)
         out, _ = finish(start(*command, "--json"))
 
-    expected = {(f"t{i}", metric): 1 for i in range(N_TRACES) for metric in METRICS}
+    expected = {(f"t{i}", metric): 1 for i in range(n_traces) for metric in METRICS}
     assert expected == dict(outcomes_in(store))
     ledger = read_ledger(store)
-    assert (N_TRACES, N_TRACES, True) == (ledger.total.captured, ledger.total.scored, ledger.total.balanced)
+    assert (n_traces, n_traces, True) == (ledger.total.captured, ledger.total.scored, ledger.total.balanced)
     # In flight, or answered and on the way to the disk.
-    assert n_asked - n_questions <= N_KILLS * 3 * IN_FLIGHT
+    assert n_asked - n_questions <= n_kills * 3 * IN_FLIGHT
     assert n_asked == asked.questions.total(), "a run that finds everything done asks nothing"
     told = json.loads(out)
-    assert (0, N_TRACES) == (told["files"][0]["n_new"], told["files"][0]["n_known"])
+    assert (0, n_traces) == (told["files"][0]["n_new"], told["files"][0]["n_known"])
 
 
 def test_ctrl_c_lets_go_cleanly_and_says_how_to_go_on(tmp_path):
@@ -133,33 +144,19 @@ def test_ctrl_c_lets_go_cleanly_and_says_how_to_go_on(tmp_path):
 def test_a_dry_run_says_what_it_would_take_and_asks_nobody(tmp_path):
     """Format and how it is known, what applies, what is missing, calls, tokens, money, time; no store is made."""
     asked = Asked()
+    file, store = rows(tmp_path / "rows.jsonl", 10), tmp_path / "r.db"
     with FakeJudgeServer(reply=asked) as server:
-        out, _ = finish(
-            start(
-                "replay",
-                rows(tmp_path / "rows.jsonl", 10),
-                "--store",
-                tmp_path / "r.db",
-                "--judge",
-                server.url,
-                "--metrics",
-                "ccrs.qr,ccrs.ac",
-                "--dry-run",
-                "--usd-per-million-tokens",
-                "1,2",
-                "--call-seconds",
-                "2",
-                "--max-in-flight",
-                "5",
-            )
-        )
+        out = ragstone(
+            "replay", file, "--store", store, "--judge", server.url, "--metrics", "ccrs.qr,ccrs.ac", "--dry-run",
+            "--usd-per-million-tokens", "1,2", "--call-seconds", "2", "--max-in-flight", "5",
+        ).stdout  # fmt: skip
 
     assert "10 traces, of which 10 would be scored" in out
     assert "ccrs.qr: 10 applicable" in out
     assert "ccrs.ac: 0 applicable, 10 not, most often (10): the sample has no reference" in out
     assert "about 10 calls" in out
     assert "USD, 4 s at 2 s a call and 5 at once" in out
-    assert (0, False) == (asked.questions.total(), (tmp_path / "r.db").exists())
+    assert (0, False) == (asked.questions.total(), store.exists())
 
 
 def test_dead_letters_are_listed_and_sent_again(tmp_path):
@@ -188,18 +185,16 @@ def test_dead_letters_are_listed_and_sent_again(tmp_path):
         sink = f"webhook:http://127.0.0.1:{server.server_port}/scores"
         file, store = rows(tmp_path / "rows.jsonl", 3), tmp_path / "r.db"
         command = ["replay", file, "--store", store, "--judge", "lexical", "--metrics", "ccrs.qr", "--sink", sink]
-        _, err = finish(start(*command))
-        assert "3 dead" in err
-        out, err = finish(start("outbox", store))
-        assert (3, True) == (out.count("ccrs.qr of trace t"), "3 dead" in err)
-        assert 3 == len(json.loads(finish(start("outbox", store, "--json"))[0])["deliveries"])
+        assert "3 dead" in ragstone(*command).stderr
+        listed = ragstone("outbox", store)
+        assert (3, True) == (listed.stdout.count("ccrs.qr of trace t"), "3 dead" in listed.stderr)
+        assert 3 == len(json.loads(ragstone("outbox", store, "--json").stdout)["deliveries"])
 
         refusing = False
-        out, _ = finish(start("outbox", store, "--send-again"))
-        assert "3 deliveries are in line again" in out
-        finish(start(*command))
+        assert "3 deliveries are in line again" in ragstone("outbox", store, "--send-again").stdout
+        ragstone(*command)
         assert {"t0", "t1", "t2"} == {score["trace_id"] for score in taken}
-        assert "0 dead" in finish(start("outbox", store))[1]
+        assert "0 dead" in ragstone("outbox", store).stderr
     finally:
         server.shutdown()
         thread.join()
@@ -219,9 +214,10 @@ def span(trace: int, n: int, parent: int | None = None, **attributes: str) -> di
     }
 
 
-@pytest.mark.slow
-def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path):
-    """Spans of forty requests, each in two messages; the receiver dies three times; each request is scored once."""
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path, kills):
+    """Spans of requests, each in two messages; the receiver is killed in between; each request is scored once."""
+    n = 12 * (kills + 1)
     store = tmp_path / "app.db"
     process: subprocess.Popen[str] | None = None
     url = ""
@@ -240,8 +236,8 @@ def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path):
         assert 200 == answer.status_code
 
     try:
-        for i in range(1, 41):
-            if i % 14 == 1:
+        for i in range(n):
+            if i % 12 == 0:
                 if process is not None:
                     process.kill()
                     process.communicate()
@@ -251,7 +247,7 @@ def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path):
             root = {"openinference.span.kind": "CHAIN", "output.value": f"Item {i} is a stone."}
             send(span(i, 1, **{"input.value": f"What is item {i}?", **root}))
         end = time.monotonic() + 60
-        while read_ledger(store).total.scored < 40 and time.monotonic() < end:
+        while read_ledger(store).total.scored < n and time.monotonic() < end:
             time.sleep(0.1)
         assert process is not None
         process.send_signal(signal.SIGTERM)
@@ -262,7 +258,7 @@ def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path):
             process.communicate()
 
     ledger = read_ledger(store)
-    assert (40, 40, True) == (ledger.total.captured, ledger.total.scored, ledger.total.balanced)
+    assert (n, n, True) == (ledger.total.captured, ledger.total.scored, ledger.total.balanced)
     assert {1} == set(outcomes_in(store).values())
     with SqliteStore.open(store, mode="read") as opened:
         assert all(len(trace.prompt_contexts or ()) == 1 for trace in opened.traces())

@@ -9,8 +9,6 @@ import pytest
 
 from ragstone.stats import bootstrap_interval, holm, mean_interval, randomised_tukey, wilson_interval
 
-pytestmark = pytest.mark.slow
-
 SCORES = {
     "smooth": (lambda rng, n: rng.beta(4, 2, n), 4 / 6),
     "binary": (lambda rng, n: (rng.random(n) < 0.85).astype(float), 0.85),
@@ -30,12 +28,13 @@ def ends(estimate):
 
 
 @pytest.mark.parametrize("kind", SCORES)
-@pytest.mark.parametrize("n", [10, 30, 100])
+@pytest.mark.parametrize("n", [10, 30, pytest.param(100, marks=pytest.mark.slow)])
 def test_the_default_interval_covers_whatever_the_scores(kind, n):
     """At least 95 in 100, less four standard errors of 150 and the point or two that Wilson and Student may be short."""
     assert share_covered(lambda x: ends(mean_interval(x)), kind, n, 150) >= 0.95 - 0.02 - 4 * 0.0178
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "least"), [(10, 0.84), (30, 0.87), (100, 0.90)])
 @pytest.mark.parametrize(
     "interval",
@@ -57,6 +56,7 @@ def test_the_interval_of_a_proportion_comes_near_its_level(n):
     assert 0.91 <= wilson <= 0.99
 
 
+@pytest.mark.slow
 def test_clusters_are_needed_where_there_are_any():
     """Forty clusters of five: drawn as wholes the interval covers, drawn one by one it misses every fourth time."""
     rng = np.random.default_rng(1)
@@ -82,6 +82,7 @@ def null_scores(rng, n_rows, n_metrics):
     return np.clip(np.round((0.8 + 0.25 * z) * 20) / 20, 0, 1)
 
 
+@pytest.mark.slow
 def test_six_alike_systems_are_told_apart_one_time_in_twenty():
     """Any of the 15 pairs, in 200 sets of 20 samples: 5 in 100, plus three standard errors."""
     rng = np.random.default_rng(3)
@@ -92,6 +93,7 @@ def test_six_alike_systems_are_told_apart_one_time_in_twenty():
     assert wrong <= 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5
 
 
+@pytest.mark.slow
 def test_holm_over_five_metrics_holds_the_level_that_they_alone_do_not():
     """Smallest p-value of each of five metrics: uncorrected every fifth set has a false claim, corrected one in twenty."""
     rng = np.random.default_rng(5)

@@ -70,7 +70,7 @@ def test_it_narrows():
     assert all(wide > narrow for wide, narrow in pairwise(widths))
 
 
-@pytest.mark.parametrize("p", [0.03, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("p", [0.3, *(pytest.param(p, marks=pytest.mark.slow) for p in (0.03, 0.5, 0.9))])
 def test_looking_after_every_draw_misses_at_most_as_often_as_promised(p):
     """Over 2,000 streams of 200 draws, at most 5 % are missed at any time; a repeated Wilson interval misses far more."""
     rng = np.random.default_rng(11)
