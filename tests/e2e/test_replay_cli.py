@@ -187,7 +187,7 @@ def test_dead_letters_are_listed_and_sent_again(tmp_path):
         command = ["replay", file, "--store", store, "--judge", "lexical", "--metrics", "ccrs.qr", "--sink", sink]
         assert "3 dead" in ragstone(*command).stderr
         listed = ragstone("outbox", store)
-        assert (3, True) == (listed.stdout.count("ccrs.qr of trace t"), "3 dead" in listed.stderr)
+        assert (3, True) == (listed.stdout.count("ccrs.qr"), "3 dead" in listed.stderr)
         assert 3 == len(json.loads(ragstone("outbox", store, "--json").stdout)["deliveries"])
 
         refusing = False
@@ -236,8 +236,8 @@ def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path, kills):
         assert 200 == answer.status_code
 
     try:
-        for i in range(n):
-            if i % 12 == 0:
+        for i in range(1, n + 1):
+            if i % 12 == 1:
                 if process is not None:
                     process.kill()
                     process.communicate()
