@@ -36,8 +36,8 @@ PUBLIC = {
         BASELINE_NOTE Abstention Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion
         ConnectionOptions ConstrainedModel ExactModel ForcedReading FunctionModel JsonReply Judge JudgeIdentity
         LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel
-        Preparable Prompt Reader ReplyCache SpendCap TextReply TokenReading VllmModel is_baseline judge_from
-        parse_number reader_from record_usage
+        Prompt Reader ReplyCache SpendCap TextReply TokenReading VllmModel is_baseline judge_from parse_number
+        reader_from record_usage
     """,
     "ragstone.metrics": """
         CCRS CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA AnswerCorrectness BertScore Bleu ChrF

@@ -26,11 +26,11 @@ from ragstone.judges._protocol import (
     Judge,
     JudgeIdentity,
     NumberReply,
-    Preparable,
     Prompt,
     Reader,
     TextReply,
 )
+from ragstone.judges._protocol import Preparable as Preparable
 from ragstone.judges._render import Message
 from ragstone.judges.function_model import FunctionModel
 from ragstone.judges.lexical import BASELINE_NOTE, LexicalJudge, LexicalReader, is_baseline
@@ -64,7 +64,6 @@ __all__ = [
     "NumberReply",
     "OpenAICompatibleJudge",
     "OpenAICompatibleModel",
-    "Preparable",
     "Prompt",
     "Reader",
     "ReplyCache",
