@@ -1,80 +1,98 @@
-"""The fence between our bugs and the application."""
+"""Protection of the application from errors of ours."""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
-import uuid
 
 import pytest
 
-from ragstone._util.guard import guard, guard_counts, guard_reraise
+from ragstone._util.fork import after_fork_in_child
 from ragstone._util.tally import Tally
+from ragstone.capture import Guard, guarded
+
+_in_child: list[str] = []
 
 
-@pytest.fixture(autouse=True)
-def fences_hold():
-    """As in production, whatever the test session has switched on."""
-    was = guard_reraise(False)
-    yield
-    guard_reraise(was)
+class Hooks:
+    """An object that an application calls."""
+
+    def __init__(self, logger="ragstone"):
+        self._guard = Guard(logger)
+
+    @guarded
+    def add(self, a, b):
+        return a + b
+
+    @guarded
+    def fail(self, kind=RuntimeError):
+        raise kind("ours")
 
 
-@pytest.fixture
-def name():
-    """A place of this test's own: the log has one line for each place and process."""
-    return f"test.{uuid.uuid4()}"
+def test_error_is_swallowed_counted_and_logged_once(caplog):
+    """Each object counts its own errors, by place; only the first one of a place is logged, with its traceback."""
+    hooks, other = Hooks("ragstone.test"), Hooks()
+    with caplog.at_level(logging.WARNING):
+        assert [None, None, None] == [hooks.fail(), hooks.fail(), hooks._guard.attempt(int, "x")]
+
+    assert ({"fail": 2, "int": 1}, 3) == (hooks._guard.counts(), hooks._guard.total)
+    assert ({}, 0) == (other._guard.counts(), other._guard.total)
+    assert [("ragstone.test", "fail"), ("ragstone.test", "int")] == [(r.name, r.args[0]) for r in caplog.records]
+    assert RuntimeError is caplog.records[0].exc_info[0]
 
 
-def test_error_is_swallowed_counted_and_logged_once(name, caplog):
-    """The second error of a place is counted and not logged."""
-
-    @guard(name)
-    def broken():
-        raise RuntimeError("ours")
-
-    with caplog.at_level(logging.ERROR, logger="ragstone"):
-        assert [None, None] == [broken(), broken()]
-
-    assert 2 == guard_counts()[name]
-    assert [name] == [record.args[0] for record in caplog.records]
-
-
-def test_result_passes(name):
-    """A fence changes nothing about what works."""
-    assert 3 == guard(name)(lambda a, b: a + b)(1, b=2)
-    assert name not in guard_counts()
-
-
-def test_block_ends_where_it_raised(name):
-    """After a fenced block the code goes on."""
-    steps = []
-    with guard(name):
-        steps.append("before")
-        raise ValueError
-    steps.append("after")
-    assert ["before", "after"] == steps
+def test_result_passes():
+    """Methods and functions that work are not changed."""
+    hooks = Hooks()
+    assert (3, "add", 7) == (hooks.add(1, b=2), hooks.add.__name__, hooks._guard.attempt(int, "7"))
+    assert {} == hooks._guard.counts()
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_what_belongs_to_the_application_passes(name, kind):
-    """Interrupts and exits are no errors of ours."""
-    with pytest.raises(kind), guard(name):
-        raise kind
-    assert name not in guard_counts()
+def test_what_belongs_to_the_application_passes(kind):
+    """Interrupts and exits are not errors of ours."""
+    hooks = Hooks()
+    with pytest.raises(kind):
+        hooks.fail(kind)
+    assert {} == hooks._guard.counts()
 
 
-def test_reraise_shows_our_bugs(name):
-    """Switched on for tests, errors pass, and are counted all the same."""
-    guard_reraise(True)
-    with pytest.raises(RuntimeError), guard(name):
-        raise RuntimeError
-    assert 1 == guard_counts()[name]
+def _in_this_module():
+    _in_child.append("function")
 
 
-def test_reraise_returns_what_it_was():
-    """A fixture can put it back."""
-    assert [False, True, True] == [guard_reraise(True), guard_reraise(True), guard_reraise(False)]
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_functions_and_methods_are_called_in_a_forked_child():
+    """Both kinds are called in the child, and not in the parent; an error of one does not keep the others from it."""
+
+    class Owner:
+        def __init__(self, name):
+            self.name = name
+
+        def reset(self):
+            _in_child.append(self.name)
+            if self.name == "broken":
+                raise RuntimeError
+
+    owners = [Owner("broken"), Owner("owner")]
+    for owner in owners:
+        after_fork_in_child(owner.reset)
+    after_fork_in_child(_in_this_module)
+    logging.getLogger("ragstone").disabled = True
+    try:
+        pid = os.fork()
+    finally:
+        logging.getLogger("ragstone").disabled = False
+    if pid == 0:
+        os._exit(0 if set(_in_child) == {"broken", "owner", "function"} else 1)
+    assert ([], 0) == (_in_child, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def test_what_would_be_gone_is_refused():
+    """A lambda or an inner function is not kept alive, so it cannot be registered."""
+    with pytest.raises(TypeError, match="function of a module"):
+        after_fork_in_child(lambda: None)
 
 
 def test_tally_counts_every_thread():

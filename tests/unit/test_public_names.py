@@ -15,8 +15,8 @@ PUBLIC = {
         aevaluate assert_no_regression compare evaluate
     """,
     "ragstone.capture": """
-        Capture CaptureCounters CaptureLimits PassageDraft Recorder Redactor SearchDraft TraceDraft before_exit
-        capture_suppressed draft_from redact_secrets suppress_capture
+        Capture CaptureCounters CaptureLimits Guard PassageDraft Recorder Redactor SearchDraft TraceDraft
+        after_fork_in_child before_exit capture_suppressed draft_from guarded redact_secrets suppress_capture
     """,
     "ragstone.data": """
         QrelsSource SampleSource read_beir read_qrels read_samples read_trec_run write_beir write_trec_qrels

@@ -7,10 +7,9 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from langchain_ragstone._guard import Failures
 from langchain_ragstone._otel import link_current_span
 from langchain_ragstone._translate import stated_contexts
-from ragstone.capture import PassageDraft, Recorder, capture_suppressed, draft_from
+from ragstone.capture import Guard, PassageDraft, Recorder, capture_suppressed, draft_from
 
 __all__ = ["ExplicitRecording"]
 
@@ -19,7 +18,7 @@ class ExplicitRecording:
     """The handler's method for code without callbacks."""
 
     _recorder: Recorder
-    _failures: Failures
+    _guard: Guard
 
     def record(
         self,
@@ -63,5 +62,5 @@ class ExplicitRecording:
             link_current_span(draft)
             return self._recorder.record(draft)
         except Exception as error:  # noqa: BLE001 - whatever it is, the request goes on
-            self._failures.count("record", error)
+            self._guard.count("record", error)
             return False

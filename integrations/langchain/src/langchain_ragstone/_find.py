@@ -8,8 +8,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from langchain_ragstone import _translate as translate
-from langchain_ragstone._guard import Failures
-from ragstone.capture import PassageDraft
+from ragstone.capture import Guard, PassageDraft
 
 __all__ = ["Finder"]
 
@@ -18,7 +17,7 @@ class Finder:
     """The extractors that a handler was given, with the usual rules behind them; a piece that fails is None.
 
     Args:
-        failures: Counts what raises.
+        guard: Counts what raises.
         question: See `RagstoneCallbackHandler`.
         contexts: See there.
         answer: See there.
@@ -26,13 +25,13 @@ class Finder:
 
     def __init__(
         self,
-        failures: Failures,
+        guard: Guard,
         *,
         question: Callable[[Any], str | None] | None,
         contexts: Callable[[Any], Iterable[Document | str | Mapping[str, Any]] | None] | None,
         answer: Callable[[Any], str | None] | None,
     ) -> None:
-        self._attempt = failures.attempt
+        self._attempt = guard.attempt
         self._question = question
         self._contexts = contexts
         self._answer = answer

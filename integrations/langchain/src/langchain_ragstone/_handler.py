@@ -19,10 +19,9 @@ from langchain_ragstone._explicit import ExplicitRecording
 from langchain_ragstone._fallbacks import start_run
 from langchain_ragstone._find import Finder
 from langchain_ragstone._graph import hear_of_pauses, input_keys, keys_written, note_node, only_written
-from langchain_ragstone._guard import Failures, guarded
 from langchain_ragstone._otel import link_current_span
 from langchain_ragstone._tree import ChainRun, LiveTrace, LlmRun, RetrieverRun, Run, RunTree, Step, ToolRun
-from ragstone.capture import PassageDraft, Recorder, SearchDraft, before_exit, capture_suppressed
+from ragstone.capture import Guard, PassageDraft, Recorder, SearchDraft, before_exit, capture_suppressed, guarded
 from ragstone.errors import ConfigurationError
 from ragstone.schema import TraceStatus
 
@@ -96,8 +95,8 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         self._contexts_event = contexts_event
         self._clock = clock
         self._tree = RunTree(ttl_s=ttl_s, max_live=max_live, clock=clock)
-        self._failures = Failures()
-        self._find = Finder(self._failures, question=question, contexts=contexts, answer=answer)
+        self._guard = Guard("ragstone.langchain")
+        self._find = Finder(self._guard, question=question, contexts=contexts, answer=answer)
         hear_of_pauses(self)
         before_exit(self._give_up_all)
 
@@ -116,7 +115,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
     @property
     def errors(self) -> int:
         """How many events failed inside this handler; 0 unless it has a bug, or an extractor raised."""
-        return self._failures.total
+        return self._guard.total
 
     @property
     def late_events(self) -> int:
@@ -223,7 +222,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         run = self._tree.end(run_id)
         if not isinstance(run, RetrieverRun):
             return
-        if run.outermost and (passages := self._failures.attempt(translate.passages_from, documents)) is not None:
+        if run.outermost and (passages := self._guard.attempt(translate.passages_from, documents)) is not None:
             run.search = SearchDraft(query=run.query, passages=passages, name=run.name)
         if run.parent is None:
             self._record(run.trace, "ok")
@@ -265,7 +264,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         run = self._tree.end(run_id)
         if not isinstance(run, LlmRun):
             return
-        if not run.muted and (reply := self._failures.attempt(translate.reply_from, response)) is not None:
+        if not run.muted and (reply := self._guard.attempt(translate.reply_from, response)) is not None:
             reply.add_to(run.trace.draft)
             if reply.text is not None and not run.inside_search:
                 run.trace.last_answer = (run, reply.text)
@@ -296,7 +295,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         if not isinstance(run, ToolRun):
             return
         if not run.searched and not run.muted and not run.inside_search:
-            passages = self._failures.attempt(translate.documents_in_tool_output, output)
+            passages = self._guard.attempt(translate.documents_in_tool_output, output)
             if passages is not None:
                 run.search = SearchDraft(query=run.query, passages=passages, name=run.name)
                 run.trace.searching.append(run)
@@ -370,7 +369,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         self._take_question(trace, inputs)
         if not trace.draft.query and isinstance(outputs, dict):
             # A graph that is resumed gets a command, and has the question in its state.
-            trace.draft.query = self._failures.attempt(translate.question_from, outputs)
+            trace.draft.query = self._guard.attempt(translate.question_from, outputs)
         status: TraceStatus = "ok"
         if trace.interrupted:
             status = "interrupted"

@@ -17,15 +17,13 @@ What can go wrong, and what is done about it:
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 from uuid import UUID
 
-from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from ragstone.capture import PassageDraft, SearchDraft, TraceDraft, after_fork_in_child
 
 __all__ = ["ChainRun", "LiveTrace", "LlmRun", "RetrieverRun", "Run", "RunTree", "Step", "ToolRun"]
 
@@ -212,7 +210,7 @@ class RunTree:
         self._clock = clock
         self.late = 0
         self._start_empty()
-        _trees.add(self)
+        after_fork_in_child(self.forget_all)
 
     def _start_empty(self) -> None:
         self._lock = threading.RLock()
@@ -313,16 +311,3 @@ class RunTree:
         runs = list(self._runs)
         self._start_empty()
         self._closed.update(runs)
-
-
-_trees: weakref.WeakSet[RunTree] = weakref.WeakSet()
-
-
-def _forget_in_child() -> None:
-    for tree in list(_trees):
-        tree.forget_all()
-
-
-if hasattr(os, "register_at_fork"):
-    # Once for all trees: a handler made per request must not add a hook per request.
-    os.register_at_fork(after_in_child=_forget_in_child)

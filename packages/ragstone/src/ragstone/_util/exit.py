@@ -8,10 +8,11 @@ from types import MethodType
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from ragstone._util.guard import guard
+from ragstone._util.guard import Guard
 
 __all__ = ["before_exit", "finish_before_exit"]
 
+_guard: Final = Guard()
 _functions: Final[WeakKeyDictionary[object, Callable[..., object]]] = WeakKeyDictionary()
 
 
@@ -34,8 +35,7 @@ def before_exit(method: Callable[[], object]) -> None:
 def finish_before_exit() -> None:
     """Call them; whatever closes at exit does this first."""
     for owner, function in list(_functions.items()):
-        with guard("before_exit"):
-            function(owner)
+        _guard.attempt(function, owner)
 
 
 # For those whose work goes somewhere that closes by itself, or never.

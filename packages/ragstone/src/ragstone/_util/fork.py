@@ -1,30 +1,39 @@
-"""What must happen in a forked child: held by weak reference, so that registering keeps nothing alive."""
+"""Functions that are called in a forked child; objects are referenced weakly, so registering keeps nothing alive."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Callable
-from types import MethodType
-from typing import Final
+from types import FunctionType, MethodType
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 __all__ = ["after_fork_in_child"]
 
 _logger = logging.getLogger("ragstone")
-_functions: Final[WeakKeyDictionary[object, Callable[..., object]]] = WeakKeyDictionary()
+_functions: Final[WeakKeyDictionary[Any, Callable[[Any], object]]] = WeakKeyDictionary()
 
 
-def after_fork_in_child(method: Callable[[], object]) -> None:
-    """Call a bound method, one of each object, in every child forked from now on, as long as its object lives.
+def after_fork_in_child(function: Callable[[], object]) -> None:
+    """Call a bound method, or a function of a module, in every child forked from now on.
+
+    A method (one of each object) is called as long as its object exists.
 
     In the child only the forking thread exists: other threads are gone, and locks they held stay locked for ever. The
-    method must replace locks, queues and threads, and must not wait for any. Where processes cannot fork, this does
+    function must replace locks, queues and threads, and must not wait for any. On systems without fork, this does
     nothing.
     """
-    if not isinstance(method, MethodType):
-        raise TypeError(f"needs a bound method, got {method!r}")
-    _functions[method.__self__] = method.__func__
+    if isinstance(function, MethodType):
+        _functions[function.__self__] = function.__func__
+    elif isinstance(function, FunctionType) and "<" not in function.__qualname__:
+        _functions[function] = _call
+    else:  # a lambda or an inner function would be gone before the fork
+        raise TypeError(f"needs a bound method or a function of a module, got {function!r}")
+
+
+def _call(function: Callable[[], object]) -> None:
+    function()
 
 
 def _run() -> None:
@@ -33,7 +42,8 @@ def _run() -> None:
         try:
             function(owner)
         except Exception:
-            _logger.exception("Ragstone could not prepare a %s for the forked process", type(owner).__name__)
+            name = getattr(owner, "__qualname__", type(owner).__name__)
+            _logger.exception("Ragstone could not prepare %s for the forked process", name)
 
 
 # One registration for the process: there is no way to take one back.

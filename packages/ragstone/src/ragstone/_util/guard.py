@@ -1,94 +1,80 @@
-"""The fence between our bugs and the application: errors stop here, are logged once a place, and counted."""
+"""Protection of the application from errors of ours: they are counted, logged once for each place, and never raised."""
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
-from functools import wraps
-from types import TracebackType
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from ragstone._util.tally import Tally
 
-__all__ = ["Guard", "guard", "guard_counts", "guard_reraise"]
+__all__ = ["Guard", "guarded"]
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-_logger = logging.getLogger("ragstone")
-_tallies: Final[dict[str, Tally]] = {}
-_reraise = False
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+_T = TypeVar("_T")
 
 
 class Guard:
-    """A fence around code that a host calls; made by `guard`, reusable, nestable, shared by threads."""
+    """Counts the errors that were stopped before they reached the application, and logs the first one of each place.
 
-    __slots__ = ("_name",)
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        """Enter the fenced block; costs nothing."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> bool:
-        """Swallow an `Exception` after counting it; the first one of this name is logged with its stack."""
-        if not isinstance(error, Exception):
-            return False
-        tally = _tallies.get(self._name)
-        if tally is None:
-            tally = _tallies.setdefault(self._name, Tally())
-            _logger.error(
-                "Ragstone failed inside %s; the application goes on without it. Please report this. "
-                "Further errors of this place are counted and not logged.",
-                self._name,
-                exc_info=error,
-            )
-        tally.add()
-        return not _reraise
-
-    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R | None]:
-        """Fence a whole function; it returns None where it would have raised."""
-
-        @wraps(function)
-        def fenced(*args: _P.args, **kwargs: _P.kwargs) -> _R | None:
-            with self:
-                return function(*args, **kwargs)
-            return None
-
-        return fenced
-
-
-def guard(name: str) -> Guard:
-    """Make a fence for a `with` block or, as a decorator, for a function: no `Exception` gets past it.
-
-    What is raised inside is logged the first time for each name, and counted every time. A `BaseException` that is no
-    `Exception` passes: `KeyboardInterrupt`, `SystemExit`, `GeneratorExit` and cancellation belong to the application,
-    whose signal handler or task they come from, and our own code raises none.
+    Every object that an application or a framework calls has its own. Errors are those of ours, or of functions that
+    the user gave us. A `BaseException` that is not an `Exception` is never stopped: `KeyboardInterrupt`, `SystemExit`,
+    `GeneratorExit` and cancellation belong to the application.
 
     Args:
-        name: The place, as it appears in the log and in `guard_counts`.
+        logger: Name of the logger.
 
     Example:
-        >>> @guard("doctest.divide")
-        ... def divide(a: int, b: int) -> float:
-        ...     return a / b
-        >>> divide(6, 3)
-        2.0
+        >>> guard = Guard()
+        >>> guard.attempt(divmod, 7, 2)
+        (3, 1)
     """
-    return Guard(name)
+
+    def __init__(self, logger: str = "ragstone") -> None:
+        self._logger = logging.getLogger(logger)
+        self._tallies: dict[str, Tally] = {}
+
+    @property
+    def total(self) -> int:
+        """Number of errors stopped."""
+        return sum(self.counts().values())
+
+    def counts(self) -> dict[str, int]:
+        """Number of errors stopped, by place; places without errors are absent."""
+        return {place: tally.value() for place, tally in list(self._tallies.items())}
+
+    def count(self, place: str, error: Exception) -> None:
+        """Count an error, and log it with its traceback if it is the first one of its place."""
+        # Without a lock, which a fork could leave held.
+        tally = self._tallies.get(place)
+        if tally is None:
+            tally = self._tallies.setdefault(place, Tally())
+            self._logger.warning("Ragstone failed in %s; the application goes on (logged once)", place, exc_info=error)
+        tally.add()
+
+    def attempt(self, function: Callable[..., _T], *values: Any) -> _T | None:
+        """Call a function; if it raises, count the error and return None."""
+        try:
+            return function(*values)
+        except Exception as error:  # noqa: BLE001 - our own functions, the user's, and odd objects of the application
+            self.count(getattr(function, "__name__", repr(function)), error)
+            return None
 
 
-def guard_counts() -> dict[str, int]:
-    """How many errors each fence stopped since the process started; fences that stopped none are absent."""
-    return {name: tally.value() for name, tally in list(_tallies.items())}
+class _HasGuard(Protocol):
+    _guard: Guard
 
 
-def guard_reraise(on: bool) -> bool:  # noqa: FBT001 - reads as a switch: guard_reraise(True)
-    """Switch raising through all fences on or off, and return how it was; tests want to see our bugs.
+def guarded(method: _Method) -> _Method:
+    """Make a method never raise: an error is counted by the object's `_guard`, and the method returns None."""
 
-    Errors are logged and counted either way.
-    """
-    global _reraise
-    was, _reraise = _reraise, on
-    return was
+    @functools.wraps(method)
+    def never_raises(self: _HasGuard, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the application goes on
+            self._guard.count(method.__name__, error)
+            return None
+
+    return cast("_Method", never_raises)

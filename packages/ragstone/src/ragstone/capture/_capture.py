@@ -9,11 +9,11 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Self
+from typing import Literal, Self
 
 from ragstone._util.exit import finish_before_exit
 from ragstone._util.fork import after_fork_in_child
-from ragstone._util.guard import guard
+from ragstone._util.guard import Guard
 from ragstone._util.suppress import capture_suppressed
 from ragstone.capture._convert import CaptureLimits, Converter
 from ragstone.capture._draft import TraceDraft
@@ -23,8 +23,6 @@ from ragstone.capture._writer import CaptureWriter
 from ragstone.errors import ConfigurationError
 
 __all__ = ["Capture", "CaptureCounters"]
-
-_RECORD: Final = guard("capture.record")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +130,7 @@ class Capture:
             clock=clock,
         )
         self._writer = self._new_writer()
+        self._guard = Guard()
         self._closes_at_exit: Callable[[], None] | None = None
         after_fork_in_child(self._after_fork)
 
@@ -144,13 +143,15 @@ class Capture:
             True when it was accepted ("batched") or is on disk ("sync"); False when it was dropped and counted, when
             the caller runs inside `suppress_capture()`, or, with "sync", when the disk did not confirm in time.
         """
-        with _RECORD:
+        try:
             if capture_suppressed():
                 return False
             if self._closes_at_exit is None:
                 self._close_at_exit()
             return self._writer.put(draft)
-        return False
+        except Exception as error:  # noqa: BLE001 - whatever it is, the application goes on
+            self._guard.count("record", error)
+            return False
 
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Wait until everything recorded before is on disk.
@@ -222,5 +223,4 @@ def _close(reference: weakref.ref[Capture]) -> None:
     finish_before_exit()
     capture = reference()
     if capture is not None:
-        with guard("capture.close_at_exit"):
-            capture.close()
+        capture._guard.attempt(capture.close)  # noqa: SLF001 - our own class

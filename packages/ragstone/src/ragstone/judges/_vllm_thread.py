@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, JudgeRejectedError, JudgeUnavailableError
 
 __all__ = ["EngineThread", "Job", "engine_for", "is_refusal", "unload"]
@@ -274,5 +275,4 @@ def _start_over() -> None:
 
 
 atexit.register(_stop_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_over)
+after_fork_in_child(_start_over)

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from ragstone._util.exit import finish_before_exit
+from ragstone._util.fork import after_fork_in_child
 from ragstone.capture import Capture, CaptureCounters, CaptureLimits, TraceDraft, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
 from ragstone.judges import Judge, Reader
@@ -122,6 +123,7 @@ class Monitor:
         )
         self._reset()
         _live.add(self)
+        after_fork_in_child(self._after_fork)
 
     @classmethod
     def from_config(cls, path: str | os.PathLike[str], **arguments: Any) -> Self:
@@ -160,6 +162,10 @@ class Monitor:
         """Ours, whether it owns the store yet or not."""
         self._closed = False
         self._closing = threading.Event()
+
+    def _after_fork(self) -> None:
+        if not self._closed:
+            self._reset()
 
     # -- the application's side ------------------------------------------------------------------------------
 
@@ -316,12 +322,4 @@ def _close_all() -> None:
         monitor.close()
 
 
-def _reset_all() -> None:
-    for monitor in list(_live):
-        if not monitor._closed:  # noqa: SLF001 - our own class
-            monitor._reset()  # noqa: SLF001
-
-
 atexit.register(_close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_all)

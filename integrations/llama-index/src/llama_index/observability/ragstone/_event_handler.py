@@ -20,6 +20,7 @@ from llama_index.core.instrumentation.events.llm import (
 
 from llama_index.observability.ragstone._replies import model_from
 from llama_index.observability.ragstone._requests import Requests
+from ragstone.capture import Guard, guarded
 
 __all__ = ["ContextsEvent", "RagstoneEventHandler"]
 
@@ -71,24 +72,24 @@ class RagstoneEventHandler(BaseEventHandler):
 
     if TYPE_CHECKING:
         requests: Requests
+        _guard: Guard
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, guard: Guard) -> None:
         super().__init__()
         # Past pydantic, whose private attributes cost microseconds at every look.
         self.__dict__["requests"] = requests
+        self.__dict__["_guard"] = guard
 
     @classmethod
     def class_name(cls) -> str:
         """The name LlamaIndex knows it by."""
         return "RagstoneEventHandler"
 
+    @guarded
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:  # noqa: ARG002 - LlamaIndex's signature
         """Something happened."""
         hear = _HEARD.get(type(event))
-        try:
-            if hear is not None:
-                hear(self.requests, event)
-            elif type(event).__name__ == "SpanCancelledEvent":  # private to LlamaIndex's workflows
-                self.requests.cancelled(event.span_id)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the request goes on
-            self.requests.count_error("handle", error)
+        if hear is not None:
+            hear(self.requests, event)
+        elif type(event).__name__ == "SpanCancelledEvent":  # private to LlamaIndex's workflows
+            self.requests.cancelled(event.span_id)

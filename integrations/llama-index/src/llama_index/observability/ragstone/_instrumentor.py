@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +13,7 @@ from llama_index.observability.ragstone._event_handler import RagstoneEventHandl
 from llama_index.observability.ragstone._requests import Requests
 from llama_index.observability.ragstone._span_handler import RagstoneSpanHandler
 from llama_index.observability.ragstone._tree import SpanTree
-from ragstone.capture import Recorder, before_exit
+from ragstone.capture import Guard, Recorder, after_fork_in_child, before_exit
 from ragstone.errors import ConfigurationError
 
 __all__ = ["RagstoneInstrumentor"]
@@ -71,10 +70,11 @@ class RagstoneInstrumentor:
         self.contexts = contexts
         self.answer = answer
         self._tree = SpanTree(ttl_s=ttl_s, max_live=max_live, clock=clock)
-        self._requests = Requests(recorder, self, self._tree, clock=clock)
+        self._guard = Guard("ragstone.llamaindex")
+        self._requests = Requests(recorder, self, self._tree, guard=self._guard, clock=clock)
         before_exit(self._requests.end_all)
         self._span_handler = RagstoneSpanHandler(self._requests)
-        self._event_handler = RagstoneEventHandler(self._requests)
+        self._event_handler = RagstoneEventHandler(self._requests, self._guard)
 
     def start_registering(self) -> None:
         """Capture from now on, in all threads and tasks; calling it again changes nothing."""
@@ -101,7 +101,7 @@ class RagstoneInstrumentor:
     @property
     def errors(self) -> int:
         """How many spans and events failed inside this package; 0 unless it has a bug, or an extractor raised."""
-        return self._requests.errors
+        return self._guard.total
 
     @property
     def late_events(self) -> int:
@@ -144,5 +144,4 @@ def _renew_lock_in_child() -> None:
     _registering = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock_in_child)
+after_fork_in_child(_renew_lock_in_child)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol
 
 from llama_index.observability.ragstone import _translate as translate
 from llama_index.observability.ragstone._assemble import finish
@@ -13,32 +11,10 @@ from llama_index.observability.ragstone._otel import current_span
 from llama_index.observability.ragstone._replies import reply_from
 from llama_index.observability.ragstone._stream import pulled_stream
 from llama_index.observability.ragstone._tree import REQUESTS, Entry, Kind, LiveTrace, Span, SpanTree
-from ragstone.capture import Recorder, SearchDraft, capture_suppressed
+from ragstone.capture import Guard, Recorder, SearchDraft, capture_suppressed, guarded
 from ragstone.schema import TraceStatus
 
-__all__ = ["Extractors", "Requests", "guarded"]
-
-logger = logging.getLogger("ragstone.llamaindex")
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-
-def guarded(hook: Callable[_P, None]) -> Callable[_P, None]:
-    """Keep our own mistakes out of the application: count them, log the first of each hook.
-
-    LlamaIndex hides what a handler raises, without a line in the log: nobody would know.
-    """
-
-    @functools.wraps(hook)
-    def fenced(*args: _P.args, **kwargs: _P.kwargs) -> None:
-        try:
-            hook(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the request goes on
-            owner: Any = args[0]
-            owner.count_error(hook.__name__, error)
-
-    return fenced
+__all__ = ["Extractors", "Requests"]
 
 
 class Extractors(Protocol):
@@ -53,18 +29,13 @@ class Requests:
     """The requests in flight through one instrumentor; every method may be called from any thread, and none raises."""
 
     def __init__(
-        self, recorder: Recorder, extractors: Extractors, tree: SpanTree, *, clock: Callable[[], float]
+        self, recorder: Recorder, extractors: Extractors, tree: SpanTree, *, guard: Guard, clock: Callable[[], float]
     ) -> None:
         self._recorder = recorder
         self._extractors = extractors
         self._clock = clock
-        self._failures: dict[str, int] = {}
+        self._guard = guard
         self.tree = tree
-
-    @property
-    def errors(self) -> int:
-        """How many hooks failed."""
-        return sum(self._failures.values())
 
     @guarded
     def enter(
@@ -105,7 +76,7 @@ class Requests:
         elif kind is Kind.POSTPROCESS:
             span.texts_in = translate.node_texts(next(iter(arguments.values()), None))
         elif kind is Kind.SYNTHESIZE:
-            passages = self._attempt(translate.passages_from, arguments.get("nodes") or (), trace.passages)
+            passages = self._guard.attempt(translate.passages_from, arguments.get("nodes") or (), trace.passages)
             if passages is not None:
                 trace.log.append(Entry(span, None, passages))
 
@@ -118,11 +89,11 @@ class Requests:
         trace, kind = span.trace, span.kind
         if not span.muted and not span.inside_search:
             if kind is Kind.RETRIEVE:
-                passages = self._attempt(translate.passages_from, result, trace.passages)
+                passages = self._guard.attempt(translate.passages_from, result, trace.passages)
                 if passages is not None:
                     span.search = SearchDraft(query=span.query, passages=passages, name=span.name)
             elif kind is Kind.POSTPROCESS:
-                passages = self._attempt(translate.passages_from, result, trace.passages)
+                passages = self._guard.attempt(translate.passages_from, result, trace.passages)
                 if passages is not None:
                     trace.log.append(Entry(span, span.texts_in, passages))
             elif kind is Kind.SYNTHESIZE:
@@ -237,14 +208,6 @@ class Requests:
         if self.tree.close(trace):
             self._record(trace, status)
 
-    def count_error(self, where: str, error: Exception) -> None:
-        """Count a mistake of ours, or of an extractor, and log the first of its place."""
-        # For diagnosis only, hence without a lock, which a fork could leave held.
-        first = where not in self._failures
-        self._failures[where] = self._failures.get(where, 0) + 1
-        if first:
-            logger.warning("capture failed in %s; the application goes on (logged once)", where, exc_info=error)
-
     def _heard(self, key: str | None) -> Span | None:
         span = self.tree.find(key)
         return None if span is None or span.muted else span
@@ -256,11 +219,11 @@ class Requests:
         if not trace.ignored:
             draft = trace.draft
             draft.name = root.key[:-37]
-            draft.query = self._stated(self._extractors.question, arguments) or self._attempt(
+            draft.query = self._stated(self._extractors.question, arguments) or self._guard.attempt(
                 translate.question_from, arguments
             )
             # A workflow's run is announced without its tags.
-            self._attempt(translate.fill_identity, draft, translate.tags_here() if tags is None else tags)
+            self._guard.attempt(translate.fill_identity, draft, translate.tags_here() if tags is None else tags)
             self._ask_for_otel(trace)
         self._abandon(self.tree.give_up())
 
@@ -282,7 +245,7 @@ class Requests:
         trace = span.trace
         if any(span in entry.ancestors() for entry in list(trace.log) if isinstance(entry, Span)):
             return
-        passages = self._attempt(translate.found_by_tool, result, trace.passages)
+        passages = self._guard.attempt(translate.found_by_tool, result, trace.passages)
         if passages is not None:
             span.search = SearchDraft(query=span.query, passages=passages, name=span.name)
             trace.log.append(span)
@@ -311,10 +274,10 @@ class Requests:
         if trace.ignored or not trace.is_request:
             self.tree.close(trace)
             return
-        stated = None if self._extractors.contexts is None else self._attempt(self._extractors.contexts, result)
+        stated = None if self._extractors.contexts is None else self._guard.attempt(self._extractors.contexts, result)
         if stated is not None:
-            trace.contexts = self._attempt(translate.passages_from, stated)
-        trace.sources = self._attempt(translate.sources_from, result, trace.passages)
+            trace.contexts = self._guard.attempt(translate.passages_from, stated)
+        trace.sources = self._guard.attempt(translate.sources_from, result, trace.passages)
         if translate.is_chat_stream(result):
             # Both ends of this race look whether the other was first, and `settle` settles once.
             trace.root_returned = True
@@ -322,11 +285,11 @@ class Requests:
             return
         if translate.is_token_stream(result):
             trace.tapped = True
-            if translate.install_tap(result, _Listener(self, trace)):
+            if translate.install_tap(result, _Listener(self, trace, self._guard)):
                 return
         else:
             answer = self._stated(self._extractors.answer, result)
-            trace.answer = self._attempt(translate.answer_from, result) if answer is None else answer
+            trace.answer = self._guard.attempt(translate.answer_from, result) if answer is None else answer
         self.settle(trace, "ok" if not trace.cancelled else "interrupted" if trace.paused else "truncated")
 
     def _abandon(self, traces: list[LiveTrace]) -> int:
@@ -340,29 +303,19 @@ class Requests:
             self._recorder.record(trace.draft)
 
     def _stated(self, extractor: Callable[[Any], str | None] | None, value: Any) -> str | None:
-        return None if extractor is None else translate.text_of(self._attempt(extractor, value))
-
-    def _attempt(self, extract: Callable[..., _T], *values: Any) -> _T | None:
-        """One piece that cannot be found must not cost the rest of the trace."""
-        try:
-            return extract(*values)
-        except Exception as error:  # noqa: BLE001 - extractors and odd objects of the application
-            self.count_error(getattr(extract, "__name__", repr(extract)), error)
-            return None
+        return None if extractor is None else translate.text_of(self._guard.attempt(extractor, value))
 
 
 class _Listener:
     """Tells a request what became of its stream."""
 
-    __slots__ = ("__weakref__", "_requests", "_trace", "root_key")
+    __slots__ = ("__weakref__", "_guard", "_requests", "_trace", "root_key")
 
-    def __init__(self, requests: Requests, trace: LiveTrace) -> None:
+    def __init__(self, requests: Requests, trace: LiveTrace, guard: Guard) -> None:
+        self._guard = guard
         self._requests = requests
         self._trace = trace
         self.root_key = trace.root.key
-
-    def count_error(self, where: str, error: Exception) -> None:
-        self._requests.count_error(where, error)
 
     @guarded
     def saw(self, item: Any) -> None:

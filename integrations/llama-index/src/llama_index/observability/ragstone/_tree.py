@@ -16,14 +16,12 @@ by walking up: a span whose parent we do not know is the root of a new request. 
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from enum import Enum
 
-from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from ragstone.capture import PassageDraft, SearchDraft, TraceDraft, after_fork_in_child
 
 __all__ = ["REQUESTS", "Entry", "Kind", "LiveTrace", "Span", "SpanTree"]
 
@@ -217,7 +215,7 @@ class SpanTree:
         self._clock = clock
         self.late = 0
         self._start_empty()
-        _trees.add(self)
+        after_fork_in_child(self.forget_all)
 
     def _start_empty(self) -> None:
         self._lock = threading.RLock()
@@ -353,16 +351,3 @@ class SpanTree:
         self._closed.update(keys)
         for trace in traces:
             trace.closed = True
-
-
-_trees: weakref.WeakSet[SpanTree] = weakref.WeakSet()
-
-
-def _forget_in_child() -> None:
-    for tree in list(_trees):
-        tree.forget_all()
-
-
-if hasattr(os, "register_at_fork"):
-    # Once for all trees: an instrumentor made per test or per tenant must not add a hook each.
-    os.register_at_fork(after_in_child=_forget_in_child)
