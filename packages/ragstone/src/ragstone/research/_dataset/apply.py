@@ -12,10 +12,8 @@ from ragstone._util.run_async import run_async
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, judge_from
-from ragstone.research._dataset.asking import Asker, prepared
-from ragstone.research._dataset.draft import Draft, DraftItem, only, read_draft
-from ragstone.research._dataset.files import DATASET, DRAFT, JOURNAL, write_rows
-from ragstone.research._dataset.journal import Journal
+from ragstone.research._dataset.draft import DATASET, DRAFT, JOURNAL, Draft, DraftItem, only, read_draft, write_rows
+from ragstone.research._dataset.journal import Asker, Journal, prepared
 from ragstone.research._dataset.review import MAX_TEXT, REVIEW, Key, read_review, texts_of
 
 __all__ = ["DatasetReview", "apply_review"]

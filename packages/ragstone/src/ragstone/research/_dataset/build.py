@@ -12,10 +12,8 @@ from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, judge_from, metered
 from ragstone.metrics.crux import ETA
-from ragstone.research._dataset.asking import PASSING, Asker, prepared
-from ragstone.research._dataset.draft import Draft, Rows
-from ragstone.research._dataset.files import DATASET, DRAFT, JOURNAL, folder_of, write_json, write_rows
-from ragstone.research._dataset.journal import Journal
+from ragstone.research._dataset.draft import DATASET, DRAFT, JOURNAL, Draft, Rows, folder_of, write_json, write_rows
+from ragstone.research._dataset.journal import PASSING, Asker, Journal, prepared
 from ragstone.research._dataset.making import Making
 from ragstone.research._dataset.plan import DatasetPlan, Paths, plan_dataset
 from ragstone.research._dataset.review import REVIEW, edited, write_review

@@ -1,19 +1,35 @@
-"""What a build found, before and after a person looked at it; and the rows that follow."""
+"""The draft of a dataset, and the files of its directory, each written whole or not at all."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from ragstone.errors import DataError
+from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.metrics.crux import ETA, answerable, required_subset
 
-__all__ = ["Draft", "DraftItem", "DraftPassage", "Rows", "dataset_rows", "only", "read_draft"]
+__all__ = [
+    "DATASET",
+    "DRAFT",
+    "JOURNAL",
+    "PASSAGES",
+    "Draft",
+    "DraftItem",
+    "DraftPassage",
+    "Rows",
+    "dataset_rows",
+    "folder_of",
+    "only",
+    "read_draft",
+    "write_json",
+    "write_rows",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,3 +185,61 @@ def only(item: DraftItem, questions: Collection[str], passages: Collection[str])
     }
     texts = {question: text for question, text in item.questions.items() if question in questions}
     return replace(item, questions=texts, ratings=ratings)
+
+
+DATASET: Final = "dataset.jsonl"
+"""Rows for `evaluate`."""
+PASSAGES: Final = "passages.jsonl"
+"""The passages of all pools, for an index."""
+DRAFT: Final = "draft.json"
+"""What the review is about."""
+JOURNAL: Final = "journal.jsonl"
+"""What the judge answered."""
+
+
+def folder_of(output: str | Path) -> Path:
+    """The folder, made when it is missing.
+
+    Raises:
+        ConfigurationError: It cannot be one.
+    """
+    folder = Path(output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"--output {str(folder)!r} cannot be a folder: {error.strerror or error}") from error
+    return folder
+
+
+def write_rows(folder: Path, draft: Draft) -> Rows:
+    """Write the data set and its passages."""
+    found = dataset_rows(draft)
+    _write_jsonl(folder / DATASET, found.rows)
+    _write_jsonl(
+        folder / PASSAGES,
+        [
+            {"id": p.id, "text": p.text, "document": p.document, "start": p.start, "end": p.end, "source": p.source}
+            for p in draft.passages.values()
+        ],
+    )
+    return found
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file whole or not at all."""
+    _written(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+
+
+def _write_jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write a file whole or not at all, one row a line."""
+    _written(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def _written(path: Path, text: str) -> None:
+    beside = path.with_name(path.name + ".new")
+    try:
+        # Lone surrogates, which JSON can spell and UTF-8 cannot, must not end the work.
+        beside.write_text(text, encoding="utf-8", errors="replace", newline="")
+        os.replace(beside, path)  # noqa: PTH105  the same, and says what it does
+    except OSError as error:
+        raise StoreError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error

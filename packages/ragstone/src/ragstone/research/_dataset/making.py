@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ragstone.errors import JudgeError
-from ragstone.research._dataset.asking import PASSING, Asker
 from ragstone.research._dataset.draft import Draft, DraftItem, DraftPassage
+from ragstone.research._dataset.journal import PASSING, Asker
 from ragstone.research._dataset.plan import DatasetPlan, PlannedItem
 from ragstone.research._dataset.prompts import (
     distinct_questions,

@@ -9,8 +9,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, SystemOutcomes
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._meta.describe import correlations, distributions, powers
-from ragstone.research._meta.label_rows import read_labels
-from ragstone.research._meta.labels import LabelOptions, agreements
+from ragstone.research._meta.labels import LabelOptions, agreements, read_labels
 from ragstone.research._meta.repeats import flips, read_repeats
 from ragstone.research._meta.report import MetaReport
 from ragstone.research._meta.sources import metrics_of, read_systems
