@@ -29,7 +29,7 @@ from ragstone.cli._udcg import udcg_app
 from ragstone.cli._worker import worker_command
 from ragstone.errors import DataError
 from ragstone.store import open_store, shown
-from ragstone.worker import read_ledger
+from ragstone.worker import pending_message, read_ledger
 
 __all__ = ["app"]
 
@@ -125,6 +125,8 @@ def status(
             print_json(ledger.model_dump(mode="json") | {"balanced": ledger.total.balanced})
         else:
             print_text("\n".join(ledger_lines(ledger)))
+            if message := pending_message(store, ledger):
+                print_text(message)
         return
     with open_store(store, mode="read") as opened:
         report = opened.explain(trace)

@@ -9,7 +9,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -21,17 +22,20 @@ from ragstone.errors import ConfigurationError, RagstoneError, StoreError, Store
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import Metric
 from ragstone.monitor._config import CONFIGURABLE, read_config
+from ragstone.monitor._finish import Progress, State, is_script, pauses
 from ragstone.schema import Ledger
 from ragstone.sinks import Sink
 from ragstone.spool import SpoolWriter
 from ragstone.store import is_database_url, settled
-from ragstone.worker import ScoringSetup, Worker, read_ledger, spool_directory
+from ragstone.worker import ScoringSetup, Worker, pending_message, read_ledger, spool_directory
 
 __all__ = ["Monitor"]
 
 logger = logging.getLogger("ragstone")
 
 _OWNERSHIP_RETRY_S = 1.0
+_FINISH_S = 60.0
+"""Seconds for which the end of a `with` block waits for scores."""
 _live: weakref.WeakSet[Monitor] = weakref.WeakSet()
 
 
@@ -41,6 +45,10 @@ class Monitor:
     Hand it to an integration (`RagstoneCallbackHandler(monitor)`), or call `record` yourself. Nothing happens before
     the first request: no file, no thread. Then two daemon threads run: one writes captures to this process's spool
     segment, one owns the store (drains, scores, delivers) unless another process already does.
+
+    A `with` (or `async with`) block that ends without an exception in a script's main thread waits up to 60 s until all
+    is scored, while the judge answers. `close` and the exit of the interpreter take up to 5 s. Requests that are still
+    pending then stay in the store, and a warning names the command that scores them.
 
     Args:
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`, else "lexical".
@@ -158,6 +166,8 @@ class Monitor:
         self._thread: threading.Thread | None = None
         self._worker: Worker | None = None
         """Ours, while it owns the store."""
+        self._state: State = "scoring"
+        """What became of the last attempt to own the store and to score."""
         self._candidate: Worker | None = None
         """Ours, whether it owns the store yet or not."""
         self._closed = False
@@ -222,34 +232,37 @@ class Monitor:
         if not self.flush(timeout_s):
             return False
         self.start()
-        seen: tuple[Worker, int] | None = None
+        is_idle = self._idle_check()
         while time.monotonic() < end:
-            worker = self._worker
-            if worker is not None:
-                worker.wake()
-                # An idle look may have begun before the flush ended; the one after the next cannot have.
-                if seen is None or seen[0] is not worker:
-                    seen = (worker, worker.looks + 2)
-                elif worker.looks >= seen[1] and worker.idle:
-                    return True
-            elif self._nothing_pending():
+            if is_idle() or (self._worker is None and self._n_pending() == 0):
                 return True
-            self._closing.wait(0.02)
-            if self._closing.is_set():
+            if self._closing.wait(0.02):
                 return False
         return False
 
-    def _nothing_pending(self) -> bool:
-        try:
-            return read_ledger(self._store).total.pending == 0
-        except StoreError:
-            # Nobody has made it yet, or it cannot be read now; the timeout decides.
-            return False
+    def _idle_check(self) -> Callable[[], bool]:
+        """Make a function that says whether everything recorded until now is scored and delivered, by our worker."""
+        seen: tuple[Worker, int] | None = None
+
+        def is_idle() -> bool:
+            nonlocal seen
+            worker = self._worker
+            if worker is None:
+                return False
+            worker.wake()
+            # An idle look may have begun before the flush ended; the one after the next cannot have.
+            if seen is None or seen[0] is not worker:
+                seen = (worker, worker.looks + 2)
+                return False
+            return worker.looks >= seen[1] and worker.idle
+
+        return is_idle
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Make captures durable, stop scoring, let go of the store. Safe to call twice; called at exit.
+        """Make captures durable, stop scoring, release the store. Safe to call twice; called at exit.
 
-        What is not scored yet stays pending in the store, and the next owner goes on with it.
+        What is not scored yet stays pending in the store. A warning says how many requests these are, and which command
+        scores them.
         """
         end = time.monotonic() + timeout_s
         with self._lock:
@@ -261,8 +274,23 @@ class Monitor:
         candidate, thread = self._candidate, self._thread
         if candidate is not None:
             candidate.stop()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(max(0.0, end - time.monotonic()))
+        if thread is None or thread is threading.current_thread():
+            return
+        thread.join(max(0.0, end - time.monotonic()))
+        self._warn_of_pending()
+
+    def _warn_of_pending(self) -> None:
+        if self._state == "not_owner":
+            return  # its owner scores what is pending
+        if self._state == "unavailable" and is_database_url(self._store):
+            return  # nothing at the end of a program may wait for a database
+        try:
+            message = pending_message(self._store, read_ledger(self._store), self._setup.command_options())
+        except Exception:  # noqa: BLE001  the program ends, and the store may not be there to be read
+            return
+        if message is not None:
+            # Python prints warnings on standard error if the application has not configured logging.
+            logger.warning("ragstone: %s", message)
 
     def __enter__(self) -> Self:
         return self
@@ -270,7 +298,55 @@ class Monitor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            if kind is None and not _in_event_loop():
+                with closing(self._finish()) as waits:
+                    for pause_s in waits:
+                        self._closing.wait(pause_s)
+        finally:
+            self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                with closing(self._finish()) as waits:
+                    for pause_s in waits:
+                        await asyncio.sleep(pause_s)
+        finally:
+            await asyncio.to_thread(self.close)
+
+    def _finish(self) -> Generator[float]:
+        """Yield pauses until everything is scored, or waiting cannot help; at once in a server or beside another owner."""
+        if self._thread is None or not is_script():
+            return
+        self.flush()
+        is_idle = self._idle_check()
+
+        def look() -> State:
+            if self._closing.is_set() or is_idle():
+                return "done"
+            worker = self._worker
+            return "unavailable" if worker is not None and worker.is_blocked else self._state
+
+        progress = Progress(self._n_pending)
+        try:
+            for pause_s in pauses(look, timeout_s=_FINISH_S):
+                progress.show()
+                yield pause_s
+        finally:
+            progress.clear()
+
+    def _n_pending(self) -> int | None:
+        """How many requests are pending; None if the store does not exist yet, or cannot be read now."""
+        try:
+            return read_ledger(self._store).total.pending
+        except StoreError:
+            return None
 
     # -- the worker's side -----------------------------------------------------------------------------------
 
@@ -288,13 +364,16 @@ class Monitor:
                 if not waiting:
                     logger.info("%s; this process captures, and takes over when the owner is gone", error)
                 waiting = True
+                self._state = "not_owner"
             except RagstoneError as error:
                 if not waiting:
                     # The message says what to do; a traceback of ours would not help.
                     logger.error("ragstone cannot score, captures wait in the spool: %s", error)  # noqa: TRY400
                 waiting = True
+                self._state = "unavailable"
             except Exception as error:
                 # At exit Python ends the threads that work is given to before it lets us close.
+                self._state = "unavailable"
                 if "interpreter shutdown" not in str(error):
                     logger.exception("ragstone worker stopped by a bug; captures wait in the spool, starting again")
             else:
@@ -314,6 +393,15 @@ class Monitor:
 
     def _own(self, worker: Worker) -> None:
         self._worker = worker
+        self._state = "scoring"
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _close_all() -> None:

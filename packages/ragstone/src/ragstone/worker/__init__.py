@@ -5,6 +5,7 @@ from ragstone.worker._intake import Troubles as Troubles
 from ragstone.worker._intake import spool_directory as spool_directory
 from ragstone.worker._intake import why_not as why_not
 from ragstone.worker._setup import ScoringSetup
+from ragstone.worker._status import pending_message as pending_message
 from ragstone.worker._status import read_ledger as read_ledger
 from ragstone.worker._worker import Worker as Worker
 

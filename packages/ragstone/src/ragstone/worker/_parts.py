@@ -72,6 +72,11 @@ class Parts:
         for outage in self._judged:
             outage.poke()
 
+    @property
+    def judge_is_down(self) -> bool:
+        """Whether a judge or a reader is unavailable at present."""
+        return any(outage.is_on for outage in self._judged)
+
     def room(self, n_in_work: int) -> int:
         """How many more requests to take on."""
         waiting = [outage.waiting for outage in self._judged] or [0]
@@ -143,6 +148,11 @@ class Outage:
         """Called when an outage is over."""
         self.waiting = 0
         """Requests that wait and do not ask at present."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the judge is unavailable: a request failed, and the judge has not answered since."""
+        return self._told
 
     async def sit_out(
         self, score: Callable[[], Awaitable[Sequence[AnyOutcome]]], *, hold: Callable[[], object]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
@@ -52,6 +52,7 @@ class ScoringSetup:
         deadline_s: float = 120.0,
         closes_models: bool = False,
     ) -> None:
+        self._given = (metrics, judge, reader, tuple(sinks))
         resolved = resolve_metrics(metrics)
         self.sinks = tuple(sink_from(sink) for sink in sinks)
         self.judge = judge_from(judge)
@@ -69,6 +70,22 @@ class ScoringSetup:
     def scorer_of(self, metrics: Sequence[Metric]) -> Scorer:
         """Make a scorer of some of the metrics, with the same judge and limits."""
         return Scorer(metrics, self.judge, concurrency=self.concurrency, deadline_s=self.deadline_s)
+
+    def command_options(self) -> list[str]:
+        """The options with which `ragstone worker` makes the same setup.
+
+        A value that a command line cannot have (an object), or must not show (a URL may hold credentials), is left open:
+        `--judge JUDGE`, `--sink otlp:...`.
+        """
+        metrics, judge, reader, sinks = self._given
+        listed = [metrics] if isinstance(metrics, str | Metric) else metrics
+        names = [spec if isinstance(spec, str) else spec.card.name for spec in listed]
+        return [
+            f"--metrics={','.join(names)}",
+            *_model_option("judge", judge),
+            *(_model_option("reader", reader) if self.reader is not None else ()),
+            *(f"--sink={_sink_option(sink)}" for sink in sinks),
+        ]
 
     async def aclose(self) -> None:
         """Close sinks and models, all of them even if closing one fails. Safe to call twice."""
@@ -90,3 +107,15 @@ class ScoringSetup:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _model_option(role: str, spec: str | Judge | Reader | None) -> Iterator[str]:
+    if spec is not None:
+        yield f"--{role}={role.upper() if not isinstance(spec, str) or '@' in spec else spec}"
+
+
+def _sink_option(spec: str | Sink) -> str:
+    if not isinstance(spec, str):
+        return "SINK"
+    kind, separator, argument = spec.partition(":")
+    return f"{kind}:..." if separator and "//" in argument else spec

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from ragstone.errors import SpoolError, StoreError, StoreNotReadyError
 from ragstone.schema import Captured, Dropped, Ledger, LedgerRow, SampledOut
 from ragstone.spool import SpoolReader
-from ragstone.store import is_database_url, open_store
+from ragstone.store import is_database_url, open_store, shown
 from ragstone.worker._intake import spool_directory
 
-__all__ = ["read_ledger"]
+__all__ = ["pending_message", "read_ledger"]
 
 _TRIES = 20
 _BATCH = 1000
@@ -110,3 +112,24 @@ def _add(row: LedgerRow, tail: LedgerRow) -> LedgerRow:
             for field in ("captured", "pending", "sampled_out", "dropped")
         }
     )
+
+
+def pending_message(store: str | os.PathLike[str], ledger: Ledger, options: Sequence[str] | None = None) -> str | None:
+    """Say how many requests are pending, and which command scores them; None if no request is pending.
+
+    Args:
+        store: Path of a store file, or URL of a database.
+        ledger: The ledger of this store.
+        options: Options of `ragstone worker`, from `ScoringSetup.command_options`. By default the metrics of the ledger,
+            and a judge that is left open unless `RAGSTONE_JUDGE` names it.
+    """
+    n = ledger.total.pending
+    if not n:
+        return None
+    if options is None:
+        options = [f"--metrics={','.join(ledger.metrics)}"] if ledger.metrics else []
+        if not os.environ.get("RAGSTONE_JUDGE"):
+            options = [*options, "--judge=JUDGE"]
+    command = shlex.join(["ragstone", "worker", shown(store), "--until-idle", *options])
+    requests = "1 request is" if n == 1 else f"{n} requests are"
+    return f"{requests} pending. Score with: {command}"

@@ -74,6 +74,7 @@ class Worker:
         self._idle = False
         self._progress = 0
         self._troubles = Troubles()
+        self._parts: Parts | None = None
         self._watch_next = 0.0
         self._in_work: set[str] = set()
         self._renew_next = 0.0
@@ -91,6 +92,11 @@ class Worker:
     def idle(self) -> bool:
         """Whether, at the last look, nothing was spooled, pending or due for a sink."""
         return self._idle
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether requests wait because a judge, a reader or the disk is unavailable at present."""
+        return bool(self._troubles) or (self._parts is not None and self._parts.judge_is_down)
 
     @property
     def looks(self) -> int:
@@ -165,7 +171,7 @@ class Worker:
 
     async def _loop(self, store: Store, woken: asyncio.Event, *, until_idle: bool) -> None:
         outlets = [Outlet(sink, self._troubles, clock=self._clock) for sink in self._setup.sinks]
-        parts = Parts(self._setup, patience_s=self._outage_patience_s)
+        self._parts = parts = Parts(self._setup, patience_s=self._outage_patience_s)
         scoring: set[asyncio.Task[None]] = set()
         deliveries: dict[str, asyncio.Task[None]] = {}
         wait_s = _POLL_MIN_S

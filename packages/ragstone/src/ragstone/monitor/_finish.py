@@ -1,0 +1,94 @@
+"""The end of a program: waiting until everything is scored, while that is possible."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+__all__ = ["Progress", "State", "is_script", "pauses"]
+
+State = Literal["done", "scoring", "unavailable", "not_owner"]
+"""What scoring is doing. "unavailable": the judge does not answer, or the store cannot be used, at present."""
+
+_PAUSE_S: Final = 0.02
+_UNAVAILABLE_S: Final = 2.0
+"""Seconds of being unavailable after which waiting ends. Calls to a judge have been retried before that."""
+_SHOW_S: Final = 0.5
+
+
+def is_script() -> bool:
+    """Whether this is the main thread of a program that nobody stops by a signal.
+
+    A program that handles SIGTERM is a server: it is being stopped, and whoever stops it does not wait for a minute.
+    """
+    return threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) in (
+        signal.SIG_DFL,
+        None,
+    )
+
+
+def pauses(
+    look: Callable[[], State], *, timeout_s: float, clock: Callable[[], float] = time.monotonic
+) -> Iterator[float]:
+    """Yield the pauses between looks, in seconds, for as long as waiting can help.
+
+    Args:
+        look: The state of scoring.
+        timeout_s: Seconds after which waiting ends in any case.
+        clock: Seconds that only grow.
+    """
+    end = clock() + timeout_s
+    unavailable_since: float | None = None
+    while (now := clock()) < end:
+        state = look()
+        if state in ("done", "not_owner"):
+            return
+        if state == "scoring":
+            unavailable_since = None
+        elif unavailable_since is None:
+            unavailable_since = now
+        elif now - unavailable_since >= _UNAVAILABLE_S:
+            return
+        yield _PAUSE_S
+
+
+class Progress:
+    """The number of pending requests, on a terminal; elsewhere nothing is written.
+
+    Args:
+        count: How many requests are pending; None if that is not known.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(self, count: Callable[[], int | None], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._count = count
+        self._clock = clock
+        self._on_terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._next = clock() + _SHOW_S
+        self._written = False
+
+    def show(self) -> None:
+        """Write the number, at most twice a second."""
+        if not self._on_terminal or self._clock() < self._next:
+            return
+        self._next = self._clock() + _SHOW_S
+        n = self._count()
+        if n is not None:
+            self._write(f"\rragstone: scoring, {n} pending (Ctrl-C ends the wait)\x1b[K")
+            self._written = True
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._written:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, ValueError):  # the terminal is gone
+            self._on_terminal = self._written = False
