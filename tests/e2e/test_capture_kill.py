@@ -13,7 +13,7 @@ import pytest
 
 from ragstone.spool import SpoolReader
 
-KILLS = int(os.environ.get("RAGSTONE_KILLS", "10"))
+MANY = int(os.environ.get("RAGSTONE_KILLS", "10"))
 
 # Records from three threads for ever; writes the number of each trace to stdout once it is acknowledged.
 APP = """
@@ -45,15 +45,15 @@ for thread in range(3):
 """
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(60 + 10 * KILLS)
-def test_killed_at_random_moments_everything_acknowledged_is_in_the_spool(tmp_path):
+@pytest.mark.parametrize("kills", [2, pytest.param(MANY, marks=pytest.mark.slow)])
+@pytest.mark.timeout(300 + 10 * MANY)
+def test_killed_at_random_moments_everything_acknowledged_is_in_the_spool(tmp_path, kills):
     """Each life of the application is killed in full flight; each acknowledged trace is there, and each trace once."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")  # shown when the test fails
     rng = random.Random(seed)
     acknowledged: list[str] = []
-    for life in range(KILLS):
+    for life in range(kills):
         durability = ("batched", "sync")[life % 2]
         app = subprocess.Popen([sys.executable, "-c", APP, tmp_path, str(life), durability], stdout=subprocess.PIPE)
         try:
@@ -77,6 +77,6 @@ def test_killed_at_random_moments_everything_acknowledged_is_in_the_spool(tmp_pa
             found.update(entry.trace.trace_id for entry in batch.entries)
             offset, at_end = batch.next_offset, batch.at_end
         reader.remove(segment.name)
-    assert KILLS <= len(acknowledged)
+    assert kills <= len(acknowledged)
     assert [] == [trace_id for trace_id in acknowledged if trace_id not in found]
     assert [] == [trace_id for trace_id, times in found.items() if times > 1]

@@ -69,6 +69,7 @@ def test_a_dry_run_asks_nobody(folder):
     assert not (folder / "set").exists()
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_a_build_asks_nothing_twice(folder):
     """Each kill costs at most the one question that was in flight; the result is that of a build without a kill."""
     command = ["dataset", "build", "docs", "--concurrency", "1"]

@@ -47,9 +47,9 @@ def run(estimator, **faults):
     dialect, _ = ESTIMATORS[estimator]
 
     async def session(url):
-        model = OpenAICompatibleModel(url, timeout_s=0.7, backoff_s=0.05, max_retries=5)
+        model = OpenAICompatibleModel(url, timeout_s=2, backoff_s=0.05, max_retries=5)
         reader = ChatReader(model, prompt="{question}\n{context}", estimator=estimator, target_width=None, max_draws=10)
-        scorer = Scorer([Udcg(reader)], FakeJudge(), concurrency=8, deadline_s=60)
+        scorer = Scorer([Udcg(reader)], FakeJudge(), concurrency=8, deadline_s=200)
         try:
             await scorer.prepare()
             return {s.id: outcome async for s, (outcome,) in scorer.score_many(SAMPLES)}, scorer.usage.calls

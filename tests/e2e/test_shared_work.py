@@ -93,11 +93,11 @@ def test_a_request_without_passages_waits_for_the_judge_too(tmp_path: Path, monk
     assert [] == [o for o in stored(store) if isinstance(o, Failure)]
 
 
-def scored(faults: dict[str, object], *, deadline_s: float = 30.0) -> tuple[dict[tuple[str, str], Outcome], int, int]:
+def scored(faults: dict[str, object], *, deadline_s: float = 100.0) -> tuple[dict[tuple[str, str], Outcome], int, int]:
     """Outcomes by sample and metric, and the calls that were billed and that came."""
 
     async def session(url: str) -> tuple[list[Outcome], int]:
-        judge = OpenAICompatibleJudge(url, timeout_s=0.5, backoff_s=0.02)
+        judge = OpenAICompatibleJudge(url, timeout_s=2, backoff_s=0.02)
         scorer = Scorer(resolve_metrics(FAMILIES), judge, concurrency=8, deadline_s=deadline_s)
         try:
             outcomes = [outcome async for _, of_sample in scorer.score_many(SAMPLES) for outcome in of_sample]

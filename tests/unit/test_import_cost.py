@@ -35,8 +35,8 @@ HEAVY = (
 @pytest.mark.parametrize(
     "statement",
     [
-        "import ragstone",
-        "from ragstone.schema import Trace",
+        pytest.param("import ragstone", marks=pytest.mark.slow),
+        pytest.param("from ragstone.schema import Trace", marks=pytest.mark.slow),
         "from ragstone import Monitor",
         "from ragstone.metrics import all_metrics; all_metrics()",
     ],
@@ -67,7 +67,7 @@ def test_capture_loads_nothing_that_scores(package, statement):
 @pytest.mark.parametrize(
     "statement",
     [
-        "import ragstone.experiments",
+        pytest.param("import ragstone.experiments", marks=pytest.mark.slow),
         "from ragstone import Monitor, compare, evaluate",
         "from ragstone.cli import main; main(['--help'])",
     ],
@@ -79,7 +79,14 @@ def test_research_is_imported_only_when_it_is_asked_for(statement):
     assert done.stdout.endswith("False\n")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["metrics"], ["metrics", "bleu"], ["metrics", "bertscore"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["metrics", "bertscore"],
+        *(pytest.param(a, marks=pytest.mark.slow) for a in (["metrics"], ["metrics", "bleu"])),
+    ],
+)
 def test_commands_that_compute_nothing_load_nothing_to_compute_with(arguments):
     """Help, and what metrics there are, come at once; a metric's package loads when it scores."""
     code = (

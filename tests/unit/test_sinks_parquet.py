@@ -241,7 +241,7 @@ def test_a_batch_that_is_there_though_it_seemed_to_fail(tmp_path, monkeypatch):
     assert ["t1", "t2"] == _traces(tmp_path)
 
 
-@pytest.mark.parametrize("kill_after", [0, 10, 45])
+@pytest.mark.parametrize("kill_after", [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 45))])
 def test_killed_at_any_moment(tmp_path, kill_after):
     """Whole batches are there, each once, and all that were acknowledged; the next sink goes on from there."""
     script = """

@@ -11,18 +11,20 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from ragstone.store import SqliteStore
 from ragstone.worker import read_ledger
 
-N_SCORES = int(os.environ.get("RAGSTONE_OUTBOX_SCORES", "600"))
-N_KILLS = int(os.environ.get("RAGSTONE_OUTBOX_KILLS", "4"))
+MANY_SCORES = int(os.environ.get("RAGSTONE_OUTBOX_SCORES", "600"))
+MANY_KILLS = int(os.environ.get("RAGSTONE_OUTBOX_KILLS", "4"))
 METRICS = ("ccrs.cc", "ccrs.qr")
 
 
-def rows(path: Path) -> Path:
+def rows(path: Path, n_scores: int) -> Path:
     """A data set that makes as many scores."""
     with path.open("w", encoding="utf-8") as file:
-        for i in range(N_SCORES // len(METRICS)):
+        for i in range(n_scores // len(METRICS)):
             row = {"id": f"t{i}", "query": f"What is item {i}?", "contexts": [f"Item {i}."], "response": f"Item {i}."}
             file.write(json.dumps(row) + "\n")
     return path
@@ -49,10 +51,13 @@ def ids_at(receiver) -> Counter[str]:
     )
 
 
-def test_each_outcome_arrives_at_least_once(otlp_receiver, answer, tmp_path):
+@pytest.mark.parametrize(
+    ("n_scores", "n_kills"), [(60, 1), pytest.param(MANY_SCORES, MANY_KILLS, marks=pytest.mark.slow)]
+)
+def test_each_outcome_arrives_at_least_once(otlp_receiver, answer, tmp_path, n_scores, n_kills):
     """The worker dies between sending and noting it, the receiver refuses in between; then the books say that all was sent."""
-    file, store, moments = rows(tmp_path / "rows.jsonl"), tmp_path / "r.db", random.Random(7)
-    for _ in range(N_KILLS):
+    file, store, moments = rows(tmp_path / "rows.jsonl", n_scores), tmp_path / "r.db", random.Random(7)
+    for _ in range(n_kills):
         process = start(file, store, otlp_receiver.endpoint)
         seen, end = len(otlp_receiver.paths), time.monotonic() + 60
         wanted = seen + moments.randint(1, 2)
@@ -74,7 +79,7 @@ def test_each_outcome_arrives_at_least_once(otlp_receiver, answer, tmp_path):
     with SqliteStore.open(store, mode="read") as opened:
         expected = {outcome.id for outcome in opened.outcomes()}
     arrived = ids_at(otlp_receiver)
-    assert (N_SCORES, N_SCORES, 0, 0) == (len(expected), books.sent, books.pending, books.dead)
+    assert (n_scores, n_scores, 0, 0) == (len(expected), books.sent, books.pending, books.dead)
     assert expected == set(arrived)
     # Twice is what a kill costs: a batch that arrived and was not noted.
-    assert arrived.total() - N_SCORES <= (N_KILLS + 1) * 200
+    assert arrived.total() - n_scores <= (n_kills + 1) * 200
