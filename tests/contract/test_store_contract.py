@@ -20,7 +20,7 @@ from ragstone.schema import (
     SinkBooks,
     Trace,
 )
-from ragstone.store import PlannedMetric, ScoredTrace, SqliteStore, Store
+from ragstone.store import MetricCounts, PlannedMetric, ScoredTrace, SqliteStore, Store
 
 OpenStore = Callable[[], Store]
 
@@ -644,6 +644,34 @@ class TestReading:
 
         assert ids == seen
         assert [i for i in ids for _ in range(2)] == [o.sample_id for o in store.outcomes()]
+
+    def test_outcomes_are_counted_by_value_and_sampling_probability(self, store: Store):
+        """Those of the planned versions, with the judge's name, which stands in their bodies alone."""
+        ingest(store, "old", "a", "b", "c")
+        store.complete("old", both("old", value=0.1))
+        newer = PlannedMetric(name="grounded", version="2", judge_hash="j1")
+        store.set_plan([newer, RECALL], [])
+        for trace_id in "ab":
+            judged = score(trace_id, newer).model_copy(update={"judge": "a judge"})
+            store.complete(trace_id, [judged, not_applicable(trace_id)])
+        store.complete("c", [failure("c", newer), not_applicable("c")])
+        grounded = MetricCounts(
+            metric="grounded",
+            judge="a judge",
+            scores=((0.5, 1.0, 2),),
+            n_failed=1,
+            n_not_applicable=0,
+            is_sampled=False,
+        )
+        recall = MetricCounts(metric="recall", judge=None, scores=(), n_failed=0, n_not_applicable=4, is_sampled=False)
+        assert [grounded, recall] == store.count_outcomes()
+
+        store.ingest("sampled", 1, [captured("d", inclusion_probability=0.25)])
+        store.complete("d", [score("d", newer), not_applicable("d")])
+        counts, absent = store.count_outcomes()
+        assert {(0.5, 1.0, 2), (0.5, 0.25, 1)} == set(counts.scores)
+        assert counts.is_sampled
+        assert (5, True) == (absent.n_not_applicable, absent.is_sampled)
 
     def test_the_worst_answers_come_first(self, store: Store):
         """Worst by the metric's direction; failures are no scores; ties in order of arrival."""

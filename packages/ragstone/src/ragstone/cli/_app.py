@@ -23,13 +23,10 @@ from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import JudgeOption, ReaderOption
 from ragstone.cli._options import JsonOption
 from ragstone.cli._outbox import outbox_command
-from ragstone.cli._output import ledger_lines, print_json, print_text, trace_lines
 from ragstone.cli._replay import replay_command
+from ragstone.cli._status import status_command
 from ragstone.cli._udcg import udcg_app
 from ragstone.cli._worker import worker_command
-from ragstone.errors import DataError
-from ragstone.store import open_store, shown
-from ragstone.worker import pending_message, read_ledger
 
 __all__ = ["app"]
 
@@ -47,6 +44,7 @@ app.command(name="meta")(meta_command)
 app.command(name="metrics")(metrics_command)
 app.command(name="outbox")(outbox_command)
 app.command(name="replay")(replay_command)
+app.command(name="status")(status_command)
 app.command(name="topicality")(topicality_command)
 app.command(name="worker")(worker_command)
 app.add_typer(dataset_app, name="dataset")
@@ -108,34 +106,3 @@ def alerts_command() -> None:
     """Print alert rules for Prometheus, for the metrics of the sink `prometheus`."""
     rules = importlib.resources.files("ragstone.sinks") / "alerts" / "ragstone.rules.yml"
     typer.echo(rules.read_text(encoding="utf-8"), nl=False)
-
-
-@app.command()
-def status(
-    store: Annotated[
-        str, typer.Argument(help="The store: what Monitor(store=...) was given, a file or postgresql://...")
-    ],
-    trace: Annotated[str | None, typer.Option("--trace", help="Say why this trace was or was not scored.")] = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Print the ledger: where every captured request stands."""
-    if trace is None:
-        ledger = read_ledger(store)
-        if json_output:
-            print_json(ledger.model_dump(mode="json") | {"balanced": ledger.total.balanced})
-        else:
-            print_text("\n".join(ledger_lines(ledger)))
-            if message := pending_message(store, ledger):
-                print_text(message)
-        return
-    with open_store(store, mode="read") as opened:
-        report = opened.explain(trace)
-    if report is None:
-        raise DataError(
-            f"the store {shown(store)!r} has no trace {trace!r}; if it is quite new, it may still be in the spool"
-        )
-    lines = trace_lines(report)
-    if json_output:
-        print_json(lines.as_dict())
-    else:
-        print_text("\n".join(lines.as_text()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,7 +71,7 @@ class Experiment:
             "sink_skipped": dict(self.sink_skipped),
             "usage": self.usage.model_dump(exclude={"schema_version"}),
             "wall_s": self.wall_s,
-            "metrics": [_summary_dict(s) for s in summaries],
+            "metrics": [s.to_dict() for s in summaries],
         }
 
     def to_jsonl(self, path: str | Path) -> None:
@@ -110,28 +109,6 @@ class Experiment:
                 }
             )
         return pd.DataFrame(rows)
-
-
-def _summary_dict(s: MetricSummary) -> dict[str, Any]:
-    return {
-        "metric": s.metric,
-        "mean": s.estimate.value if s.estimate else None,
-        "ci": _ends(s.estimate.low, s.estimate.high) if s.estimate else None,
-        "level": s.estimate.level if s.estimate else None,
-        "method": s.estimate.method if s.estimate else None,
-        "n_scored": s.n_scored,
-        "n_failed": s.n_failed,
-        "n_not_applicable": s.n_not_applicable,
-        "bounds": _ends(*s.bounds) if s.bounds else None,
-        "failure_kinds": s.failure_kinds,
-        "missing": list(s.missing),
-        "reasons": s.reasons,
-    }
-
-
-def _ends(low: float, high: float) -> list[float | None]:
-    """Both ends of an interval for JSON, which has no infinity: None is no bound on that side."""
-    return [end if math.isfinite(end) else None for end in (low, high)]
 
 
 async def aevaluate(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ragstone._util.table import text_table
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.stats import Estimate, failure_bounds, mean_interval
+from ragstone.stats import Estimate, failure_bounds, hajek_mean, mean_interval
+from ragstone.store import Store
 
-__all__ = ["MetricSummary", "format_table", "summarise"]
+__all__ = ["MetricSummary", "format_table", "summarise", "summarize_store"]
 
 _SAME: Final = 1e-9
 """Bounds may leave the metric's range by a rounding error."""
@@ -50,6 +51,75 @@ class MetricSummary:
     """Who judged, as the outcomes name it; empty for a plain metric."""
     reasons: dict[str, int]
     """Why it was not applicable where no field was lacking, most frequent first, and to how many samples."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        e = self.estimate
+        return {
+            "metric": self.metric,
+            "mean": e.value if e else None,
+            "ci": _ends(e.low, e.high) if e else None,
+            "level": e.level if e else None,
+            "method": e.method if e else None,
+            "n_scored": self.n_scored,
+            "n_failed": self.n_failed,
+            "n_not_applicable": self.n_not_applicable,
+            "bounds": _ends(*self.bounds) if self.bounds else None,
+            "failure_kinds": self.failure_kinds,
+            "missing": list(self.missing),
+            "reasons": self.reasons,
+        }
+
+
+def _ends(low: float, high: float) -> list[float | None]:
+    """Both ends of an interval for JSON, which has no infinity: None is no bound on that side."""
+    return [end if math.isfinite(end) else None for end in (low, high)]
+
+
+def summarize_store(store: Store, cards: Mapping[str, MetricCard]) -> tuple[MetricSummary, ...]:
+    """Sum up the outcomes of the planned metrics of a store, without reading them one by one.
+
+    If traces were sampled with different probabilities, means are weighted (`hajek_mean`). Kinds of failures and reasons
+    are not counted: they stand in the outcomes' texts.
+
+    Args:
+        store: The store.
+        cards: By name, for the ranges of values. A metric without a card has no bounds.
+    """
+    import numpy as np
+
+    summaries = []
+    for counts in store.count_outcomes():
+        card = cards.get(counts.metric)
+        low, high = (card.low, card.high) if card is not None else (-math.inf, math.inf)
+        estimate, bounds = None, None
+        if counts.scores:
+            values, probabilities, repeats = (np.asarray(column) for column in zip(*counts.scores, strict=True))
+            # Scorers let a value exceed its range by a rounding error.
+            x = np.repeat(np.clip(values, low, high), repeats)
+            if counts.is_sampled and x.size > 1:
+                estimate = hajek_mean(x.tolist(), np.repeat(probabilities, repeats).tolist(), low=low, high=high)
+            else:
+                estimate = mean_interval(x.tolist(), low=low, high=high)
+        n_scored = 0 if estimate is None else estimate.n
+        if counts.n_failed and not counts.is_sampled:
+            mean = None if estimate is None else estimate.value
+            bounds = failure_bounds(mean, n_scored, counts.n_failed, low=low, high=high)
+        summaries.append(
+            MetricSummary(
+                metric=counts.metric,
+                estimate=estimate,
+                n_scored=n_scored,
+                n_failed=counts.n_failed,
+                n_not_applicable=counts.n_not_applicable,
+                bounds=bounds,
+                failure_kinds={},
+                missing=(),
+                judges=() if counts.judge is None else (counts.judge,),
+                reasons={},
+            )
+        )
+    return tuple(summaries)
 
 
 def summarise(
@@ -153,11 +223,12 @@ def _bounds(failure: Failure, card: MetricCard) -> tuple[float, float] | None:
     return None
 
 
-def format_table(summaries: Sequence[MetricSummary]) -> str:
+def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str] | None = None) -> str:
     """Render summaries as plain text; a bare mean never appears.
 
     Args:
-        summaries: From `summarise`.
+        summaries: From `summarise` or `summarize_store`.
+        titles: Display names by metric, which are printed before the metric's name.
     """
     rows = [("metric", "mean [95% CI]", "n scored / failed / n.a.")]
     notes = []
@@ -167,9 +238,10 @@ def format_table(summaries: Sequence[MetricSummary]) -> str:
             mean = "no score"
         else:
             mean = f"{s.estimate.value:.3f} [{_end(s.estimate.low)}, {_end(s.estimate.high)}]"
-        rows.append((s.metric, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
+        name = f"{titles[s.metric]} ({s.metric})" if titles and s.metric in titles else s.metric
+        rows.append((name, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
         if s.n_failed and s.bounds:
-            kinds = ", ".join(f"{n} {kind}" for kind, n in s.failure_kinds.items())
+            kinds = ", ".join(f"{n} {kind}" for kind, n in s.failure_kinds.items()) or f"{s.n_failed} failed"
             notes.append(f"{s.metric}: {kinds}; whatever those would have scored, the mean {_lies_in(*s.bounds)}")
         if s.missing:
             lacking.setdefault(s.missing, []).append(s.metric)
@@ -189,6 +261,8 @@ def format_table(summaries: Sequence[MetricSummary]) -> str:
     methods = sorted({s.estimate.method for s in summaries if s.estimate})
     if methods:
         notes.append(f"intervals: {', '.join(methods)}")
+    if "hajek" in methods:
+        notes.append("requests were sampled: means and intervals are weighted by 1 / sampling probability")
     if is_baseline(*(judge for s in summaries for judge in s.judges)):
         notes.append(BASELINE_NOTE)
     return "\n".join([text_table(rows), *(["", *notes] if notes else [])])

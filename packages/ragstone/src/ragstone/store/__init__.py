@@ -3,6 +3,7 @@
 from ragstone.store._factory import is_database_url, open_store, settled, shown
 from ragstone.store._protocol import (
     DeliveryState,
+    MetricCounts,
     OutboxRow,
     PlannedMetric,
     ScoredTrace,
@@ -14,6 +15,7 @@ from ragstone.store.sqlite import SqliteStore
 
 __all__ = [
     "DeliveryState",
+    "MetricCounts",
     "OutboxRow",
     "PlannedMetric",
     "ScoredTrace",

@@ -12,7 +12,7 @@ from typing_extensions import override
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score
 from ragstone.store._deliveries import outbox_rows, sink_books
-from ragstone.store._protocol import PlannedMetric, ScoredTrace, TraceReport, TraceState
+from ragstone.store._protocol import MetricCounts, PlannedMetric, ScoredTrace, TraceReport, TraceState
 from ragstone.store._sql import PAGE, Sql, SqlStore, to_body, to_outcome, to_trace
 
 __all__ = ["SqlOutcomes", "complete_trace", "read_counter", "read_plan", "write_plan"]
@@ -59,6 +59,14 @@ class SqlOutcomes(SqlStore):
                 return
             for after, body in page:  # noqa: B007 - the next page starts after this row
                 yield to_outcome(body)
+
+    @override
+    def count_outcomes(self) -> list[MetricCounts]:
+        with self._database.read() as db:
+            sampled = db.execute(
+                "SELECT 1 FROM traces WHERE inclusion_probability < 1 AND state <> 'sampled_out' LIMIT 1"
+            ).fetchone()
+            return [_counts(db, metric, sampled=bool(sampled)) for metric in read_plan(db)]
 
     @override
     def worst(self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher") -> list[ScoredTrace]:
@@ -272,6 +280,37 @@ def _state(db: Sql, trace_id: str) -> TraceState:
     if "failure" in kinds:
         return "failed"
     return "scored" if "score" in kinds else "not_applicable"
+
+
+def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricCounts:
+    probability, join = "1.0", ""
+    if sampled:
+        probability, join = "t.inclusion_probability", "JOIN traces AS t ON t.trace_id = o.sample_id"
+    key = (metric.name, metric.version, metric.judge_hash)
+    rows = db.execute(
+        f"""
+        SELECT o.kind, o.value, {probability}, COUNT(*) FROM outcomes AS o {join}
+        WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ?
+        GROUP BY o.kind, o.value{", t.inclusion_probability" if sampled else ""}
+        """,  # noqa: S608 - its parts are written above
+        key,
+    ).fetchall()
+    # The judge's name stands only in the bodies, and is the same in all outcomes of a planned metric.
+    body = db.execute(
+        """
+        SELECT b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
+        WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? ORDER BY o.kind DESC LIMIT 1
+        """,
+        key,
+    ).fetchone()
+    return MetricCounts(
+        metric=metric.name,
+        judge=to_outcome(body[0]).judge if body else None,
+        scores=tuple((value, kept, n) for kind, value, kept, n in rows if kind == "score"),
+        n_failed=sum(n for kind, _, _, n in rows if kind == "failure"),
+        n_not_applicable=sum(n for kind, _, _, n in rows if kind == "not_applicable"),
+        is_sampled=len({kept for _, _, kept, _ in rows}) > 1,
+    )
 
 
 def read_counter(db: Sql, name: str) -> int:

@@ -9,7 +9,16 @@ from typing import Literal, Protocol, Self
 
 from ragstone.schema import Captured, Delivery, Dropped, Failure, Ledger, NotApplicable, SampledOut, Score, Trace
 
-__all__ = ["DeliveryState", "OutboxRow", "PlannedMetric", "ScoredTrace", "Store", "TraceReport", "TraceState"]
+__all__ = [
+    "DeliveryState",
+    "MetricCounts",
+    "OutboxRow",
+    "PlannedMetric",
+    "ScoredTrace",
+    "Store",
+    "TraceReport",
+    "TraceState",
+]
 
 TraceState = Literal["pending", "scored", "not_applicable", "failed", "sampled_out"]
 """State of a trace; see `ragstone.schema.Ledger`."""
@@ -73,6 +82,21 @@ class ScoredTrace:
 
     trace: Trace
     score: Score
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricCounts:
+    """The outcomes of a planned metric, counted."""
+
+    metric: str
+    judge: str | None
+    """The judge in words; None for a plain metric, or without an outcome."""
+    scores: tuple[tuple[float, float, int], ...]
+    """Value, sampling probability of the trace, and number of scores that have both."""
+    n_failed: int
+    n_not_applicable: int
+    is_sampled: bool
+    """Whether the traces behind these outcomes were kept with different probabilities."""
 
 
 class Store(Protocol):
@@ -205,6 +229,13 @@ class Store(Protocol):
             metric: Only outcomes of this metric.
             since: Only outcomes of requests that started then or later (Unix seconds).
             until: Only outcomes of requests that started before (Unix seconds).
+        """
+        ...
+
+    def count_outcomes(self) -> list[MetricCounts]:
+        """Count the outcomes of each planned metric, in the order of the plan.
+
+        One pass over an index, which reads no text. Traces are looked up only if some were sampled.
         """
         ...
 

@@ -1,0 +1,94 @@
+"""`ragstone status`: the means of a store, where its requests stand, and why one trace was or was not scored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragstone.cli._options import JsonOption
+from ragstone.cli._output import ledger_lines, print_json, print_text, trace_lines
+from ragstone.errors import DataError, RagstoneError, StoreNotReadyError
+from ragstone.experiments import MetricSummary, format_table, summarize_store
+from ragstone.judges import is_baseline
+from ragstone.metrics import MetricCard, resolve_metrics
+from ragstone.store import is_database_url, open_store, shown
+from ragstone.worker import pending_message, read_ledger
+
+__all__ = ["status_command"]
+
+
+def status_command(
+    store: Annotated[
+        str, typer.Argument(help="The store: what Monitor(store=...) was given, a file or postgresql://...")
+    ],
+    trace: Annotated[str | None, typer.Option("--trace", help="Say why this trace was or was not scored.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Print the mean of each metric, and the ledger: where every captured request stands."""
+    if trace is not None:
+        _print_trace(store, trace, json_output=json_output)
+        return
+    ledger = read_ledger(store)
+    cards = _cards([*ledger.metrics])
+    scores = _scores(store, cards)
+    if json_output:
+        print_json(
+            ledger.model_dump(mode="json")
+            | {
+                "balanced": ledger.total.balanced,
+                "judge_is_baseline": is_baseline(*(judge for s in scores for judge in s.judges)),
+                "scores": [_score_dict(s, cards.get(s.metric)) for s in scores],
+            }
+        )
+        return
+    if any(s.n_scored + s.n_failed + s.n_not_applicable for s in scores):
+        print_text(format_table(scores, titles={name: card.title for name, card in cards.items()}) + "\n")
+    print_text("\n".join(ledger_lines(ledger)))
+    if message := pending_message(store, ledger):
+        print_text(message)
+
+
+def _score_dict(summary: MetricSummary, card: MetricCard | None) -> dict[str, Any]:
+    """The summary without what the store is not read for: kinds of failures and reasons."""
+    unknown = ("failure_kinds", "missing", "reasons")
+    values = {key: value for key, value in summary.to_dict().items() if key not in unknown}
+    return {"title": card.title if card else None} | values
+
+
+def _print_trace(store: str, trace: str, *, json_output: bool) -> None:
+    with open_store(store, mode="read") as opened:
+        report = opened.explain(trace)
+    if report is None:
+        raise DataError(
+            f"the store {shown(store)!r} has no trace {trace!r}; if it is quite new, it may still be in the spool"
+        )
+    lines = trace_lines(report)
+    if json_output:
+        print_json(lines.as_dict())
+    else:
+        print_text("\n".join(lines.as_text()))
+
+
+def _scores(store: str, cards: dict[str, MetricCard]) -> tuple[MetricSummary, ...]:
+    """The summaries of the planned metrics; none if there is only a spool yet."""
+    if not is_database_url(store) and not Path(store).exists():
+        return ()
+    try:
+        with open_store(store, mode="read") as opened:
+            return summarize_store(opened, cards)
+    except StoreNotReadyError:
+        return ()
+
+
+def _cards(metrics: list[str]) -> dict[str, MetricCard]:
+    """The cards of the metrics that this installation knows."""
+    cards = {}
+    for name in metrics:
+        try:
+            (metric,) = resolve_metrics([name])
+        except (RagstoneError, ValueError):
+            continue
+        cards[name] = metric.card
+    return cards
