@@ -81,7 +81,8 @@ def coverage(session: nox.Session) -> None:
 def slow(session: nox.Session) -> None:
     """Many kills of processes, long simulations, the cost of imports, and every law on more examples."""
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
-    selected = ("-m", "(slow or hypothesis) and not servers", "--hypothesis-profile=thorough", "--timeout=600")
+    marks = "(slow or hypothesis) and not (bench or vllm or models or servers)"
+    selected = ("-m", marks, "--hypothesis-profile=thorough", "--timeout=600")
     session.run("pytest", junit(session), *PARALLEL, *selected, *OTHER_SESSIONS, *session.posargs)
 
 
