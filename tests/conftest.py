@@ -6,6 +6,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,7 +17,7 @@ settings.register_profile("ragstone", COMMON, max_examples=30)
 settings.register_profile("thorough", COMMON, max_examples=200)
 settings.load_profile("ragstone")
 
-_ENVIRONMENT = ("RAGSTONE_JUDGE", "RAGSTONE_READER", "RAGSTONE_WEBHOOK_SECRET")
+_ENVIRONMENT = ("RAGSTONE_CACHE", "RAGSTONE_JUDGE", "RAGSTONE_READER", "RAGSTONE_WEBHOOK_SECRET")
 _ENVIRONMENT_PREFIXES = ("OPENAI_", "LANGSMITH_", "LANGCHAIN_", "LANGFUSE_", "MLFLOW_", "OTEL_", "PHOENIX_")
 # Printed tables fit the terminal; here they have one line a row, whatever terminal the tests run in.
 os.environ["COLUMNS"] = "250"
@@ -89,8 +90,10 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take away what the developer's shell says about judges, keys, tracing and proxies."""
-    for name in list(os.environ):
-        if name in _ENVIRONMENT or name.startswith(_ENVIRONMENT_PREFIXES) or name.lower() in _PROXIES:
-            monkeypatch.delenv(name)
+def clean_environment() -> Iterator[None]:
+    """Remove settings of the developer's shell, and restore the environment, which a command run here may change."""
+    with mock.patch.dict(os.environ):
+        for name in list(os.environ):
+            if name in _ENVIRONMENT or name.startswith(_ENVIRONMENT_PREFIXES) or name.lower() in _PROXIES:
+                del os.environ[name]
+        yield
