@@ -120,6 +120,23 @@ os.kill(os.getpid(), signal.SIGKILL)
         app.stdin.close()
 
 
+def test_a_child_of_a_closed_recorder_records_nothing(tmp_path):
+    """A closed recorder stays closed in a process that is forked later. What the child records is counted as dropped."""
+    found = run(
+        tmp_path,
+        """
+record("parent")
+assert capture.close(20)
+child = os.fork()
+if child == 0:
+    assert not capture.record(TraceDraft(trace_id="child"))
+    os._exit(0 if capture.counters.dropped == {"closed": 1} else 1)
+assert os.waitpid(child, 0)[1] == 0
+""",
+    )
+    assert {"parent/0": 1} == found
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_children_of_multiprocessing_write_what_they_recorded(tmp_path, method):
     """They end without what Python does at exit, and without a flush of their own."""

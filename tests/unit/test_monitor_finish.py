@@ -117,6 +117,24 @@ def test_a_server_is_not_a_script(monkeypatch):
     assert not is_script()
 
 
+def test_close_closes_judge_and_sinks(monitor):
+    """The connections of a judge that was given as an object, too."""
+
+    class Judge(FakeJudge):
+        closed = False
+
+        async def aclose(self):
+            self.closed = True
+
+    judge, sink = Judge(), MemorySink()
+    made = monitor(judge, sinks=[sink])
+    record(made)
+    assert made.drain()
+    made.close(timeout_s=60)
+    assert judge.closed
+    assert sink.closed
+
+
 # The block ----------------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fake_servers import FakeJudgeServer
 from ragstone._util.suppress import capture_suppressed
-from ragstone.errors import ConfigurationError, JudgeReplyError, JudgeUnavailableError
+from ragstone.errors import ConfigurationError, JudgeError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges import NumberReply, OpenAICompatibleJudge, record_usage
 from ragstone.metrics import CCRS, MetricBase, MetricCard
 from ragstone.schema import Failure, NotApplicable, Passage, Score, Usage
@@ -422,6 +422,22 @@ def test_prepare_shows_a_wrong_judge_early():
             return outcomes
 
         assert {"rejected"} == {outcome.kind for outcome in asyncio.run(session())}
+
+
+def test_prepare_goes_on_when_the_spend_cap_is_reached():
+    """The outcomes that the cap prevents say so. Other errors of the judge end the preparation."""
+
+    class Judge(FakeJudge):
+        def __init__(self, kind):
+            super().__init__()
+            self.kind = kind
+
+        async def prepare(self):
+            raise JudgeError("no answer", kind=self.kind)
+
+    asyncio.run(Scorer(CCRS, Judge("budget")).prepare())
+    with pytest.raises(JudgeError, match="no answer"):
+        asyncio.run(Scorer(CCRS, Judge("unavailable")).prepare())
 
 
 def test_judge_is_known_by_its_final_name():
