@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -658,18 +659,25 @@ class TestReading:
         grounded = MetricCounts(
             metric="grounded",
             judge="a judge",
-            scores=((0.5, 1.0, 2),),
+            values=array("d", [0.5]),
+            probabilities=array("d", [1.0]),
+            repeats=array("q", [2]),
             n_failed=1,
             n_not_applicable=0,
             is_sampled=False,
         )
-        recall = MetricCounts(metric="recall", judge=None, scores=(), n_failed=0, n_not_applicable=4, is_sampled=False)
+        recall = MetricCounts(
+            metric="recall", judge=None, values=array("d"), probabilities=array("d"), repeats=array("q"),
+            n_failed=0, n_not_applicable=4, is_sampled=False,
+        )  # fmt: skip
         assert [grounded, recall] == store.count_outcomes()
 
         store.ingest("sampled", 1, [captured("d", inclusion_probability=0.25)])
         store.complete("d", [score("d", newer), not_applicable("d")])
         counts, absent = store.count_outcomes()
-        assert {(0.5, 1.0, 2), (0.5, 0.25, 1)} == set(counts.scores)
+        assert {(0.5, 1.0, 2), (0.5, 0.25, 1)} == {
+            *zip(counts.values, counts.probabilities, counts.repeats, strict=True)
+        }
         assert counts.is_sampled
         assert (5, True) == (absent.n_not_applicable, absent.is_sampled)
 

@@ -93,14 +93,13 @@ def summarize_store(store: Store, cards: Mapping[str, MetricCard]) -> tuple[Metr
         card = cards.get(counts.metric)
         low, high = (card.low, card.high) if card is not None else (-math.inf, math.inf)
         estimate, bounds = None, None
-        if counts.scores:
-            values, probabilities, repeats = (np.asarray(column) for column in zip(*counts.scores, strict=True))
+        if len(counts.values):
             # Scorers let a value exceed its range by a rounding error.
-            x = np.repeat(np.clip(values, low, high), repeats)
+            x = np.repeat(np.clip(np.asarray(counts.values, dtype=float), low, high), counts.repeats)
             if counts.is_sampled and x.size > 1:
-                estimate = hajek_mean(x.tolist(), np.repeat(probabilities, repeats).tolist(), low=low, high=high)
+                estimate = hajek_mean(x, np.repeat(counts.probabilities, counts.repeats), low=low, high=high)
             else:
-                estimate = mean_interval(x.tolist(), low=low, high=high)
+                estimate = mean_interval(x, low=low, high=high)
         n_scored = 0 if estimate is None else estimate.n
         if counts.n_failed and not counts.is_sampled:
             mean = None if estimate is None else estimate.value

@@ -39,7 +39,9 @@ class Estimate:
     n: int
 
 
-def mean_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1.0, level: float = 0.95) -> Estimate:
+def mean_interval(
+    values: Sequence[float] | NDArray[np.float64], *, low: float = 0.0, high: float = 1.0, level: float = 0.95
+) -> Estimate:
     """Estimate the mean of scores that lie in [low, high], with a two-sided interval.
 
     The method follows from the data and is part of the result: Wilson where every value is a bound of the range (a

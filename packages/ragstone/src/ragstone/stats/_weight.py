@@ -17,8 +17,8 @@ __all__ = ["hajek_mean"]
 
 
 def hajek_mean(
-    values: Sequence[float],
-    probabilities: Sequence[float],
+    values: Sequence[float] | NDArray[np.float64],
+    probabilities: Sequence[float] | NDArray[np.float64],
     *,
     finite: bool = False,
     low: float = 0.0,
@@ -80,7 +80,7 @@ def hajek_mean(
 
 
 def _checked(
-    values: Sequence[float], probabilities: Sequence[float], level: float
+    values: Sequence[float] | NDArray[np.float64], probabilities: Sequence[float] | NDArray[np.float64], level: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     import numpy as np
 

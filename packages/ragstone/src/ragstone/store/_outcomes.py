@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -294,7 +295,19 @@ def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricCounts:
         GROUP BY o.kind, o.value{", t.inclusion_probability" if sampled else ""}
         """,  # noqa: S608 - its parts are written above
         key,
-    ).fetchall()
+    )
+    # Nearly every value of a continuous metric is distinct, so numbers are kept in arrays and not as objects.
+    values, probabilities, repeats = array("d"), array("d"), array("q")
+    others: Counter[str] = Counter()
+    kept: set[float] = set()
+    for kind, value, p, n in rows:
+        kept.add(p)
+        if kind == "score":
+            values.append(value)
+            probabilities.append(p)
+            repeats.append(n)
+        else:
+            others[kind] += n
     # The judge's name stands only in the bodies, and is the same in all outcomes of a planned metric.
     body = db.execute(
         """
@@ -306,10 +319,12 @@ def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricCounts:
     return MetricCounts(
         metric=metric.name,
         judge=to_outcome(body[0]).judge if body else None,
-        scores=tuple((value, kept, n) for kind, value, kept, n in rows if kind == "score"),
-        n_failed=sum(n for kind, _, _, n in rows if kind == "failure"),
-        n_not_applicable=sum(n for kind, _, _, n in rows if kind == "not_applicable"),
-        is_sampled=len({kept for _, _, kept, _ in rows}) > 1,
+        values=values,
+        probabilities=probabilities,
+        repeats=repeats,
+        n_failed=others["failure"],
+        n_not_applicable=others["not_applicable"],
+        is_sampled=len(kept) > 1,
     )
 
 

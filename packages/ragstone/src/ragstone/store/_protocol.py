@@ -91,8 +91,12 @@ class MetricCounts:
     metric: str
     judge: str | None
     """The judge in words; None for a plain metric, or without an outcome."""
-    scores: tuple[tuple[float, float, int], ...]
-    """Value, sampling probability of the trace, and number of scores that have both."""
+    values: Sequence[float]
+    """The distinct pairs of a score's value and its trace's sampling probability: the values."""
+    probabilities: Sequence[float]
+    """The sampling probabilities of these pairs."""
+    repeats: Sequence[int]
+    """The number of scores with each pair."""
     n_failed: int
     n_not_applicable: int
     is_sampled: bool

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from ragstone.errors import SpoolError, StoreError, StoreNotReadyError
 from ragstone.schema import Captured, Dropped, Ledger, LedgerRow, SampledOut
 from ragstone.spool import SpoolReader
-from ragstone.store import is_database_url, open_store, shown
+from ragstone.store import Store, is_database_url, open_store, shown
 from ragstone.worker._intake import spool_directory
 
 __all__ = ["pending_message", "read_ledger"]
@@ -38,10 +39,10 @@ def read_ledger(store: str | os.PathLike[str]) -> Ledger:
         try:
             tail = _spooled(spool, before)
         except SpoolError:
-            if _stored(store, spool)[0] == before:
+            if _offsets(store, spool) == before:
                 raise
             continue  # the owner removed a segment that it had drained meanwhile: look again
-        if _stored(store, spool)[0] == before:
+        if _offsets(store, spool) == before:
             return _with_tail(ledger, tail)
     # The owner is faster than we can look: what it holds in this moment is as true as what it held in the last.
     return ledger
@@ -52,18 +53,33 @@ def _may_exist(store: str | os.PathLike[str]) -> bool:
 
 
 def _stored(store: str | os.PathLike[str], spool: Path) -> tuple[dict[str, int], Ledger]:
-    nothing: tuple[dict[str, int], Ledger] = {}, Ledger(total=LedgerRow())
-    if not _may_exist(store):
-        return nothing
-    # Those of other hosts move without us.
+    with _opened(store) as opened:
+        if opened is None:
+            return {}, Ledger(total=LedgerRow())
+        # The offsets come first: what is drained between the two reads shows as a changed offset afterwards.
+        return _offsets_in(opened, spool), opened.ledger()
+
+
+def _offsets(store: str | os.PathLike[str], spool: Path) -> dict[str, int]:
+    with _opened(store) as opened:
+        return {} if opened is None else _offsets_in(opened, spool)
+
+
+def _offsets_in(opened: Store, spool: Path) -> dict[str, int]:
+    """How far the segments of this host were drained; those of other hosts change independently."""
     here = {segment.name for segment in SpoolReader(spool).segments()} if spool.is_dir() else set[str]()
+    return {name: offset for name, offset in opened.segment_offsets().items() if name in here}
+
+
+@contextmanager
+def _opened(store: str | os.PathLike[str]) -> Iterator[Store | None]:
+    """The store for reading, or None if nothing was written yet."""
     try:
-        with open_store(store, mode="read") as opened:
-            # The offsets come first: what is drained between the two reads shows as a changed offset afterwards.
-            offsets = {name: offset for name, offset in opened.segment_offsets().items() if name in here}
-            return offsets, opened.ledger()
+        opened = open_store(store, mode="read") if _may_exist(store) else None
     except StoreNotReadyError:
-        return nothing
+        opened = None
+    with opened or nullcontext():
+        yield opened
 
 
 def _spooled(spool: Path, offsets: dict[str, int]) -> LedgerRow:
