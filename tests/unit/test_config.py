@@ -103,6 +103,14 @@ def test_commands_take_what_they_share_and_their_own(tmp_path, capsys):
     assert ["ccrs.id"] == [metric["metric"] for metric in json.loads(out)["metrics"]]
 
 
+def test_the_table_of_a_command_counts_before_the_top_level(tmp_path, capsys):
+    """A key in both has the value of the table."""
+    rows = write(tmp_path / "rows.jsonl", json.dumps({"query": "How tall?", "response": "31 m tall.", "contexts": []}))
+    config = write(tmp_path / "r.toml", 'judge = "lexical"\nmetrics = ["ccrs.qr"]\n[evaluate]\nmetrics = ["ccrs.id"]\n')
+    _, out, _ = run(capsys, "--config", str(config), "evaluate", str(rows), "--json")
+    assert ["ccrs.id"] == [metric["metric"] for metric in json.loads(out)["metrics"]]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
