@@ -51,6 +51,12 @@ def test_a_metric_without_a_lower_bound_is_told_from_above():
     assert "the mean may be anything" in format_table(summarise(outcomes(-1.2, None), [nowhere]))
 
 
+def test_a_rounding_error_beyond_the_range_is_cut():
+    """A scorer accepts such values, and an interval of a mean refuses them."""
+    (summary,) = summarise(outcomes(1 + 5e-10, -5e-10), [replace(CARD, high=1.0)])
+    assert (0.5, (0.5, 0.5)) == (summary.estimate.value, summary.bounds)
+
+
 def test_json_has_no_infinity():
     """Strict JSON readers refuse `Infinity`: no bound is null."""
     found = Experiment(
