@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import ragstone
-from ragstone.experiments import Period
+from ragstone.experiments import TimeRange
 from ragstone.replay import plan_replay, replay_traces
 
 FACTS = {
@@ -72,9 +72,9 @@ exports, metrics = ["last-week.jsonl", "this-week.jsonl"], ["ccrs.cc", "ccrs.qr"
 
 # Nobody is asked. In a terminal: ragstone replay *.jsonl --metrics ccrs.cc,ccrs.qr --dry-run
 plan = plan_replay(exports, metrics)
-print(f"{plan.n_scorable} of {plan.n_traces} requests can be scored, with about {plan.rehearsal.usage.calls} calls")
+print(f"{plan.n_scorable} of {plan.n_traces} requests can be scored, with about {plan.estimate.usage.calls} calls")
 for export in plan.files:
-    print(f"  {export.name} is {export.format}, known by {export.because}")
+    print(f"  {export.name} is {export.format}, known by {export.detected_by}")
 
 # "lexical" compares words; name a model server to have answers judged. The same call again goes on, and scores nothing twice.
 for _ in range(2):
@@ -83,8 +83,8 @@ for _ in range(2):
 
 comparison = ragstone.compare(
     {
-        "last week": Period("replay.db", until=THIS_WEEK.timestamp()),
-        "this week": Period("replay.db", since=THIS_WEEK.timestamp()),
+        "last week": TimeRange("replay.db", until=THIS_WEEK.timestamp()),
+        "this week": TimeRange("replay.db", since=THIS_WEEK.timestamp()),
     }
 )
 print()

@@ -10,7 +10,7 @@ import pytest
 
 from fake_servers import FakeJudgeServer
 from ragstone.judges import OpenAICompatibleJudge, Prompt
-from ragstone.judges._capacity.gate import Capacity, Share
+from ragstone.judges._limits.gate import ClientLimits, EndpointLimiter
 
 pytestmark = pytest.mark.bench
 
@@ -20,7 +20,7 @@ BUDGET_US = 100.0
 BUDGET_RATIO = 1.15
 
 
-async def through_capacity(capacity: Capacity, share: Share) -> None:
+async def through_capacity(capacity: EndpointLimiter, share: ClientLimits) -> None:
     """What a request does around its sending."""
     permit = await capacity.acquire(share, kind=64)
     await asyncio.sleep(0)
@@ -37,8 +37,8 @@ def test_capacity_costs_little():
     """Microseconds of CPU for each request, with more waiting than may go, against a semaphore."""
 
     async def session() -> tuple[list[float], list[float]]:
-        share = Share(concurrency=16)
-        capacity = Capacity()
+        share = ClientLimits(concurrency=16)
+        capacity = EndpointLimiter()
         capacity.join(share)
         semaphore = asyncio.Semaphore(16)
         ours, base = [], []

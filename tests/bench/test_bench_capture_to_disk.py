@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.monitor import Monitor
 
 ROUNDS = 15
@@ -25,7 +25,7 @@ def request(record: Callable[[TraceDraft], object]) -> None:
     while time.thread_time() < end:
         pass
     passages = [PassageDraft(text="word " * 200, id=str(i), score=0.5) for i in range(4)]
-    record(TraceDraft(query="question?", response="answer", searches=[SearchDraft(query="q", passages=passages)]))
+    record(TraceDraft(query="question?", response="answer", retrievals=[RetrievalDraft(query="q", passages=passages)]))
 
 
 def measure(record: Callable[[TraceDraft], object], settle: Callable[[], object]) -> tuple[float, float]:

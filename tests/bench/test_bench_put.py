@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from ragstone.capture import Capture, PassageDraft, SearchDraft, TraceDraft
+from ragstone.capture import Capture, PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.spool import SpoolReader, SpoolWriter
 
 pytestmark = pytest.mark.bench
@@ -22,7 +22,9 @@ PASSAGES = [PassageDraft(text="A passage of some length. " * 20, score=0.5, meta
 
 def draft() -> TraceDraft:
     """A request as an integration hands it over."""
-    return TraceDraft(query="Why?", response="Because. " * 50, searches=[SearchDraft(query="why", passages=PASSAGES)])
+    return TraceDraft(
+        query="Why?", response="Because. " * 50, retrievals=[RetrievalDraft(query="why", passages=PASSAGES)]
+    )
 
 
 def nothing(_: TraceDraft) -> bool:

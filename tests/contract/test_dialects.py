@@ -145,9 +145,7 @@ async def measured(server, **options):
 
 async def number(server):
     """What a judge makes of the replies."""
-    judge = OpenAICompatibleJudge(
-        server.url, model="scripted-model", number_max_tokens=512, api_key=KEY, backoff_s=0.01
-    )
+    judge = OpenAICompatibleJudge(server.url, model="scripted-model", max_tokens=512, api_key=KEY, backoff_s=0.01)
     try:
         reply = await judge.ask_number(PROMPT)
     finally:

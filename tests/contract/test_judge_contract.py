@@ -30,7 +30,7 @@ class TestFunctionModel(JudgeContract):
     """A judge on a function of somebody's own."""
 
     def make_judge(self) -> Judge:
-        return ModelJudge(FunctionModel(lambda _: (Completion(text="1"), Usage()), name="one", shape={}))
+        return ModelJudge(FunctionModel(lambda _: (Completion(text="1"), Usage()), name="one", settings={}))
 
 
 class _OverHttp(JudgeContract):

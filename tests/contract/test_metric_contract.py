@@ -10,7 +10,7 @@ import math
 import pytest
 
 from ragstone.errors import JudgeError
-from ragstone.metrics import Metric, ReadingMetric, UdcgTheta, all_metrics, bind_reader
+from ragstone.metrics import Metric, ReaderMetric, UdcgTheta, all_metrics, bind_reader
 from ragstone.schema import Failure, NotApplicable, Score, sample_from_row
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, FakeReader, make_sample
@@ -100,9 +100,9 @@ def replying(replies):
 def worked(metric, **fields):
     """The metric's example with other values for some fields, scored by the models of the example."""
     example = metric.card.example
-    if isinstance(metric, ReadingMetric):
+    if isinstance(metric, ReaderMetric):
         p_abstain = iter(example.abstentions)
-        metric = metric.bound(FakeReader(lambda query, passages: next(p_abstain)))
+        metric = metric.with_reader(FakeReader(lambda query, passages: next(p_abstain)))
     sample = sample_from_row(example.row, position=1).model_copy(update=fields)
     return score(metric, sample, replying(example.replies))
 
@@ -151,7 +151,7 @@ def test_fields_beyond_the_needs_may_be_missing(metric):
 def test_models_are_asked_as_often_as_the_card_says(metric):
     """The calls on the card, per sample and per passage, are what cost estimates rest on."""
     judge, reader, sample = FakeJudge(), FakeReader(), asking(metric)
-    score(metric.bound(reader) if isinstance(metric, ReadingMetric) else metric, sample, judge)
+    score(metric.with_reader(reader) if isinstance(metric, ReaderMetric) else metric, sample, judge)
     card, k = metric.card, len(sample.contexts)
     assert card.judge_calls + k * card.judge_calls_per_passage == len(judge.prompts)
     assert k * card.reader_calls_per_passage == len(reader.asked)
@@ -172,9 +172,9 @@ def test_a_judge_s_error_is_no_score(metric):
 @METRICS
 def test_a_reader_s_error_is_no_score(metric):
     """The same for the application's generator."""
-    if not isinstance(metric, ReadingMetric):
+    if not isinstance(metric, ReaderMetric):
         pytest.skip("no reader is asked")
-    broken = metric.bound(FakeReader(lambda query, passages: JudgeError("down", kind="refused")))
+    broken = metric.with_reader(FakeReader(lambda query, passages: JudgeError("down", kind="refused")))
     outcome = score(broken, make_sample())
     assert isinstance(outcome, Failure)
     assert "refused" == outcome.kind

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from fake_servers import CaptureServer, Reply, Request
+from fake_servers import RecordingServer, Reply, Request
 from ragstone.sinks import JsonlSink, LangfuseSink, LangsmithSink, ParquetSink, Sink, WebhookSink
 from ragstone.testing import MemorySink, SinkContract, SinkOutageContract
 
@@ -72,7 +72,7 @@ class OfServer(SinkOutageContract):
     @pytest.fixture(autouse=True)
     def _server(self):
         self.kept: dict[object, str] = {}
-        with CaptureServer(self.take) as self.server:
+        with RecordingServer(self.take) as self.server:
             yield
 
     def take(self, request: Request) -> Reply:

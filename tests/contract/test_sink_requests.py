@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from fake_servers import CaptureServer, Reply, Request
+from fake_servers import RecordingServer, Reply, Request
 from ragstone.schema import Failure, Interval, Score
 from ragstone.sinks import Delivery, LangfuseSink, LangsmithSink
 
@@ -68,11 +68,11 @@ def _answer(request: Request) -> Reply:
 
 @pytest.fixture
 def server():
-    with CaptureServer(_answer) as server:
+    with RecordingServer(_answer) as server:
         yield server
 
 
-def _posted(server: CaptureServer, path: str) -> tuple[Request, object]:
+def _posted(server: RecordingServer, path: str) -> tuple[Request, object]:
     """The only request to `path`, and its body."""
     (request,) = [r for r in server.requests if r.method == "POST" and r.path == path]
     return request, json.loads(request.content)

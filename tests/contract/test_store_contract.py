@@ -11,14 +11,14 @@ import pytest
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.schema import (
     Captured,
+    DeliveryCounts,
     Dropped,
     Failure,
     LedgerRow,
     NotApplicable,
+    Retrieval,
     SampledOut,
     Score,
-    Search,
-    SinkBooks,
     Trace,
 )
 from ragstone.store import MetricCounts, PlannedMetric, ScoredTrace, SqliteStore, Store
@@ -126,7 +126,7 @@ class TestIntake:
 
     def test_a_trace_comes_back_whole(self, store: Store):
         """Everything that was captured is there, fields of later versions included."""
-        entry = captured("t1", searches=(Search(query="q"),), metadata={"k": [1, None]}, from_the_future="kept")
+        entry = captured("t1", searches=(Retrieval(query="q"),), metadata={"k": [1, None]}, from_the_future="kept")
 
         store.ingest("a", 10, [entry])
 
@@ -490,7 +490,7 @@ class TestLedger:
         assert {"grounded": LedgerRow(), "recall": LedgerRow()} == ledger.metrics
         assert {} == ledger.dropped_by_reason
         assert ledger.oldest_pending_s is None
-        assert {s: SinkBooks() for s in ("jsonl", "otlp")} == ledger.outbox
+        assert {s: DeliveryCounts() for s in ("jsonl", "otlp")} == ledger.outbox
 
     def test_every_request_is_in_one_column(self, store: Store):
         """One of each kind, in the total and for each metric."""
@@ -579,8 +579,8 @@ class TestExplanation:
         store.ingest("a", 1, [captured("t1", started_at=12.5)])
         judged = score("t1").model_copy(update={"judge": "somebody"})
         store.complete("t1", [judged, not_applicable("t1")])
-        store.outbox_sent("otlp", [judged.id])
-        store.outbox_retry("jsonl", [judged.id], next_try=77.0, error="disk full")
+        store.mark_sent("otlp", [judged.id])
+        store.mark_retry("jsonl", [judged.id], next_try=77.0, error="disk full")
 
         report = store.explain("t1")
 
@@ -688,10 +688,12 @@ class TestReading:
             store.complete(trace_id, both(trace_id, value=value))
         store.complete("d", [failure("d"), not_applicable("d")])
 
-        assert [("b", 0.1), ("a", 0.4)] == [(w.trace.trace_id, w.score.value) for w in store.worst("grounded", 2)]
-        assert ["a", "c", "b"] == [w.trace.trace_id for w in store.worst("grounded", 9, direction="lower")]
-        assert [] == store.worst("recall", 3)
-        assert isinstance(store.worst("grounded", 1)[0], ScoredTrace)
+        assert [("b", 0.1), ("a", 0.4)] == [
+            (w.trace.trace_id, w.score.value) for w in store.worst_scores("grounded", 2)
+        ]
+        assert ["a", "c", "b"] == [w.trace.trace_id for w in store.worst_scores("grounded", 9, direction="lower")]
+        assert [] == store.worst_scores("recall", 3)
+        assert isinstance(store.worst_scores("grounded", 1)[0], ScoredTrace)
 
     def test_the_worst_answers_are_of_the_planned_version(self, store: Store):
         """Scores of another definition are no neighbours; without a plan all there is counts."""
@@ -701,9 +703,9 @@ class TestReading:
         store.set_plan([newer], [])
         store.complete("new", [score("new", newer)])
 
-        assert ["new"] == [w.trace.trace_id for w in store.worst("grounded", 9)]
+        assert ["new"] == [w.trace.trace_id for w in store.worst_scores("grounded", 9)]
         store.set_plan([], [])
-        assert ["old", "new"] == [w.trace.trace_id for w in store.worst("grounded", 9)]
+        assert ["old", "new"] == [w.trace.trace_id for w in store.worst_scores("grounded", 9)]
 
 
 class TestOutbox:
@@ -723,7 +725,7 @@ class TestOutbox:
         store.ingest("a", 1, [captured("t1", started_at=12.5, **ids)])
         store.complete("t1", both("t1"))
 
-        first, second = store.outbox_due("jsonl", limit=9)
+        first, second = store.due_deliveries("jsonl", limit=9)
 
         assert both("t1") == [first.outcome, second.outcome]
         assert ids == {name: getattr(first, name) for name in ids}
@@ -734,75 +736,76 @@ class TestOutbox:
         ingest(store, "t1", "t2")
         store.complete("t1", both("t1"))
         store.complete("t2", both("t2"))
-        one, two, three, four = (item.outcome.id for item in store.outbox_due("jsonl", limit=9))
-        store.outbox_retry("jsonl", [two], next_try=clock.now + 60, error="503")
-        store.outbox_retry("jsonl", [one], next_try=clock.now + 30, error="503")
-        store.outbox_sent("jsonl", [three])
+        one, two, three, four = (item.outcome.id for item in store.due_deliveries("jsonl", limit=9))
+        store.mark_retry("jsonl", [two], next_try=clock.now + 60, error="503")
+        store.mark_retry("jsonl", [one], next_try=clock.now + 30, error="503")
+        store.mark_sent("jsonl", [three])
 
-        assert [four] == [item.outcome.id for item in store.outbox_due("jsonl", limit=9)]
-        later = store.outbox_due("jsonl", limit=2, now=clock.now + 60)
+        assert [four] == [item.outcome.id for item in store.due_deliveries("jsonl", limit=9)]
+        later = store.due_deliveries("jsonl", limit=2, now=clock.now + 60)
         assert [(four, 0), (one, 1)] == [(item.outcome.id, item.attempts) for item in later]
-        assert 4 == len(store.outbox_due("otlp", limit=9))
-        assert [] == store.outbox_due("jsonl", limit=0)
+        assert 4 == len(store.due_deliveries("otlp", limit=9))
+        assert [] == store.due_deliveries("jsonl", limit=0)
 
     def test_dead_is_for_ever_unless_it_arrived(self, store: Store):
         """The ledger counts what each sink has had, owes, and never will have."""
         ingest(store, "t1")
         store.complete("t1", both("t1"))
-        one, two = (item.outcome.id for item in store.outbox_due("jsonl", limit=9))
+        one, two = (item.outcome.id for item in store.due_deliveries("jsonl", limit=9))
 
-        store.outbox_dead("jsonl", [one], error="refused")
-        store.outbox_retry("jsonl", [one], next_try=0.0, error="late news")
-        store.outbox_sent("jsonl", [two])
-        store.outbox_dead("jsonl", [two], error="late news")
+        store.mark_failed("jsonl", [one], error="refused")
+        store.mark_retry("jsonl", [one], next_try=0.0, error="late news")
+        store.mark_sent("jsonl", [two])
+        store.mark_failed("jsonl", [two], error="late news")
 
-        assert [] == store.outbox_due("jsonl", limit=9)
-        assert SinkBooks(sent=1, dead=1) == store.ledger().outbox["jsonl"]
+        assert [] == store.due_deliveries("jsonl", limit=9)
+        assert DeliveryCounts(sent=1, failed=1) == store.ledger().outbox["jsonl"]
 
     def test_a_dead_letter_comes_again_when_it_is_asked_for(self, store: Store, clock: Clock):
         """With no attempts on its account and a new place in line; what was sent stays sent."""
         ingest(store, "t1")
         store.complete("t1", both("t1"))
-        one, two = (item.outcome.id for item in store.outbox_due("jsonl", limit=9))
-        store.outbox_dead("jsonl", [one], error="refused")
-        store.outbox_sent("jsonl", [two])
-        store.outbox_dead("otlp", [two], error="refused")
+        one, two = (item.outcome.id for item in store.due_deliveries("jsonl", limit=9))
+        store.mark_failed("jsonl", [one], error="refused")
+        store.mark_sent("jsonl", [two])
+        store.mark_failed("otlp", [two], error="refused")
         clock.now += 60
 
-        assert 0 == store.outbox_again(sink="nobody")
-        assert 1 == store.outbox_again(sink="jsonl")
-        (item,) = store.outbox_due("jsonl", limit=9)
+        assert 0 == store.requeue_deliveries(sink="nobody")
+        assert 1 == store.requeue_deliveries(sink="jsonl")
+        (item,) = store.due_deliveries("jsonl", limit=9)
         assert (one, 0, clock.now) == (item.outcome.id, item.attempts, item.since)
-        assert 1 == store.ledger().outbox["otlp"].dead
-        assert 1 == store.outbox_again()
+        assert 1 == store.ledger().outbox["otlp"].failed
+        assert 1 == store.requeue_deliveries()
 
     def test_what_has_no_place_is_closed_with_the_reason(self, store: Store):
         """It is counted apart from what arrived and from what died."""
         ingest(store, "t1")
         store.complete("t1", both("t1"))
-        one, two = (item.outcome.id for item in store.outbox_due("jsonl", limit=9))
-        store.outbox_skipped("jsonl", [one], reason="no span")
-        store.outbox_skipped("jsonl", [one], reason="late news")
+        one, two = (item.outcome.id for item in store.due_deliveries("jsonl", limit=9))
+        store.mark_skipped("jsonl", [one], reason="no span")
+        store.mark_skipped("jsonl", [one], reason="late news")
 
-        assert [two] == [item.outcome.id for item in store.outbox_due("jsonl", limit=9)]
+        assert [two] == [item.outcome.id for item in store.due_deliveries("jsonl", limit=9)]
         assert (1, 1) == (store.ledger().outbox["jsonl"].pending, store.ledger().outbox["jsonl"].skipped)
-        (row,) = store.outbox_rows(sink="jsonl", state="skipped")
+        (row,) = store.deliveries(sink="jsonl", state="skipped")
         assert (one, "t1", "no span") == (row.outcome_id, row.trace_id, row.last_error)
-        assert 4 == len(store.outbox_rows())
-        assert 3 == len(store.outbox_rows(limit=3))
+        assert 4 == len(store.deliveries())
+        assert 3 == len(store.deliveries(limit=3))
 
     def test_the_books_say_how_long_and_why(self, store: Store, clock: Clock):
         """The age of the oldest that waits, the error of the one that is next, and what stopped the sink."""
         ingest(store, "t1")
         store.complete("t1", both("t1"))
-        one, two = (item.outcome.id for item in store.outbox_due("jsonl", limit=9))
+        one, two = (item.outcome.id for item in store.due_deliveries("jsonl", limit=9))
         clock.now += 30
-        store.outbox_retry("jsonl", [one], next_try=clock.now + 5, error="503")
-        store.outbox_retry("jsonl", [two], next_try=clock.now + 9, error="504")
+        store.mark_retry("jsonl", [one], next_try=clock.now + 5, error="503")
+        store.mark_retry("jsonl", [two], next_try=clock.now + 9, error="504")
         store.stop_sink("jsonl", reason="401")
 
         assert (
-            SinkBooks(pending=2, oldest_pending_s=30, last_error="503", stopped="401") == store.ledger().outbox["jsonl"]
+            DeliveryCounts(pending=2, oldest_pending_s=30, last_error="503", stopped="401")
+            == store.ledger().outbox["jsonl"]
         )
         store.set_plan([GROUNDED, RECALL], ["jsonl", "otlp"])
         assert store.ledger().outbox["jsonl"].stopped is None
@@ -811,10 +814,10 @@ class TestOutbox:
         """Completing a half-finished trace announces only the other half."""
         ingest(store, "t1")
         store.complete("t1", [score("t1")])
-        store.outbox_sent("jsonl", [score("t1").id])
+        store.mark_sent("jsonl", [score("t1").id])
         store.complete("t1", both("t1"))
 
-        assert [not_applicable("t1")] == [item.outcome for item in store.outbox_due("jsonl", limit=9)]
+        assert [not_applicable("t1")] == [item.outcome for item in store.due_deliveries("jsonl", limit=9)]
 
 
 class TestLife:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fake_servers import CaptureServer
+from fake_servers import RecordingServer
 from ragstone.schema import Score
 from ragstone.sinks import Delivery, WebhookSink
 
@@ -37,7 +37,7 @@ def test_the_documented_check_of_a_signature(monkeypatch):
             await sink.write([Delivery(outcome=score, trace_id="t1")])
             await sink.aclose()
 
-    with CaptureServer() as server:
+    with RecordingServer() as server:
         asyncio.run(send(server.address))
     now, long_ago = server.requests
     assert names["is_genuine"](dict(now.headers), now.content)

@@ -86,8 +86,8 @@ def test_the_cache_can_be_looked_at_and_cleared(samples: Path, tmp_path: Path) -
         shown = result("cache", folder)
         assert (20, {"fake-judge": 20}) == (shown["n_replies"], shown["models"])
         assert shown["n_bytes"] == (folder / "replies.sqlite").stat().st_size
-        assert 0 == result("cache", folder, "--older-than", "1")["n_replies"]
-        assert 0 == result("cache", folder, "--clear", "--older-than", "1")["n_removed"]
+        assert 0 == result("cache", folder, "--older-than-days", "1")["n_replies"]
+        assert 0 == result("cache", folder, "--clear", "--older-than-days", "1")["n_removed"]
         text = run_command("cache", folder).stdout
         assert "20 replies" in text
         assert "fake-judge" in text

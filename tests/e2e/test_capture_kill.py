@@ -19,7 +19,7 @@ MANY = int(os.environ.get("RAGSTONE_KILLS", "10"))
 APP = """
 import os, sys, threading
 from functools import partial
-from ragstone.capture import Capture, PassageDraft, SearchDraft, TraceDraft
+from ragstone.capture import Capture, PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.spool import SpoolWriter
 
 directory, life, durability = sys.argv[1:]
@@ -32,7 +32,7 @@ def run(thread):
     while True:
         n += 1
         trace_id = f"{life}/{thread}/{n}"
-        if not capture.record(TraceDraft(trace_id=trace_id, query="Why?", searches=[SearchDraft(passages=passages)])):
+        if not capture.record(TraceDraft(trace_id=trace_id, query="Why?", searches=[RetrievalDraft(passages=passages)])):
             continue
         waiting.append(trace_id)
         if durability == "sync" or (n % 20 == 0 and capture.flush(10)):

@@ -37,7 +37,7 @@ def test_evaluate_takes_references_fields_and_outputs(samples: Path, tmp_path: P
     references = tmp_path / "gold.jsonl"
     references.write_text('{"id": "a", "ground_truth": "At the river."}\n', encoding="utf-8")
     done = run_command(
-        "evaluate", samples, "--reference", references, "--field", "query=query", "--json",
+        "evaluate", samples, "--references", references, "--field", "query=query", "--json",
         "-o", tmp_path / "o.jsonl", "--sink", f"jsonl:{tmp_path / 's.jsonl'}",
     )  # fmt: skip
 
@@ -89,8 +89,8 @@ def test_exit_codes_tell_who_can_act(samples: Path, arguments: tuple[str, ...], 
 def test_the_demo_shows_the_whole_path(tmp_path: Path) -> None:
     """Table, ledger, worst answers and what to do next, from the README's command."""
     pytest.importorskip("langchain_ragstone")
-    done = run_in_new_process("demo", "--folder", tmp_path / "d")
-    again = run_command("demo", "--folder", tmp_path / "d", "--json")
+    done = run_in_new_process("demo", "--output-dir", tmp_path / "d")
+    again = run_command("demo", "--output-dir", tmp_path / "d", "--json")
 
     assert 0 == done.returncode, done.stderr
     for part in (
@@ -123,7 +123,7 @@ def test_the_demo_uses_the_judge_it_is_given(tmp_path: Path) -> None:
     """With `RAGSTONE_JUDGE` set every score comes from that server."""
     pytest.importorskip("langchain_ragstone")
     with FakeJudgeServer() as server:
-        done = run_command("demo", "--folder", tmp_path / "d", RAGSTONE_JUDGE=server.url)
+        done = run_command("demo", "--output-dir", tmp_path / "d", RAGSTONE_JUDGE=server.url)
         calls = server.calls
 
     assert 0 == done.returncode, done.stderr

@@ -55,7 +55,7 @@ def test_the_verdict_comes_first_and_the_tables_below(files: dict[str, Path]) ->
         ("better", ["--fail-if-worse"], 0),
         ("same", ["--fail-if-worse"], 0),
         ("worse", ["--fail-if-worse"], 1),
-        ("worse", ["--fail-if-worse", "--gate", "ccrs.cc"], 0),
+        ("worse", ["--fail-if-worse", "--gate-metrics", "ccrs.cc"], 0),
         ("same", ["--margin", "0.05"], 0),
         ("same", ["--margin", "0.001"], 1),
         ("worse", ["--margin", "0.2"], 0),
@@ -72,8 +72,8 @@ def test_json_holds_everything(files: dict[str, Path]) -> None:
     """Names, families, claims and the gate, for programs."""
     done = run_command(
         "compare", f"älter={files['old']}", f"b={files['better']}", f"c={files['worse']}",
-        "--baseline", "b", "--across-metrics", "--claim", "b > c on ccrs.qr", "--margin", "0.3", "--detect", "0.02",
-        "--level", "0.9", "--seed", "3", "--json",
+        "--baseline", "b", "--across-metrics", "--hypothesis", "b > c on ccrs.qr", "--margin", "0.3", "--min-effect", "0.02",
+        "--confidence-level", "0.9", "--seed", "3", "--json",
     )  # fmt: skip
     found = json.loads(done.stdout)
 
@@ -84,7 +84,7 @@ def test_json_holds_everything(files: dict[str, Path]) -> None:
     assert [[("älter", "b"), ("c", "b")]] * 2 == [
         [(p["system"], p["other"]) for p in m["pairs"]] for m in found["metrics"]
     ]
-    assert [0.02, 0.02] == [m["detect"] for m in found["metrics"]]
+    assert [0.02, 0.02] == [m["min_effect"] for m in found["metrics"]]
     assert [("b > c on ccrs.qr", True)] == [(h["name"], h["supported"]) for h in found["hypotheses"]]
     assert (True, 4) == (found["gate"]["ok"], len(found["gate"]["gates"]))
     assert json.loads(run_command("compare", files["old"], files["better"], "--json").stdout)["gate"] is None
@@ -95,13 +95,13 @@ def test_json_holds_everything(files: dict[str, Path]) -> None:
     [
         (["old"], "at least two systems, got 1"),
         (["old", "missing"], "is no file of outcomes and no store"),
-        (["old", "same", "--gate", "ccrs"], "add --fail-if-worse, or --margin"),
+        (["old", "same", "--gate-metrics", "ccrs"], "add --fail-if-worse, or --margin"),
         (["a=old", "a=same"], "two systems are called 'a'; write NAME=FILE"),
         (["old", "old=same"], "two systems are called 'old'; write NAME=FILE"),
         (["old", "same", "--metrics", "bleu"], "no system has outcomes of 'bleu'; there are ccrs.cc, ccrs.qr"),
         (["old", "same", "--baseline", "x"], "no system 'x' to be the baseline"),
-        (["old", "same", "--claim", "old >> same"], "is no claim about these systems"),
-        (["old", "same", "--level", "2"], "level must lie in (0, 1)"),
+        (["old", "same", "--hypothesis", "old >> same"], "is no claim about these systems"),
+        (["old", "same", "--confidence-level", "2"], "level must lie in (0, 1)"),
         (["old", "same", "--margin", "-1"], "a margin is a loss that can be borne"),
     ],
 )

@@ -48,10 +48,10 @@ def test_build_review_apply_evaluate(folder):
             table = csv.DictWriter(file, list(rows[0]))
             table.writeheader()
             table.writerows(rows)
-        refused = run_command("dataset", "apply", "set")
+        refused = run_command("dataset", "apply-review", "set")
         assert 2 == refused.returncode
         assert "--keep-ratings" in refused.stderr
-        applied = run_command("dataset", "apply", "set", "--judge", server.url, "--json")
+        applied = run_command("dataset", "apply-review", "set", "--judge", server.url, "--json")
         assert 0 == applied.returncode
         assert (2, 1, 1) == tuple(json.loads(applied.stdout)[name] for name in ("n_rows", "n_edited", "n_dropped"))
         samples = [json.loads(line) for line in (folder / "set/dataset.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -105,7 +105,7 @@ def test_killed_again_and_again_a_build_asks_nothing_twice(folder):
 def test_a_cap_ends_with_4_and_the_rest_follows(folder):
     """What was paid for is kept; the same command with a higher cap pays for the rest alone."""
     with FakeJudgeServer() as server:
-        first = run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url, "--max-calls", "7")
+        first = run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url, "--budget-calls", "7")
         assert 4 == first.returncode
         assert "the same command goes on" in first.stderr
         assert 7 == server.stats.calls
@@ -130,11 +130,13 @@ def test_a_cap_stops_a_review_too(folder):
             table.writeheader()
             table.writerows(rows)
         before, written = server.stats.calls, (folder / "set/dataset.jsonl").read_bytes()
-        capped = run_command("dataset", "apply", "set", "--judge", server.url, "--max-calls", "2", "--concurrency", "1")
+        capped = run_command(
+            "dataset", "apply-review", "set", "--judge", server.url, "--budget-calls", "2", "--concurrency", "1"
+        )
         assert 4 == capped.returncode
         assert 2 == server.stats.calls - before
         assert written == (folder / "set/dataset.jsonl").read_bytes()
-        assert 0 == run_command("dataset", "apply", "set", "--judge", server.url).returncode
+        assert 0 == run_command("dataset", "apply-review", "set", "--judge", server.url).returncode
         assert {1} == set(questions(server).values())
 
 
@@ -162,7 +164,7 @@ def test_nobody_there_ends_with_3(folder):
         (["docs", "--judge", "http://127.0.0.1:9/v1", "-o", "docs/market.md"], "cannot be a folder"),
         (["docs", "--report", "docs/none.md"], "there is no file or folder"),
         (["docs", "--max-items", "0"], "--max-items"),
-        (["docs", "--max-usd", "1", "--judge", "http://127.0.0.1:9/v1"], "needs prices"),
+        (["docs", "--budget-usd", "1", "--judge", "http://127.0.0.1:9/v1"], "needs prices"),
     ],
 )
 def test_what_cannot_work_ends_with_2(folder, arguments, message):

@@ -10,21 +10,21 @@ import weakref
 
 import pytest
 
-from ragstone._util.exit import finish_before_exit
-from ragstone.capture import before_exit
+from ragstone._util.exit import run_exit_hooks
+from ragstone.capture import register_exit_hook
 from ragstone.spool import SpoolReader
 from ragstone.worker import read_ledger
 
 BEGIN = """
 import functools, multiprocessing
 from ragstone import Monitor
-from ragstone.capture import Capture, TraceDraft, before_exit
+from ragstone.capture import Capture, TraceDraft, register_exit_hook
 from ragstone.spool import SpoolWriter
 
 class Handler:
     def __init__(self, recorder, *open):
         self.recorder, self.open = recorder, list(open)
-        before_exit(self.leave)
+        register_exit_hook(self.leave)
 
     def leave(self):
         while self.open:
@@ -94,9 +94,9 @@ class Handler:
     def leave(self):
         print("open")
 
-from ragstone.capture import before_exit  # and no monitor
+from ragstone.capture import register_exit_hook  # and no monitor
 handler = Handler()
-before_exit(handler.leave)
+register_exit_hook(handler.leave)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (0, "open", "") == (done.returncode, done.stdout.partition("\n")[0], done.stderr)
@@ -136,18 +136,18 @@ def test_registering_keeps_nothing_alive():
             left.append("called")
 
     owner = Owner()
-    before_exit(owner.leave)
-    before_exit(owner.leave)
-    finish_before_exit()
+    register_exit_hook(owner.leave)
+    register_exit_hook(owner.leave)
+    run_exit_hooks()
     assert ["called"] == left
     gone = weakref.ref(owner)
     del owner
     gc.collect()
-    finish_before_exit()
+    run_exit_hooks()
     assert (None, ["called"]) == (gone(), left)
 
 
 def test_only_methods():
     """A function has no owner whose end would end it."""
     with pytest.raises(TypeError, match="needs a bound method"):
-        before_exit(print)
+        register_exit_hook(print)

@@ -28,7 +28,7 @@ METRICS = ("ccrs.cc", "ccrs.qr", "ccrs.id", "ccrs.ac", "ccrs.ir")
 
 APP = textwrap.dedent("""
     import os, sys
-    from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+    from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
     from ragstone.monitor import Monitor
 
     store, acknowledged, prefix, limit, durability, role = sys.argv[1:7]
@@ -38,7 +38,7 @@ APP = textwrap.dedent("""
     for i in range(int(limit)):
         draft = TraceDraft(
             trace_id=f"{prefix}-{i}", query=f"What is item {i}?", response=f"Item {i} is a stone.",
-            searches=[SearchDraft(passages=[PassageDraft(text=f"Item {i} is a stone found at the river. " * 5)])],
+            searches=[RetrievalDraft(passages=[PassageDraft(text=f"Item {i} is a stone found at the river. " * 5)])],
             reference=[f"Item {i} is a stone."],
         )
         if monitor.record(draft) and durability == "sync":

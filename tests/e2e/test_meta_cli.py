@@ -1,4 +1,4 @@
-"""`ragstone meta` and `ragstone topicality` from the command line, on outcomes that `ragstone evaluate` wrote."""
+"""`ragstone validate-metrics` and `ragstone topicality` from the command line, on outcomes that `ragstone evaluate` wrote."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_meta_of_two_systems_with_labels_and_repeats(run: Callable[..., Done], o
 
 def test_meta_of_one_file(run: Callable[..., Done], outcomes: Callable[..., str]) -> None:
     """Distributions and correlations are all that one system tells."""
-    done = run("meta", outcomes("a", good))
+    done = run("validate-metrics", outcomes("a", good))
     assert 0 == done.returncode, done.stderr
     assert "at ceiling [95% CI]" in done.stdout
     assert "Kendall" in done.stdout
@@ -128,14 +128,14 @@ def test_topicality(run: Callable[..., Done], outcomes: Callable[..., str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("meta", "none.jsonl"), "none.jsonl"),
-        (("meta", "a.jsonl", "--metrics", "vera"), "'vera'"),
-        (("meta", "a.jsonl", "--label-range", "1-5"), "LOW,HIGH"),
-        (("meta", "a.jsonl", "--labels", "none.csv"), "none.csv"),
-        (("meta", "a.jsonl", "--repeat", "b=a.jsonl", "--repeat", "a.jsonl"), "NAME=FILE for each"),
-        (("meta", "a.jsonl", "--level", "2"), "level"),
+        (("validate-metrics", "none.jsonl"), "none.jsonl"),
+        (("validate-metrics", "a.jsonl", "--metrics", "vera"), "'vera'"),
+        (("validate-metrics", "a.jsonl", "--label-range", "1-5"), "LOW,HIGH"),
+        (("validate-metrics", "a.jsonl", "--labels", "none.csv"), "none.csv"),
+        (("validate-metrics", "a.jsonl", "--repeat", "b=a.jsonl", "--repeat", "a.jsonl"), "NAME=FILE for each"),
+        (("validate-metrics", "a.jsonl", "--confidence-level", "2"), "level"),
         (("topicality", "a.jsonl", "none.jsonl"), "none.jsonl"),
-        (("topicality", "a.jsonl", "a.jsonl", "--level", "0"), "level"),
+        (("topicality", "a.jsonl", "a.jsonl", "--confidence-level", "0"), "level"),
         (("topicality", "a.jsonl", "rows.jsonl"), "no outcome"),
     ],
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fake_servers import FakeJudgeServer
-from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.errors import (
     ConfigurationError,
     JudgeUnavailableError,
@@ -22,7 +22,7 @@ from ragstone.errors import (
 )
 from ragstone.judges import Prompt
 from ragstone.monitor import Monitor
-from ragstone.schema import Failure, NotApplicable, Score, SinkBooks
+from ragstone.schema import DeliveryCounts, Failure, NotApplicable, Score
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, MemorySink
 from ragstone.worker import read_ledger
@@ -34,7 +34,7 @@ def draft(trace_id: str, **changes: object) -> TraceDraft:
         "trace_id": trace_id,
         "query": "Where is the grey stone?",
         "response": "The grey stone lies at the river.",
-        "searches": [SearchDraft(passages=[PassageDraft(text="The grey stone lies at the river.")])],
+        "retrievals": [RetrievalDraft(passages=[PassageDraft(text="The grey stone lies at the river.")])],
         "reference": ["At the river."],
     }
     return TraceDraft(**(values | changes))  # type: ignore[arg-type]
@@ -148,7 +148,7 @@ def test_a_sink_that_is_down_loses_nothing(tmp_path: Path) -> None:
         assert monitor.drain(60)
 
     assert 5 == len({d.outcome.id for d in sink.deliveries})
-    assert SinkBooks(sent=5) == read_ledger(store).outbox[sink.name]
+    assert DeliveryCounts(sent=5) == read_ledger(store).outbox[sink.name]
 
 
 def test_one_refused_row_does_not_hold_back_the_others(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_one_refused_row_does_not_hold_back_the_others(tmp_path: Path) -> None:
         assert monitor.drain(60)
 
     assert {"t0", "t1", "t2", "t4", "t5"} == {d.trace_id for d in sink.deliveries}
-    assert (5, 1) == tuple(getattr(read_ledger(store).outbox[sink.name], s) for s in ("sent", "dead"))
+    assert (5, 1) == tuple(getattr(read_ledger(store).outbox[sink.name], s) for s in ("sent", "failed"))
 
 
 def test_what_one_process_left_the_next_one_scores(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_patience_with_a_dead_judge_ends_loudly_and_countably(tmp_path: Path) ->
     store = tmp_path / "r.db"
     with (
         FakeJudgeServer(error_rate=1.0) as server,
-        Monitor(judge=server.url, metrics="ccrs.qr", store=store, deadline_s=3, outage_patience_s=0) as monitor,
+        Monitor(judge=server.url, metrics="ccrs.qr", store=store, deadline_s=3, max_outage_s=0) as monitor,
     ):
         monitor.record(draft("t"))
         assert monitor.drain(60)
@@ -328,7 +328,7 @@ def test_a_forked_child_captures_on_its_own(tmp_path: Path) -> None:
         ({"durability": "maybe"}, "maybe"),
         ({"role": "boss"}, "boss"),
         ({"concurrency": 0}, "concurrency"),
-        ({"outage_patience_s": -1}, "outage_patience_s"),
+        ({"max_outage_s": -1}, "max_outage_s"),
     ],
 )
 def test_arguments_that_cannot_work_are_refused_at_once(

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pyarrow.parquet as pq
 
-from fake_servers import CaptureServer, Reply, Request
-from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from fake_servers import RecordingServer, Reply, Request
+from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.monitor import Monitor
 from ragstone.sinks import LangfuseSink, LangsmithSink, ParquetSink, Sink, WebhookSink
 from ragstone.store import SqliteStore
@@ -29,7 +29,7 @@ def _draft(i: int) -> TraceDraft:
         otel_sampled=i % 2 == 0,
         query="Where is the grey stone?",
         response="The grey stone lies at the river.",
-        searches=[SearchDraft(passages=[PassageDraft(text="The grey stone lies at the river.")])],
+        retrievals=[RetrievalDraft(passages=[PassageDraft(text="The grey stone lies at the river.")])],
         reference=["At the river."],
     )
 
@@ -78,9 +78,9 @@ def test_each_outcome_arrives_where_it_has_a_place(tmp_path):
 
     store = tmp_path / "r.db"
     with (
-        CaptureServer(_unreliable(take_scores)) as first,
-        CaptureServer(_unreliable(take_feedback)) as second,
-        CaptureServer(_unreliable(take_batch)) as third,
+        RecordingServer(_unreliable(take_scores)) as first,
+        RecordingServer(_unreliable(take_feedback)) as second,
+        RecordingServer(_unreliable(take_batch)) as third,
     ):
         sinks = [
             LangfuseSink(first.address, public_key="pk", secret_key="sk"),

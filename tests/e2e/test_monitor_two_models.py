@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.errors import JudgeUnavailableError, StoreError
-from ragstone.judges import Abstention, Prompt
+from ragstone.judges import AbstentionEstimate, Prompt
 from ragstone.monitor import Monitor
 from ragstone.schema import Score
 from ragstone.store import SqliteStore
@@ -31,7 +31,7 @@ def draft(trace_id: str) -> TraceDraft:
         trace_id=trace_id,
         query="Where is the grey stone?",
         response="At the river.",
-        searches=[SearchDraft(passages=[PassageDraft(text="The grey stone lies at the river.")])],
+        retrievals=[RetrievalDraft(passages=[PassageDraft(text="The grey stone lies at the river.")])],
     )
 
 
@@ -40,12 +40,12 @@ class SwitchedReader(FakeReader):
 
     down = True
 
-    async def abstention(self, query: str, passages: object) -> Abstention:
+    async def estimate_abstention(self, query: str, passages: object) -> AbstentionEstimate:
         """Answer while the connection is up."""
         if self.down:
             msg = "no route to the reader"
             raise JudgeUnavailableError(msg)
-        return await super().abstention(query, passages)  # type: ignore[arg-type]
+        return await super().estimate_abstention(query, passages)  # type: ignore[arg-type]
 
 
 def scored(store: Path) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ import pytest
 import ragstone
 from fake_servers import FakeJudgeServer, FakeModelServer
 from ragstone.cli import main
-from ragstone.judges import OpenAICompatibleJudge, SpendCap
+from ragstone.judges import Budget, OpenAICompatibleJudge
 from ragstone.schema import Failure, Score
 from ragstone.testing import ScriptedModel, make_sample
 
@@ -62,7 +62,7 @@ def test_tokens_a_minute_are_kept():
 def test_dead_endpoint_is_left_alone():
     """A thousand samples and nobody there: each is a failure that says so, and few requests are sent."""
     with FakeJudgeServer(error_rate=1.0) as server:
-        result = evaluate(server.url, 1000, outage_s=0.5)
+        result = evaluate(server.url, 1000, fail_fast_after_s=0.5)
     assert {("failure", "unavailable")} == {(o.outcome, o.kind) for o in result.outcomes}
     assert server.calls < 200
     assert any("no answer since" in o.reason for o in result.outcomes)
@@ -92,9 +92,9 @@ def test_short_outage_costs_no_score():
 
 def test_spend_cap_ends_an_evaluation_cleanly():
     """What was paid for is scored; the rest fails as "budget", is counted, and bounds the mean."""
-    cap = SpendCap(max_calls=25)
+    cap = Budget(calls=25)
     with FakeJudgeServer() as server:
-        result = evaluate(server.url, 60, spend_cap=cap)
+        result = evaluate(server.url, 60, budget=cap)
         assert 25 == server.calls
     (summary,) = result.summary()
     assert (25, 35, {"budget": 35}) == (summary.n_scored, summary.n_failed, summary.failure_kinds)
@@ -107,7 +107,20 @@ def test_spend_cap_on_the_command_line(tmp_path, capsys):
     file, output = tmp_path / "samples.jsonl", tmp_path / "outcomes.jsonl"
     file.write_text("".join(sample.model_dump_json() + "\n" for sample in samples(20)))
     with FakeJudgeServer() as server, pytest.raises(SystemExit) as ended:
-        main(["evaluate", str(file), "--metrics", METRIC, "--judge", server.url, "--max-calls", "8", "-o", str(output)])
+        main(
+            [
+                "evaluate",
+                str(file),
+                "--metrics",
+                METRIC,
+                "--judge",
+                server.url,
+                "--budget-calls",
+                "8",
+                "-o",
+                str(output),
+            ]
+        )
     assert (4, 8) == (ended.value.code, server.calls)
     written = capsys.readouterr()
     assert "8 / 12 / 0" in written.out
@@ -121,7 +134,20 @@ def test_spend_cap_that_the_probe_reaches(tmp_path, capsys):
     file, output = tmp_path / "samples.jsonl", tmp_path / "outcomes.jsonl"
     file.write_text("".join(sample.model_dump_json() + "\n" for sample in samples(3)))
     with FakeModelServer(ScriptedModel({"NO-RESPONSE": 1.0})) as server, pytest.raises(SystemExit) as ended:
-        main(["evaluate", str(file), "--metrics", "udcg", "--judge", server.url, "--max-calls", "5", "-o", str(output)])
+        main(
+            [
+                "evaluate",
+                str(file),
+                "--metrics",
+                "udcg",
+                "--judge",
+                server.url,
+                "--budget-calls",
+                "5",
+                "-o",
+                str(output),
+            ]
+        )
     assert (4, 5) == (ended.value.code, server.calls)
     written = capsys.readouterr()
     assert "0 / 3 / 0" in written.out
@@ -129,7 +155,7 @@ def test_spend_cap_that_the_probe_reaches(tmp_path, capsys):
     assert ["budget"] * 3 == [json.loads(line)["kind"] for line in output.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("options", [["--max-usd", "1"], ["--max-usd", "1", "--usd-per-million-tokens", "cheap"]])
+@pytest.mark.parametrize("options", [["--budget-usd", "1"], ["--budget-usd", "1", "--usd-per-million-tokens", "cheap"]])
 def test_dollars_need_prices_on_the_command_line(tmp_path, capsys, options):
     """Exit code 2 and the way out."""
     file = tmp_path / "samples.jsonl"

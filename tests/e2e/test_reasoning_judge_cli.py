@@ -27,12 +27,12 @@ def test_without_room_the_way_out_is_told(tmp_path: Path, capsys: pytest.Capture
     said = capsys.readouterr()
     assert "1 truncated" in said.out
     assert "truncated, for example ccrs.qr of sample a: the reply was cut at 64 tokens" in said.err
-    assert "--number-max-tokens 4096" in said.err
+    assert "--judge-max-tokens 4096" in said.err
 
 
 def test_with_room_it_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And nothing is said of failures."""
-    assert 0 == evaluated(tmp_path, "--number-max-tokens", "4096")
+    assert 0 == evaluated(tmp_path, "--judge-max-tokens", "4096")
     said = capsys.readouterr()
     assert "0.850" in said.out
     assert "for example" not in said.err

@@ -103,7 +103,7 @@ def test_a_replay_is_killed_again_and_again(tmp_path, n_traces, n_kills):
     file, store, asked, moments = rows(tmp_path / "rows.jsonl", n_traces), tmp_path / "r.db", Asked(), random.Random(5)
     with FakeJudgeServer(reply=asked, latency_s=0.01) as server:
         command = ["replay", file, "--store", store, "--judge", server.url, "--metrics", ",".join(METRICS)]
-        command += ["--max-in-flight", IN_FLIGHT]
+        command += ["--max-concurrent-requests", IN_FLIGHT]
         for _ in range(n_kills):
             process = start(*command)
             asked.wait_for(asked.questions.total() + moments.randint(1, 3 * n_traces // (n_kills + 1)))
@@ -148,7 +148,7 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nobody(tmp_path):
     with FakeJudgeServer(reply=asked) as server:
         out = ragstone(
             "replay", file, "--store", store, "--judge", server.url, "--metrics", "ccrs.qr,ccrs.ac", "--dry-run",
-            "--usd-per-million-tokens", "1,2", "--call-seconds", "2", "--max-in-flight", "5",
+            "--usd-per-million-tokens", "1,2", "--call-latency", "2", "--max-concurrent-requests", "5",
         ).stdout  # fmt: skip
 
     assert "10 traces, of which 10 would be scored" in out
@@ -186,15 +186,15 @@ def test_dead_letters_are_listed_and_sent_again(tmp_path):
         file, store = rows(tmp_path / "rows.jsonl", 3), tmp_path / "r.db"
         command = ["replay", file, "--store", store, "--judge", "lexical", "--metrics", "ccrs.qr", "--sink", sink]
         assert "3 dead" in ragstone(*command).stderr
-        listed = ragstone("outbox", store)
+        listed = ragstone("deliveries", store)
         assert (3, True) == (listed.stdout.count("ccrs.qr"), "3 dead" in listed.stderr)
-        assert 3 == len(json.loads(ragstone("outbox", store, "--json").stdout)["deliveries"])
+        assert 3 == len(json.loads(ragstone("deliveries", store, "--json").stdout)["deliveries"])
 
         refusing = False
-        assert "3 deliveries are in line again" in ragstone("outbox", store, "--send-again").stdout
+        assert "3 deliveries are in line again" in ragstone("deliveries", store, "--retry").stdout
         ragstone(*command)
         assert {"t0", "t1", "t2"} == {score["trace_id"] for score in taken}
-        assert "0 dead" in ragstone("outbox", store).stderr
+        assert "0 dead" in ragstone("deliveries", store).stderr
     finally:
         server.shutdown()
         thread.join()
@@ -225,7 +225,16 @@ def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path, kills):
     def serve() -> subprocess.Popen[str]:
         nonlocal url
         made = start(
-            "ingest", store, "--otlp", "127.0.0.1:0", "--judge", "lexical", "--metrics", "ccrs.qr", "--settle", 1
+            "ingest",
+            store,
+            "--listen",
+            "127.0.0.1:0",
+            "--judge",
+            "lexical",
+            "--metrics",
+            "ccrs.qr",
+            "--idle-timeout",
+            1,
         )
         assert made.stderr is not None
         url = made.stderr.readline().split()[2].rstrip(",")

@@ -11,7 +11,7 @@ import pytest
 
 import ragstone
 from fake_servers import FakeJudgeServer
-from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.errors import JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleJudge, Prompt
 from ragstone.metrics import resolve_metrics
@@ -22,7 +22,7 @@ from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, make_sample
 from ragstone.worker import read_ledger
 
-FAMILIES = ("ragas", "crux_free", "vera", "ragchecker")
+FAMILIES = ("ragas", "crux_reference_free", "vera", "ragchecker")
 SAMPLES = [
     make_sample(
         f"s{n}",
@@ -42,7 +42,7 @@ def draft(trace_id: str, *passages: str) -> TraceDraft:
         trace_id=trace_id,
         query=f"Where is stone {trace_id}?",
         response="It is grey. It lies at the river.",
-        searches=[SearchDraft(passages=found)],
+        retrievals=[RetrievalDraft(passages=found)],
         reference=["At the river."],
     )
 

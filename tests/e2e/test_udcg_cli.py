@@ -10,7 +10,7 @@ import pytest
 
 from command_line import run_command
 from fake_servers import FakeModelServer
-from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.errors import JudgeRejectedError
 from ragstone.judges import Message
 from ragstone.monitor import Monitor
@@ -65,7 +65,7 @@ def test_rank_correlate_fit_and_evaluate_work_on_each_other_s_files(graded: Path
     """Annotate once; correlate and fit without asking; evaluate with the weights that were learned."""
     annotated, theta = tmp_path / "annotated.jsonl", tmp_path / "theta.json"
     done = run_command(
-        "udcg", "rank", graded, "--keep-order", "--by", "erag", "-o", annotated, "--judge", "lexical", "--json"
+        "udcg", "rank", graded, "--keep-order", "--rank-by", "erag", "-o", annotated, "--judge", "lexical", "--json"
     )
     assert 0 == done.returncode, done.stderr
     assert (12, 24, 0) == tuple(json.loads(done.stdout)[key] for key in ("n_samples", "n_passages", "n_failed"))
@@ -76,7 +76,7 @@ def test_rank_correlate_fit_and_evaluate_work_on_each_other_s_files(graded: Path
         assert f"\n{name} " in done.stdout
     assert "4 questions, 12 contexts; answers: 4 correct, 4 abstained, 4 wrong" in done.stdout
 
-    done = run_command("udcg", "fit", annotated, "-o", theta, "--c", "1", "--c", "10", "--json")
+    done = run_command("udcg", "fit", annotated, "-o", theta, "--svm-c", "1", "--svm-c", "10", "--json")
     assert 0 == done.returncode, done.stderr
     assert (2, 4) == (json.loads(done.stdout)["k"], json.loads(done.stdout)["n_questions"])
 
@@ -113,7 +113,7 @@ def test_rank_reads_with_the_application_s_own_prompt(graded: Path, tmp_path: Pa
         return {"1" if TALL in asked else "0": 1.0}
 
     with FakeModelServer(ScriptedModel(replies)) as server:
-        options = ("--reader-prompt", template, "--abstention", "UNKNOWN", "--estimator", "exact")
+        options = ("--reader-prompt", template, "--reader-abstention", "UNKNOWN", "--reader-estimator", "exact")
         done = run_command("udcg", "rank", graded, "--reader", server.url, *options)
         assert 0 == done.returncode, done.stderr
         assert {"scripted-model"} == {request["model"] for request in server.stats.requests}
@@ -129,7 +129,7 @@ def test_rank_reads_with_the_application_s_own_prompt(graded: Path, tmp_path: Pa
         (("fit", "GRADED"), 2, "nobody is named to ask"),
         (("correlate", "GRADED"), 2, "12 of 12 rows lack"),
         (("correlate", "GRADED", "--theta", "no.json"), 2, "no.json"),
-        (("rank", "GRADED", "--by", "luck"), 2, "--by must be utility or erag"),
+        (("rank", "GRADED", "--rank-by", "luck"), 2, "--rank-by must be utility or erag"),
         (("rank", "GRADED", "-k", "0"), 2, "-k"),
         (("rank", "GRADED", "--json"), 2, "--output FILE"),
         (("rank", "GRADED", "-o", "/no/such/folder/x.jsonl"), 2, "does not exist"),
@@ -152,13 +152,13 @@ def test_udcg_is_scored_live_beside_the_others(tmp_path: Path) -> None:
     judge = FakeJudge(lambda prompt: float(TALL in str(prompt.fields.get("passage", TALL))))
     with Monitor(metrics=["ccrs", "udcg"], judge=judge, reader=reader, store=store) as monitor:
         for number, texts in enumerate(([TALL, FERRY], [FERRY, FERRY], [])):
-            found = SearchDraft(passages=[PassageDraft(text=text) for text in texts])
+            found = RetrievalDraft(passages=[PassageDraft(text=text) for text in texts])
             monitor.record(
                 TraceDraft(
                     trace_id=f"t{number}",
                     query=LIGHTHOUSE,
                     response="31 metres.",
-                    searches=[found],
+                    retrievals=[found],
                     reference=["31 metres"],
                 )
             )
@@ -180,8 +180,8 @@ def test_a_passage_that_cannot_be_read_fails_live_with_its_bounds(tmp_path: Path
     reader = FakeReader(lambda query, passages: JudgeRejectedError("too long") if passages == [FERRY] else 0.1)
     judge = FakeJudge(1.0)
     with Monitor(metrics=["ccrs.qr", "udcg"], judge=judge, reader=reader, store=store) as monitor:
-        found = SearchDraft(passages=[PassageDraft(text=TALL), PassageDraft(text=FERRY)])
-        monitor.record(TraceDraft(trace_id="t", query=LIGHTHOUSE, response="31 metres.", searches=[found]))
+        found = RetrievalDraft(passages=[PassageDraft(text=TALL), PassageDraft(text=FERRY)])
+        monitor.record(TraceDraft(trace_id="t", query=LIGHTHOUSE, response="31 metres.", retrievals=[found]))
         assert monitor.drain(60)
     with SqliteStore.open(store, mode="read") as opened:
         outcomes = {o.metric: o for o in opened.outcomes()}

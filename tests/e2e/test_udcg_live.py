@@ -12,9 +12,9 @@ import pytest
 
 from fake_servers import FakeModelServer
 from ragstone import Monitor
-from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.cli import main
-from ragstone.judges import Abstention
+from ragstone.judges import AbstentionEstimate
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, FakeReader, ScriptedModel
 
@@ -29,8 +29,8 @@ def test_the_story_of_a_trace_tells_what_each_passage_was_worth(
         FakeModelServer(ScriptedModel({"NO-RESPONSE": 0.25, "Oslo": 0.75})) as server,
         Monitor(metrics=["udcg"], judge="lexical", reader=server.url, store=store) as monitor,
     ):
-        search = SearchDraft(query=question, passages=passages)
-        monitor.record(TraceDraft(trace_id="t", query=question, response="Oslo", searches=[search]))
+        search = RetrievalDraft(query=question, passages=passages)
+        monitor.record(TraceDraft(trace_id="t", query=question, response="Oslo", retrievals=[search]))
         assert monitor.drain(60)
     with pytest.raises(SystemExit) as ended:
         main(["status", str(store), "--trace", "t"])
@@ -48,16 +48,16 @@ def test_what_waits_for_the_reader_is_asked_once(tmp_path: Path) -> None:
     release = threading.Event()
 
     class SlowReader(FakeReader):
-        async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
+        async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
             while not release.is_set():  # noqa: ASYNC110  set by another thread
                 await asyncio.sleep(0.01)
-            return await super().abstention(query, passages)
+            return await super().estimate_abstention(query, passages)
 
     judge, reader = FakeJudge(lambda prompt: 1 if prompt.construct == "passage_relevance" else 80), SlowReader(0.25)
     store = tmp_path / "s.db"
     with Monitor(metrics=["ccrs.qr", "udcg"], judge=judge, reader=reader, store=store) as monitor:
-        search = SearchDraft(query="Where?", passages=[PassageDraft(text="In Oslo.")])
-        monitor.record(TraceDraft(trace_id="t", query="Where?", response="Oslo", searches=[search]))
+        search = RetrievalDraft(query="Where?", passages=[PassageDraft(text="In Oslo.")])
+        monitor.record(TraceDraft(trace_id="t", query="Where?", response="Oslo", retrievals=[search]))
         assert not monitor.drain(1.5)
         with SqliteStore.open(store, mode="read") as opened:
             assert ["ccrs.qr"] == [outcome.metric for outcome in opened.outcomes()]

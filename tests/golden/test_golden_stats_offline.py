@@ -131,7 +131,7 @@ def test_proportions_agree_with_statsmodels(n, level):
     """Wilson, for every count of successes."""
     for k in range(n + 1):
         wilson = proportion_confint(k, n, alpha=1 - level, method="wilson")
-        assert wilson == pytest.approx(wilson_interval(k, n, level=level), abs=1e-12)
+        assert wilson == pytest.approx(wilson_interval(k, n, confidence_level=level), abs=1e-12)
 
 
 @pytest.mark.parametrize("statistic", [np.mean, np.median, np.std], ids=["mean", "median", "sd"])

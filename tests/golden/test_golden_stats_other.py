@@ -17,6 +17,7 @@ from ragstone.stats import (
     BernsteinSequence,
     BettingSequence,
     cohen_kappa,
+    describe,
     fisher_interval,
     fisher_mean,
     fleiss_kappa,
@@ -26,7 +27,6 @@ from ragstone.stats import (
     landis_koch,
     pass_at_k,
     pearson,
-    population,
     prediction_powered_mean,
 )
 
@@ -155,7 +155,7 @@ def test_population_agrees_with_scipy_and_numpy(seed):
     """Moment skew, excess kurtosis, type-7 quartiles, ddof 1, geometric mean."""
     rng = np.random.default_rng(seed)
     x = rng.beta(0.5, 0.3, int(rng.integers(3, 200)))
-    found = population(x.tolist(), low=0, high=1)
+    found = describe(x.tolist(), low=0, high=1)
     quartiles = np.quantile(x, [0.25, 0.5, 0.75], method="linear")
     expected = (x.mean(), x.std(ddof=1), *quartiles, stats.skew(x), stats.kurtosis(x), stats.gmean(x))
     actual = (

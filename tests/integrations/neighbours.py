@@ -98,5 +98,5 @@ def report(drafts: list[Any], **more: Any) -> None:
 
 
 def _contexts(draft: Any) -> list[str]:
-    found = [passage for search in draft.searches for passage in search.passages]
+    found = [passage for search in draft.retrievals for passage in search.passages]
     return [passage.text for passage in (found if draft.contexts is None else draft.contexts)]

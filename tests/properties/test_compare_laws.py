@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import ragstone
 from ragstone.experiments import Experiment
-from ragstone.experiments._compare.pairs import MetricComparison, PairDifference, judged_across
+from ragstone.experiments._compare.pairs import MetricComparison, PairDifference, adjust_across_metrics
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score, Usage
@@ -153,7 +153,7 @@ def test_adjusting_across_metrics_is_the_step_down_it_says(p_values, level):
         if new <= claimed:
             break
         claimed |= new
-    adjusted = judged_across(_metrics(p_values), level=level)
+    adjusted = adjust_across_metrics(_metrics(p_values), confidence_level=level)
     assert claimed == {(i, k) for i, m in enumerate(adjusted) for k, p in enumerate(m.pairs) if p.better is not None}
     for before, after in zip(itertools.chain(*p_values), (p for m in adjusted for p in m.pairs), strict=True):
         assert (before is None) == (after.p_value is None)
@@ -177,7 +177,7 @@ def test_false_claims_are_as_rare_as_promised():
         sources = {f"s{j}": experiment({name: x[:, j, k].tolist() for k, name in enumerate(names)}) for j in range(6)}
         each = ragstone.compare(sources, n_permutations=199, seed=run)
         any_each += sum(any(p.better for p in m.pairs) for m in each.metrics)
-        across = judged_across(each.metrics, level=0.95)
+        across = adjust_across_metrics(each.metrics, confidence_level=0.95)
         any_across += any(p.better for m in across for p in m.pairs)
     # Within three standard errors of 5 %.
     for found, trials in ((any_across, runs), (any_each, 5 * runs)):
@@ -194,7 +194,7 @@ def test_so_many_more_samples_find_the_difference_four_times_in_five(systems):
         x = np.clip(_null(rng, n=n, systems=systems, metrics=1)[..., 0] * 0.7 + 0.1, 0, 1)
         x[:, 1] += shift
         sources = {f"s{j}": experiment({"m": x[:, j].tolist()}) for j in range(systems)}
-        (metric,) = ragstone.compare(sources, n_permutations=400, seed=seed, detect=gain).metrics
+        (metric,) = ragstone.compare(sources, n_permutations=400, seed=seed, min_effect=gain).metrics
         return next(p for p in metric.pairs if {p.system, p.other} == {"s0", "s1"})
 
     for run in range(runs):

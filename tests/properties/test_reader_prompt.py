@@ -103,7 +103,7 @@ def test_a_conversation_and_a_function_as_templates(query, passages):
 def test_no_passage_makes_it_fail(query, passage, prompt, estimator):
     """Each estimator gives the script's probability, or an interval around it, whatever the passage says."""
     reader = ChatReader(ScriptedModel({"NO-RESPONSE": 1.0}), prompt=prompt, estimator=estimator)
-    reading = asyncio.run(reader.abstention(query, [passage]))
+    reading = asyncio.run(reader.estimate_abstention(query, [passage]))
 
     assert 1.0 == pytest.approx(reading.value)
 
@@ -147,15 +147,15 @@ def test_recognising_never_fails(reply):
     """A reply may be anything; a phrase with anything after it is an abstention unless the word goes on."""
     reader = ChatReader(ScriptedModel({"Oslo": 1.0}))
 
-    assert isinstance(reader.abstains(reply), bool)
+    assert isinstance(reader.is_abstention(reply), bool)
     if "<" not in reply:
-        assert reader.abstains(f"NO-RESPONSE. {reply}")
-        assert not reader.abstains(f"Oslo {reply}")
+        assert reader.is_abstention(f"NO-RESPONSE. {reply}")
+        assert not reader.is_abstention(f"Oslo {reply}")
 
 
 def test_recognising_a_megabyte_is_linear():
     """Quotes and blanks without end cost one pass; a quadratic pattern would need hours."""
     reader = ChatReader(ScriptedModel({"Oslo": 1.0}))
 
-    assert not reader.abstains('" ' * 500_000 + "Oslo" + " '" * 500_000 + "x")
-    assert reader.abstains("<think>" + "x" * 1_000_000 + "</think>NO-RESPONSE")
+    assert not reader.is_abstention('" ' * 500_000 + "Oslo" + " '" * 500_000 + "x")
+    assert reader.is_abstention("<think>" + "x" * 1_000_000 + "</think>NO-RESPONSE")

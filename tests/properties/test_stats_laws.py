@@ -55,11 +55,11 @@ def test_a_p_value_is_never_0_and_an_interval_holds_its_difference(x):
         assert 1 / (result.n_resamples + 1) <= pair.p_value <= 1
         if pair.low is not None:
             assert pair.low <= pair.difference <= pair.high
-            rejected = pair.p_value <= 1 - result.level + 1e-12
+            rejected = pair.p_value <= 1 - result.confidence_level + 1e-12
             assert rejected == (not pair.low <= 0 <= pair.high)
         else:
             assert pair.high is None
-            assert pair.p_value > 1 - result.level
+            assert pair.p_value > 1 - result.confidence_level
 
 
 @given(tables, st.randoms(use_true_random=False))
@@ -129,7 +129,7 @@ def test_a_smaller_family_has_no_larger_p_value(x):
 @given(p_values, st.floats(0.5, 0.999))
 def test_holm_only_raises_p_values_and_keeps_their_order(p, level):
     """Between the raw p-value and Bonferroni's, in the same order; what is rejected is what is small enough."""
-    found = holm(p, level=level)
+    found = holm(p, confidence_level=level)
     known = [1.0 if q is None else q for q in p]
     for raw, adjusted, rejected in zip(known, found.adjusted, found.rejected, strict=True):
         assert raw <= adjusted <= min(1.0, raw * len(p)) + 1e-15
@@ -137,7 +137,7 @@ def test_holm_only_raises_p_values_and_keeps_their_order(p, level):
     order = sorted(range(len(p)), key=lambda i: known[i])
     ordered = [found.adjusted[i] for i in order]
     assert ordered == sorted(ordered)
-    assert found.adjusted == tuple(holm(p[::-1], level=level).adjusted[::-1])
+    assert found.adjusted == tuple(holm(p[::-1], confidence_level=level).adjusted[::-1])
 
 
 @given(p_values, st.floats(0.01, 0.5))
@@ -156,7 +156,7 @@ def test_intervals_hold_their_estimate_and_grow_with_the_level(x, name, level):
     """In range; a higher level never narrows."""
 
     def interval(at):
-        return bootstrap_interval(x, method=name, low=0.0, high=1.0, level=at, n_resamples=200)
+        return bootstrap_interval(x, method=name, low=0.0, high=1.0, confidence_level=at, n_resamples=200)
 
     narrow, wide = interval(level), interval(0.95)
     assert 0 <= narrow.low <= narrow.value <= narrow.high <= 1 + 1e-12

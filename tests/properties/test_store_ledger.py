@@ -171,9 +171,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(sent=st.integers(0, 5), dead=st.integers(0, 2))
     def deliver(self, sent: int, dead: int) -> None:
         """A sink takes some outcomes and refuses others."""
-        ids = [item.outcome.id for item in self.store.outbox_due("jsonl", limit=sent + dead)]
-        self.store.outbox_sent("jsonl", ids[:sent])
-        self.store.outbox_dead("jsonl", ids[sent:], error="refused")
+        ids = [item.outcome.id for item in self.store.due_deliveries("jsonl", limit=sent + dead)]
+        self.store.mark_sent("jsonl", ids[:sent])
+        self.store.mark_failed("jsonl", ids[sent:], error="refused")
 
     @invariant()
     def the_books_add_up(self) -> None:
@@ -199,7 +199,7 @@ class StoreMachine(RuleBasedStateMachine):
         for trace_id, expected in self.finished.items():
             assert expected == {key[1:] for key in keys if key[0] == trace_id}
         assert len(outcomes) == sum(
-            getattr(self.store.ledger().outbox["jsonl"], s) for s in ("pending", "sent", "skipped", "dead")
+            getattr(self.store.ledger().outbox["jsonl"], s) for s in ("pending", "sent", "skipped", "failed")
         )
 
 

@@ -32,7 +32,7 @@ def outcome_of(metric, found, *, half_width=0.0, no_p=(), no_label=()):
         return JudgeError("gone") if i in no_p else found[i][1]
 
     judge = FakeJudge(fail=lambda prompt: JudgeError("gone"))
-    bound = metric.bound(FakeReader(p, half_width=half_width))
+    bound = metric.with_reader(FakeReader(p, half_width=half_width))
     return asyncio.run(bound.score(sample_of(found, no_label), judge))
 
 

@@ -100,14 +100,14 @@ def langfuse_export() -> None:
     """What Langfuse's SDK sent (see `record.py`), in the columns that the export documents: no server was asked."""
     from datetime import UTC, datetime
 
-    from ragstone.replay import Source
+    from ragstone.replay import InputFile
     from ragstone.replay.otlp._files import spans_in
 
     def time(moment: float) -> str:
         return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
     rows = []
-    for span in spans_in(Source(DATA / "langfuse.otlp.pb", "langfuse.otlp.pb")):
+    for span in spans_in(InputFile(DATA / "langfuse.otlp.pb", "langfuse.otlp.pb")):
         said = span.attributes
         about = {name.removeprefix("langfuse.observation."): value for name, value in said.items()}
         rows.append(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 
-from ragstone.replay import Node, Rejected
+from ragstone.replay import RejectedRecord, Step
 from ragstone.replay._assemble import assemble
 from ragstone.schema import Passage, Trace, Usage
 
 
-def step(name, parent=None, kind="chain", *, at=0.0, **said) -> Node:
+def step(name, parent=None, kind="chain", *, at=0.0, **said) -> Step:
     """A step that takes one second."""
-    return Node(id=name, parent_id=parent, trace_id="t", kind=kind, name=name, started_at=at, ended_at=at + 1, **said)
+    return Step(id=name, parent_id=parent, trace_id="t", kind=kind, name=name, started_at=at, ended_at=at + 1, **said)
 
 
 def passages(*texts: str) -> tuple[Passage, ...]:
@@ -19,7 +19,7 @@ def passages(*texts: str) -> tuple[Passage, ...]:
     return tuple(Passage(text=text, id=text, rank=rank) for rank, text in enumerate(texts))
 
 
-def trace(*nodes: Node) -> Trace:
+def trace(*nodes: Step) -> Trace:
     """The one request in some steps, the same whatever order they come in."""
     found = {repr(assemble(list(order), source="x")) for order in itertools.islice(itertools.permutations(nodes), 60)}
     assert 1 == len(found)
@@ -106,8 +106,8 @@ def test_of_nested_retrievers_the_outermost_that_says_what_it_found_counts():
         step("two", "outer", kind="retriever", at=2, passages=passages("p2", "p3")),
     )
 
-    assert (["p1"], 1) == (texts(outer), len(outer.searches))
-    assert (["p1", "p2", "p3"], 1) == (texts(inner), len(inner.searches))
+    assert (["p1"], 1) == (texts(outer), len(outer.retrievals))
+    assert (["p1", "p2", "p3"], 1) == (texts(inner), len(inner.retrievals))
     assert [0, 1, 2] == [passage.rank for passage in inner.prompt_contexts]
 
 
@@ -142,7 +142,7 @@ def test_a_reranker_replaces_the_searches_that_went_through_it():
         step("sort", "rag", kind="reranker", at=3, passages=passages("p2")),
     )
 
-    assert (["p2", "other"], 2) == (texts(found), len(found.searches))
+    assert (["p2", "other"], 2) == (texts(found), len(found.retrievals))
 
 
 def test_a_reranker_that_shares_nothing_replaces_everything():
@@ -240,7 +240,7 @@ def test_what_is_no_request_is_rejected_with_what_it_is():
     """Health checks and embeddings are counted, with their kinds."""
     (found,) = assemble([step("GET", kind="other"), step("embed", "GET", kind="embedding")], source="x")
 
-    assert isinstance(found, Rejected)
+    assert isinstance(found, RejectedRecord)
     assert "trace t" == found.place
     assert "no request: neither a question nor a retrieval in its steps (1 embedding, 1 other)" == found.reason
     assert [] == assemble([], source="x")
@@ -249,8 +249,8 @@ def test_what_is_no_request_is_rejected_with_what_it_is():
 def test_ids_of_the_request_are_known():
     """Where a score belongs, and who asked; a session that only an inner step names is the request's as well."""
     found = trace(
-        Node(id="r", trace_id="t", kind="chain", query="q", run_id="run", is_otel=True, tags=("a",), metadata={"k": 1}),
-        Node(id="m", trace_id="t", parent_id="r", kind="llm", answer="a", session_id="s", user_id="u", is_otel=True),
+        Step(id="r", trace_id="t", kind="chain", query="q", run_id="run", is_otel=True, tags=("a",), metadata={"k": 1}),
+        Step(id="m", trace_id="t", parent_id="r", kind="llm", answer="a", session_id="s", user_id="u", is_otel=True),
     )
 
     assert ("t", "r", True, "run") == (found.otel_trace_id, found.otel_span_id, found.otel_sampled, found.run_id)

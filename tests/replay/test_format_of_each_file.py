@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import DataError
-from ragstone.replay import Source, all_formats, detect
+from ragstone.replay import InputFile, all_formats, detect
 
 DATA = Path(__file__).parent / "data"
 RECORDED = {
@@ -50,7 +50,7 @@ WRITTEN = {
 }  # fmt: skip
 
 
-def claims(source: Source):
+def claims(source: InputFile):
     """The formats, but for the most general one, that take a file for theirs; it gets what is left."""
     head = source.head()
     found = [name for name, reader in all_formats().items() if name != "rows" and reader.detect(head) is not None]
@@ -60,10 +60,10 @@ def claims(source: Source):
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recording_has_one_format(name):
     """Only one reader claims it, which is the right one, and says how it knew."""
-    source = Source(DATA / name, name)
+    source = InputFile(DATA / name, name)
 
     assert [RECORDED[name]] == claims(source)
-    assert detect(source).because
+    assert detect(source).detected_by
 
 
 def test_every_recording_is_in_the_table():
@@ -80,8 +80,8 @@ def test_a_file_of_rows_or_of_ours_has_one_format(tmp_path, name):
     path = tmp_path / "file"
     path.write_bytes(content)
 
-    assert [expected] == claims(Source(path, name))
-    assert expected == detect(Source(path, name)).format.name
+    assert [expected] == claims(InputFile(path, name))
+    assert expected == detect(InputFile(path, name)).format.name
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\x01", b"Dear reader,\n", b"{}", b"[1, 2]", b'{"a": 1}', b"\xff" * 100])
@@ -91,7 +91,7 @@ def test_what_is_nothing_known_is_refused(tmp_path, content):
     path.write_bytes(content)
 
     with pytest.raises(DataError, match=r"'odd' begins with .*--format"):
-        detect(Source(path, "odd"))
+        detect(InputFile(path, "odd"))
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
@@ -101,7 +101,7 @@ def test_a_pickle_is_refused_and_never_loaded(tmp_path, protocol):
     path.write_bytes(pickle.dumps([{"run_type": "chain", "parent_run_id": None}], protocol=protocol))
 
     with pytest.raises(DataError, match=r"'runs\.pkl' is a Python pickle, which may run any code .* JSON"):
-        detect(Source(path, "runs.pkl"))
+        detect(InputFile(path, "runs.pkl"))
 
 
 def test_a_folder_has_the_format_of_its_files(tmp_path):
@@ -110,8 +110,8 @@ def test_a_folder_has_the_format_of_its_files(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(WRITTEN["ragas"][1] if name.endswith(".jsonl") else b"Dear reader,\n")
 
-    assert "rows" == detect(Source(tmp_path, "export")).format.name
-    assert ["2.jsonl", "sub/1.jsonl"] == [part.name for part in Source(tmp_path, "export").parts()]
+    assert "rows" == detect(InputFile(tmp_path, "export")).format.name
+    assert ["2.jsonl", "sub/1.jsonl"] == [part.name for part in InputFile(tmp_path, "export").parts()]
 
 
 def test_a_folder_of_several_formats_is_refused(tmp_path):
@@ -120,11 +120,11 @@ def test_a_folder_of_several_formats_is_refused(tmp_path):
     (tmp_path / "b.jsonl").write_bytes(WRITTEN["ours"][1])
 
     with pytest.raises(DataError, match="several formats, rows and ragstone"):
-        detect(Source(tmp_path, "mixed"))
+        detect(InputFile(tmp_path, "mixed"))
 
 
 @pytest.mark.parametrize("name", ["langsmith", "langfuse", "mlflow", "objects", "ragstone", "rows"])
 def test_a_file_that_is_gone_is_a_data_error(tmp_path, name):
     """Between being named and being read it may have been moved."""
     with pytest.raises(DataError, match="'runs' cannot be read"):
-        list(all_formats()[name].read(Source(tmp_path / "gone", "runs")))
+        list(all_formats()[name].read(InputFile(tmp_path / "gone", "runs")))

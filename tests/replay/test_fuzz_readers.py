@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import DataError
-from ragstone.replay import Rejected, Source, TraceFormat, all_formats
+from ragstone.replay import InputFile, RejectedRecord, TraceFormat, all_formats
 from ragstone.replay._phoenix import PhoenixFormat
 from ragstone.replay.otlp import OtlpFormat, spans_of_request
 from ragstone.schema import Captured, Trace, spool_entry_adapter
@@ -154,9 +154,9 @@ def test_mutated_exports_end_in_traces_rejections_or_a_data_error(name, tmp_path
         detected = reader.detect(content[:20_000])
         assert detected is None or isinstance(detected, str)
         try:
-            for item in reader.read(Source(path, "export")):
+            for item in reader.read(InputFile(path, "export")):
                 ends[type(item).__name__] += 1
-                if isinstance(item, Rejected):
+                if isinstance(item, RejectedRecord):
                     assert item.place
                     assert 0 < len(item.reason) < 2000
                 else:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ragstone.replay import Node, StagedTrace
+from ragstone.replay import BufferedTrace, Step
 from ragstone.replay._assemble import assemble
 from ragstone.replay.otlp import OtelSpan, traces_of
 from ragstone.replay.otlp._genai import GENAI
@@ -34,14 +34,14 @@ def span(attributes, *, name="s", number=1, parent=0, events=(), **more) -> Otel
     )
 
 
-def said(node: Node):
+def said(node: Step):
     """Kind, question and answer."""
     return node.kind, node.query, node.answer
 
 
-def staged(*spans: OtelSpan) -> StagedTrace:
+def staged(*spans: OtelSpan) -> BufferedTrace:
     """Spans as the stage gives them back."""
-    return StagedTrace(seq=0, trace_id=T, spans=tuple(s.staged().body for s in spans), is_cut=False)
+    return BufferedTrace(seq=0, trace_id=T, spans=tuple(s.staged().body for s in spans), is_cut=False)
 
 
 def test_openinference_rerankers_give_what_they_put_out():
@@ -277,7 +277,7 @@ def test_spans_of_no_convention_are_no_request():
 
 def test_a_trace_that_was_cut_is_told():
     """Half a request would be scored as if it were all of it."""
-    cut = StagedTrace(seq=0, trace_id=T, spans=staged(chain("openinference", 1)).spans, is_cut=True)
+    cut = BufferedTrace(seq=0, trace_id=T, spans=staged(chain("openinference", 1)).spans, is_cut=True)
     (found,) = traces_of(cut)
 
     assert "it has more spans, or more bytes, than are kept" == found.reason

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import DataError
-from ragstone.replay import Source
+from ragstone.replay import InputFile
 from ragstone.replay.otlp import OtlpFormat, spans_of_request
 from ragstone.replay.otlp import _files as files
 
@@ -202,7 +202,7 @@ def test_a_large_document_that_breaks_off_gives_what_it_had(read, tmp_path, monk
     pytest.importorskip("ijson")
     monkeypatch.setattr(files, "_LARGE", 100)
     (tmp_path / "torn").write_bytes(json.dumps(message(root(), search(), span()), indent=1).encode()[:-300])
-    items = OtlpFormat().read(Source(tmp_path / "torn", "torn"))
+    items = OtlpFormat().read(InputFile(tmp_path / "torn", "torn"))
 
     assert [ANSWERED] == told([next(items)])
     with pytest.raises(DataError, match="'torn' cannot be read on from span 3"):
@@ -218,14 +218,14 @@ def test_a_large_document_with_an_endless_span_is_refused(tmp_path, monkeypatch)
     (tmp_path / "bomb").write_bytes(gzip.compress(content))
 
     with pytest.raises(DataError, match="no span ends within 1048576 bytes"):
-        list(OtlpFormat().read(Source(tmp_path / "bomb", "bomb")))
+        list(OtlpFormat().read(InputFile(tmp_path / "bomb", "bomb")))
 
 
 def test_damaged_compression_gives_what_it_had(tmp_path):
     """First what was read, then the error."""
     content = lines(*[message(root(), search())] * 2000)
     (tmp_path / "torn.gz").write_bytes(gzip.compress(content)[:-50])
-    items = OtlpFormat().read(Source(tmp_path / "torn.gz", "torn.gz"))
+    items = OtlpFormat().read(InputFile(tmp_path / "torn.gz", "torn.gz"))
 
     assert [ANSWERED] == told([next(items)])
     with pytest.raises(DataError, match=r"'torn.gz' cannot be read"):
@@ -243,10 +243,10 @@ def test_cut_zstandard_gives_what_comes_before_and_says_so(tmp_path, kept):
     whole.write_bytes(content)
     cut.write_bytes(content[: int(len(content) * kept)])
 
-    assert b"".join(lines) == b"".join(line.text + b"\n" for line in Source(whole, "whole.zst").lines())
+    assert b"".join(lines) == b"".join(line.text + b"\n" for line in InputFile(whole, "whole.zst").lines())
     found = []
     with pytest.raises(DataError, match=r"'cut.zst' cannot be read: the compressed file ends in the middle"):
-        found += (line.text for line in Source(cut, "cut.zst").lines())
+        found += (line.text for line in InputFile(cut, "cut.zst").lines())
     # Whole blocks come out: all of the first frame, or less than that.
     assert (kept > 0.5, True) == (len(found) >= half, len(found) < len(lines))
 
@@ -262,7 +262,7 @@ def test_a_zstandard_bomb_is_read_in_little_memory(tmp_path):
             file.write(compressor.compress(bytes(2**22)))
         file.write(compressor.flush())
     tracemalloc.start()
-    with Source(tmp_path / "bomb.zst", "bomb.zst").open() as stream:
+    with InputFile(tmp_path / "bomb.zst", "bomb.zst").open() as stream:
         assert bytes(2**20) == stream.read(2**20)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -277,7 +277,7 @@ def test_damaged_zstandard_is_a_data_error(tmp_path):
     (tmp_path / "bad.zst").write_bytes(bytes(content))
 
     with pytest.raises(DataError, match=r"'bad.zst' cannot be read"):
-        list(OtlpFormat().read(Source(tmp_path / "bad.zst", "bad.zst")))
+        list(OtlpFormat().read(InputFile(tmp_path / "bad.zst", "bad.zst")))
 
 
 def protobuf() -> bytes:
@@ -312,7 +312,7 @@ def test_protobuf_that_breaks_off_gives_what_it_had(tmp_path):
     """First what was read, then the error."""
     content = protobuf()
     (tmp_path / "torn").write_bytes(content + content[:100])
-    items = OtlpFormat().read(Source(tmp_path / "torn", "torn"))
+    items = OtlpFormat().read(InputFile(tmp_path / "torn", "torn"))
 
     assert [ANSWERED] == told([next(items)])
     with pytest.raises(DataError, match="'torn' cannot be read on"):

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from ragstone.replay import Source, all_formats, detect
-from ragstone.schema import SCHEMA_VERSION, Passage, Search, Trace
+from ragstone.replay import InputFile, all_formats, detect
+from ragstone.schema import SCHEMA_VERSION, Passage, Retrieval, Trace
 
 FORMATS = all_formats()
 Q, C, A, R = "Why?", "Because it is.", "It is.", "It just is."
@@ -70,7 +70,7 @@ def test_rows_in_parquet_are_read(read, tmp_path):
     rows = [{"user_input": f"{Q}{n}" + "x" * 300, "retrieved_contexts": [C], "response": A} for n in range(3000)]
     path = tmp_path / "data.parquet"
     pq.write_table(pa.Table.from_pylist(rows), path, compression="none", use_dictionary=False)
-    found = detect(Source(path, "data"))
+    found = detect(InputFile(path, "data"))
     traces, rejected = read(found.format, path)
 
     assert path.stat().st_size > 2**19
@@ -145,10 +145,10 @@ def test_a_run_beside_qrels_is_one_data_set(read, tmp_path):
     """A folder with both: a query that the run lacks was asked, and nothing was found."""
     (tmp_path / "bm25.run").write_text("q1 Q0 d1 1 0.5 x\n")
     (tmp_path / "qrels.txt").write_text("q1 0 d1 1\nq2 0 d9 1\n")
-    found = detect(Source(tmp_path, "folder"))
+    found = detect(InputFile(tmp_path, "folder"))
     traces, _ = read(found.format, tmp_path)
 
-    assert ("rows", "a TREC run beside qrels") == (found.format.name, found.because)
+    assert ("rows", "a TREC run beside qrels") == (found.format.name, found.detected_by)
     assert [("q1", ["d1"], {"d1": 1.0}), ("q2", [], {"d9": 1.0})] == [
         (t.trace_id, [p.id for p in t.contexts], t.qrels) for t in traces
     ]
@@ -163,7 +163,7 @@ def test_a_beir_folder_is_one_data_set(read, tmp_path, has_run):
     (tmp_path / "corpus.jsonl").write_bytes(lines({"_id": "d1", "title": "", "text": C}))
     if has_run:
         (tmp_path / "bm25.run").write_text("q1 Q0 d1 1 0.5 x\n")
-    found = detect(Source(tmp_path, "folder"))
+    found = detect(InputFile(tmp_path, "folder"))
     (trace,), _ = read(found.format, tmp_path)
 
     assert "rows" == found.format.name
@@ -175,7 +175,7 @@ def test_our_own_traces_come_back_as_they_were(read):
     """Written by `model_dump_json`, also beside what became of them, and keeping their source."""
     trace = Trace(
         trace_id="t", source="langchain", query=Q, response=A, started_at=1.5, ended_at=2.5, tags=("x",), metadata={"a": 1},
-        searches=(Search(query=Q, passages=(Passage(text=C, id="d", score=0.5),)),),
+        retrievals=(Retrieval(query=Q, passages=(Passage(text=C, id="d", score=0.5),)),),
     )  # fmt: skip
     beside = {"entry": "captured", "trace": trace.model_dump(mode="json")}
     traces, rejected = read(FORMATS["ragstone"], trace.model_dump_json().encode() + b"\n" + lines(beside))

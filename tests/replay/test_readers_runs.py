@@ -144,7 +144,7 @@ def test_what_came_before_the_damage_of_a_file_is_read(read, tmp_path):
     import gzip
 
     from ragstone.errors import DataError
-    from ragstone.replay import Source
+    from ragstone.replay import InputFile
     from ragstone.schema import Trace
 
     whole = gzip.compress(
@@ -152,7 +152,7 @@ def test_what_came_before_the_damage_of_a_file_is_read(read, tmp_path):
     )
     path = tmp_path / "runs.jsonl.gz"
     path.write_bytes(whole[: len(whole) // 2])
-    items = FORMATS["langsmith"].read(Source(path, "runs"))
+    items = FORMATS["langsmith"].read(InputFile(path, "runs"))
     found = []
 
     with pytest.raises(DataError, match="'runs' cannot be read"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.replay import Source, all_formats, detect
+from ragstone.replay import InputFile, all_formats, detect
 from ragstone.schema import Passage, Trace, Usage
 
 DATA = Path(__file__).parent / "data"
@@ -73,7 +73,7 @@ def summary(trace: Trace):
 def test_a_recording_says_what_the_application_did(read, name):
     """Question, passages with ids and scores, answer, tokens, model and who asked are those of the recorded application."""
     format_name, requests, about = EXPECTED[name]
-    found = detect(Source(DATA / name, name))
+    found = detect(InputFile(DATA / name, name))
     traces, rejected = read(found.format, DATA / name)
 
     assert [] == rejected
@@ -87,7 +87,7 @@ def test_a_recording_says_what_the_application_did(read, name):
 @pytest.mark.parametrize("name", EXPECTED)
 def test_reading_twice_gives_the_same(read, name):
     """Order and ids are the same each time, or a replay could not go on where it stopped."""
-    found = detect(Source(DATA / name, name)).format
+    found = detect(InputFile(DATA / name, name)).format
 
     assert read(found, DATA / name) == read(found, DATA / name)
 
@@ -142,7 +142,7 @@ def test_serialised_results_and_states_of_langchain_are_requests(read):
 @pytest.mark.parametrize("name", ["langsmith_runs.jsonl", "langsmith_export.parquet", "mlflow_traces.jsonl"])
 def test_what_tools_record_of_a_machine_is_left_behind(read, name):
     """No endpoint, revision, platform, file or user of whoever ran the application comes along."""
-    traces, _ = read(detect(Source(DATA / name, name)).format, DATA / name)
+    traces, _ = read(detect(InputFile(DATA / name, name)).format, DATA / name)
 
     text = "".join(trace.model_dump_json() for trace in traces)
     for leak in ("langsmith.invalid", "LANGSMITH_", "revision", "Invented", "/home/keeper", "Traceback", "invented"):
@@ -171,10 +171,10 @@ def test_what_the_writer_of_rows_said_is_what_comes_out(read):
 @pytest.mark.parametrize("name", [name for name in EXPECTED if name.endswith((".jsonl", ".json"))])
 def test_compressed_recordings_read_as_plain_ones(read, tmp_path, name):
     """What a file is packed with does not matter."""
-    found = detect(Source(DATA / name, name)).format
+    found = detect(InputFile(DATA / name, name)).format
     packed = tmp_path / "packed"
     packed.write_bytes(gzip.compress((DATA / name).read_bytes()))
 
-    assert found.name == detect(Source(packed, name)).format.name
+    assert found.name == detect(InputFile(packed, name)).format.name
     plain, _ = read(found, DATA / name)
     assert [summary(trace) for trace in plain] == [summary(trace) for trace in read(found, packed)[0]]

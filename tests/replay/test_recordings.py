@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.replay import Source, detect
+from ragstone.replay import InputFile, detect
 from ragstone.replay._phoenix import PhoenixFormat
 from ragstone.replay.otlp import OtlpFormat
 from ragstone.schema import Passage, Trace, Usage
@@ -109,7 +109,7 @@ def summary(trace: Trace):
 def test_a_recording_says_what_the_application_did(read, name):
     """Question, passages with ids and scores, answer, tokens, model and who asked are those of the recorded application."""
     format_name, source, requests, about = EXPECTED[name]
-    found = detect(Source(DATA / name, name), formats=FORMATS)
+    found = detect(InputFile(DATA / name, name), formats=FORMATS)
     traces, rejected = read(found.format, DATA / name)
 
     assert format_name == found.format.name
@@ -124,7 +124,7 @@ def test_a_recording_says_what_the_application_did(read, name):
 @pytest.mark.parametrize("name", EXPECTED)
 def test_scores_know_the_span_that_they_belong_to(read, name):
     """Each trace has the ids of an exported span, as hex digits, and is identified by its trace id."""
-    traces, _ = read(detect(Source(DATA / name, name), formats=FORMATS).format, DATA / name)
+    traces, _ = read(detect(InputFile(DATA / name, name), formats=FORMATS).format, DATA / name)
 
     for trace in traces:
         assert trace.trace_id == trace.otel_trace_id
@@ -136,7 +136,7 @@ def test_scores_know_the_span_that_they_belong_to(read, name):
 @pytest.mark.parametrize("name", EXPECTED)
 def test_reading_twice_gives_the_same(read, name):
     """Order and ids are the same each time, or a replay could not go on where it stopped."""
-    found = detect(Source(DATA / name, name), formats=FORMATS).format
+    found = detect(InputFile(DATA / name, name), formats=FORMATS).format
 
     assert read(found, DATA / name) == read(found, DATA / name)
 
@@ -144,7 +144,7 @@ def test_reading_twice_gives_the_same(read, name):
 @pytest.mark.parametrize("name", [name for name in EXPECTED if not name.endswith(".parquet")])
 def test_compressed_recordings_read_as_plain_ones(read, name):
     """What a file is packed with does not matter."""
-    found = detect(Source(DATA / name, name), formats=FORMATS).format
+    found = detect(InputFile(DATA / name, name), formats=FORMATS).format
     plain = (DATA / name).read_bytes()
 
     assert read(found, DATA / name) == read(found, gzip.compress(plain))
@@ -154,7 +154,7 @@ def test_compressed_recordings_read_as_plain_ones(read, name):
 
 def test_what_was_detected_is_said_in_words():
     """The reason names the container and the conventions found in it."""
-    found = {name: detect(Source(DATA / name, name), formats=FORMATS).because for name in EXPECTED}
+    found = {name: detect(InputFile(DATA / name, name), formats=FORMATS).detected_by for name in EXPECTED}
 
     assert "OTLP messages in JSON, with spans of OpenInference" == found["openinference_llama_index.otlp.json"]
     assert (
@@ -178,7 +178,7 @@ def test_nested_retrievers_are_one_search(read):
     traces, _ = read(OtlpFormat(), DATA / "openinference_langchain.otlp.jsonl")
 
     assert {"plain": [2], "stated": [2], "nested": [1], "two_searches": [1, 1]} == {
-        trace.name: [len(search.passages) for search in trace.searches] for trace in traces if trace.query == Q
+        trace.name: [len(search.passages) for search in trace.retrievals] for trace in traces if trace.query == Q
     }
 
 
@@ -186,6 +186,6 @@ def test_a_search_knows_its_step(read):
     """Each search names its span, so that what is found out about a passage can go there."""
     traces, _ = read(OtlpFormat(), DATA / "openinference_langchain.otlp.jsonl")
 
-    steps = [search.model_extra["step_id"] for trace in traces for search in trace.searches]
+    steps = [search.model_extra["step_id"] for trace in traces for search in trace.retrievals]
     assert len(steps) == len(set(steps))
     assert {16} == {len(step) for step in steps}

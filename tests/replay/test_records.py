@@ -9,7 +9,7 @@ from itertools import islice
 import pytest
 
 from ragstone.errors import DataError, MissingExtraError
-from ragstone.replay import Rejected, Source
+from ragstone.replay import InputFile, RejectedRecord
 from ragstone.replay import _records as room
 from ragstone.replay._json import MAX_DEPTH, clean, parse_json
 from ragstone.replay._records import records
@@ -23,8 +23,8 @@ def read_records(tmp_path):
         path = tmp_path / "export"
         path.write_bytes(content)
         return [
-            (item.place, item.reason if isinstance(item, Rejected) else item.value)
-            for item in records(Source(path, "export"), **options)
+            (item.place, item.reason if isinstance(item, RejectedRecord) else item.value)
+            for item in records(InputFile(path, "export"), **options)
         ]
 
     return run
@@ -121,12 +121,12 @@ def test_a_large_document_is_read_piece_by_piece(tmp_path, monkeypatch, indent, 
     monkeypatch.setattr("ragstone.replay._source.MAX_RECORD_BYTES", 2**20)
 
     tracemalloc.start()
-    found = list(islice(records(Source(path, "large")), 3))
+    found = list(islice(records(InputFile(path, "large")), 3))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
     assert items[:3] == [record.value for record in found]
-    assert 1000 == sum(1 for _ in records(Source(path, "large")))
+    assert 1000 == sum(1 for _ in records(InputFile(path, "large")))
     assert peak < 8 * 2**20 < path.stat().st_size
 
 
@@ -140,7 +140,7 @@ def test_a_record_without_end_in_a_large_document_is_a_data_error(tmp_path, monk
     path.write_text(json.dumps([{"n": 1}, {"text": "x" * 4 * 2**20}]), encoding="utf-8")
 
     with pytest.raises(DataError, match="holds a record of more than 65536 bytes"):
-        list(records(Source(path, "large")))
+        list(records(InputFile(path, "large")))
 
 
 def test_a_large_document_without_the_package_says_what_to_install(tmp_path, monkeypatch):
@@ -153,9 +153,9 @@ def test_a_large_document_without_the_package_says_what_to_install(tmp_path, mon
     path.write_text(json.dumps([{"n": 1, "text": "x" * 2000}]), encoding="utf-8")
 
     with pytest.raises(MissingExtraError, match=r"ragstone\[replay\]"):
-        list(records(Source(path, "large")))
+        list(records(InputFile(path, "large")))
     path.write_text(json.dumps([{"n": 1, "text": "x" * 200}]), encoding="utf-8")
-    assert 1 == len(list(records(Source(path, "small"))))
+    assert 1 == len(list(records(InputFile(path, "small"))))
 
 
 def test_parquet_damage_is_a_data_error(read_records):
@@ -170,7 +170,7 @@ def test_a_folder_is_read_file_by_file(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"a": 1}\n')
 
     assert ["line 1 of a.jsonl", "line 1 of b.jsonl", "line 2 of b.jsonl"] == [
-        item.place for item in records(Source(tmp_path, "folder"))
+        item.place for item in records(InputFile(tmp_path, "folder"))
     ]
 
 
@@ -182,4 +182,4 @@ def test_links_out_of_a_folder_are_not_followed(tmp_path):
     (tmp_path / "inside" / "link").symlink_to(tmp_path / "outside")
     (tmp_path / "inside" / "a.jsonl").write_bytes(b'{"a": 2}\n')
 
-    assert [{"a": 2}] == [item.value for item in records(Source(tmp_path / "inside", "folder"))]
+    assert [{"a": 2}] == [item.value for item in records(InputFile(tmp_path / "inside", "folder"))]

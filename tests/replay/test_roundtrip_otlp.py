@@ -57,7 +57,7 @@ def seen(trace: Trace, *, ids: bool = True):
     tokens = trace.usage and (trace.usage.input_tokens, trace.usage.output_tokens)
     return (
         sample.query, contexts, sample.response, sample.metadata, tokens, trace.session_id, trace.user_id,
-        [len(search.passages) for search in trace.searches],
+        [len(search.passages) for search in trace.retrievals],
     )  # fmt: skip
 
 

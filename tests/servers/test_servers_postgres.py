@@ -155,11 +155,11 @@ class TestSharing:
         first.ingest("a", 1, captured("t"))
         first.complete("t", [score("t")])
 
-        assert 1 == len(first.outbox_due("s", limit=9))
-        assert 1 == len(first.outbox_due("s", limit=9))
-        assert [] == second.outbox_due("s", limit=9)
+        assert 1 == len(first.due_deliveries("s", limit=9))
+        assert 1 == len(first.due_deliveries("s", limit=9))
+        assert [] == second.due_deliveries("s", limit=9)
         first.close()
-        assert 1 == len(second.outbox_due("s", limit=9))
+        assert 1 == len(second.due_deliveries("s", limit=9))
 
     def test_a_deliverer_that_is_refused_makes_room(self, own):
         """Another worker may have better credentials."""
@@ -168,11 +168,11 @@ class TestSharing:
         second.set_plan([EXACT], ["s"])
         first.ingest("a", 1, captured("t"))
         first.complete("t", [score("t")])
-        first.outbox_due("s", limit=9)
+        first.due_deliveries("s", limit=9)
 
         first.stop_sink("s", reason="401")
 
-        assert 1 == len(second.outbox_due("s", limit=9))
+        assert 1 == len(second.due_deliveries("s", limit=9))
 
     def test_a_deliverer_that_was_cut_off_has_lost_its_place(self, own, database):
         """While it connects again another one delivers, and only that one."""
@@ -180,13 +180,13 @@ class TestSharing:
         first.set_plan([EXACT], ["s"])
         first.ingest("a", 1, captured("t"))
         first.complete("t", [score("t")])
-        assert 1 == len(first.outbox_due("s", limit=9))
+        assert 1 == len(first.due_deliveries("s", limit=9))
         sql(database, "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE objid = 3 AND locktype = 'advisory'")
 
-        assert 1 == len(second.outbox_due("s", limit=9))
+        assert 1 == len(second.due_deliveries("s", limit=9))
         with pytest.raises(StoreError):
-            first.outbox_due("s", limit=9)
-        assert [] == first.outbox_due("s", limit=9)
+            first.due_deliveries("s", limit=9)
+        assert [] == first.due_deliveries("s", limit=9)
 
     def test_workers_that_start_together_agree_on_a_plan(self, own):
         """None of them is refused, and none finds the plan half made."""
@@ -217,13 +217,13 @@ class TestSharing:
         sql(database, "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE objid = 3")
         new.set_plan([PlannedMetric(name="more", version="1")], ["s"])
 
-        old.check_place()
+        old.check_not_replaced()
         with pytest.raises(StoreError):
             old.ledger()
         with pytest.raises(StoreError, match="by another plan"):
             old.ledger()
         with pytest.raises(StoreError, match="by another plan"):
-            old.check_place()
+            old.check_not_replaced()
 
     def test_the_books_are_of_one_moment(self, own):
         """While others bring in and finish, every ledger that anybody sees adds up."""
@@ -286,7 +286,7 @@ class TestOutage:
 
         assert 1 == eventually(ledger).total.pending
         assert store.complete("t", [score("t")])
-        assert 1 == len(store.outbox_due("s", limit=9))
+        assert 1 == len(store.due_deliveries("s", limit=9))
 
     def test_what_was_under_way_is_not_stored_in_part(self, own, database):
         """The connection ends between two statements of one call."""
@@ -384,7 +384,7 @@ class TestOpening:
         store.set_plan([EXACT], ["s"])
         store.complete("t", [score("t")])
 
-        (item,) = store.outbox_due("s", limit=1)
+        (item,) = store.due_deliveries("s", limit=1)
         assert ("a\N{REPLACEMENT CHARACTER}b", "a\0b") == (item.name, store.trace("t").name)
 
     def test_a_connection_does_not_cross_a_fork(self, own):

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.errors import ConfigurationError, SinkDeniedError, SinkRejectedError, SinkUnavailableError
 from ragstone.monitor import Monitor
 from ragstone.schema import Failure, Interval, NotApplicable, Score, Usage
@@ -260,7 +260,7 @@ def test_each_score_arrives_exactly_once(database, tmp_path):
         for i in range(n_traces):
             draft = TraceDraft(
                 trace_id=f"t{i}", query=f"What colour is stone {i}?", response=f"Stone {i} is grey.",
-                searches=[SearchDraft(passages=[PassageDraft(text=f"Stone {i} is grey.")])],
+                retrievals=[RetrievalDraft(passages=[PassageDraft(text=f"Stone {i} is grey.")])],
                 reference=[f"Stone {i} is grey."],
             )  # fmt: skip
             assert monitor.record(draft)
@@ -308,5 +308,5 @@ def test_each_score_arrives_exactly_once(database, tmp_path):
     assert n_traces * faults.METRICS_A_TRACE == len(stored)
     assert stored == {str(id_): value for id_, value in rows(database, "id, value")}
     (books,) = read_ledger(store).outbox.values()
-    assert (len(stored), 0, 0, 0) == (books.sent, books.pending, books.skipped, books.dead)
+    assert (len(stored), 0, 0, 0) == (books.sent, books.pending, books.skipped, books.failed)
     assert os.fspath(database) not in str(books)

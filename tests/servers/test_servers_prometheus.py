@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ragstone.schema import Ledger, LedgerRow, Score, SinkBooks
+from ragstone.schema import DeliveryCounts, Ledger, LedgerRow, Score
 from ragstone.sinks import Delivery, PrometheusSink
 
 pytestmark = pytest.mark.servers
@@ -53,7 +53,7 @@ def test_the_page_is_as_prometheus_wants_it(program):
 
     async def page():
         await sink.write([delivery("t", 0.5)])
-        sink.watch(Ledger(total=LedgerRow(captured=1, scored=1), outbox={"s": SinkBooks(sent=1)}))
+        sink.update_status(Ledger(total=LedgerRow(captured=1, scored=1), outbox={"s": DeliveryCounts(sent=1)}))
         try:
             return (await httpx.AsyncClient(trust_env=False).get(f"http://127.0.0.1:{sink.port}/metrics")).text
         finally:
@@ -117,8 +117,8 @@ def test_low_scores_call_somebody(program, port, serving, tmp_path):
             for i in itertools.count():
                 assert time.monotonic() < deadline, (tmp_path / "prometheus.log").read_text()[-2000:]
                 asyncio.run(sink.write([delivery(f"{i}-{j}", 0.05) for j in range(10)]))
-                sink.watch(Ledger(total=LedgerRow(captured=i, scored=i)))
-                called = {alert["labels"]["alertname"] for call in calls for alert in call["alerts"]}
+                sink.update_status(Ledger(total=LedgerRow(captured=i, scored=i)))
+                called = {alert["labels"]["alertname"] for call in calls for alert in call["prometheus-rules"]}
                 if called >= {"RagstoneWorstScoresLow", "RagstoneManyScoresLow"}:
                     break
                 time.sleep(0.2)
@@ -130,7 +130,7 @@ def test_low_scores_call_somebody(program, port, serving, tmp_path):
         asyncio.run(sink.aclose())
 
     assert {"RagstoneWorstScoresLow", "RagstoneManyScoresLow"} == called
-    (alert,) = {a["annotations"]["summary"] for call in calls for a in call["alerts"] if "tenth" in str(a)}
+    (alert,) = {a["annotations"]["summary"] for call in calls for a in call["prometheus-rules"] if "tenth" in str(a)}
     assert alert.startswith("The worst tenth of exact_match is below 0.")
     traces = {e["labels"]["trace_id"] for series in found["data"] for e in series["exemplars"]}
     assert traces

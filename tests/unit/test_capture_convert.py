@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ragstone._util.suppress import capture_suppressed
-from ragstone.capture import CaptureLimits, PassageDraft, SearchDraft, TraceDraft
+from ragstone.capture import CaptureLimits, PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.capture._convert import Converter, RedactionError, is_sampled
 from ragstone.errors import ConfigurationError
 from ragstone.schema import Trace, spool_entry_adapter
@@ -45,7 +45,7 @@ def full_draft(text: str) -> TraceDraft:
         session_id="s",
         user_id="u",
         query=text,
-        searches=[SearchDraft(query=text, passages=[passage], name="retriever")],
+        retrievals=[RetrievalDraft(query=text, passages=[passage], name="retriever")],
         contexts=[passage],
         response=text,
         reference=[text],
@@ -87,7 +87,7 @@ def test_every_field_arrives():
         "session_id": "s",
         "user_id": "u",
         "query": "text",
-        "searches": [{"query": "text", "passages": [passage], "name": "retriever"}],
+        "retrievals": [{"query": "text", "passages": [passage], "name": "retriever"}],
         "contexts": [passage],
         "response": "text",
         "reference": ["text"],
@@ -157,12 +157,12 @@ def test_redactor_runs_suppressed():
 def test_long_texts_are_cut_and_named():
     """Each field once, whatever the number of passages."""
     found = trace(full_draft("x" * 50), max_chars=10)
-    assert ("x" * 10, "x" * 10, "x" * 10) == (found.query, found.searches[0].passages[0].text, found.tags[0])
+    assert ("x" * 10, "x" * 10, "x" * 10) == (found.query, found.retrievals[0].passages[0].text, found.tags[0])
     assert {
         "query",
-        "searches.query",
-        "searches.passages.text",
-        "searches.passages.metadata",
+        "retrievals.query",
+        "retrievals.passages.text",
+        "retrievals.passages.metadata",
         "contexts.text",
         "contexts.metadata",
         "response",
@@ -178,12 +178,12 @@ def test_long_texts_are_cut_and_named():
 def test_long_lists_are_cut_and_named():
     """Passages keep their order and rank; the first ones stay."""
     passages = [PassageDraft(text=str(n)) for n in range(5)]
-    draft = TraceDraft(searches=[SearchDraft(passages=passages)] * 4, contexts=passages, tags=["a", "b", "c"])
+    draft = TraceDraft(retrievals=[RetrievalDraft(passages=passages)] * 4, contexts=passages, tags=["a", "b", "c"])
     found = trace(draft, max_passages=3, max_items=2)
-    assert ["0", "1", "2"] == [passage.text for passage in found.searches[1].passages]
+    assert ["0", "1", "2"] == [passage.text for passage in found.retrievals[1].passages]
     assert [0, 1, 2] == [passage.rank for passage in found.contexts]
-    assert (2, ("a", "b")) == (len(found.searches), found.tags)
-    assert {"searches", "searches.passages", "contexts", "tags"} == set(found.truncated_fields)
+    assert (2, ("a", "b")) == (len(found.retrievals), found.tags)
+    assert {"retrievals", "retrievals.passages", "contexts", "tags"} == set(found.truncated_fields)
 
 
 def test_large_metadata_keeps_what_fits():

@@ -1,10 +1,10 @@
-"""`draft_from`: what an application states itself."""
+"""`make_draft`: what an application states itself."""
 
 from __future__ import annotations
 
 import pytest
 
-from ragstone.capture import PassageDraft, draft_from
+from ragstone.capture import PassageDraft, make_draft
 from ragstone.errors import ConfigurationError
 
 Q = "Why?"
@@ -12,7 +12,7 @@ Q = "Why?"
 
 def test_a_request_is_described_in_one_call():
     """Each argument becomes the field of its name; the request ends now."""
-    draft = draft_from(
+    draft = make_draft(
         query=Q,
         contexts=["Because."],
         response="Because.",
@@ -46,18 +46,18 @@ def test_a_request_is_described_in_one_call():
 )
 def test_a_context_may_be_a_text_a_mapping_or_a_passage(context, passage):
     """Whatever a search of the application's own returns, within reason."""
-    assert [passage] == draft_from(contexts=iter([context])).contexts
+    assert [passage] == make_draft(contexts=iter([context])).contexts
 
 
 @pytest.mark.parametrize(("contexts", "kept"), [(None, None), ([], []), ((), [])])
 def test_no_contexts_are_not_unknown_contexts(contexts, kept):
     """An empty list says that nothing reached the prompt."""
-    assert kept == draft_from(contexts=contexts).contexts
+    assert kept == make_draft(contexts=contexts).contexts
 
 
 def test_several_references():
     """A list is as good as a text."""
-    assert ["yes", "indeed"] == draft_from(reference=["yes", "indeed"]).reference
+    assert ["yes", "indeed"] == make_draft(reference=["yes", "indeed"]).reference
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,6 @@ def test_several_references():
 def test_what_cannot_be_a_request_is_refused_in_words(arguments, message):
     """The message names the argument, the rule and what came, and shows none of the captured text."""
     with pytest.raises(ConfigurationError, match=message) as error:
-        draft_from(**arguments)
+        make_draft(**arguments)
     assert "alpha" not in str(error.value)
     assert "secret" not in str(error.value)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ragstone.capture import redacted, redacted_value
-from ragstone.schema import Passage, Search, Trace
+from ragstone.capture import redact_json, redact_trace
+from ragstone.schema import Passage, Retrieval, Trace
 
 SECRET = "ada@example.org"
 
@@ -15,7 +15,7 @@ def full() -> Trace:
         trace_id="4111111111111111",
         otel_trace_id="4111111111111111" * 2,
         query=SECRET,
-        searches=(Search(query=SECRET, passages=(passage,)),),
+        retrievals=(Retrieval(query=SECRET, passages=(passage,)),),
         contexts=(passage,),
         response=SECRET,
         reference=(SECRET,),
@@ -32,7 +32,7 @@ def full() -> Trace:
 
 def test_every_text_is_redacted_and_no_id():
     """As many as there were; the numbers of a trace id are no card."""
-    found = redacted(full(), lambda text: text.replace(SECRET, "[x]"))
+    found = redact_trace(full(), lambda text: text.replace(SECRET, "[x]"))
     line = found.model_dump_json()
     assert (0, full().model_dump_json().count(SECRET)) == (line.count(SECRET), line.count("[x]"))
     assert (full().trace_id, full().otel_trace_id, "p") == (found.trace_id, found.otel_trace_id, found.contexts[0].id)
@@ -41,9 +41,9 @@ def test_every_text_is_redacted_and_no_id():
 def test_what_is_absent_stays_absent():
     """None is no text."""
     trace = Trace(trace_id="t", started_at=1.0)
-    assert trace == redacted(trace, lambda text: "[x]")
+    assert trace == redact_trace(trace, lambda text: "[x]")
 
 
 def test_values_keep_their_shapes():
     """Numbers, truth values and None go through."""
-    assert {"[x]": [1, None, True, "[x]"]} == redacted_value({"a": (1, None, True, "b")}, lambda text: "[x]")
+    assert {"[x]": [1, None, True, "[x]"]} == redact_json({"a": (1, None, True, "b")}, lambda text: "[x]")

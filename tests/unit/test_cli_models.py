@@ -15,19 +15,19 @@ from ragstone.judges import OpenAICompatibleJudge
 
 VALUES = {
     "judge": "http://127.0.0.1:1/v1",
-    "number_tokens": 11,
+    "judge_max_tokens": 11,
     "cache": Path("kept"),
     "in_flight": 12,
     "requests_per_minute": 13.0,
     "tokens_per_minute": 14.0,
-    "max_calls": 15,
+    "budget_calls": 15,
     "max_tokens": 16,
-    "max_usd": 17.0,
+    "budget_usd": 17.0,
     "prices": "1,2",
-    "outage_s": 18.0,
+    "fail_fast_after_s": 18.0,
     "affinity_header": "x-session-id",
-    "score_mode": "sampled",
-    "score_draws": 19,
+    "judge_score_mode": "sampled",
+    "judge_draws": 19,
     "reader": "http://127.0.0.1:2/v1",
     "reader_prompt": Path("prompt.txt"),
     "abstention": ["NONE"],
@@ -55,31 +55,31 @@ def test_no_option_is_dropped(monkeypatch):
 
         return make
 
-    for name in ("connection_of", "judge_from", "reader_of"):
+    for name in ("build_connection", "judge_from", "build_reader"):
         monkeypatch.setattr(_models, name, saw(name))
     assert {field.name for field in fields(ModelOptions)} == set(VALUES)
 
-    assert ("judge_from", "reader_of") == ModelOptions(**VALUES).models()
+    assert ("judge_from", "build_reader") == ModelOptions(**VALUES).models()
 
-    limits = ("in_flight", "requests_per_minute", "tokens_per_minute", "max_calls", "max_tokens", "max_usd", "prices",
-              "outage_s", "affinity_header")  # fmt: skip
-    assert ({name: VALUES[name] for name in limits},) == seen["connection_of"]
-    asked = {"score_mode": "sampled", "draws": 19, "number_max_tokens": 11, "connection": "connection_of"}
+    limits = ("in_flight", "requests_per_minute", "tokens_per_minute", "budget_calls", "max_tokens", "budget_usd", "prices",
+              "fail_fast_after_s", "affinity_header")  # fmt: skip
+    assert ({name: VALUES[name] for name in limits},) == seen["build_connection"]
+    asked = {"judge_score_mode": "sampled", "draws": 19, "max_tokens": 11, "connection": "build_connection"}
     assert (VALUES["judge"], asked) == seen["judge_from"]
     read = {"judge": "judge_from", "prompt": Path("prompt.txt"), "abstention": ["NONE"], "estimator": "monte_carlo"}
-    assert (VALUES["reader"], read | {"draws": 20, "connection": "connection_of"}) == seen["reader_of"]
+    assert (VALUES["reader"], read | {"draws": 20, "connection": "build_connection"}) == seen["build_reader"]
     assert "kept" == _models.os.environ["RAGSTONE_CACHE"]
 
 
 def test_a_reader_alone_judges_where_nobody_else_is_named(monkeypatch):
     """Its model labels and grades; with nobody named at all, nobody does."""
-    judge, reader = ModelOptions(reader="http://127.0.0.1:2/v1").models_if_named()
+    judge, reader = ModelOptions(reader="http://127.0.0.1:2/v1").models_or_none()
     assert isinstance(judge, OpenAICompatibleJudge)
     assert "http://127.0.0.1:2/v1" == reader
-    assert (None, None) == ModelOptions().models_if_named()
-    assert JudgeOptions().judge_if_named() is None
+    assert (None, None) == ModelOptions().models_or_none()
+    assert JudgeOptions().judge_or_none() is None
     monkeypatch.setenv("RAGSTONE_JUDGE", "lexical")
-    assert JudgeOptions().judge_if_named().identity.is_baseline
+    assert JudgeOptions().judge_or_none().identity.is_baseline
 
 
 @pytest.mark.parametrize(("kind", "has_reader"), [(JudgeOptions, False), (ModelOptions, True)])
@@ -94,6 +94,6 @@ def test_a_command_gets_its_options_in_one_piece(kind, has_reader):
     command.__annotations__ = {"name": str, "models": kind}
     app = typer.Typer()
     app.command()(takes_models(command))
-    assert 0 == CliRunner().invoke(app, ["me", "--judge", "lexical", "--max-calls", "3"]).exit_code
-    assert [("me", kind(judge="lexical", max_calls=3))] == got
+    assert 0 == CliRunner().invoke(app, ["me", "--judge", "lexical", "--budget-calls", "3"]).exit_code
+    assert [("me", kind(judge="lexical", budget_calls=3))] == got
     assert has_reader == ("--reader-prompt" in CliRunner().invoke(app, ["--help"], terminal_width=200).stdout)

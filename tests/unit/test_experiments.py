@@ -178,7 +178,7 @@ def test_bad_rows_stop_the_run_before_anything_is_spent(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"(?s)2 of 3 rows.*line 2.*row 3.*skip") as caught:
         ragstone.evaluate(path, judge=judge)
 
-    assert "--skip-bad-rows" in str(caught.value)
+    assert "--on-bad-row skip" in str(caught.value)
 
 
 def test_bad_rows_can_be_left_out_and_are_counted(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_difference_is_claimed_with_its_size_and_interval() -> None:
 
 def test_no_difference_says_what_more_samples_would_show() -> None:
     """Neither a difference nor its absence is claimed; the number of samples is that of a paired t-test, nearly."""
-    result = ragstone.compare({"A": system({QR: noisy(0)}), "B": system({QR: noisy(0, seed=1)})}, detect=0.02)
+    result = ragstone.compare({"A": system({QR: noisy(0)}), "B": system({QR: noisy(0, seed=1)})}, min_effect=0.02)
     (pair,) = result.metrics[0].pairs
     sd = np.std(np.subtract(noisy(0), noisy(0, seed=1)), ddof=1)
 
@@ -90,7 +90,9 @@ def test_no_difference_says_what_more_samples_would_show() -> None:
     # 1.960 + 0.842: quantiles of the normal distribution for a level of 95 % and a power of 80 %.
     assert (2.802 * sd / 0.02) ** 2 == pytest.approx(80 + pair.n_more, rel=0.05)
     # At as many samples as there are, the detectable difference takes no more.
-    again = ragstone.compare({"A": system({QR: noisy(0)}), "B": system({QR: noisy(0, seed=1)})}, detect=pair.detectable)
+    again = ragstone.compare(
+        {"A": system({QR: noisy(0)}), "B": system({QR: noisy(0, seed=1)})}, min_effect=pair.detectable
+    )
     assert 0 == again.metrics[0].pairs[0].n_more
     (sentence,) = result.verdict
     assert sentence.startswith("no difference can be claimed on ccrs.qr between B and A: ")
@@ -110,9 +112,9 @@ def test_metrics_without_a_bound_are_told_in_their_own_units() -> None:
     """No points, and no number of samples where nobody said which difference matters."""
     slow, fast = ([x * 40 for x in noisy(shift, seed=seed)] for shift, seed in ((0, 0), (0.02, 1)))
     one = ragstone.compare({"A": system({OPEN: slow}), "B": system({OPEN: fast})})
-    two = ragstone.compare({"A": system({OPEN: slow}), "B": system({OPEN: fast})}, detect=0.5)
+    two = ragstone.compare({"A": system({OPEN: slow}), "B": system({OPEN: fast})}, min_effect=0.5)
 
-    assert (None, None) == (one.metrics[0].detect, one.metrics[0].pairs[0].n_more)
+    assert (None, None) == (one.metrics[0].min_effect, one.metrics[0].pairs[0].n_more)
     assert "point" not in one.verdict[0]
     assert "more samples would detect 0.5" in two.verdict[0]
     json.dumps(one.to_dict(), allow_nan=False)
@@ -125,7 +127,7 @@ def test_a_difference_that_matters_can_be_ruled_out() -> None:
     )
     assert close.verdict[0].startswith("B and A are within 1 point of each other on ccrs.qr: ")
     # Of a difference of which only one side is ruled out, nothing is said but what would decide.
-    open_ = ragstone.compare({"A": system({QR: noisy(0)}), "B": system({QR: noisy(0.02, seed=1)})}, detect=0.029)
+    open_ = ragstone.compare({"A": system({QR: noisy(0)}), "B": system({QR: noisy(0.02, seed=1)})}, min_effect=0.029)
     (pair,) = open_.metrics[0].pairs
     assert -0.029 < pair.low < 0.029 < pair.high
     assert open_.verdict[0].startswith("no difference can be claimed")
@@ -209,8 +211,8 @@ def test_holm_across_metrics_is_holm_for_two_systems() -> None:
 
     assert expected.adjusted == pytest.approx([m.pairs[0].p_value for m in across.metrics])
     assert list(expected.rejected) == [m.pairs[0].better is not None for m in across.metrics]
-    assert [0.95] * 3 == [m.level for m in plain.metrics]
-    assert [1 - 0.05 / 3] * 3 == pytest.approx([m.level for m in across.metrics])
+    assert [0.95] * 3 == [m.confidence_level for m in plain.metrics]
+    assert [1 - 0.05 / 3] * 3 == pytest.approx([m.confidence_level for m in across.metrics])
 
 
 def test_across_metrics_a_metric_passes_its_share_on_only_if_all_its_pairs_are_claimed() -> None:
@@ -367,7 +369,7 @@ def test_the_result_is_the_same_whatever_the_order_of_the_rows_and_again() -> No
     assert first != ragstone.compare(sources, n_permutations=500, seed=1)
 
 
-@pytest.mark.parametrize("options", [{"level": 1.0}, {"level": 0.0}, {"detect": 0.0}, {"detect": math.nan}])
+@pytest.mark.parametrize("options", [{"level": 1.0}, {"level": 0.0}, {"min_effect": 0.0}, {"min_effect": math.nan}])
 def test_options_out_of_range_are_refused(options: dict[str, float]) -> None:
     """Before anything is computed."""
     with pytest.raises(ConfigurationError, match=next(iter(options))):

@@ -132,9 +132,9 @@ def test_grouping_keeps_the_doubt_about_failed_samples() -> None:
 @pytest.mark.parametrize(("p", "told"), [(0.0321, "p = 0.032"), (1e-9, "p < 0.0001")])
 def test_a_p_value_behind_its_letter(p: float, told: str) -> None:
     """No "p = < 0.0001"."""
-    from ragstone.experiments._compare.words import equals
+    from ragstone.experiments._compare.text import format_p_value
 
-    assert told == f"p {equals(p)}"
+    assert told == f"p {format_p_value(p)}"
 
 
 def test_the_table_tells_how_many_more_samples_are_wanted() -> None:

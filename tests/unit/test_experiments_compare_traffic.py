@@ -11,9 +11,9 @@ import pytest
 
 import ragstone
 from ragstone.cli import main
-from ragstone.cli._options import period_in
+from ragstone.cli._options import parse_time_range
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import Period
+from ragstone.experiments import TimeRange
 from ragstone.schema import Captured, Failure, Score, Trace
 from ragstone.stats import hajek_mean
 from ragstone.store import PlannedMetric, SqliteStore
@@ -51,13 +51,13 @@ def store(tmp_path: Path) -> Path:
 
 def test_two_weeks_of_one_store(store):
     """Weighted means, an interval around their difference, a verdict; nothing is said of common samples."""
-    before, after = Period(store, MONDAY, MONDAY + 7 * DAY), Period(store, MONDAY + 7 * DAY)
+    before, after = TimeRange(store, MONDAY, MONDAY + 7 * DAY), TimeRange(store, MONDAY + 7 * DAY)
     result = ragstone.compare({"before": before, "after": after})
     (metric,) = result.metrics
     (pair,) = metric.pairs
 
     with SqliteStore.open(store, mode="read") as opened:
-        inclusion = opened.inclusion()
+        inclusion = opened.inclusion_probabilities()
         scores = {o.sample_id: o.value for o in opened.outcomes() if isinstance(o, Score)}
     week = {k: v for k, v in scores.items() if k.startswith("w1")}
     weighted = hajek_mean(list(week.values()), [inclusion.get(k, 1.0) for k in week])
@@ -79,13 +79,13 @@ def test_two_weeks_of_one_store(store):
 
 def test_periods_have_names(store):
     """Where none is given: the store and the days."""
-    result = ragstone.compare([Period(store, MONDAY, MONDAY + 7 * DAY), Period(store, MONDAY + 7 * DAY)])
+    result = ragstone.compare([TimeRange(store, MONDAY, MONDAY + 7 * DAY), TimeRange(store, MONDAY + 7 * DAY)])
     assert ("app@2026-11-02..2026-11-09", "app@2026-11-09..") == result.systems
 
 
 def test_what_needs_the_same_samples_says_so(store):
     """Hypotheses and gates are of paired comparisons."""
-    weeks = [Period(store, None, MONDAY + 7 * DAY), Period(store, MONDAY + 7 * DAY)]
+    weeks = [TimeRange(store, None, MONDAY + 7 * DAY), TimeRange(store, MONDAY + 7 * DAY)]
     with pytest.raises(ConfigurationError, match="a hypothesis needs systems that were evaluated on the same samples"):
         ragstone.compare(weeks, hypotheses=["app@..2026-11-09 > app@2026-11-09.."])
     with pytest.raises(ConfigurationError, match="a gate needs systems"):
@@ -112,7 +112,7 @@ def test_files_of_different_rows_are_refused_unless_asked_for(store, tmp_path):
 
 def test_times_that_overlap_are_refused(store):
     """A request that is compared with itself, by mistake, differs in nothing; asked for, both ways are possible."""
-    weeks = {"a": Period(store, None, MONDAY + 8 * DAY), "b": Period(store, MONDAY + 7 * DAY)}
+    weeks = {"a": TimeRange(store, None, MONDAY + 8 * DAY), "b": TimeRange(store, MONDAY + 7 * DAY)}
     with pytest.raises(DataError, match="the times overlap"):
         ragstone.compare(weeks)
     apart = ragstone.compare(weeks, paired=False)
@@ -124,7 +124,7 @@ def test_times_that_overlap_are_refused(store):
 def test_an_empty_week_is_told(store):
     """A time without requests holds no outcome."""
     with pytest.raises(DataError, match=r"'app@..2026-11-01' holds no outcome"):
-        ragstone.compare([Period(store, None, MONDAY - DAY), Period(store)])
+        ragstone.compare([TimeRange(store, None, MONDAY - DAY), TimeRange(store)])
 
 
 @pytest.mark.parametrize(
@@ -138,14 +138,14 @@ def test_an_empty_week_is_told(store):
 )
 def test_a_time_behind_a_store(text, since, until):
     """ISO dates, in UTC where they do not say otherwise; either end may be left out."""
-    period = period_in(text)
+    period = parse_time_range(text)
     assert (text.rpartition("@")[0], since, until) == (period.store, period.since, period.until)
     assert "secret" not in period.name
 
 
 def test_a_time_from_now():
     """Days, hours and minutes back."""
-    period = period_in("app.db@-7d..-12h")
+    period = parse_time_range("app.db@-7d..-12h")
     assert time.time() - 7 * DAY == pytest.approx(period.since, abs=60)
     assert time.time() - DAY / 2 == pytest.approx(period.until, abs=60)
 
@@ -153,7 +153,7 @@ def test_a_time_from_now():
 @pytest.mark.parametrize("text", ["app.db", "me@home.jsonl", "postgresql://me:secret@host/db", "@..", "a@b"])
 def test_what_has_no_time_is_a_file_as_before(text):
     """An at sign alone makes no period."""
-    assert text == period_in(text)
+    assert text == parse_time_range(text)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_what_has_no_time_is_a_file_as_before(text):
 def test_a_time_that_cannot_be_is_told(text, words):
     """With what could be written instead."""
     with pytest.raises(ConfigurationError, match=words):
-        period_in(text)
+        parse_time_range(text)
 
 
 def test_on_the_command_line(store, capsys):

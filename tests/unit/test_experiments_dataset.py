@@ -13,7 +13,7 @@ import ragstone
 from ragstone.errors import ConfigurationError, DataError, JudgeError, StoreError
 from ragstone.research import build_dataset, plan_dataset
 from ragstone.research._dataset.journal import Journal
-from ragstone.research._dataset.prompts import strange_numbers
+from ragstone.research._dataset.prompts import find_unsupported_numbers
 from ragstone.testing import FakeJudge
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."
@@ -250,7 +250,7 @@ def test_a_report_too_long_for_a_judge_is_left_out(folder):
 
 def test_numbers_that_came_from_nowhere_are_shown(folder):
     """A rewritten passage with a number of its own is marked in the review."""
-    assert ("1999",) == strange_numbers("built in 1999, not in 1884", "in 1884")
+    assert ("1999",) == find_unsupported_numbers("built in 1999, not in 1884", "in 1884")
     judge = writing()
     inner = judge._json
 

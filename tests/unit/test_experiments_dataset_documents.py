@@ -10,7 +10,7 @@ from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.research._dataset.documents import Document, read_documents
 from ragstone.research._dataset.journal import Journal
 from ragstone.research._dataset.prompts import distinct_questions
-from ragstone.research._dataset.spans import nearest, sections_of, spans_of, verify
+from ragstone.research._dataset.spans import find_similar_spans, sections_of, spans_of, verify
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."
 MARKET = "The market of Northport is held on Fridays. It sells fish and bread."
@@ -89,9 +89,9 @@ def test_the_nearest_passages_share_rare_words():
     """Own ones first, then by words in common; without one a span is not in the pool."""
     texts = ["common words here", "common lighthouse", "common words there", "nothing"]
     spans = [spans_of(Document(name=f"d{i}", text=text))[0] for i, text in enumerate(texts)]
-    found = nearest("the common lighthouse words", spans, own=[spans[3]], most=3)
+    found = find_similar_spans("the common lighthouse words", spans, own=[spans[3]], most=3)
     assert ["d3", "d1", "d0"] == [span.document for span in found]
-    assert not nearest("quite other", spans, own=[], most=9)
+    assert not find_similar_spans("quite other", spans, own=[], most=9)
 
 
 def test_a_span_that_is_not_at_its_place_is_an_error():
@@ -128,9 +128,9 @@ def test_questions_that_repeat_each_other_are_one(questions, expected):
 def test_a_journal_knows_what_it_was_told(tmp_path):
     """At once, and after it was opened again; a plan is kept where it differs."""
     with Journal(tmp_path / "j.jsonl") as journal:
-        journal.keep("a", [1])
-        journal.set_out({"judge": "x"})
-        journal.set_out({"judge": "x"})
+        journal.append("a", [1])
+        journal.record_run({"judge": "x"})
+        journal.record_run({"judge": "x"})
         assert "a" in journal
         assert [1] == journal.answer("a")
     assert 2 == len((tmp_path / "j.jsonl").read_text().splitlines())
@@ -143,11 +143,11 @@ def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
     """What could not be written whole is taken back, so that the journal stays readable."""
     write = os.write
     with Journal(tmp_path / "j.jsonl") as journal:
-        journal.keep("a", 1)
+        journal.append("a", 1)
         monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:5]))
         with pytest.raises(StoreError, match="5 of"):
-            journal.keep("b", 2)
+            journal.append("b", 2)
         monkeypatch.undo()
-        journal.keep("c", 3)
+        journal.append("c", 3)
     with Journal(tmp_path / "j.jsonl") as journal:
         assert ["a", "c"] == [key for key in "abc" if key in journal]

@@ -10,9 +10,9 @@ import pytest
 
 import ragstone
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.research import meta_evaluate, topicality
+from ragstone.research import topicality, validate_metrics
 from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.stats import cohen_kappa, fisher_mean, krippendorff_alpha, population, prediction_powered_mean, spearman
+from ragstone.stats import cohen_kappa, describe, fisher_mean, krippendorff_alpha, prediction_powered_mean, spearman
 
 FAST = {"n_resamples": 200, "n_permutations": 300}
 
@@ -53,9 +53,9 @@ def noisy(seed, n=60):
 
 def test_distribution_counts_what_was_not_scored(written):
     """Failures and what does not apply are in no statistic, and in the counts."""
-    report = meta_evaluate(written("a", {"ccrs.qr": [1.0, 1.0, 0.5, None, "n.a.", None]}))
+    report = validate_metrics(written("a", {"ccrs.qr": [1.0, 1.0, 0.5, None, "n.a.", None]}))
     (found,) = report.distributions
-    assert population([1.0, 1.0, 0.5], low=0, high=1) == found.population
+    assert describe([1.0, 1.0, 0.5], low=0, high=1) == found.population
     assert (2, 1) == (found.n_failed, found.n_not_applicable)
     assert 2 / 3 == pytest.approx(found.population.at_high.value)
     assert "3 / 2 / 1" in str(report)
@@ -65,7 +65,7 @@ def test_distribution_counts_what_was_not_scored(written):
 
 def test_metric_without_any_score(written):
     """Nothing is said of it but that; it has no correlation."""
-    report = meta_evaluate(written("a", {"ccrs.qr": [None, None], "ccrs.ir": [0.1, 0.2]}))
+    report = validate_metrics(written("a", {"ccrs.qr": [None, None], "ccrs.ir": [0.1, 0.2]}))
     assert report.distributions[0].population is None
     assert report.distributions[0].mean is None
     assert all(c.mean.value is None and not c.n_pairs for c in report.correlations)
@@ -78,7 +78,7 @@ def test_correlations_are_within_systems(written):
     a = written("a", {"ccrs.qr": [*x, 0.3, None], "ccrs.ir": [*y, None, 0.4]})
     b = written("b", {"ccrs.qr": y, "ccrs.ir": [0.5] * 60})
     c = written("c", {"ccrs.qr": x, "ccrs.ir": x[30:] + y[:30]})
-    found = {m.kind: m for m in meta_evaluate(a, b, c, **FAST).correlations}
+    found = {m.kind: m for m in validate_metrics(a, b, c, **FAST).correlations}
     values = found["spearman"].per_system
     assert spearman(x, y) == pytest.approx(values["a"])
     assert values["b"] is None
@@ -97,7 +97,7 @@ def test_power_tells_systems_apart(written):
     a = written("a", {"ccrs.qr": base, "ccrs.ir": noisy(4)})
     b = written("b", {"ccrs.qr": [*base[:-1], None], "ccrs.ir": noisy(5)})
     c = written("c", {"ccrs.qr": worse, "ccrs.ir": noisy(6)})
-    found = {m.metric: m for m in meta_evaluate(a, b, c, **FAST).powers}
+    found = {m.metric: m for m in validate_metrics(a, b, c, **FAST).powers}
     assert (2, 3, 60) == (
         found["ccrs.qr"].power.n_significant,
         found["ccrs.qr"].power.n_pairs,
@@ -107,7 +107,7 @@ def test_power_tells_systems_apart(written):
     assert found["ccrs.qr"].p_values["b / c"] < 0.05
     assert sorted(found["ccrs.qr"].power.asl) == list(found["ccrs.qr"].power.asl)
     assert 0 == found["ccrs.ir"].power.n_significant
-    assert () == meta_evaluate(a, **FAST).powers
+    assert () == validate_metrics(a, **FAST).powers
 
 
 def test_p_values_that_another_seed_may_move(written):
@@ -116,7 +116,7 @@ def test_p_values_that_another_seed_may_move(written):
     a = written("a", {"ccrs.qr": base})
     for shift in range(1, 12):
         other = [max(0.0, v - 0.1) if i < shift else v for i, v in enumerate(base)]
-        report = meta_evaluate(a, written("b", {"ccrs.qr": other}), n_permutations=100)
+        report = validate_metrics(a, written("b", {"ccrs.qr": other}), n_permutations=100)
         (power,) = report.powers
         (p,) = power.p_values.values()
         near = abs(p - 0.05) <= 2 * math.sqrt(p * (1 - p) / 101)
@@ -134,13 +134,13 @@ def test_repeats_from_files_and_within_one(written):
     )
     a = written("a", {"ccrs.qr": [0.9, 0.5, 0.5, 0.7]}, more=[again])
     b = written("b", {"ccrs.qr": [0.9, 0.55, None, 0.7], "ccrs.zz": [1.0]})
-    (found,) = meta_evaluate(a, repeats=[b]).flips
+    (found,) = validate_metrics(a, repeats=[b]).repeatability
     assert (3, 7, 1, 0) == (found.rate.n, found.rate.n_replies, found.n_unscored, found.n_other_judge)
     # q0: two of three pairs; q1 is within a tenth of the range, q3 equal; q2 has one score only.
     assert 2 / 9 == pytest.approx(found.rate.pairs.value)
     assert 1 == found.rate.n_left_out
     other = written("o", {"ccrs.qr": [0.9, 0.5, 0.5, 0.7]}, judge_hash="x")
-    (found,) = meta_evaluate(a, repeats=[other]).flips
+    (found,) = validate_metrics(a, repeats=[other]).repeatability
     assert (1, 4) == (found.rate.n, found.n_other_judge)
 
 
@@ -148,7 +148,7 @@ def test_flip_threshold_is_a_share_of_the_range(written):
     """UDCG's range is a third as wide as 1: so is what counts as a flip."""
     a = written("a", {"udcg": [0.5, 0.5], "ccrs.qr": [0.5, 0.5]})
     b = written("b", {"udcg": [0.55, 0.51], "ccrs.qr": [0.55, 0.51]})
-    found = {f.metric: f.rate.pairs.value for f in meta_evaluate(a, repeats=[b]).flips}
+    found = {f.metric: f.rate.pairs.value for f in validate_metrics(a, repeats=[b]).repeatability}
     assert {"udcg": 0.5, "ccrs.qr": 0.0} == found
 
 
@@ -156,12 +156,12 @@ def test_repeats_belong_to_a_system(written):
     """With several systems a repeat is named; one that shares no sample is a mistake."""
     a, b = written("a", {"ccrs.qr": [0.5]}), written("b", {"ccrs.qr": [0.5]})
     with pytest.raises(ConfigurationError, match="name it"):
-        meta_evaluate(a, b, repeats=[a])
+        validate_metrics(a, b, repeats=[a])
     with pytest.raises(ConfigurationError, match="'c'"):
-        meta_evaluate(a, b, repeats={"c": [a]})
+        validate_metrics(a, b, repeats={"c": [a]})
     with pytest.raises(DataError, match="scores the same samples again"):
-        meta_evaluate(a, repeats=[written("c", {"ccrs.qr": [0.5]}, prefix="z")])
-    assert 1 == len(meta_evaluate(a, b, repeats={"b": [a]}, **FAST).flips)
+        validate_metrics(a, repeats=[written("c", {"ccrs.qr": [0.5]}, prefix="z")])
+    assert 1 == len(validate_metrics(a, b, repeats={"b": [a]}, **FAST).repeatability)
 
 
 def test_yes_no_labels(written):
@@ -171,7 +171,7 @@ def test_yes_no_labels(written):
     labels = [
         {"id": f"q{i}", "label": word} for i, word in enumerate(("yes", "no", "no", "no", "pass", "", "yes", "no"))
     ]
-    (found,) = meta_evaluate(a, labels=labels, **FAST).labels
+    (found,) = validate_metrics(a, labels=labels, **FAST).labels
     people, judge = [1, 0, 0, 0, 1, 1], [1, 1, 0, 0, 1, 1]
     assert (6, 1, 3, (0.0, 1.0)) == (found.n, found.n_unscored, found.n_unlabelled, found.categories)
     assert cohen_kappa(people, judge).coefficient.value == found.cohen.coefficient.value
@@ -182,7 +182,7 @@ def test_yes_no_labels(written):
     expected = prediction_powered_mean([1, 0, 0, 0, 1, 1], [0.9, 0.5, 0.4, 0.1, 0.8, 0.7], [0.2, 0.6, 0.3])
     assert expected.estimate == found.human_mean.estimate
     assert any("6 labels are few" in note for note in found.notes)
-    (strict,) = meta_evaluate(a, labels=labels, threshold=0.6, **FAST).labels
+    (strict,) = validate_metrics(a, labels=labels, threshold=0.6, **FAST).labels
     assert 1.0 == strict.exact.value
 
 
@@ -190,7 +190,7 @@ def test_grades_from_one_to_five(written):
     """Grades become scores, a grade that nobody gave stays one, and disagreement counts by its distance."""
     a = written("a", {"ccrs.qr": [0.0, 0.3, 0.6, 0.7, 1.0, 0.9]})
     labels = [{"id": f"q{i}", "ccrs.qr": grade} for i, grade in enumerate((1, 2, 4, 4, 5, 5))]
-    (found,) = meta_evaluate(a, labels=labels, **FAST).labels
+    (found,) = validate_metrics(a, labels=labels, **FAST).labels
     assert (0.0, 0.25, 0.5, 0.75, 1.0) == found.categories
     assert (1.0, 5.0) == found.label_range
     # 0.6 is nearest to 0.5, a grade too low; 0.9 is nearest to 1.
@@ -198,7 +198,7 @@ def test_grades_from_one_to_five(written):
         [0, 1, 3, 3, 4, 4], [0, 1, 2, 3, 4, 4], weights="quadratic", categories=range(5)
     ).coefficient.value
     assert expected == pytest.approx(found.cohen.coefficient.value)
-    (narrow,) = meta_evaluate(
+    (narrow,) = validate_metrics(
         a, labels=[{"id": "q0", "label": 1}, {"id": "q1", "label": 1}], label_range=(1, 5), **FAST
     ).labels
     assert (0.0, 0.25, 0.5, 0.75, 1.0)[:1] == narrow.categories[:1]
@@ -210,11 +210,11 @@ def test_labels_on_a_continuous_scale_have_no_kappa(written):
     values = noisy(7)
     a = written("a", {"ccrs.qr": values})
     labels = [{"id": f"q{i}", "score": min(1.0, v * 0.9 + i / 1000)} for i, v in enumerate(values[:40])]
-    (found,) = meta_evaluate(a, labels=labels, **FAST).labels
+    (found,) = validate_metrics(a, labels=labels, **FAST).labels
     assert (None, None, ()) == (found.cohen, found.exact, found.categories)
     assert found.spearman.value > 0.9
     assert found.kendall.low < found.kendall.value < found.kendall.high
-    assert "continuous" in str(meta_evaluate(a, labels=labels, **FAST))
+    assert "continuous" in str(validate_metrics(a, labels=labels, **FAST))
 
 
 def test_several_raters(written):
@@ -226,12 +226,12 @@ def test_several_raters(written):
         for i, row in enumerate(votes)
         for rater, word in zip("abc", row, strict=True)
     ]
-    (found,) = meta_evaluate(a, labels=labels, **FAST).labels
+    (found,) = validate_metrics(a, labels=labels, **FAST).labels
     assert 1.0 == found.exact.value
     assert 4 == found.people.n
     assert found.people.coefficient.value < 1
     assert found.people_fleiss is not None
-    (uneven,) = meta_evaluate(a, labels=labels[:-1], **FAST).labels
+    (uneven,) = validate_metrics(a, labels=labels[:-1], **FAST).labels
     assert uneven.people is not None
     assert uneven.people_fleiss is None
 
@@ -240,7 +240,7 @@ def test_much_is_printed_briefly(written):
     """What stands out comes first, of many correlations the strongest are printed, and what holds for all is said once."""
     names = [f"own.{n:02}" for n in range(11)]
     values = noisy(9)
-    report = meta_evaluate(
+    report = validate_metrics(
         written("a", {name: [*noisy(n)[:-1], 0.5] if n < 9 else values for n, name in enumerate(names)}),
         labels=[{"id": f"q{i}", "label": i % 2} for i in range(20)],
         label_range=(0, 1),
@@ -262,25 +262,25 @@ def test_what_stands_out_is_said_in_words(written):
     values = noisy(9)
     a = written("a", {"ccrs.qr": values, "ccrs.ir": [v * 0.9 for v in values], "ccrs.ac": noisy(10)})
     assert ["ccrs.qr says nearly the same as ccrs.ir (1.00), by Spearman's correlation"] == [
-        found for found in meta_evaluate(a).findings() if "nearly" in found
+        found for found in validate_metrics(a).findings() if "nearly" in found
     ]
     opposite = written("o", {"ccrs.qr": values, "ccrs.ir": [1 - v for v in values]})
-    assert "ccrs.qr says nearly the opposite of ccrs.ir (-1.00)" in " ".join(meta_evaluate(opposite).findings())
+    assert "ccrs.qr says nearly the opposite of ccrs.ir (-1.00)" in " ".join(validate_metrics(opposite).findings())
     few = written("f", {"ccrs.qr": values[:2], "ccrs.ir": values[:2]})
-    assert "says nearly" not in " ".join(meta_evaluate(few).findings())
+    assert "says nearly" not in " ".join(validate_metrics(few).findings())
     b = written("b", {"ccrs.qr": [0.9, 0.1] * 30})
     by_chance = [{"id": f"q{i}", "label": i // 2 % 2} for i in range(40)]
-    assert "beyond chance cannot be claimed" in " ".join(meta_evaluate(b, labels=by_chance, **FAST).findings())
+    assert "beyond chance cannot be claimed" in " ".join(validate_metrics(b, labels=by_chance, **FAST).findings())
     exactly = [{"id": f"q{i}", "label": 1 - i % 2, "rater": rater} for i in range(40) for rater in "ab"]
     quarrel = [*exactly[:-4], *({**row, "label": 1 - row["label"]} for row in exactly[-4::2]), *exactly[-3::2]]
-    words = " ".join(meta_evaluate(b, labels=quarrel, **FAST).findings())
+    words = " ".join(validate_metrics(b, labels=quarrel, **FAST).findings())
     assert "cannot be claimed" not in words
     assert (
         "on these 40 samples the judge agrees with people at least as well as they do among themselves (alpha 0."
         in words
     )
     mild = written("c", {"ccrs.qr": [0.9, 0.7] * 30})
-    assert "is above what people would give" in " ".join(meta_evaluate(mild, labels=exactly, **FAST).findings())
+    assert "is above what people would give" in " ".join(validate_metrics(mild, labels=exactly, **FAST).findings())
 
 
 def test_labels_of_a_selected_sample_are_noticed(written):
@@ -290,8 +290,8 @@ def test_labels_of_a_selected_sample_are_noticed(written):
     best = [{"id": f"q{i}", "label": 1 if i % 3 else 0} for i in range(30)]
     rng = np.random.default_rng(1)
     fair = [{"id": f"q{i}", "label": int(values[i] > 0.6)} for i in rng.permutation(60)[:30]]
-    assert any("random sample" in note for note in meta_evaluate(a, labels=best).labels[0].notes)
-    assert not any("random sample" in note for note in meta_evaluate(a, labels=fair).labels[0].notes)
+    assert any("random sample" in note for note in validate_metrics(a, labels=best).labels[0].notes)
+    assert not any("random sample" in note for note in validate_metrics(a, labels=fair).labels[0].notes)
 
 
 @pytest.mark.parametrize(
@@ -315,42 +315,42 @@ def test_labels_that_cannot_be_used(written, rows, options, message):
     """The message names the row, the value and what it should be."""
     a = written("a", {"ccrs.qr": [0.5, 0.6]})
     with pytest.raises((DataError, ConfigurationError), match=message):
-        meta_evaluate(a, labels=rows, **options)
+        validate_metrics(a, labels=rows, **options)
 
 
 def test_labels_of_several_systems_name_theirs(written):
     """An id alone does not say whose answer was labelled."""
     a, b = written("a", {"ccrs.qr": noisy(1)}), written("b", {"ccrs.qr": noisy(2)})
     with pytest.raises(DataError, match="'system'"):
-        meta_evaluate(a, b, labels=[{"id": "q0", "label": 1}], **FAST)
+        validate_metrics(a, b, labels=[{"id": "q0", "label": 1}], **FAST)
     labels = [{"id": f"q{i}", "label": i % 2, "system": "b"} for i in range(20)]
-    assert ["b"] == [found.system for found in meta_evaluate(a, b, labels=labels, **FAST).labels]
+    assert ["b"] == [found.system for found in validate_metrics(a, b, labels=labels, **FAST).labels]
 
 
 def test_names_of_systems_and_metrics(written):
     """A mapping names systems, files of one name are told apart, metrics go by name and group."""
     a = written("a", {"ccrs.qr": [0.5], "ccrs.ir": [0.5], "other": [0.5]})
-    assert ("a", "a (2)", "new") == meta_evaluate(a, a, {"new": a}, **FAST).systems
-    assert ["ccrs.qr", "ccrs.ir"] == [d.metric for d in meta_evaluate(a, metrics=["ccrs"]).distributions]
-    assert ["other"] == [d.metric for d in meta_evaluate(a, metrics=["other"]).distributions]
+    assert ("a", "a (2)", "new") == validate_metrics(a, a, {"new": a}, **FAST).systems
+    assert ["ccrs.qr", "ccrs.ir"] == [d.metric for d in validate_metrics(a, metrics=["ccrs"]).distributions]
+    assert ["other"] == [d.metric for d in validate_metrics(a, metrics=["other"]).distributions]
     with pytest.raises(DataError, match=r"'vera'; there are ccrs\.qr"):
-        meta_evaluate(a, metrics=["vera"])
+        validate_metrics(a, metrics=["vera"])
     with pytest.raises(ConfigurationError, match="at least one"):
-        meta_evaluate()
+        validate_metrics()
     with pytest.raises(ConfigurationError, match="called 'x'"):
-        meta_evaluate({"x": a}, {"x": a})
+        validate_metrics({"x": a}, {"x": a})
 
 
 def test_a_value_outside_the_metrics_range_is_refused(written):
     """A rounding error is forgiven, a score in percent is not."""
-    meta_evaluate(written("a", {"ccrs.qr": [1 + 1e-12]}))
+    validate_metrics(written("a", {"ccrs.qr": [1 + 1e-12]}))
     with pytest.raises(DataError, match="85"):
-        meta_evaluate(written("b", {"ccrs.qr": [85.0]}))
+        validate_metrics(written("b", {"ccrs.qr": [85.0]}))
 
 
 def test_metrics_that_nobody_knows_have_no_bounds(written):
     """No floor and no ceiling, and JSON without infinity."""
-    report = meta_evaluate(written("a", {"mine": [3.0, 3.0, 3.0]}), written("b", {"mine": [3.0, 90.0, 7.0]}), **FAST)
+    report = validate_metrics(written("a", {"mine": [3.0, 3.0, 3.0]}), written("b", {"mine": [3.0, 90.0, 7.0]}), **FAST)
     assert report.distributions[0].population.at_high is None
     json.dumps(report.to_dict(), allow_nan=False)
 
@@ -359,7 +359,7 @@ def test_different_judges_are_pointed_out(written):
     """Scores of two judges are no one scale; the baseline is no judge."""
     a = written("a", {"ccrs.qr": [0.5]}, judge="one")
     b = written("b", {"ccrs.qr": [0.5, 0.6]}, judge="lexical baseline")
-    notes = " ".join(meta_evaluate(a, b, **FAST).notes)
+    notes = " ".join(validate_metrics(a, b, **FAST).notes)
     assert "scored by 2 judges (lexical baseline, one)" in notes
     assert "1 of 2 samples are in all systems" in notes
     assert "it is not a judge" in notes
@@ -371,7 +371,7 @@ def test_experiments_can_be_given_as_they_are():
         {"query": "Why?", "contexts": ["Rain."], "response": r, "reference": "Rain."} for r in ("Rain.", "Sun.", "No")
     ]
     result = ragstone.evaluate(rows, ["ccrs"], judge="lexical")
-    report = meta_evaluate({"x": result, "y": result}, **FAST)
+    report = validate_metrics({"x": result, "y": result}, **FAST)
     assert 5 == len(report.powers)
     assert 30 == len(report.correlations)
 
@@ -429,7 +429,7 @@ def test_verdict_holds_all_differences_together(written):
     alone, together = topicality(a, b, metrics=["p"]).metrics[0].contrast, topicality(a, b).metrics[0].contrast
     assert alone.first == together.first
     assert alone.difference.high - alone.difference.low < together.difference.high - together.difference.low
-    assert 1 - 0.05 / 4 == pytest.approx(together.difference.level)
+    assert 1 - 0.05 / 4 == pytest.approx(together.difference.confidence_level)
 
 
 @pytest.mark.parametrize(("n", "advantage"), [(1, "none"), (3, "none"), (4, "in")])
@@ -462,4 +462,4 @@ def test_topicality_warns(written):
     assert "all 5 queries of in" in notes
     assert "different judges" in notes
     with pytest.raises(ConfigurationError, match="level"):
-        topicality(a, b, level=1)
+        topicality(a, b, confidence_level=1)

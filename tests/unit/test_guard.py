@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from ragstone._util.fork import after_fork_in_child
-from ragstone._util.tally import Tally
+from ragstone._util.tally import AtomicCounter
 from ragstone.capture import Guard, guarded
 
 _in_child: list[str] = []
@@ -97,7 +97,7 @@ def test_what_would_be_gone_is_refused():
 
 def test_tally_counts_every_thread():
     """Adding needs no lock and loses nothing; looking changes nothing."""
-    tally = Tally()
+    tally = AtomicCounter()
 
     def add():
         for _ in range(2_000):

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from ragstone.errors import ConfigurationError, StoreError, StoreOwnedError
-from ragstone.ingest import OtlpReceiver, SharedStage, StageIntake
+from ragstone.ingest import OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
 from ragstone.store import SqliteStore
-from ragstone.worker import Troubles
+from ragstone.worker import StepErrors
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -79,9 +79,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, clock: Clock) -> Iterator[SharedStage]:
+def stage(tmp_path: Path, clock: Clock) -> Iterator[SharedSpanBuffer]:
     """A stage on disk."""
-    opened = SharedStage(tmp_path / "s.db.spans", clock=clock)
+    opened = SharedSpanBuffer(tmp_path / "s.db.spans", clock=clock)
     yield opened
     opened.close()
 
@@ -93,7 +93,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
         yield opened
 
 
-def talk(stage: SharedStage, ask: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]) -> httpx.Response:
+def talk(stage: SharedSpanBuffer, ask: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]) -> httpx.Response:
     """Ask a receiver one thing."""
 
     async def session() -> httpx.Response:
@@ -108,7 +108,7 @@ def talk(stage: SharedStage, ask: Callable[[httpx.AsyncClient], Awaitable[httpx.
     return asyncio.run(session())
 
 
-def post(stage: SharedStage, body: bytes, kind: str = "application/json", **headers: str) -> httpx.Response:
+def post(stage: SharedSpanBuffer, body: bytes, kind: str = "application/json", **headers: str) -> httpx.Response:
     """Send a body to the place of traces."""
     sent = {"Content-Type": kind, **{name.replace("_", "-"): value for name, value in headers.items()}}
     return talk(stage, lambda client: client.post("/v1/traces", content=body, headers=sent))
@@ -150,7 +150,7 @@ def test_both_forms_are_taken_packed_or_not(stage, store, clock, kind, packed):
     )
 
     clock.now += 60
-    StageIntake(stage, clock=clock).move(store, Troubles())
+    OtlpTraceSource(stage, clock=clock).transfer_batch(store, StepErrors())
     (trace,) = store.traces()
     assert ("How tall?", "31 m.", ["It is 31 m tall."], TRACE, f"{1:016x}") == (
         trace.query,
@@ -170,39 +170,39 @@ def test_what_is_received_is_redacted_before_the_disk(stage, store, clock, tmp_p
     assert all(b"ada@" not in file.read_bytes() for file in tmp_path.iterdir())
 
     clock.now += 60
-    StageIntake(stage, clock=clock).move(store, Troubles())
+    OtlpTraceSource(stage, clock=clock).transfer_batch(store, StepErrors())
     (trace,) = store.traces()
     assert ["Ask [email]."] == [passage.text for passage in trace.prompt_contexts]
 
 
 def test_a_trace_waits_until_it_seems_whole(stage, store, clock):
     """With its root for the shorter time after the last span, without it for the longer one."""
-    intake = StageIntake(stage, settle_s=10, give_up_s=100, clock=clock)
+    intake = OtlpTraceSource(stage, idle_timeout_s=10, rootless_timeout_s=100, clock=clock)
     other = "00000000000000000000000000000001"
     post(stage, request(rag()[1], rag(other)[1]))
     clock.now += 9
     post(stage, request(rag()[0]))
     clock.now += 9
-    assert 0 == intake.move(store, Troubles())
+    assert 0 == intake.transfer_batch(store, StepErrors())
     clock.now += 1
-    assert 1 == intake.move(store, Troubles())
+    assert 1 == intake.transfer_batch(store, StepErrors())
     assert [TRACE] == [trace.otel_trace_id for trace in store.traces()]
 
     clock.now += 90
-    assert 1 == intake.move(store, Troubles())
+    assert 1 == intake.transfer_batch(store, StepErrors())
     assert 0 == len(stage)
 
 
 def test_spans_that_come_again_or_late_change_nothing(stage, store, clock):
     """An exporter that was not sure sends again; a trace that has gone on is not opened again."""
-    intake = StageIntake(stage, clock=clock)
+    intake = OtlpTraceSource(stage, clock=clock)
     for _ in range(2):
         post(stage, request(*rag()))
     clock.now += 60
-    intake.move(store, Troubles())
+    intake.transfer_batch(store, StepErrors())
     post(stage, request(*rag()))
     clock.now += 60
-    intake.move(store, Troubles())
+    intake.transfer_batch(store, StepErrors())
 
     assert (1, 1) == (intake.n_requests, intake.n_late)
     assert 1 == store.ledger().total.captured
@@ -210,11 +210,11 @@ def test_spans_that_come_again_or_late_change_nothing(stage, store, clock):
 
 def test_traces_that_are_no_requests_are_left_out_and_counted(stage, store, clock, caplog):
     """Health checks and database calls are not RAG."""
-    intake = StageIntake(stage, clock=clock)
+    intake = OtlpTraceSource(stage, clock=clock)
     post(stage, request(span(1, **{"http.request.method": "GET"})))
     clock.now += 60
     with caplog.at_level("INFO"):
-        intake.move(store, Troubles())
+        intake.transfer_batch(store, StepErrors())
 
     assert (0, 1) == (store.ledger().total.captured, intake.n_others)
     assert "1 traces that are no RAG requests (most often: no request" in caplog.text
@@ -288,7 +288,7 @@ def test_a_port_that_is_taken(stage):
         await first.start()
         second = OtlpReceiver(stage, port=int(first.url.rpartition(":")[2]))
         try:
-            with pytest.raises(ConfigurationError, match=r"cannot listen at 127.0.0.1:\d+: .*--otlp HOST:PORT"):
+            with pytest.raises(ConfigurationError, match=r"cannot listen at 127.0.0.1:\d+: .*--listen HOST:PORT"):
                 await second.start()
         finally:
             await second.aclose()
@@ -299,14 +299,14 @@ def test_a_port_that_is_taken(stage):
 
 def test_several_receivers_share_a_store(store, tmp_path, clock):
     """As on several hosts: none takes the other's batches for its own."""
-    stages = [SharedStage(tmp_path / f"{n}.spans", clock=clock) for n in range(2)]
-    intakes = [StageIntake(stage, clock=clock) for stage in stages]
+    stages = [SharedSpanBuffer(tmp_path / f"{n}.spans", clock=clock) for n in range(2)]
+    intakes = [OtlpTraceSource(stage, clock=clock) for stage in stages]
     for round_ in range(3):
         for n, stage in enumerate(stages):
             post(stage, request(*rag(f"{10 * round_ + n + 1:032x}")))
         clock.now += 60
         for intake in intakes:
-            intake.move(store, Troubles())
+            intake.transfer_batch(store, StepErrors())
     for stage in stages:
         stage.close()
 
@@ -316,27 +316,27 @@ def test_several_receivers_share_a_store(store, tmp_path, clock):
 def test_one_process_receives_for_a_store(stage, tmp_path):
     """A second one is told who does; when the first has let go it may."""
     with pytest.raises(StoreOwnedError, match=r"another `ragstone ingest` \(process \d+\) keeps its spans"):
-        SharedStage(tmp_path / "s.db.spans")
+        SharedSpanBuffer(tmp_path / "s.db.spans")
     stage.close()
-    SharedStage(tmp_path / "s.db.spans").close()
+    SharedSpanBuffer(tmp_path / "s.db.spans").close()
 
 
 def test_what_was_answered_survives_the_process(tmp_path, store, clock):
     """The next one finds the spans on the disk."""
-    stage = SharedStage(tmp_path / "x.spans", clock=clock)
+    stage = SharedSpanBuffer(tmp_path / "x.spans", clock=clock)
     post(stage, request(*rag()))
     stage.close()
 
-    again = SharedStage(tmp_path / "x.spans", clock=clock)
+    again = SharedSpanBuffer(tmp_path / "x.spans", clock=clock)
     clock.now += 60
-    StageIntake(again, clock=clock).move(store, Troubles())
+    OtlpTraceSource(again, clock=clock).transfer_batch(store, StepErrors())
     again.close()
     assert 1 == store.ledger().total.captured
 
 
 def test_a_store_that_does_not_take_it_loses_nothing(stage, store, clock, monkeypatch):
     """The spans stay until the traces are stored."""
-    intake, troubles = StageIntake(stage, clock=clock), Troubles()
+    intake, troubles = OtlpTraceSource(stage, clock=clock), StepErrors()
     post(stage, request(*rag()))
     clock.now += 60
     ingest = store.ingest
@@ -347,7 +347,7 @@ def test_a_store_that_does_not_take_it_loses_nothing(stage, store, clock, monkey
         raise StoreError(msg)
 
     monkeypatch.setattr(store, "ingest", full)
-    intake.move(store, troubles)
+    intake.transfer_batch(store, troubles)
     assert (True, 1) == (bool(troubles), len(stage))
-    intake.move(store, troubles)
+    intake.transfer_batch(store, troubles)
     assert (False, 0, 1) == (bool(troubles), len(stage), store.ledger().total.captured)

@@ -101,7 +101,7 @@ def test_those_that_wait_ask_themselves_when_the_first_fails(tmp_path):
     [
         {"model": "b"},
         {"seed": 4},
-        {"number_max_tokens": 9},
+        {"max_tokens": 9},
         {"extra_body": {"top_k": 1}},
         {"prompt": Prompt(construct="relevance", task="The task.", fields={"query": "Why not?"})},
     ],
@@ -158,7 +158,7 @@ def test_draws_are_kept_only_with_a_seed(tmp_path, seed, calls):
     """Draws without one are meant to differ."""
     with FakeJudgeServer() as server:
         for _ in range(2):
-            ask(server.url, cache=tmp_path, score_mode="sampled", draws=2, seed=seed)
+            ask(server.url, cache=tmp_path, judge_score_mode="sampled", draws=2, seed=seed)
     assert calls == server.calls
 
 
@@ -194,7 +194,7 @@ def test_truncated_reply_stays_truncated(tmp_path):
             assert "truncated" == caught.value.kind
         n_before = server.calls
         with pytest.raises(JudgeReplyError):
-            ask(server.url, cache=tmp_path, number_max_tokens=65)
+            ask(server.url, cache=tmp_path, max_tokens=65)
     assert (True, True) == (n_before <= 3, server.calls > n_before)
 
 
@@ -409,13 +409,13 @@ def test_facts_grow_old(tmp_path):
     """Found within their age; not when the clock was set back behind them."""
     now = [1_000_000.0]
     cache = ReplyCache(tmp_path, clock=lambda: now[0])
-    assert cache.recall("k", max_age_s=60) is None
-    cache.remember("k", "v")
-    assert "v" == cache.recall("k", max_age_s=60)
+    assert cache.get_fact("k", max_age_s=60) is None
+    cache.put_fact("k", "v")
+    assert "v" == cache.get_fact("k", max_age_s=60)
     now[0] += 61
-    assert cache.recall("k", max_age_s=60) is None
+    assert cache.get_fact("k", max_age_s=60) is None
     now[0] -= 600
-    assert cache.recall("k", max_age_s=60) is None
+    assert cache.get_fact("k", max_age_s=60) is None
 
 
 def measured(server, folder, *, fresh=False, **options):
@@ -475,7 +475,7 @@ def test_capabilities_that_cannot_be_read_are_measured(tmp_path):
 
 def test_exact_readings_are_kept(tmp_path):
     """The second expectation takes no call: only text is turned into tokens again, which the model does not run for."""
-    options = {"model": "scripted-model", "cache": tmp_path, "score_mode": "expected"}
+    options = {"model": "scripted-model", "cache": tmp_path, "judge_score_mode": "expected"}
     with FakeModelServer(ScriptedModel({"80": 0.5, "65": 0.25, "7": 0.25})) as server:
         (first,), spent = ask(server.url, **options)
         (second,), spent_later = ask(server.url, **options)

@@ -12,7 +12,7 @@ import pytest
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
-from ragstone.judges._capacity.gate import Capacity, Share, capacity_of
+from ragstone.judges._limits.gate import ClientLimits, EndpointLimiter, capacity_of
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
 
@@ -29,7 +29,7 @@ class Clock:
 
 def joined(share, **options):
     """A capacity that one user shares."""
-    capacity = Capacity(**options)
+    capacity = EndpointLimiter(**options)
     capacity.join(share)
     return capacity
 
@@ -45,7 +45,7 @@ async def queued(capacity, share, n):
 
 def test_first_come_first_served():
     """Places are given in the order of asking, one for each that is free."""
-    share = Share(concurrency=1)
+    share = ClientLimits(concurrency=1)
     capacity = joined(share)
 
     async def session():
@@ -65,11 +65,11 @@ def test_first_come_first_served():
 
 def test_refused_requests_keep_their_place():
     """A request with an older place goes before those that wait."""
-    share = Share(concurrency=1)
+    share = ClientLimits(concurrency=1)
     capacity = joined(share)
 
     async def session():
-        place = capacity.arrive()
+        place = capacity.enqueue()
         permit = await capacity.acquire(share, order=place)
         waiting = await queued(capacity, share, 2)
         again = asyncio.create_task(capacity.acquire(share, order=place))
@@ -86,7 +86,7 @@ def test_refused_requests_keep_their_place():
 
 def test_cancelled_waits_leak_nothing():
     """Cancelled while waiting, and in the very moment of the permit: all places are free in the end."""
-    share = Share(concurrency=2)
+    share = ClientLimits(concurrency=2)
     capacity = joined(share)
 
     async def session():
@@ -101,7 +101,7 @@ def test_cancelled_waits_leak_nothing():
         await asyncio.sleep(0)
         for task in tasks[3:]:
             if not task.cancelled():
-                capacity.unused(await task, sent=True)
+                capacity.cancel(await task, sent=True)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     asyncio.run(session())
@@ -110,7 +110,7 @@ def test_cancelled_waits_leak_nothing():
 
 def test_closed_loops_leak_nothing():
     """A loop that is closed with permits held and waits pending does not hold up the others."""
-    share = Share(concurrency=2)
+    share = ClientLimits(concurrency=2)
     capacity = joined(share)
     abandoned = asyncio.new_event_loop()
 
@@ -140,7 +140,7 @@ def test_closed_loops_leak_nothing():
 def test_threads_share_one_limit():
     """Eight loops in eight threads, two models: never more than the limit at the server, and every question answered."""
     with FakeJudgeServer(latency_s=0.01) as server:
-        judges = [OpenAICompatibleJudge(server.url, model="m", concurrency=n) for n in (3, 9)]
+        judges = [OpenAICompatibleJudge(server.url, model="m", max_concurrent_requests=n) for n in (3, 9)]
         values = []
 
         def work(judge):
@@ -162,8 +162,8 @@ def test_threads_share_one_limit():
 def test_the_smallest_limit_counts_while_its_owner_lives():
     """Two models on one endpoint: the smaller limit; with another key, another endpoint."""
     url = "http://limits.invalid/v1"
-    wide = OpenAICompatibleModel(url, concurrency=40)
-    narrow = OpenAICompatibleModel(url + "/", concurrency=2)
+    wide = OpenAICompatibleModel(url, max_concurrent_requests=40)
+    narrow = OpenAICompatibleModel(url + "/", max_concurrent_requests=2)
     silent = OpenAICompatibleModel(url)
     other = OpenAICompatibleModel(url, api_key="other")
     capacity = capacity_of(url, None)
@@ -171,7 +171,7 @@ def test_the_smallest_limit_counts_while_its_owner_lives():
     assert other._endpoint.capacity is not capacity
 
     async def limit():
-        permit = await capacity.acquire(Share())
+        permit = await capacity.acquire(ClientLimits())
         capacity.answered(permit)
         return capacity.window.upper
 
@@ -183,7 +183,7 @@ def test_the_smallest_limit_counts_while_its_owner_lives():
 
 def test_forked_child_begins_anew():
     """A child of a process whose places are all taken can ask."""
-    share = Share(concurrency=1)
+    share = ClientLimits(concurrency=1)
     capacity = joined(share)
 
     async def child():
@@ -229,7 +229,7 @@ async def broken(capacity, share):
 
 def test_one_request_tries_for_all():
     """During an outage one at a time is sent, at first one that has not failed itself; the others wait, and then go."""
-    share, clock = Share(probe_s=1.0), Clock()
+    share, clock = ClientLimits(probe_s=1.0), Clock()
     capacity = joined(share, clock=clock)
 
     async def session():
@@ -256,8 +256,8 @@ def test_one_request_tries_for_all():
 
 
 def test_long_outage_turns_all_away_until_a_probe_succeeds():
-    """After `outage_s` requests fail at once, but for one now and then; its success lets all in."""
-    share, clock = Share(outage_s=30.0, probe_s=1.0), Clock()
+    """After `fail_fast_after_s` requests fail at once, but for one now and then; its success lets all in."""
+    share, clock = ClientLimits(fail_fast_after_s=30.0, probe_s=1.0), Clock()
     capacity = joined(share, clock=clock)
 
     async def session():
@@ -266,7 +266,9 @@ def test_long_outage_turns_all_away_until_a_probe_succeeds():
         probe = await capacity.acquire(share)
         fail(capacity, probe)
         for _ in range(3):
-            with pytest.raises(JudgeUnavailableError, match=r"no answer since \d\d:\d\d:\d\d \(31 s\).*outage_s=30"):
+            with pytest.raises(
+                JudgeUnavailableError, match=r"no answer since \d\d:\d\d:\d\d \(31 s\).*fail_fast_after_s=30"
+            ):
                 await capacity.acquire(share)
         assert capacity.is_down(share)
         clock.now += 1.1
@@ -284,7 +286,7 @@ def test_long_outage_turns_all_away_until_a_probe_succeeds():
 
 def test_nobody_waits_long_for_a_silent_probe():
     """In a long outage a probe that hangs is not waited for by those who come."""
-    share, clock = Share(outage_s=30.0), Clock()
+    share, clock = ClientLimits(fail_fast_after_s=30.0), Clock()
     capacity = joined(share, clock=clock)
 
     async def session():
@@ -300,7 +302,7 @@ def test_nobody_waits_long_for_a_silent_probe():
 
 def test_probe_that_is_cancelled_is_replaced():
     """The next in the queue tries at once."""
-    share, clock = Share(), Clock()
+    share, clock = ClientLimits(), Clock()
     capacity = joined(share, clock=clock)
 
     async def session():
@@ -308,7 +310,7 @@ def test_probe_that_is_cancelled_is_replaced():
         clock.now += 2
         probe = await capacity.acquire(share)
         (waiting,) = await queued(capacity, share, 1)
-        capacity.unused(probe, sent=True)
+        capacity.cancel(probe, sent=True)
         permit = await waiting
         assert permit.probe
         capacity.answered(permit)
@@ -321,7 +323,7 @@ def test_probe_that_is_cancelled_is_replaced():
     [
         {"requests_per_minute": 0},
         {"tokens_per_minute": -1},
-        {"outage_s": -1},
+        {"fail_fast_after_s": -1},
         {"affinity_header": "x session"},
         {"affinity_header": ""},
     ],
@@ -340,7 +342,7 @@ def test_options_of_transport_change_no_identity():
         model="m",
         requests_per_minute=5,
         tokens_per_minute=5,
-        outage_s=1,
+        fail_fast_after_s=1,
         affinity_header="x-session-id",
         usd_per_million_tokens=(1, 2),
     )

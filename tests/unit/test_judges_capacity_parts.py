@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ragstone.judges._capacity.flow_control import Breaker, Bucket, Window
-from ragstone.judges._http.endpoint import affinity, estimated_tokens
+from ragstone.judges._http.endpoint import estimated_tokens, hash_prefix
+from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, TokenBucket
 
 
 def window(*, upper=64):
     """A window that allows up to `upper`."""
-    made = Window()
+    made = ConcurrencyWindow()
     made.upper = upper
     return made
 
@@ -131,7 +131,7 @@ def test_refusals_leave_what_the_endpoint_holds():
 
 def test_bucket_keeps_to_its_budget():
     """600 a minute for ten minutes, asked for as fast as may be: not one too many, and few too few."""
-    bucket, now, n = Bucket(burst_s=1.0), 0.0, 0
+    bucket, now, n = TokenBucket(burst_s=1.0), 0.0, 0
     bucket.set(600, now)
     while now < 600:
         wait_s = bucket.wait_s(1, now)
@@ -145,7 +145,7 @@ def test_bucket_keeps_to_its_budget():
 
 def test_bucket_lends_to_the_large_and_corrects():
     """What is larger than the bucket goes when all is full, and is paid off; what was taken too much comes back."""
-    bucket = Bucket(burst_s=10.0)
+    bucket = TokenBucket(burst_s=10.0)
     bucket.set(600, 0.0)
     assert 0 == bucket.wait_s(1000, 0.0)
     bucket.take(1000, 0.0)
@@ -156,7 +156,7 @@ def test_bucket_lends_to_the_large_and_corrects():
 
 def test_no_budget_no_wait():
     """None limits nothing."""
-    bucket = Bucket(burst_s=1.0)
+    bucket = TokenBucket(burst_s=1.0)
     bucket.take(1e9, 0.0)
     assert 0 == bucket.wait_s(1e9, 0.0)
 
@@ -166,7 +166,7 @@ def test_no_budget_no_wait():
 
 def test_outage_is_failures_in_a_row():
     """Four, an answer, four: none. Five: one, counted from the first of them."""
-    breaker = Breaker()
+    breaker = CircuitBreaker()
 
     def fail(now):
         breaker.failed(now, reason="HTTP 502", kind="unavailable", probe=False, probe_s=1.0)
@@ -178,10 +178,10 @@ def test_outage_is_failures_in_a_row():
         fail(10.0 + now)
     assert not breaker.open
     fail(14.0)
-    assert (True, 20.0, 15.0) == (breaker.open, breaker.lasted_s(30.0), breaker.next_probe_at)
+    assert (True, 20.0, 15.0) == (breaker.open, breaker.outage_duration_s(30.0), breaker.next_probe_at)
     assert "HTTP 502" in breaker.message(30.0, 5.0)
     assert breaker.answered()
-    assert (False, 0.0) == (breaker.open, breaker.lasted_s(31.0))
+    assert (False, 0.0) == (breaker.open, breaker.outage_duration_s(31.0))
 
 
 # Requests ---------------------------------------------------------------------------------------------------------
@@ -206,8 +206,8 @@ def test_tokens_are_estimated():
 def test_affinity_is_that_of_the_beginning():
     """The same system message and the same 1,024 characters are one; what follows does not matter."""
     start = "x" * 1024
-    assert affinity(body(start + "relevance?")) == affinity(body(start + "coherence?", max_tokens=99))
-    assert affinity(body(start)) != affinity(body("y" + start[1:]))
-    assert affinity(body(start)) != affinity(body(start, system="T"))
-    assert affinity(body("b", system="a")) != affinity(body("", system="ab"))
-    assert affinity({"prompt": [[1, 2]]}) == affinity({"prompt": [1, 2]}) != affinity({"prompt": [1, 3]})
+    assert hash_prefix(body(start + "relevance?")) == hash_prefix(body(start + "coherence?", max_tokens=99))
+    assert hash_prefix(body(start)) != hash_prefix(body("y" + start[1:]))
+    assert hash_prefix(body(start)) != hash_prefix(body(start, system="T"))
+    assert hash_prefix(body("b", system="a")) != hash_prefix(body("", system="ab"))
+    assert hash_prefix({"prompt": [[1, 2]]}) == hash_prefix({"prompt": [1, 2]}) != hash_prefix({"prompt": [1, 3]})

@@ -9,7 +9,7 @@ import pytest
 
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt, SpendCap
+from ragstone.judges import Budget, OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
 
 
 def prompt(n):
@@ -34,22 +34,22 @@ def ask(url, n, **options):
 @pytest.mark.parametrize("faults", [{}, {"error_rate": 0.3}])
 def test_calls_never_exceed_their_cap(faults):
     """Twelve calls, retries included, are twelve calls; the rest fail with words that help."""
-    cap = SpendCap(max_calls=12)
+    cap = Budget(calls=12)
     with FakeJudgeServer(latency_s=0.005, **faults) as server:
-        errors = ask(server.url, 40, spend_cap=cap)
+        errors = ask(server.url, 40, budget=cap)
     assert 12 == server.calls == cap.spent.calls
     assert len(errors) >= 28
     assert {"budget"} == {error.kind for error in errors if "spend cap" in str(error)}
-    assert "max_calls=12" in str(errors[-1])
+    assert "budget_calls=12" in str(errors[-1])
     assert "12 calls" in str(errors[-1])
     assert cap.reached
 
 
 def test_tokens_exceed_their_cap_by_what_is_in_flight_only():
     """With two requests at once at most two more are paid for."""
-    cap = SpendCap(max_tokens=300)
+    cap = Budget(tokens=300)
     with FakeJudgeServer(latency_s=0.005) as server:
-        errors = ask(server.url, 40, spend_cap=cap, concurrency=2)
+        errors = ask(server.url, 40, budget=cap, concurrency=2)
     total = cap.spent.input_tokens + cap.spent.output_tokens
     a_call = total / server.calls
     assert errors
@@ -64,17 +64,17 @@ def test_a_count_of_tokens_that_is_none(told):
         def _completed(self, body, text, finish):
             return super()._completed(body, text, finish) | {"usage": {"prompt_tokens": told, "completion_tokens": 3}}
 
-    cap = SpendCap(max_usd=5)
+    cap = Budget(usd=5)
     with Boasting() as server:
-        assert [] == ask(server.url, 3, concurrency=1, usd_per_million_tokens=(1.0, 1.0), spend_cap=cap)
+        assert [] == ask(server.url, 3, concurrency=1, usd_per_million_tokens=(1.0, 1.0), budget=cap)
     assert (3, 9) == (cap.spent.calls, cap.spent.output_tokens)
 
 
 def test_dollars_are_counted():
     """The server's tokens at the user's prices."""
-    cap = SpendCap(max_usd=0.01)
+    cap = Budget(usd=0.01)
     with FakeJudgeServer() as server:
-        errors = ask(server.url, 30, spend_cap=cap, concurrency=1, usd_per_million_tokens=(10.0, 30.0))
+        errors = ask(server.url, 30, budget=cap, concurrency=1, usd_per_million_tokens=(10.0, 30.0))
     spent = cap.spent
     assert errors
     assert pytest.approx((10 * spent.input_tokens + 30 * spent.output_tokens) / 1e6) == spent.cost_usd
@@ -84,9 +84,9 @@ def test_dollars_are_counted():
 
 def test_models_may_share_a_cap():
     """Two judges, two threads, one cap."""
-    cap = SpendCap(max_calls=10)
+    cap = Budget(calls=10)
     with FakeJudgeServer() as server:
-        threads = [threading.Thread(target=ask, args=(server.url, 20), kwargs={"spend_cap": cap}) for _ in range(2)]
+        threads = [threading.Thread(target=ask, args=(server.url, 20), kwargs={"budget": cap}) for _ in range(2)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -96,28 +96,28 @@ def test_models_may_share_a_cap():
 
 def test_what_may_not_go_out_does_not_queue():
     """Behind a budget of a request a minute a reached cap is told at once."""
-    cap = SpendCap(max_calls=1)
+    cap = Budget(calls=1)
     with FakeJudgeServer() as server:
-        errors = ask(server.url, 20, spend_cap=cap, requests_per_minute=60)
+        errors = ask(server.url, 20, budget=cap, requests_per_minute=60)
         assert (1, 19) == (server.calls, len(errors))
 
 
-@pytest.mark.parametrize("caps", [{}, {"max_calls": 0}, {"max_usd": -1.0}, {"max_tokens": 0}])
+@pytest.mark.parametrize("caps", [{}, {"budget_calls": 0}, {"budget_usd": -1.0}, {"max_tokens": 0}])
 def test_impossible_caps(caps):
     """A cap without a number, or of nothing."""
-    with pytest.raises(ConfigurationError, match="SpendCap"):
-        SpendCap(**caps)
+    with pytest.raises(ConfigurationError, match="Budget"):
+        Budget(**caps)
 
 
 def test_dollars_need_prices():
     """A cap that could never be reached is refused."""
     with pytest.raises(ConfigurationError, match="usd_per_million_tokens"):
-        OpenAICompatibleModel("http://h", spend_cap=SpendCap(max_usd=1))
+        OpenAICompatibleModel("http://h", budget=Budget(usd=1))
 
 
 def test_cap_is_an_error_of_the_judge():
     """Kind "budget", which outcomes record."""
-    cap = SpendCap(max_calls=1)
+    cap = Budget(calls=1)
     cap.begin()
     with pytest.raises(JudgeError) as caught:
         cap.begin()

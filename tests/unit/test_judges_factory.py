@@ -72,22 +72,22 @@ def test_door_is_cheap():
 
 def test_score_mode():
     """It reaches judges that are made from words."""
-    named = judge_from("http://127.0.0.1:1/v1", score_mode="sampled", draws=7)
-    made = OpenAICompatibleJudge("http://127.0.0.1:1/v1", score_mode="sampled", draws=7)
+    named = judge_from("http://127.0.0.1:1/v1", judge_score_mode="sampled", draws=7)
+    made = OpenAICompatibleJudge("http://127.0.0.1:1/v1", judge_score_mode="sampled", draws=7)
     assert made.identity == named.identity
 
 
 @pytest.mark.parametrize("spec", ["lexical", FakeJudge(80)], ids=["lexical", "object"])
 def test_score_mode_for_those_that_have_none(spec):
     """It is refused, not ignored."""
-    with pytest.raises(ConfigurationError, match="score_mode='expected'"):
-        judge_from(spec, score_mode="expected")
+    with pytest.raises(ConfigurationError, match="judge_score_mode='expected'"):
+        judge_from(spec, judge_score_mode="expected")
 
 
 def test_length_limit_of_numbers():
     """It reaches the judge that is made, and a judge that is there already keeps its own."""
-    made = OpenAICompatibleJudge("http://h/v1", number_max_tokens=4096)
-    assert made.identity == judge_from("http://h/v1", number_max_tokens=4096).identity
+    made = OpenAICompatibleJudge("http://h/v1", max_tokens=4096)
+    assert made.identity == judge_from("http://h/v1", max_tokens=4096).identity
     assert made.identity != judge_from("http://h/v1").identity
-    with pytest.raises(ConfigurationError, match="number_max_tokens=9 is for judges named in words"):
-        judge_from(FakeJudge(), number_max_tokens=9)
+    with pytest.raises(ConfigurationError, match="max_tokens=9 is for judges named in words"):
+        judge_from(FakeJudge(), max_tokens=9)

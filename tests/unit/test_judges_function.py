@@ -25,7 +25,7 @@ from ragstone.judges import (
     ModelJudge,
     OpenAICompatibleModel,
     Prompt,
-    TokenReading,
+    TokenLogprobs,
     metered,
 )
 from ragstone.schema import Usage
@@ -43,7 +43,7 @@ def model(ask: Callable[[ChatRequest], Any] | None = None, **options: Any) -> Fu
         completion = found if isinstance(found, Completion) else Completion(text=found)
         return completion, Usage(calls=9, input_tokens=7, output_tokens=2)
 
-    return FunctionModel(answer, name="tiny", shape=SHAPE, **options)
+    return FunctionModel(answer, name="tiny", settings=SHAPE, **options)
 
 
 def request(**fields: Any) -> ChatRequest:
@@ -69,7 +69,7 @@ def test_says_what_it_was_told():
     """Name and shape are those given; nothing is prepared."""
     made = model()
     asyncio.run(made.prepare())
-    assert ("tiny", SHAPE, "FunctionModel('tiny')") == (made.name, made.shape, repr(made))
+    assert ("tiny", SHAPE, "FunctionModel('tiny')") == (made.name, made.settings, repr(made))
 
 
 @pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"timeout_s": 0.0}, {"timeout_s": float("nan")}])
@@ -299,7 +299,7 @@ def logprobs(each: ChatRequest, *, processed: bool) -> Completion:
         return Completion(text="yes")
     heat = each.sampling["temperature"] if processed else 1.0
     top = (("yes", -0.1 / heat), ("no", -3.0 / heat))
-    return Completion(text="yes", tokens=(TokenReading(text="yes", logprob=top[0][1], top=top),))
+    return Completion(text="yes", tokens=(TokenLogprobs(text="yes", logprob=top[0][1], top=top),))
 
 
 def measured(ask: Callable[[ChatRequest], Any]) -> Any:
@@ -380,11 +380,11 @@ def test_a_function_is_a_plain_chat_model():
         assert isinstance(other, ExactModel)
 
 
-@pytest.mark.parametrize("score_mode", ["single", "expected"])
-def test_a_judge_asks_a_function_in_words(score_mode):
+@pytest.mark.parametrize("judge_score_mode", ["single", "expected"])
+def test_a_judge_asks_a_function_in_words(judge_score_mode):
     """A reply without a number is asked for once more; exact probabilities are not looked for."""
-    replies = iter(["yes", "yes", "yes", "no number", "70"] if score_mode == "expected" else ["no number", "70"])
-    judge = ModelJudge(model(lambda _: next(replies)), score_mode=score_mode)
+    replies = iter(["yes", "yes", "yes", "no number", "70"] if judge_score_mode == "expected" else ["no number", "70"])
+    judge = ModelJudge(model(lambda _: next(replies)), judge_score_mode=judge_score_mode)
     reply = asyncio.run(judge.ask_number(Prompt(construct="c", task="Rate it.", fields={})))
 
     assert (70.0, "second_reply") == (reply.value, reply.method)
@@ -434,7 +434,7 @@ class Client(BaseModel):
 
 def test_client_s_shape_holds_settings_and_no_secrets():
     """Model, host and sampling are part of the shape; keys, headers and credentials are not."""
-    shape = ClientSettings(Client(temperature=0.5)).shape
+    shape = ClientSettings(Client(temperature=0.5)).settings
     assert ("tiny-1", 0.5, "host:81/v1", {"effort": "high", "stop": ["END"]}) == (
         shape["model_name"], shape["temperature"], shape["base_url"], shape["model_kwargs"]
     )  # fmt: skip
@@ -463,5 +463,5 @@ def test_client_of_another_kind_is_left_alone():
     """Of an object that is no pydantic model nothing is known but its class."""
     client = object()
     settings = ClientSettings(client)
-    assert ({"client": "builtins.object"}, (), None) == (settings.shape, settings.secrets, settings.model)
+    assert ({"client": "builtins.object"}, (), None) == (settings.settings, settings.secrets, settings.model)
     assert client is settings.client_for(request(sampling={"temperature": 1.0}))

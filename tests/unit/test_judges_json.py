@@ -61,7 +61,7 @@ def schema_of(body):
 def test_a_server_that_obeys():
     """One request: the schema in words and as a constraint, the material first, room for the value and the reasoning."""
     with FakeJudgeServer(structured="obeyed") as server:
-        reply, judge = ask(server.url, number_max_tokens=64)
+        reply, judge = ask(server.url, max_tokens=64)
     (body,) = server.stats.requests
     assert "constrained_reply" == reply.method
     assert reply.value == json.loads(reply.raw)

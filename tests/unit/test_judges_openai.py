@@ -80,7 +80,7 @@ def test_settings_are_sent():
             api_key=KEY,
             seed=3,
             temperature=None,
-            number_max_tokens=9,
+            max_tokens=9,
             extra_body={"top_k": 1},
             usd_per_million_tokens=(2.0, 8.0),
         )
@@ -404,7 +404,7 @@ def test_cut_reply_is_not_a_number():
 def test_hidden_reasoning_that_fills_the_limit_is_not_repeated():
     """Nothing visible was said: asking again would cost as much and say as little."""
     with FakeJudgeServer(truncated_rate=1.0, reply=replying("")) as server:
-        with pytest.raises(JudgeReplyError, match="number_max_tokens") as caught:
+        with pytest.raises(JudgeReplyError, match="max_tokens") as caught:
             ask(server.url)
         assert ("truncated", 1) == (caught.value.kind, server.calls)
 
@@ -424,7 +424,7 @@ def test_concurrency_counts_calls_in_flight():
     with FakeJudgeServer(latency_s=0.02) as server:
 
         async def session():
-            judge = OpenAICompatibleJudge(server.url, model="m", concurrency=5)
+            judge = OpenAICompatibleJudge(server.url, model="m", max_concurrent_requests=5)
             try:
                 await asyncio.gather(*(judge.ask_number(PROMPT) for _ in range(40)))
             finally:
@@ -460,7 +460,7 @@ def test_one_judge_on_many_loops():
 def test_cancelled_question_is_counted_and_frees_its_place():
     """Cancelling ends the wait; the call is on the bill, and the next one can go out."""
     with FakeJudgeServer(hang_rate=1.0) as server:
-        judge = OpenAICompatibleJudge(server.url, model="m", concurrency=1)
+        judge = OpenAICompatibleJudge(server.url, model="m", max_concurrent_requests=1)
 
         async def session():
             try:
@@ -490,7 +490,7 @@ def test_cancelled_question_is_counted_and_frees_its_place():
         ("http://h", {"concurrency": 0}),
         ("http://h", {"timeout_s": 0}),
         ("http://h", {"max_retries": -1}),
-        ("http://h", {"number_max_tokens": 0}),
+        ("http://h", {"max_tokens": 0}),
     ],
 )
 def test_impossible_settings(url, options):
@@ -513,12 +513,12 @@ def test_identity_tells_configurations_apart():
         {"model": "n"},
         {"temperature": 0.7},
         {"seed": 1},
-        {"number_max_tokens": 9},
+        {"max_tokens": 9},
         {"extra_body": {"a": 1}},
     ]
     hashes = [OpenAICompatibleJudge("http://h/v1", **base | variant).identity.hash for variant in variants]
     assert len(variants) == len(set(hashes))
-    same = OpenAICompatibleJudge("http://h/v1/", **base, timeout_s=1, concurrency=2, api_key=KEY)
+    same = OpenAICompatibleJudge("http://h/v1/", **base, timeout_s=1, max_concurrent_requests=2, api_key=KEY)
     assert hashes[0] == same.identity.hash
 
 

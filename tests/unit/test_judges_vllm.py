@@ -203,7 +203,7 @@ def test_arguments_in_the_name(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace())
     judge = judge_from("vllm:org/model?max_model_len=2048&dtype=float32&enforce_eager=true")
     made = VllmModel("org/model", max_model_len=2048, dtype="float32", enforce_eager=True)
-    assert (repr(made), made.shape) == (repr(judge.model), judge.model.shape)
+    assert (repr(made), made.settings) == (repr(judge.model), judge.model.settings)
 
 
 def test_a_process_with_an_engine_ends():

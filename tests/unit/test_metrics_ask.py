@@ -9,18 +9,18 @@ import pytest
 from ragstone.errors import JudgeReplyError
 from ragstone.judges import Prompt
 from ragstone.judges._parse import json_schema_of
-from ragstone.metrics._ask import _marks_shape, _texts_shape, ask_marks, ask_texts
+from ragstone.metrics._ask import _marks_shape, _texts_shape, ask_ratings, ask_text_list
 from ragstone.testing import FakeJudge
 
 PROMPT = Prompt(construct="x", task="Your assignment: x.", fields={"text": "t"})
 
 
 def texts(reply, *, most=3):
-    return asyncio.run(ask_texts(FakeJudge(json={"x": reply}), PROMPT, most=most)).texts
+    return asyncio.run(ask_text_list(FakeJudge(json={"x": reply}), PROMPT, most=most)).texts
 
 
 def marks(reply, count=2, **scale):
-    return asyncio.run(ask_marks(FakeJudge(json={"x": reply}), PROMPT, count, **scale)).marks
+    return asyncio.run(ask_ratings(FakeJudge(json={"x": reply}), PROMPT, count, **scale)).marks
 
 
 def test_texts_are_stripped_and_come_once():
@@ -69,7 +69,7 @@ def test_marks_of_another_shape(reply):
 def test_marks_of_nothing():
     """Nobody is asked about no parts; that is the caller's mistake."""
     with pytest.raises(ValueError, match="count=0"):
-        asyncio.run(ask_marks(FakeJudge(), PROMPT, 0))
+        asyncio.run(ask_ratings(FakeJudge(), PROMPT, 0))
 
 
 def test_shapes_are_what_servers_take():
@@ -87,9 +87,9 @@ class Counting(FakeJudge):
 
     room = 0
 
-    async def ask_json(self, prompt, shape, *, max_tokens=1024):
+    async def ask_json(self, prompt, schema, *, max_tokens=1024):
         self.room = max_tokens
-        return await super().ask_json(prompt, shape, max_tokens=max_tokens)
+        return await super().ask_json(prompt, schema, max_tokens=max_tokens)
 
 
 def test_room_grows_with_what_is_asked():
@@ -97,12 +97,12 @@ def test_room_grows_with_what_is_asked():
     judge = Counting()
     rooms = []
     for count in (1, 20):
-        asyncio.run(ask_marks(judge, PROMPT, count))
+        asyncio.run(ask_ratings(judge, PROMPT, count))
         rooms.append(judge.room)
     # Of each mark at least quotes, number, colon, mark and comma.
     assert rooms[0] >= 6
     assert rooms[1] >= 20 * 6
-    asyncio.run(ask_texts(judge, PROMPT, most=10))
+    asyncio.run(ask_text_list(judge, PROMPT, most=10))
     assert judge.room >= 10 * 30
-    asyncio.run(ask_texts(judge, PROMPT, most=10, max_tokens=77))
+    asyncio.run(ask_text_list(judge, PROMPT, most=10, max_tokens=77))
     assert 77 == judge.room

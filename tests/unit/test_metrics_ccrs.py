@@ -126,13 +126,13 @@ def test_the_judges_interval_goes_the_way_of_its_number(metric, response, expect
 
     class Drawing(FakeJudge):
         async def ask_number(self, prompt, *, low=0, high=100):
-            interval = Interval(low=40, high=75, level=0.9, method="betting")
+            interval = Interval(low=40, high=75, confidence_level=0.9, method="betting")
             return NumberReply(value=50, raw="40, 60", method="sampled", n=2, interval=interval, mass=0.8)
 
     outcome = score(metric, Drawing(), response=response, reference="31 metres")
     assert pytest.approx(expected) == (outcome.value, outcome.interval.low, outcome.interval.high)
     assert (0.9, "betting", 2, "sampled") == (
-        outcome.interval.level,
+        outcome.interval.confidence_level,
         outcome.interval.method,
         outcome.n,
         outcome.method,

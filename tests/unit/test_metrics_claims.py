@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 
 from ragstone.errors import JudgeError, JudgeReplyError
-from ragstone.metrics import resolve_metrics, sharing
-from ragstone.metrics._claims import ClaimCheck, pair, together
-from ragstone.metrics._shares import Share, highest
+from ragstone.metrics import resolve_metrics, share_work
+from ragstone.metrics._claims import ClaimCheck, gather_or_cancel, pair
+from ragstone.metrics._shares import ShareBounds, highest
 from ragstone.schema import Failure, NotApplicable, Passage, Score
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, make_sample
@@ -289,7 +289,7 @@ def test_a_missing_verdict_that_cannot_matter_leaves_the_value():
 
 def test_the_best_of_several_references_has_the_best_bounds():
     """At either end it may be another one."""
-    assert Share(0.5, 1.0) == highest([Share(0.5, 0.6), Share(0.1, 1.0)])
+    assert ShareBounds(0.5, 1.0) == highest([ShareBounds(0.5, 0.6), ShareBounds(0.1, 1.0)])
 
 
 def test_claims_that_cannot_be_had_are_the_judges_error():
@@ -346,7 +346,7 @@ def test_together_ends_the_rest_when_one_goes_wrong():
     with pytest.raises(JudgeError, match="down"):
         asyncio.run(both())
     assert ["slow"] == ended
-    assert [] == asyncio.run(together())
+    assert [] == asyncio.run(gather_or_cancel())
 
 
 def test_replies_are_counted_and_their_ways_named():
@@ -374,7 +374,7 @@ def test_two_judges_of_one_name_do_not_mix_with_others():
 
     async def run():
         one, other = literal(name="one"), literal(name="other")
-        async with sharing():
+        async with share_work():
             sample = make_sample()
             (metric,) = resolve_metrics("ragas.faithfulness")
             await metric.score(sample, one)

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from ragstone.errors import ConfigurationError
-from ragstone.metrics import sharing
+from ragstone.metrics import share_work
 from ragstone.metrics.crux import (
     CRUX,
     Coverage,
@@ -278,7 +278,7 @@ def test_all_metrics_of_a_sample_share_what_is_asked():
     sample = Sample(id="s", query="q", contexts=contexts, response="r", reference=("ref",))
 
     async def all_of_them():
-        async with sharing():
+        async with share_work():
             return await asyncio.gather(*(metric.score(sample, judge) for metric in CRUX))
 
     outcomes = asyncio.run(all_of_them())

@@ -207,9 +207,9 @@ def test_details_name_claims_and_passages():
         {"claim": "x", "right": False, "passages": [1, 2]},
     ] == found["hallucination"].details["claims"]
     assert [False, True] == found["noise_sensitivity_relevant"].details["relevant"]
-    assert [{"claim": "a", "in_response": True}, {"claim": "b", "in_response": False}] == found["recall"].details[
-        "reference_claims"
-    ]
+    assert [{"claim": "a", "supported_by_response": True}, {"claim": "b", "supported_by_response": False}] == found[
+        "recall"
+    ].details["reference_claims"]
 
 
 def test_explanations_name_the_claims():

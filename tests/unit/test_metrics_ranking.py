@@ -158,7 +158,7 @@ def test_the_groups():
     ]
     assert names == [metric.card.name for metric in resolve_metrics("ranking")]
     judged = [name for name in names if not name.startswith(("recall", "f1", "alpha"))]
-    assert [f"judged.{name}" for name in judged] == [m.card.name for m in resolve_metrics("judged_ranking")]
+    assert [f"judged.{name}" for name in judged] == [m.card.name for m in resolve_metrics("judged")]
     assert len(names) + len(judged) == len(RANKING)
 
 
@@ -227,7 +227,7 @@ def test_alpha_ndcg_s_options_are_checked(options):
 def test_the_threshold_is_part_of_the_version():
     """Outcomes of different definitions must not pass for the same."""
     assert RankingMetric("ndcg@10").card.version != RankingMetric("ndcg@10", threshold=2).card.version
-    assert AlphaNdcg().card.version != AlphaNdcg(eta=4).card.version
+    assert AlphaNdcg().card.version != AlphaNdcg(rating_threshold=4).card.version
 
 
 @pytest.mark.parametrize(

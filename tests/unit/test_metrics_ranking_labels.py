@@ -187,7 +187,7 @@ def test_judged_metrics_ask_also_where_passages_are_labelled():
 def test_judged_metrics_of_a_sample_share_their_labels():
     """Five metrics, three passages, three questions; a repeated passage is asked about once."""
     judge = judged("a")
-    outcomes = asyncio.run(Scorer(resolve_metrics("judged_ranking"), judge).score(sample("abac")))
+    outcomes = asyncio.run(Scorer(resolve_metrics("judged"), judge).score(sample("abac")))
     assert 3 == len(judge.prompts)
     assert all(isinstance(outcome, Score) for outcome in outcomes)
     assert [0.2, 1.0, 1.0, 1.0, 1.0] == [outcome.value for outcome in outcomes]
@@ -196,9 +196,7 @@ def test_judged_metrics_of_a_sample_share_their_labels():
 def test_a_judge_that_finds_nothing_relevant():
     """Precision is 0, and so is the reciprocal rank; an ideal of nothing is undefined."""
     found = {
-        metric.card.name: score(metric, sample("ab"), judged())
-        for metric in RANKING
-        if metric.card.group == "judged_ranking"
+        metric.card.name: score(metric, sample("ab"), judged()) for metric in RANKING if metric.card.group == "judged"
     }
     for name in ("judged.precision@5", "judged.hit_rate@5", "judged.reciprocal_rank"):
         assert 0.0 == found[name].value

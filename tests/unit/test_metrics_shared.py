@@ -9,7 +9,7 @@ import pytest
 
 from ragstone.errors import JudgeError
 from ragstone.judges import metered, record_usage
-from ragstone.metrics import MetricCard, shared, sharing
+from ragstone.metrics import MetricCard, compute_once, share_work
 from ragstone.schema import Score, Usage
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, make_sample
@@ -35,10 +35,10 @@ def test_done_once_for_all_who_ask():
 
     async def run():
         calls = []
-        async with sharing():
-            first = await asyncio.gather(*(shared("key", maker(calls)) for _ in range(5)))
-            later = await shared("key", maker(calls))
-            other = await shared("other", maker(calls, "more"))
+        async with share_work():
+            first = await asyncio.gather(*(compute_once("key", maker(calls)) for _ in range(5)))
+            later = await compute_once("key", maker(calls))
+            other = await compute_once("other", maker(calls, "more"))
         return calls, first, later, other
 
     assert (["done", "more"], ["done"] * 5, "done", "more") == asyncio.run(run())
@@ -49,8 +49,8 @@ def test_outside_a_scope_each_makes_its_own():
 
     async def run():
         calls = []
-        await shared("key", maker(calls))
-        await shared("key", maker(calls))
+        await compute_once("key", maker(calls))
+        await compute_once("key", maker(calls))
         return calls
 
     assert ["done", "done"] == asyncio.run(run())
@@ -63,15 +63,15 @@ def test_scopes_know_nothing_of_each_other():
         calls = []
 
         async def sample():
-            async with sharing():
-                await shared("key", maker(calls))
+            async with share_work():
+                await compute_once("key", maker(calls))
 
         await asyncio.gather(sample(), sample())
-        async with sharing():
-            await shared("key", maker(calls))
+        async with share_work():
+            await compute_once("key", maker(calls))
             await sample()
-            await shared("key", maker(calls))
-        await shared("key", maker(calls))
+            await compute_once("key", maker(calls))
+        await compute_once("key", maker(calls))
         return calls
 
     assert 5 == len(asyncio.run(run()))
@@ -82,11 +82,11 @@ def test_an_error_is_everybodys():
 
     async def run():
         calls = []
-        async with sharing():
+        async with share_work():
             make = maker(calls, error=JudgeError("down", kind="timeout"))
-            asked = await asyncio.gather(*(shared("key", make) for _ in range(3)), return_exceptions=True)
+            asked = await asyncio.gather(*(compute_once("key", make) for _ in range(3)), return_exceptions=True)
             with pytest.raises(JudgeError, match="down"):
-                await shared("key", make)
+                await compute_once("key", make)
         return calls, asked
 
     calls, asked = asyncio.run(run())
@@ -99,8 +99,8 @@ def test_who_leaves_takes_nothing_from_the_others(leaver):
 
     async def run():
         calls, wait = [], asyncio.Event()
-        async with sharing():
-            askers = [asyncio.create_task(shared("key", maker(calls, wait=wait))) for _ in range(2)]
+        async with share_work():
+            askers = [asyncio.create_task(compute_once("key", maker(calls, wait=wait))) for _ in range(2)]
             await asyncio.sleep(0.01)
             askers[leaver].cancel()
             await asyncio.sleep(0.01)
@@ -126,8 +126,8 @@ def test_what_is_unfinished_at_the_end_is_cancelled():
             finally:
                 ended.append(True)
 
-        async with sharing():
-            asker = asyncio.create_task(shared("key", make))
+        async with share_work():
+            asker = asyncio.create_task(compute_once("key", make))
             await asyncio.sleep(0.01)
             asker.cancel()
             await asyncio.gather(asker, return_exceptions=True)
@@ -144,8 +144,8 @@ def test_an_error_that_nobody_waits_for_is_not_reported():
     async def run():
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
         wait = asyncio.Event()
-        async with sharing():
-            asker = asyncio.create_task(shared("key", maker([], wait=wait, error=JudgeError("down"))))
+        async with share_work():
+            asker = asyncio.create_task(compute_once("key", maker([], wait=wait, error=JudgeError("down"))))
             await asyncio.sleep(0.01)
             asker.cancel()
             await asyncio.gather(asker, return_exceptions=True)
@@ -165,10 +165,10 @@ def test_the_first_to_ask_has_it_on_the_bill():
 
         async def asked():
             with metered() as meter:
-                await shared("key", maker(calls))
+                await compute_once("key", maker(calls))
             return meter.total.calls
 
-        async with sharing():
+        async with share_work():
             return await asyncio.gather(asked(), asked(), asked())
 
     assert [1, 0, 0] == asyncio.run(run())
@@ -181,10 +181,12 @@ def test_work_may_share_work():
         calls = []
 
         async def outer():
-            return await shared("inner", maker(calls, "inner")) + " and outer"
+            return await compute_once("inner", maker(calls, "inner")) + " and outer"
 
-        async with sharing():
-            return await asyncio.gather(shared("outer", outer), shared("inner", maker(calls, "inner"))), calls
+        async with share_work():
+            return await asyncio.gather(
+                compute_once("outer", outer), compute_once("inner", maker(calls, "inner"))
+            ), calls
 
     assert (["inner and outer", "inner"], ["inner"]) == asyncio.run(run())
 
@@ -211,7 +213,7 @@ class Sharing:
             record_usage(Usage(calls=1))
             await asyncio.sleep(60)
 
-        await shared("key", ask)
+        await compute_once("key", ask)
         return Score(sample_id=sample.id, metric=self.card.name, metric_version="1", value=1, method="m")
 
 
@@ -238,7 +240,7 @@ class Late(Sharing):
             finally:
                 record_usage(Usage(calls=1))
 
-        await shared("key", ask)
+        await compute_once("key", ask)
 
 
 def test_what_is_spent_while_work_is_cancelled_is_on_the_total_bill():

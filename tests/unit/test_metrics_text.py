@@ -211,9 +211,9 @@ def test_a_corpus_is_not_the_mean_of_its_samples(corpus):
     some, more = (corpus(RESPONSES * times, REFERENCES * times, resamples=300) for times in (10, 90))
     assert [found.value] * 2 == pytest.approx([some.value, more.value])
     assert pytest.approx(3, rel=0.3) == (some.high - some.low) / (more.high - more.low)
-    narrower = corpus(RESPONSES, REFERENCES, resamples=300, level=0.5)
+    narrower = corpus(RESPONSES, REFERENCES, resamples=300, confidence_level=0.5)
     assert found.low < narrower.low < narrower.high < found.high
-    half = corpus(RESPONSES * 90, REFERENCES * 90, resamples=300, level=0.5)
+    half = corpus(RESPONSES * 90, REFERENCES * 90, resamples=300, confidence_level=0.5)
     assert pytest.approx(half.high - more.value, rel=0.5) == more.value - half.low
     assert more.value - half.low > 0.2 * (more.value - more.low)
 

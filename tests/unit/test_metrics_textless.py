@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ragstone.metrics import ReadingMetric, all_metrics
+from ragstone.metrics import ReaderMetric, all_metrics
 from ragstone.schema import NotApplicable, Passage, Sample
 from ragstone.testing import FakeJudge, FakeReader
 
@@ -29,8 +29,8 @@ METRICS = {
 def test_only_metrics_of_ids_score_passages_without_text(name):
     """All others say that they do not apply, and ask nobody: an empty text is no evidence of anything."""
     judge, metric = FakeJudge(), METRICS[name]
-    if isinstance(metric, ReadingMetric):
-        metric = metric.bound(FakeReader())
+    if isinstance(metric, ReaderMetric):
+        metric = metric.with_reader(FakeReader())
     outcome = asyncio.run(metric.score(SAMPLE, judge))
 
     if metric.card.needs == ("contexts", "qrels"):

@@ -268,10 +268,10 @@ def test_without_a_reader_there_is_no_score():
 def test_binding_keeps_the_options():
     """`evaluate` binds the reader, and nothing else changes."""
     metric = Udcg(gamma=0.5, labels="judge", threshold=2)
-    assert repr(metric) == repr(metric.bound(reader()))
-    assert metric.card == metric.bound(reader()).card
+    assert repr(metric) == repr(metric.with_reader(reader()))
+    assert metric.card == metric.with_reader(reader()).card
     theta = UdcgTheta([1.0], [2.0], fit={"C": 1}, threshold=2)
-    bound = theta.bound(reader())
+    bound = theta.with_reader(reader())
     assert (repr(theta), theta.fit, theta.card) == (repr(bound), bound.fit, bound.card)
 
 
@@ -292,10 +292,10 @@ def test_passages_are_asked_at_once():
     """Five passages take as long as one: nobody is asked before the others wait too."""
 
     class Together(FakeReader):
-        async def abstention(self, query, passages):
+        async def estimate_abstention(self, query, passages):
             async with asyncio.timeout(20):
                 await barrier.wait()
-            return await super().abstention(query, passages)
+            return await super().estimate_abstention(query, passages)
 
     passages = [Passage(text=text, relevance=1) for text in "abcde"]
     barrier = asyncio.Barrier(5)

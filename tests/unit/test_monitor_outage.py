@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from ragstone.schema import Failure, FailureKind, Score, Usage
-from ragstone.worker._parts import Outage
+from ragstone.worker._parts import JudgeOutage
 
 
 def answered() -> list[Score | Failure]:
@@ -27,7 +27,7 @@ def test_a_try_that_was_under_way_when_the_judge_came_back_does_not_count():
     """A request that hangs in a dead connection while others are answered again was not refused: it is asked anew."""
 
     async def main() -> tuple[Sequence[object], int]:
-        outage = Outage(patience_s=60)
+        outage = JudgeOutage(patience_s=60)
         second_try, back = asyncio.Event(), asyncio.Event()
         tries = 0
 
@@ -45,9 +45,9 @@ def test_a_try_that_was_under_way_when_the_judge_came_back_does_not_count():
         async def first_to_be_answered() -> Sequence[Score | Failure]:
             return answered()
 
-        waiting = asyncio.create_task(outage.sit_out(hanging, hold=lambda: None))
+        waiting = asyncio.create_task(outage.score_with_retry(hanging, extend_lease=lambda: None))
         await second_try.wait()
-        await outage.sit_out(first_to_be_answered, hold=lambda: None)
+        await outage.score_with_retry(first_to_be_answered, extend_lease=lambda: None)
         back.set()
         return await waiting, tries
 
@@ -66,7 +66,7 @@ def test_metrics_that_ask_no_judge_do_not_end_the_wait():
         async def score() -> Sequence[Score | Failure]:
             return replies.pop(0)
 
-        return await Outage(patience_s=60).sit_out(score, hold=lambda: None)
+        return await JudgeOutage(patience_s=60).score_with_retry(score, extend_lease=lambda: None)
 
     assert [True, True] == [isinstance(o, Score) for o in asyncio.run(main())]
 
@@ -81,7 +81,7 @@ def test_replies_from_the_cache_do_not_end_the_wait():
         async def score() -> Sequence[Score | Failure]:
             return replies.pop(0)
 
-        return await Outage(patience_s=60).sit_out(score, hold=lambda: told.append("waits"))
+        return await JudgeOutage(patience_s=60).score_with_retry(score, extend_lease=lambda: told.append("waits"))
 
     assert [True, True] == [isinstance(o, Score) for o in asyncio.run(main())]
     assert ["waits"] == told
@@ -98,7 +98,7 @@ def test_scores_that_nobody_was_asked_for_do_not_end_the_wait(nothing_asked: Usa
         async def score() -> Sequence[Score | Failure]:
             return replies.pop(0)
 
-        return await Outage(patience_s=60).sit_out(score, hold=lambda: None)
+        return await JudgeOutage(patience_s=60).score_with_retry(score, extend_lease=lambda: None)
 
     assert [True, True] == [isinstance(o, Score) for o in asyncio.run(main())]
 
@@ -115,7 +115,7 @@ def test_who_is_slow_is_not_down(monkeypatch: pytest.MonkeyPatch) -> None:
             tries.append("asked")
             return slow if len(tries) < 9 else answered()
 
-        return await Outage(patience_s=3600).sit_out(score, hold=lambda: None)
+        return await JudgeOutage(patience_s=3600).score_with_retry(score, extend_lease=lambda: None)
 
     assert slow == asyncio.run(main())
     assert ["asked", "asked"] == tries

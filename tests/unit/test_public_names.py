@@ -15,8 +15,8 @@ PUBLIC = {
         aevaluate assert_no_regression compare evaluate
     """,
     "ragstone.capture": """
-        Capture CaptureCounters CaptureLimits Guard PassageDraft Recorder Redactor SearchDraft TraceDraft
-        after_fork_in_child before_exit capture_suppressed draft_from guarded redact_secrets suppress_capture
+        Capture CaptureCounters CaptureLimits Guard PassageDraft Recorder Redactor RetrievalDraft TraceDraft
+        after_fork_in_child register_exit_hook capture_suppressed make_draft guarded redact_secrets suppress_capture
     """,
     "ragstone.data": """
         QrelsSource SampleSource read_beir read_qrels read_samples read_trec_run write_beir write_trec_qrels
@@ -34,9 +34,9 @@ PUBLIC = {
     """,
     "ragstone.judges": """
         BASELINE_NOTE Abstention Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion
-        ConnectionOptions ConstrainedModel ExactModel ForcedReading FunctionModel JsonReply Judge JudgeIdentity
+        ConnectionOptions ConstrainedModel ExactModel ReplyLogprobs FunctionModel JsonReply Judge JudgeIdentity
         LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel
-        Prompt Reader ReplyCache SpendCap TextReply TokenReading VllmModel is_baseline judge_from parse_number
+        Prompt Reader ReplyCache Budget TextReply TokenLogprobs VllmModel is_baseline judge_from parse_number
         reader_from record_usage
     """,
     "ragstone.metrics": """
@@ -51,8 +51,8 @@ PUBLIC = {
         average_precision f1 hit_rate ndcg precision ranking_measures recall reciprocal_rank
     """,
     "ragstone.research": """
-        DatasetBuild DatasetPlan DatasetReview MetaReport TopicalityReport UdcgCorrelation UdcgFit UdcgRanking
-        apply_review best_passages build_dataset correlate_udcg erag_scores fit_udcg meta_evaluate plan_dataset
+        DatasetBuild DatasetPlan DatasetReview MetricValidation TopicalityReport UdcgCorrelation UdcgFit UdcgRanking
+        apply_review best_passages build_dataset correlate_udcg erag_scores fit_udcg validate_metrics plan_dataset
         rank_udcg topicality
     """,
     "ragstone.schema": """
@@ -64,7 +64,7 @@ PUBLIC = {
     """,
     "ragstone.sinks": """
         Delivery JsonlSink LangfuseSink LangsmithSink MlflowSink OtlpSink ParquetSink PhoenixSink PostgresqlSink
-        PrometheusSink Sink WatchingSink WebhookSink
+        PrometheusSink Sink StatusSink WebhookSink
     """,
     "ragstone.stats": """
         Agreement BernsteinSequence BettingSequence DifferenceSequence Estimate ManskiSequence

@@ -14,7 +14,7 @@ REPLIES = {"NO-RESPONSE": 0.3, "NO Kappa": 0.3, "Oslo": 0.4}
 
 
 def read(model, **options):
-    return asyncio.run(ChatReader(model, **options).abstention("Where?", ["In Oslo."]))
+    return asyncio.run(ChatReader(model, **options).estimate_abstention("Where?", ["In Oslo."]))
 
 
 def answer(replies, **options):
@@ -61,7 +61,7 @@ def test_what_was_spent_is_told_whole():
     """Bounds that were too wide were paid for as well."""
     model = ScriptedModel({"NO-RESPONSE": 0.4, "Oslo": 0.6}, exact_route=None)
     reader = ChatReader(model, max_draws=10, target_width=None)
-    reading = asyncio.run(reader.abstention("Where?", ["In Oslo."]))
+    reading = asyncio.run(reader.estimate_abstention("Where?", ["In Oslo."]))
 
     assert ("monte_carlo", 2) == (reading.method, reading.usage.calls)
     assert reader.usage == reading.usage
@@ -111,7 +111,7 @@ def test_abstentions(reply):
     """However the phrase is dressed up."""
     phrases = ["NO-RESPONSE", "I don't know.", "\u56de\u7b54\u4e0d\u80fd"]
 
-    assert ChatReader(ScriptedModel(REPLIES), abstention=phrases).abstains(reply)
+    assert ChatReader(ScriptedModel(REPLIES), estimate_abstention=phrases).is_abstention(reply)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_abstentions(reply):
 )
 def test_other_replies(reply):
     """Another word, a longer one, or the phrase somewhere else."""
-    assert not ChatReader(ScriptedModel(REPLIES)).abstains(reply)
+    assert not ChatReader(ScriptedModel(REPLIES)).is_abstention(reply)
 
 
 def test_identity_changes_with_all_that_shapes_the_probability():

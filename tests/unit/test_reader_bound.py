@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fake_servers import FakeModelServer
 from ragstone.errors import ConfigurationError, JudgeReplyError
-from ragstone.judges import Capabilities, ChatReader, ChatRequest, OpenAICompatibleModel, TokenReading
+from ragstone.judges import Capabilities, ChatReader, ChatRequest, OpenAICompatibleModel, TokenLogprobs
 from ragstone.judges._abstention.bound import bound
 from ragstone.testing import ScriptedModel
 
@@ -31,7 +31,9 @@ def truth(replies, phrases=("NO-RESPONSE",)):
 
 
 def read(model, **options):
-    return asyncio.run(ChatReader(model, estimator="first_token", **options).abstention("Where?", ["In Oslo."]))
+    return asyncio.run(
+        ChatReader(model, estimator="first_token", **options).estimate_abstention("Where?", ["In Oslo."])
+    )
 
 
 @given(SCRIPTS, st.sampled_from([0.0, 0.05, 0.5]), st.sampled_from([1, 2, 3, 5, 20]))
@@ -65,7 +67,7 @@ def test_any_reply_will_do(replies, top, seed):
 @settings(max_examples=60, deadline=None)
 def test_the_bounds_hold_the_exact_reading(replies, split):
     """The two estimators agree about what they estimate."""
-    exact = asyncio.run(ChatReader(ScriptedModel(replies, split=split)).abstention("Where?", ["In Oslo."]))
+    exact = asyncio.run(ChatReader(ScriptedModel(replies, split=split)).estimate_abstention("Where?", ["In Oslo."]))
     reading = read(ScriptedModel(replies, split=split, top_logprobs=5))
 
     assert "exact_sequence" == exact.method
@@ -95,7 +97,9 @@ def test_the_bounds_hold_the_exact_reading_of_any_phrases(weights, phrases, top)
     """Phrases that begin alike, that end in a mark, and that other words begin with."""
     replies = {text: weight / sum(weights.values()) for text, weight in weights.items()}
     model = ScriptedModel(replies, top_logprobs=top)
-    exact = asyncio.run(ChatReader(model, abstention=phrases, estimator="exact").abstention("Where?", ["In Oslo."]))
+    exact = asyncio.run(
+        ChatReader(model, estimate_abstention=phrases, estimator="exact").estimate_abstention("Where?", ["In Oslo."])
+    )
     interval = read(model, abstention=phrases).interval
 
     assert interval.low <= exact.value <= interval.high
@@ -125,13 +129,13 @@ def test_another_reply_gives_an_upper_bound():
 
 def test_what_is_not_listed_counts_at_the_upper_end():
     """As much as is left of 1, or as many spellings as there may be of the least likely listed probability."""
-    few = (TokenReading(text="Oslo", logprob=math.log(0.6), top=(("Oslo", math.log(0.6)), ("Rome", math.log(0.3)))),)
+    few = (TokenLogprobs(text="Oslo", logprob=math.log(0.6), top=(("Oslo", math.log(0.6)), ("Rome", math.log(0.3)))),)
     low, seen, high = bound(few, ["NO"])
 
     assert (0.0, 0.0, 0.1) == pytest.approx((low, seen, high), abs=2e-5)
 
     many = tuple((f"x{n}", math.log(0.001)) for n in range(19))
-    one = (TokenReading(text="Oslo", logprob=math.log(0.6), top=(("Oslo", math.log(0.6)), *many)),)
+    one = (TokenLogprobs(text="Oslo", logprob=math.log(0.6), top=(("Oslo", math.log(0.6)), *many)),)
     low, seen, high = bound(one, ["NO"])
 
     # "", " ", "\n" and "\n\n" before "", "N" and "NO", but for the empty one, and four that run past the end.
@@ -154,8 +158,8 @@ def test_a_reply_that_ends_at_once_tells_nothing():
 
 def test_a_reply_without_its_own_token_among_the_listed():
     """Some servers list the likeliest tokens only; the one that was drawn is known as well."""
-    token = TokenReading(text="NO", logprob=math.log(0.05), top=(("Oslo", math.log(0.9)),))
-    rest = TokenReading(text="-RESPONSE", logprob=0.0, top=(("-RESPONSE", 0.0),))
+    token = TokenLogprobs(text="NO", logprob=math.log(0.05), top=(("Oslo", math.log(0.9)),))
+    rest = TokenLogprobs(text="-RESPONSE", logprob=0.0, top=(("-RESPONSE", 0.0),))
 
     low, seen, high = bound((token, rest), ["NO-RESPONSE"])
 
@@ -165,7 +169,7 @@ def test_a_reply_without_its_own_token_among_the_listed():
 def test_an_unlikely_reply_says_nothing_of_the_tail():
     """A drawn token is reported beside the likeliest ones; others that are not listed may be likelier than it."""
     top = (("Oslo", math.log(0.5)), ("Rome", math.log(0.3)), ("x", math.log(1e-6)))
-    low, seen, high = bound((TokenReading(text="x", logprob=math.log(1e-6), top=top),), ["NO"])
+    low, seen, high = bound((TokenLogprobs(text="x", logprob=math.log(1e-6), top=top),), ["NO"])
 
     assert (0.0, 0.0, 0.2) == pytest.approx((low, seen, high), abs=2e-5)
 
@@ -178,7 +182,7 @@ def test_log_probabilities_that_do_not_come_are_an_error():
             model = OpenAICompatibleModel(server.url)
             model._capabilities = Capabilities(model="m", top_logprobs=20, logprobs_raw=True)
             try:
-                await ChatReader(model, estimator="first_token").abstention("Where?", ["In Oslo."])
+                await ChatReader(model, estimator="first_token").estimate_abstention("Where?", ["In Oslo."])
             finally:
                 await model.aclose()
 
@@ -217,7 +221,7 @@ def test_over_http(dialect):
         model = OpenAICompatibleModel(url)
         model._capabilities = Capabilities(model="m", top_logprobs=5, logprobs_raw=True)
         try:
-            return await ChatReader(model, estimator="first_token").abstention("Where?", ["In Oslo."])
+            return await ChatReader(model, estimator="first_token").estimate_abstention("Where?", ["In Oslo."])
         finally:
             await model.aclose()
 
@@ -241,7 +245,7 @@ def test_a_longer_word_is_not_the_phrase(top):
 def test_a_script_without_blanks_leaves_it_open_where_the_word_ends():
     """A token that goes on after the phrase is possible, and not certain."""
     tokens = [
-        TokenReading(text="不明だ", logprob=math.log(0.6), top=(("不明だ", math.log(0.6)), ("不明", math.log(0.3))))
+        TokenLogprobs(text="不明だ", logprob=math.log(0.6), top=(("不明だ", math.log(0.6)), ("不明", math.log(0.3))))
     ]
     low, seen, high = bound(tokens, ["不明"])
 
@@ -251,7 +255,9 @@ def test_a_script_without_blanks_leaves_it_open_where_the_word_ends():
 
 def test_half_a_character_may_lead_on():
     """Tokens that are bytes of a letter arrive as replacement marks; what they spell is open."""
-    token = TokenReading(text="\ufffd", logprob=math.log(0.9), top=(("\ufffd", math.log(0.9)), ("Oslo", math.log(0.1))))
+    token = TokenLogprobs(
+        text="\ufffd", logprob=math.log(0.9), top=(("\ufffd", math.log(0.9)), ("Oslo", math.log(0.1)))
+    )
 
     assert (0.0, 0.9, 0.9) == pytest.approx(bound([token], ["不明"]), abs=2e-5)
     # Letters of this phrase are single bytes.

@@ -44,7 +44,9 @@ class Replies:
 
 
 def draw(model, **options):
-    return asyncio.run(ChatReader(model, estimator="monte_carlo", **options).abstention("Where?", ["In Oslo."]))
+    return asyncio.run(
+        ChatReader(model, estimator="monte_carlo", **options).estimate_abstention("Where?", ["In Oslo."])
+    )
 
 
 def test_a_clear_case_stops_early():
@@ -61,12 +63,12 @@ def test_a_clear_case_stops_early():
 def test_an_undecided_case_stops_at_the_cap():
     """The interval is as wide as it is."""
     model = Replies("Oslo", "NO-RESPONSE")
-    reading = draw(model, max_draws=22, level=0.9)
+    reading = draw(model, max_draws=22, confidence_level=0.9)
 
     assert (0.5, 22) == (reading.value, reading.n)
     assert [8, 5, 5, 4] == [request.n for request in model.requests]
-    assert beta_mixture_interval(11, 22, level=0.9) == (reading.interval.low, reading.interval.high)
-    assert reading.interval.level == 0.9
+    assert beta_mixture_interval(11, 22, confidence_level=0.9) == (reading.interval.low, reading.interval.high)
+    assert reading.interval.confidence_level == 0.9
 
 
 def test_a_fixed_number_has_wilsons_interval():
@@ -97,7 +99,7 @@ def test_seeds_repeat_the_draws_and_differ_between_passages():
     def seeds(passage, seed):
         model = Replies("Oslo")
         reader = ChatReader(model, estimator="monte_carlo", seed=seed)
-        asyncio.run(reader.abstention("Where?", [passage]))
+        asyncio.run(reader.estimate_abstention("Where?", [passage]))
         return [request.sampling["seed"] for request in model.requests]
 
     assert seeds("In Oslo.", 1) == seeds("In Oslo.", 1)
@@ -149,7 +151,7 @@ def test_the_models_own_distribution_is_drawn_from():
         model._capabilities = Capabilities(model="m", several_replies=True)
         reader = ChatReader(model, max_draws=2000, target_width=None)
         try:
-            return await reader.abstention("Where?", ["In Oslo."])
+            return await reader.estimate_abstention("Where?", ["In Oslo."])
         finally:
             await model.aclose()
 
@@ -177,7 +179,7 @@ def test_fields_that_a_server_refuses_are_left_out(dialect, changes, left_out):
         model = OpenAICompatibleModel(url)
         model._capabilities = Capabilities(model="m", several_replies=dialect not in ("ollama", "llamacpp"))
         try:
-            return await ChatReader(model, max_draws=6).abstention("Where?", ["In Oslo."]), model._dialect
+            return await ChatReader(model, max_draws=6).estimate_abstention("Where?", ["In Oslo."]), model._dialect
         finally:
             await model.aclose()
 

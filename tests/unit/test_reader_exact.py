@@ -18,7 +18,9 @@ REPLIES = {"NO-RESPONSE": 0.3, " NO-RESPONSE.": 0.05, "\nNO-RESPONSE": 0.05, "NO
 
 
 def read(model, **options):
-    return asyncio.run(ChatReader(model, estimator="exact_sequence", **options).abstention("Where?", ["In Oslo."]))
+    return asyncio.run(
+        ChatReader(model, estimator="exact_sequence", **options).estimate_abstention("Where?", ["In Oslo."])
+    )
 
 
 def over_http(script, route, *, dialect="vllm", reader=None, **changes):
@@ -28,7 +30,7 @@ def over_http(script, route, *, dialect="vllm", reader=None, **changes):
         model = OpenAICompatibleModel(url, max_retries=0)
         model._capabilities = Capabilities(model="m", exact_route=route, asked_tokens=128)
         try:
-            return await ChatReader(model, **(reader or {})).abstention("Where?", ["In Oslo."])
+            return await ChatReader(model, **(reader or {})).estimate_abstention("Where?", ["In Oslo."])
         finally:
             await model.aclose()
 
@@ -140,9 +142,9 @@ def test_the_tokeniser_is_asked_once():
         model = OpenAICompatibleModel(url)
         model._capabilities = Capabilities(model="m", exact_route="chain", asked_tokens=128)
         reader = ChatReader(model)
-        await asyncio.gather(*(reader.abstention("Where?", [f"In {n}."]) for n in range(5)))
+        await asyncio.gather(*(reader.estimate_abstention("Where?", [f"In {n}."]) for n in range(5)))
         n_first = len(server.paths)
-        await reader.abstention("Where?", ["In Oslo."])
+        await reader.estimate_abstention("Where?", ["In Oslo."])
         await model.aclose()
         return server.paths[n_first:]
 
@@ -238,7 +240,7 @@ def test_what_cannot_be_read_exactly_is_said_in_advance():
     model = ScriptedModel(REPLIES, exact_route=None, top_logprobs=0)
     reader = ChatReader(model, estimator="exact_sequence")
 
-    for ask in (reader.prepare, lambda: reader.abstention("Where?", ["In Oslo."])):
+    for ask in (reader.prepare, lambda: reader.estimate_abstention("Where?", ["In Oslo."])):
         with pytest.raises(ConfigurationError, match=r"no way to read .* use 'monte_carlo'"):
             asyncio.run(ask())
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ragstone.cli._reader import reader_of
+from ragstone.cli._reader import build_reader
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ChatReader, LexicalReader, ModelJudge, reader_from
 from ragstone.testing import FakeReader, ScriptedModel
@@ -27,14 +27,14 @@ def test_options_make_a_reader_of_the_judges_model():
 
     assert reader.model is JUDGE.model
     assert ChatReader(
-        JUDGE.model, prompt="{context}{question}", abstention="NONE", max_draws=7
+        JUDGE.model, prompt="{context}{question}", estimate_abstention="NONE", max_draws=7
     ).identity == reader.identity  # fmt: skip
 
 
 def test_without_options_the_name_stays_a_name():
     """Whoever needs no reader makes none."""
-    assert reader_of(None, judge=JUDGE) is None
-    assert "lexical" == reader_of("lexical", judge=JUDGE)
+    assert build_reader(None, judge=JUDGE) is None
+    assert "lexical" == build_reader("lexical", judge=JUDGE)
 
 
 def test_a_prompt_from_a_file(tmp_path):
@@ -45,10 +45,10 @@ def test_a_prompt_from_a_file(tmp_path):
     conversation.write_text(json.dumps(messages), encoding="utf-8")
 
     for file, prompt in ((text, "{question}\n{context}"), (conversation, messages)):
-        reader = reader_of(None, judge=JUDGE, prompt=file, abstention=["A", "B"], estimator="monte_carlo", draws=3)
+        reader = build_reader(None, judge=JUDGE, prompt=file, abstention=["A", "B"], estimator="monte_carlo", draws=3)
 
         assert ChatReader(
-            JUDGE.model, prompt=prompt, abstention=["A", "B"], estimator="monte_carlo", max_draws=3
+            JUDGE.model, prompt=prompt, estimate_abstention=["A", "B"], estimator="monte_carlo", max_draws=3
         ).identity == reader.identity  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def test_what_cannot_work(spec, options, message, tmp_path):
     options = {name: tmp_path / value if name == "prompt" else value for name, value in options.items()}
 
     with pytest.raises(ConfigurationError, match=message):
-        reader_of(spec, judge=JUDGE, **options)
+        build_reader(spec, judge=JUDGE, **options)
 
 
 def test_options_are_not_for_readers_that_are_made_already():

@@ -10,13 +10,21 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import ConfigurationError, DataError, StoreError
-from ragstone.replay import Detected, Rejected, ReplayIntake, Source, areplay_traces, plan_replay, replay_traces
+from ragstone.replay import (
+    DetectedFormat,
+    InputFile,
+    RejectedRecord,
+    ReplayTraceSource,
+    areplay_traces,
+    plan_replay,
+    replay_traces,
+)
 from ragstone.replay import _formats as formats
-from ragstone.replay._source import open_sources
+from ragstone.replay._source import open_inputs
 from ragstone.schema import Captured, Trace
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, MemorySink
-from ragstone.worker import Troubles, read_ledger
+from ragstone.worker import StepErrors, read_ledger
 
 
 class Lines:
@@ -31,7 +39,7 @@ class Lines:
         """Every file that begins with an object."""
         return "its first byte" if head.startswith(b"{") else None
 
-    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """One trace a line; "!" damages the file from there on."""
         for line in (line for part in source.parts() for line in part.lines()):
             self.n_read += 1
@@ -41,7 +49,7 @@ class Lines:
             try:
                 row = json.loads(line.text)
             except ValueError:
-                yield Rejected(place=f"line {line.number}", reason="no JSON")
+                yield RejectedRecord(place=f"line {line.number}", reason="no JSON")
                 continue
             yield Trace(trace_id=row["id"], query=row["q"], response=row.get("a"), started_at=1.0, source="lines")
 
@@ -58,15 +66,17 @@ def rows(n: int, *, first: int = 0) -> list[dict[str, str]]:
     return [{"id": f"t{i}", "q": f"question {i}", "a": f"answer {i}"} for i in range(first, first + n)]
 
 
-def intake_of(*paths: Path) -> ReplayIntake:
+def intake_of(*paths: Path) -> ReplayTraceSource:
     """An intake of files in our format."""
-    return ReplayIntake([(Source(path=p, name=p.name), Detected(format=Lines(), because="")) for p in paths])
+    return ReplayTraceSource(
+        [(InputFile(path=p, name=p.name), DetectedFormat(format=Lines(), detected_by="")) for p in paths]
+    )
 
 
-def run(intake: ReplayIntake, store: SqliteStore) -> None:
+def run(intake: ReplayTraceSource, store: SqliteStore) -> None:
     """Move everything."""
-    while intake.is_open:
-        intake.move(store, Troubles())
+    while intake.may_have_more:
+        intake.transfer_batch(store, StepErrors())
 
 
 @pytest.fixture
@@ -98,7 +108,7 @@ def test_a_run_that_was_stopped_is_gone_on_with(store, tmp_path):
     """The next run passes over what the last one took in, and says so."""
     path = write(tmp_path / "a.jsonl", *rows(450))
     first = intake_of(path)
-    first.move(store, Troubles())
+    first.transfer_batch(store, StepErrors())
 
     second = intake_of(path)
     run(second, store)
@@ -124,11 +134,11 @@ def test_a_file_is_read_anew_in_another_format(store, tmp_path):
     class Wrong(Lines):
         name = "wrong"
 
-        def read(self, source: Source) -> Iterator[Trace | Rejected]:
+        def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
             """Understands nothing."""
-            return iter([Rejected(place=f"line {n}", reason="no") for n in range(9)])
+            return iter([RejectedRecord(place=f"line {n}", reason="no") for n in range(9)])
 
-    run(ReplayIntake([(Source(path=path, name="a"), Detected(format=Wrong(), because=""))]), store)
+    run(ReplayTraceSource([(InputFile(path=path, name="a"), DetectedFormat(format=Wrong(), detected_by=""))]), store)
     right = intake_of(path)
     run(right, store)
     assert (3, 0) == (right.counts[0].n_new, right.counts[0].n_rejected)
@@ -140,7 +150,7 @@ def test_one_bad_record_is_one_rejection(store, tmp_path):
     for n_new in (4, 0):
         intake = intake_of(path)
         run(intake, store)
-        assert ([Rejected(place="line 3", reason="no JSON")], 1, n_new) == (
+        assert ([RejectedRecord(place="line 3", reason="no JSON")], 1, n_new) == (
             intake.counts[0].rejected,
             intake.counts[0].n_rejected,
             intake.counts[0].n_new,
@@ -180,9 +190,9 @@ def test_another_trace_of_the_same_id_is_left_out_and_counted(store, tmp_path, c
 
 def test_a_full_disk_holds_up_and_loses_nothing(store, tmp_path, monkeypatch):
     """The batch comes again from the file when the disk takes it."""
-    intake, troubles = intake_of(write(tmp_path / "a.jsonl", *rows(300))), Troubles()
+    intake, troubles = intake_of(write(tmp_path / "a.jsonl", *rows(300))), StepErrors()
     ingest = store.ingest
-    intake.move(store, troubles)
+    intake.transfer_batch(store, troubles)
 
     def full(*args: object) -> int:
         monkeypatch.setattr(store, "ingest", ingest)
@@ -190,10 +200,10 @@ def test_a_full_disk_holds_up_and_loses_nothing(store, tmp_path, monkeypatch):
         raise StoreError(msg)
 
     monkeypatch.setattr(store, "ingest", full)
-    intake.move(store, troubles)
+    intake.transfer_batch(store, troubles)
     assert troubles
-    while intake.is_open:
-        intake.move(store, troubles)
+    while intake.may_have_more:
+        intake.transfer_batch(store, troubles)
 
     assert not troubles
     assert [f"t{i}" for i in range(300)] == [t.trace_id for t in store.traces()]
@@ -203,7 +213,7 @@ def test_a_full_disk_holds_up_and_loses_nothing(store, tmp_path, monkeypatch):
 def test_a_full_disk_does_not_have_the_file_read_again(store, tmp_path, monkeypatch):
     """The batch waits in memory: an export that takes an hour to read would be read for ever."""
     lines, path = Lines(), write(tmp_path / "a.jsonl", *rows(300))
-    intake = ReplayIntake([(Source(path=path, name="a"), Detected(format=lines, because=""))])
+    intake = ReplayTraceSource([(InputFile(path=path, name="a"), DetectedFormat(format=lines, detected_by=""))])
 
     def full(*args: object) -> int:
         msg = "no space left"
@@ -211,8 +221,10 @@ def test_a_full_disk_does_not_have_the_file_read_again(store, tmp_path, monkeypa
 
     with monkeypatch.context() as patched:
         patched.setattr(store, "ingest", full)
-        assert [0, 0, 0] == [intake.move(store, Troubles()) for _ in range(3)], "nothing moves, so the worker waits"
-    assert intake.is_open
+        assert [0, 0, 0] == [intake.transfer_batch(store, StepErrors()) for _ in range(3)], (
+            "nothing moves, so the worker waits"
+        )
+    assert intake.may_have_more
     run(intake, store)
 
     assert (300, 300, 300) == (lines.n_read, intake.counts[0].n_new, len(list(store.traces())))
@@ -220,7 +232,7 @@ def test_a_full_disk_does_not_have_the_file_read_again(store, tmp_path, monkeypa
 
 def test_a_store_that_cannot_be_read_holds_up_and_loses_nothing(store, tmp_path, monkeypatch):
     """Where to begin is asked again."""
-    intake, troubles = intake_of(write(tmp_path / "a.jsonl", *rows(3))), Troubles()
+    intake, troubles = intake_of(write(tmp_path / "a.jsonl", *rows(3))), StepErrors()
 
     def broken() -> dict[str, int]:
         msg = "the disk fails"
@@ -228,8 +240,8 @@ def test_a_store_that_cannot_be_read_holds_up_and_loses_nothing(store, tmp_path,
 
     with monkeypatch.context() as patched:
         patched.setattr(store, "segment_offsets", broken)
-        assert 0 == intake.move(store, troubles)
-    assert (True, True) == (bool(troubles), intake.is_open)
+        assert 0 == intake.transfer_batch(store, troubles)
+    assert (True, True) == (bool(troubles), intake.may_have_more)
     run(intake, store)
 
     assert 3 == intake.counts[0].n_new
@@ -251,7 +263,7 @@ def test_a_file_that_grows_while_it_is_read_is_taken_in_whole(store, tmp_path):
     """What comes during the reading is read in this run or in the next, once."""
     path = write(tmp_path / "a.jsonl", *rows(250))
     intake = intake_of(path)
-    intake.move(store, Troubles())
+    intake.transfer_batch(store, StepErrors())
     write(path, *rows(250, first=250), mode="a")
     run(intake, store)
     run(intake_of(path), store)
@@ -268,7 +280,7 @@ def test_two_replays_of_one_file_count_what_they_brought(store, tmp_path):
     def late(trace_id: str) -> Trace | None:
         # The fast one brings the traces in after the slow one has looked for them.
         found = other(trace_id)
-        if fast.is_open:
+        if fast.may_have_more:
             store.trace = other
             run(fast, store)
         return found if trace_id == "t0" else None
@@ -293,7 +305,7 @@ def test_a_replay_scores_and_delivers(known, tmp_path):
         assert (n_new, True, n_calls) == (report.n_new, report.is_whole, len(judge.prompts))
         assert n_new == len(sink.deliveries)
     assert 5 == read_ledger(tmp_path / "r.db").total.scored
-    assert ["its first byte"] == [file.because for file in report.files]
+    assert ["its first byte"] == [file.detected_by for file in report.files]
 
 
 def test_replay_works_inside_a_running_loop(known, tmp_path):
@@ -332,7 +344,7 @@ def test_what_cannot_be_redacted_is_not_stored(known, tmp_path):
 
     path = write(tmp_path / "a.jsonl", *rows(3))
     report = replay_traces([str(path)], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical", redact=redact)
-    assert (2, [Rejected(place="trace t1", reason="it cannot be redacted: KeyError")]) == (
+    assert (2, [RejectedRecord(place="trace t1", reason="it cannot be redacted: KeyError")]) == (
         report.n_new,
         report.files[0].rejected,
     )
@@ -348,7 +360,7 @@ def test_a_folder_of_several_formats_is_read_file_by_file(known, tmp_path, monke
             """What begins with a bracket."""
             return "a bracket" if head.startswith(b"[") else None
 
-        def read(self, source: Source) -> Iterator[Trace | Rejected]:
+        def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
             """One trace a file."""
             yield Trace(trace_id=source.name, query="q", response="a", started_at=1.0)
 
@@ -366,11 +378,11 @@ def test_a_plan_asks_nobody_and_says_what_it_would_take(known, tmp_path):
     path = write(tmp_path / "a.jsonl", *rows(8), "rubbish")
     plan = plan_replay([str(path)], ["ccrs.qr", "ccrs.ac"], max_rehearsed=4)
 
-    assert (8, 8, 4, 2.0) == (plan.n_traces, plan.n_scorable, plan.rehearsal.n_samples, plan.scale)
-    relevance, correctness = plan.rehearsal.metrics
+    assert (8, 8, 4, 2.0) == (plan.n_traces, plan.n_scorable, plan.estimate.n_samples, plan.scale)
+    relevance, correctness = plan.estimate.metrics
     assert (4, 4) == (relevance.n_applicable, relevance.usage.calls)
     assert {"the sample has no reference": 4} == dict(correctness.reasons)
-    assert plan.rehearsal.usage.input_tokens > 4 * 100
+    assert plan.estimate.usage.input_tokens > 4 * 100
     assert 1 == plan.files[0].n_rejected
     assert [path] == list(tmp_path.iterdir())
 
@@ -380,10 +392,10 @@ def test_a_plan_asks_nobody_and_says_what_it_would_take(known, tmp_path):
 )
 def test_a_plan_tries_metrics_on_an_even_spread(known, tmp_path, n, most, kept):
     """Not on the first ones: files are ordered by time."""
-    from ragstone.replay._replay import _Spread
+    from ragstone.replay._replay import _StrideSampler
     from ragstone.schema import Sample
 
-    spread = _Spread(most)
+    spread = _StrideSampler(most)
     for i in range(n):
         spread.add(Sample(id=str(i)))
 
@@ -402,9 +414,9 @@ def test_a_file_that_nobody_can_read_shows_before_anything_is_done(known, tmp_pa
 
 def test_nothing_to_replay_is_an_error(tmp_path):
     """A path that is not there, a format that is not known, nothing at all."""
-    with pytest.raises(ConfigurationError, match="there is no file or folder 'nowhere'"), open_sources(["nowhere"]):
+    with pytest.raises(ConfigurationError, match="there is no file or folder 'nowhere'"), open_inputs(["nowhere"]):
         pass
-    with pytest.raises(ConfigurationError, match="nothing to replay was named"), open_sources([]):
+    with pytest.raises(ConfigurationError, match="nothing to replay was named"), open_inputs([]):
         pass
     path = write(tmp_path / "a.jsonl", *rows(1))
     with pytest.raises(ConfigurationError, match="there is no format 'nonsense'"):
@@ -481,7 +493,7 @@ def test_the_async_door_tells_how_far_it_is(known, tmp_path):
             ["ccrs.qr"],
             store=tmp_path / "r.db",
             judge="lexical",
-            started=lambda intake, worker: seen.append((intake.is_open, worker.idle)),
+            started=lambda intake, worker: seen.append((intake.may_have_more, worker.idle)),
         )
     )
 

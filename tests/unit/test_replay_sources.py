@@ -14,7 +14,7 @@ import pytest
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.replay import _source
-from ragstone.replay._source import open_sources
+from ragstone.replay._source import open_inputs
 
 BODY = b'{"id": "t1", "query": "q", "response": "a"}\n'
 
@@ -68,7 +68,7 @@ def server() -> Iterator[str]:
 @contextmanager
 def opened(name: str) -> Iterator[bytes]:
     """What one source begins with."""
-    with open_sources([name]) as (source,):
+    with open_inputs([name]) as (source,):
         yield source.head()
 
 
@@ -83,13 +83,13 @@ def test_a_file_at_an_address_is_read(server, path):
 
 def test_an_address_is_shown_without_its_secrets(server):
     """The host with its port, and the path: no user, no password, no token."""
-    with open_sources([f"http://user:hunter2@{server}/a/export.jsonl?token=hunter2#hunter2"]) as (source,):
+    with open_inputs([f"http://user:hunter2@{server}/a/export.jsonl?token=hunter2#hunter2"]) as (source,):
         assert f"http://{server}/a/export.jsonl" == source.name
 
 
 def test_what_was_fetched_goes_when_it_was_read(server):
     """Nothing is left in the folder for what is only for now."""
-    with open_sources([f"http://{server}/one", f"http://{server}/one"]) as found:
+    with open_inputs([f"http://{server}/one", f"http://{server}/one"]) as found:
         paths = [source.path for source in found]
         assert [True, True] == [path.is_file() for path in paths]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import DataError, StoreError
-from ragstone.replay import SpanStage, StagedSpan
+from ragstone.replay import BufferedSpan, SpanBuffer
 
 
-def span(trace: str, name: str, *, root: bool = False, body: bytes = b"{}") -> StagedSpan:
+def span(trace: str, name: str, *, root: bool = False, body: bytes = b"{}") -> BufferedSpan:
     """One span."""
-    return StagedSpan(trace_id=trace, span_id=name, is_root=root, body=body)
+    return BufferedSpan(trace_id=trace, span_id=name, is_root=root, body=body)
 
 
 class Clock:
@@ -27,7 +27,7 @@ class Clock:
 
 def test_spans_are_grouped_in_the_order_of_first_arrival():
     """Traces in the order in which they began to come, their spans in one order whatever came first."""
-    with SpanStage() as stage:
+    with SpanBuffer() as stage:
         assert 2 == stage.add([span("b", "2", body=b"b2"), span("a", "1", body=b"a1")])
         assert 1 == stage.add([span("b", "1", body=b"b1")])
 
@@ -37,7 +37,7 @@ def test_spans_are_grouped_in_the_order_of_first_arrival():
 
 def test_a_span_that_comes_again_changes_nothing():
     """Exporters send again what they think was lost."""
-    with SpanStage() as stage:
+    with SpanBuffer() as stage:
         stage.add([span("a", "1", body=b"first")])
 
         assert 0 == stage.add([span("a", "1", body=b"second")])
@@ -46,7 +46,7 @@ def test_a_span_that_comes_again_changes_nothing():
 
 def test_more_traces_than_a_page():
     """Reading goes on page by page."""
-    with SpanStage() as stage:
+    with SpanBuffer() as stage:
         stage.add([span(f"t{i}", "1") for i in range(450)])
 
         assert [f"t{i}" for i in range(450)] == [t.trace_id for t in stage.traces()]
@@ -55,7 +55,7 @@ def test_more_traces_than_a_page():
 @pytest.mark.parametrize("limits", [{"max_spans": 3}, {"max_bytes": 7}])
 def test_a_trace_beyond_the_limits_is_cut_and_says_so(limits):
     """What fits stays; the trace knows that it is not whole; others are not touched."""
-    with SpanStage(**limits) as stage:
+    with SpanBuffer(**limits) as stage:
         assert 3 == stage.add([span("a", str(i)) for i in range(5)])
         stage.add([span("b", "1")])
 
@@ -65,7 +65,7 @@ def test_a_trace_beyond_the_limits_is_cut_and_says_so(limits):
 def test_only_what_has_settled(tmp_path: Path):
     """A trace is whole when nothing came for long, or for a shorter time when its root is there."""
     clock = Clock()
-    with SpanStage(tmp_path / "s.db", clock=clock) as stage:
+    with SpanBuffer(tmp_path / "s.db", clock=clock) as stage:
         stage.add([span("rooted", "1", root=True), span("open", "1")])
         clock.now += 10
         stage.add([span("young", "1", root=True)])
@@ -76,17 +76,17 @@ def test_only_what_has_settled(tmp_path: Path):
 
 def test_what_was_added_is_there_after_a_restart(tmp_path: Path):
     """A stage with a file keeps its spans; what was forgotten is gone."""
-    with SpanStage(tmp_path / "s.db") as stage:
+    with SpanBuffer(tmp_path / "s.db") as stage:
         stage.add([span("a", "1"), span("b", "1")])
         stage.forget([t.seq for t in stage.traces() if t.trace_id == "a"])
 
-    with SpanStage(tmp_path / "s.db") as stage:
+    with SpanBuffer(tmp_path / "s.db") as stage:
         assert ["b"] == [t.trace_id for t in stage.traces()]
 
 
 def test_all_or_nothing():
     """A span that belongs nowhere takes back the whole call, and the stage goes on."""
-    with SpanStage() as stage:
+    with SpanBuffer() as stage:
         with pytest.raises(DataError, match="belongs nowhere"):
             stage.add([span("a", "1"), span("", "1")])
 
@@ -99,4 +99,4 @@ def test_a_file_that_cannot_be_used_is_told(tmp_path: Path):
     (tmp_path / "s.db").write_bytes(b"no database at all, and long enough to be read as one" * 40)
 
     with pytest.raises(StoreError, match=r"cannot be kept in .*s\.db"):
-        SpanStage(tmp_path / "s.db")
+        SpanBuffer(tmp_path / "s.db")

@@ -15,8 +15,8 @@ from ragstone.schema import (
     LedgerRow,
     NotApplicable,
     Passage,
+    Retrieval,
     Score,
-    Search,
     Trace,
     Usage,
     _base,
@@ -80,7 +80,7 @@ def test_unknown_fields_survive_a_round_trip() -> None:
     trace = Trace.model_validate_json(text)
 
     assert {"a": [1]} == trace.model_dump()["from_the_future"]
-    assert 2 == trace.model_dump()["searches"][0]["speed"]
+    assert 2 == trace.model_dump()["retrievals"][0]["speed"]
 
 
 def test_outcome_ids_are_a_function_of_the_key() -> None:
@@ -94,8 +94,8 @@ def test_contexts_are_the_union_of_the_searches_unless_they_are_given() -> None:
     """Unknown retrieval, empty retrieval and a re-ranked list are three different things."""
     a, b = Passage(text="a"), Passage(text="b")
     unknown = Trace(trace_id="t", started_at=0)
-    empty = Trace(trace_id="t", started_at=0, searches=(Search(query="q"),))
-    both = Trace(trace_id="t", started_at=0, searches=(Search(passages=(a,)), Search(passages=(b,))))
+    empty = Trace(trace_id="t", started_at=0, retrievals=(Retrieval(query="q"),))
+    both = Trace(trace_id="t", started_at=0, retrievals=(Retrieval(passages=(a,)), Retrieval(passages=(b,))))
     reranked = both.model_copy(update={"contexts": (b,)})
 
     assert (None, (), (a, b), (b,)) == tuple(sample_from_trace(t).contexts for t in (unknown, empty, both, reranked))

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from fake_servers import CaptureServer, Reply, Request
+from fake_servers import RecordingServer, Reply, Request
 from ragstone.errors import (
     ConfigurationError,
     SinkDeniedError,
@@ -40,7 +40,7 @@ class Langfuse:
     ) -> None:
         self.arrays, self.objects, self.partial, self.bad = arrays, objects, partial, bad
         self.kept: list[dict] = []
-        self.server = CaptureServer(self._answer)
+        self.server = RecordingServer(self._answer)
 
     def _answer(self, request: Request) -> Reply:
         body = json.loads(request.content)

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from fake_servers import CaptureServer, Reply, Request
+from fake_servers import RecordingServer, Reply, Request
 from ragstone.errors import (
     ConfigurationError,
     SinkDeniedError,
@@ -39,7 +39,7 @@ class Langsmith:
     def __init__(self, *, projects: object = ({"id": _PROJECT},), statuses: dict[str, int] | None = None) -> None:
         self.projects, self.statuses = projects, statuses or {}
         self.kept: list[dict] = []
-        self.server = CaptureServer(self._answer)
+        self.server = RecordingServer(self._answer)
 
     def _answer(self, request: Request) -> Reply:
         if request.path == "/sessions":

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from fake_servers import CaptureServer, Reply
+from fake_servers import RecordingServer, Reply
 from ragstone.errors import (
     ConfigurationError,
     SinkDeniedError,
@@ -46,7 +46,7 @@ class Mlflow:
     def __init__(self, *traces: str, replies: dict[str, Reply] | None = None, own_ids: bool = False) -> None:
         self.traces, self.replies, self.own_ids = set(traces), replies or {}, own_ids
         self.kept: dict[str, dict] = {}
-        self.server = CaptureServer(self._answer)
+        self.server = RecordingServer(self._answer)
 
     def _answer(self, request) -> Reply:
         trace, assessment_id = re.fullmatch(
@@ -85,7 +85,7 @@ def _send(mlflow: Mlflow, *deliveries: Delivery, **options) -> dict:
 
 def test_a_score_becomes_a_feedback():
     """It is on the trace and span of its request; what stands behind it is text in the metadata."""
-    interval = Interval(low=0.25, high=0.75, level=0.9, method="wilson")
+    interval = Interval(low=0.25, high=0.75, confidence_level=0.9, method="wilson")
     outcome = _score(judge="tiny", judge_hash="j", prompt_hash="p", n=3, interval=interval, explanation="It says so.")
     mlflow = Mlflow(*_TRACES)
     assert {} == _send(mlflow, _delivery(outcome, trace=_TRACES[0].upper(), inclusion_probability=0.1))
@@ -214,7 +214,7 @@ def test_a_500_is_an_outage_unless_the_assessment_is_there():
 def test_a_500_is_an_outage_whatever_else_is_found():
     """A page that greets everybody is not the assessment."""
     mlflow = Mlflow()
-    mlflow.server = CaptureServer(
+    mlflow.server = RecordingServer(
         lambda request: Reply(200, "<h1>Welcome</h1>") if request.method == "GET" else Reply(500, "")
     )
     delivery = _delivery()

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from fake_servers import CaptureServer, Reply
+from fake_servers import RecordingServer, Reply
 from ragstone.errors import (
     ConfigurationError,
     SinkDeniedError,
@@ -39,7 +39,7 @@ class Phoenix:
     def __init__(self, *spans: str, reply: Reply | None = None) -> None:
         self.spans, self.reply = set(spans), reply
         self.rows: list[dict] = []
-        self.server = CaptureServer(self._answer)
+        self.server = RecordingServer(self._answer)
 
     def _answer(self, request) -> Reply:
         if self.reply is not None:
@@ -68,7 +68,7 @@ def _send(phoenix: Phoenix, *deliveries: Delivery, **options) -> dict:
 
 def test_a_score_becomes_an_annotation():
     """The id is Phoenix's identifier, the metric its name; what stands behind the score is in the metadata."""
-    interval = Interval(low=0.25, high=0.75, level=0.9, method="wilson")
+    interval = Interval(low=0.25, high=0.75, confidence_level=0.9, method="wilson")
     outcome = _score(judge="tiny", judge_hash="j", prompt_hash="p", n=3, interval=interval, explanation="It says so.")
     phoenix = Phoenix(*_SPANS)
     assert {} == _send(phoenix, _delivery(outcome, inclusion_probability=0.1))
@@ -189,7 +189,7 @@ def test_a_server_may_ask_for_patience():
 
 def test_nobody_there():
     """A connection that is refused is an outage, told without the credentials of the URL."""
-    with CaptureServer() as server:
+    with RecordingServer() as server:
         sink = PhoenixSink(server.address.replace("//", "//user:hunter2@"))
     with pytest.raises(SinkUnavailableError, match="no answer from 127") as caught:
         asyncio.run(sink.write([_delivery()]))

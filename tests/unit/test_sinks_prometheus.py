@@ -16,8 +16,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from ragstone.errors import ConfigurationError, SinkUnavailableError
-from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score, SinkBooks, Usage
-from ragstone.sinks import Delivery, PrometheusSink, Sink, WatchingSink, sink_from
+from ragstone.schema import DeliveryCounts, Failure, Ledger, LedgerRow, NotApplicable, Score, Usage
+from ragstone.sinks import Delivery, PrometheusSink, Sink, StatusSink, sink_from
 
 
 def score(trace_id="t", value=0.5, metric="exact_match", *, name="app", **fields):
@@ -66,7 +66,7 @@ class TestCounting:
     def test_it_is_a_sink_that_watches(self, sink):
         """The worker shows it the books."""
         assert isinstance(sink, Sink)
-        assert isinstance(sink, WatchingSink)
+        assert isinstance(sink, StatusSink)
 
     def test_scores_fill_buckets(self, sink, registry):
         """Tenths up to one; a value on a bound is in the bucket that it bounds; sum and count are exact."""
@@ -205,14 +205,14 @@ class TestBooks:
         total=LedgerRow(captured=20, scored=4, sampled_out=3, not_applicable=1, failed=2, dropped=5, pending=5),
         oldest_pending_s=30.0,
         outbox={
-            "jsonl:/x": SinkBooks(pending=2, sent=7, skipped=3, dead=1, oldest_pending_s=60.0),
-            "otlp:h": SinkBooks(sent=1, stopped="401"),
+            "jsonl:/x": DeliveryCounts(pending=2, sent=7, skipped=3, failed=1, oldest_pending_s=60.0),
+            "otlp:h": DeliveryCounts(sent=1, stopped="401"),
         },
     )
 
     def test_the_books_are_the_store_s(self, sink, registry):
         """Totals of all times, not of this process."""
-        sink.watch(self.LEDGER)
+        sink.update_status(self.LEDGER)
 
         def value(name, **labels):
             return registry.value(f"ragstone_{name}", **labels)
@@ -221,8 +221,8 @@ class TestBooks:
         assert [12, 3, 5, 4, 1, 2] == [value("captures_total", outcome=outcome) for outcome in outcomes]
         assert 5 == value("queue_depth")
         x = {"sink": "jsonl:/x"}
-        assert [7, 3, 1] == [value("sink_deliveries_total", outcome=o, **x) for o in ("sent", "skipped", "dead")]
-        assert [2, 1] == [value("outbox_depth", state=state, **x) for state in ("pending", "dead")]
+        assert [7, 3, 1] == [value("sink_deliveries_total", outcome=o, **x) for o in ("sent", "skipped", "failed")]
+        assert [2, 1] == [value("outbox_depth", state=state, **x) for state in ("pending", "failed")]
         assert [0, 1] == [value("sink_stopped", sink=sink) for sink in ("jsonl:/x", "otlp:h")]
         assert 0 == value("outbox_oldest_seconds", sink="otlp:h")
 
@@ -230,7 +230,7 @@ class TestBooks:
         """A worker that hangs makes up no books, and shows all the same."""
         now = [100.0]
         monkeypatch.setattr("ragstone.sinks._prometheus_families.time.monotonic", lambda: now[0])
-        sink.watch(self.LEDGER)
+        sink.update_status(self.LEDGER)
         now[0] += 40
 
         assert 70 == registry.value("ragstone_queue_oldest_seconds")
@@ -239,14 +239,14 @@ class TestBooks:
     def test_without_books_there_are_no_zeros(self, sink, registry):
         """Nothing known is not an empty queue."""
         assert registry.value("ragstone_queue_depth") is None
-        sink.watch(Ledger(total=LedgerRow()))
+        sink.update_status(Ledger(total=LedgerRow()))
         assert 0 == registry.value("ragstone_queue_depth")
 
     def test_two_stores_of_one_process_are_added_up(self, sink, registry):
         """Two monitors that show themselves in one place."""
         other = PrometheusSink(None, registry=registry)
-        sink.watch(self.LEDGER)
-        other.watch(self.LEDGER)
+        sink.update_status(self.LEDGER)
+        other.update_status(self.LEDGER)
 
         assert 10 == registry.value("ragstone_queue_depth")
         assert 4 == registry.value("ragstone_outbox_depth", sink="jsonl:/x", state="pending")
@@ -262,7 +262,7 @@ class TestPort:
         sink = PrometheusSink(port=0)
         assert sink.port is None
 
-        sink.watch(Ledger(total=LedgerRow()))
+        sink.update_status(Ledger(total=LedgerRow()))
         assert "ragstone_queue_depth 0.0" in page(sink)
         asyncio.run(sink.aclose())
         assert sink.port is None
@@ -295,7 +295,7 @@ class TestPort:
             sink = sink_from(f"prometheus:{port}")
             with pytest.raises(SinkUnavailableError, match=rf"127\.0\.0\.1:{port} .*choose another port"):
                 write(sink, score())
-            sink.watch(Ledger(total=LedgerRow()))
+            sink.update_status(Ledger(total=LedgerRow()))
         write(sink, score())
         assert 'ragstone_score_count{app="app",metric="exact_match"} 1.0' in page(sink)
         asyncio.run(sink.aclose())

@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from fake_servers import CaptureServer, Reply
+from fake_servers import RecordingServer, Reply
 from ragstone.errors import ConfigurationError, SinkDeniedError, SinkRejectedError, SinkUnavailableError
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.sinks import Delivery, WebhookSink, sink_from
@@ -31,7 +31,7 @@ _BATCH = [
 
 @pytest.fixture
 def server():
-    with CaptureServer() as server:
+    with RecordingServer() as server:
         yield server
 
 
@@ -165,7 +165,7 @@ def test_what_an_answer_means(server, status, error):
 
 def test_nobody_there():
     """No connection is no refusal; the message has no path, which may be the secret."""
-    with CaptureServer() as gone:
+    with RecordingServer() as gone:
         url = f"{gone.address}/hunter2"
     with pytest.raises(SinkUnavailableError, match="no answer from 127") as caught:
         _send(url, _BATCH)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ragstone.stats import contrast
+from ragstone.stats import compare_groups
 
 
 def test_values_by_hand_and_by_scipy():
     """Means, their difference, the spread of items, and Mann and Whitney's U as a probability."""
     rng = np.random.default_rng(0)
     a, b = rng.integers(3, 11, 80) / 10, rng.integers(0, 9, 50) / 10
-    found = contrast(a.tolist(), b.tolist())
+    found = compare_groups(a.tolist(), b.tolist())
     assert a.mean() - b.mean() == pytest.approx(found.difference.value)
     assert stats.mannwhitneyu(a, b).statistic / (80 * 50) == pytest.approx(found.superiority.value)
     assert (a.std(ddof=1), b.std(ddof=1)) == pytest.approx((found.first.spread, found.second.spread))
@@ -25,7 +25,7 @@ def test_values_by_hand_and_by_scipy():
 def test_standard_error_is_of_all_items_not_of_fifty():
     """With 200 items the error is spread / sqrt(200); drawing 50 would double it."""
     x = np.random.default_rng(1).random(200)
-    found = contrast(x.tolist(), x.tolist(), n_resamples=8000)
+    found = compare_groups(x.tolist(), x.tolist(), n_resamples=8000)
     assert x.std() / math.sqrt(200) == pytest.approx(found.first.standard_error, rel=0.03)
     assert 0.5 == pytest.approx(found.superiority.value)
     # Two sets on their own, not pairs: their errors add up although the values are the same.
@@ -40,24 +40,24 @@ def test_intervals_against_scipys_bootstrap():
     expected = stats.bootstrap(
         (a, b), lambda x, y, axis: x.mean(axis) - y.mean(axis), method="percentile", n_resamples=9999, rng=rng
     ).confidence_interval
-    found = contrast(a.tolist(), b.tolist(), n_resamples=9999).difference
+    found = compare_groups(a.tolist(), b.tolist(), n_resamples=9999).difference
     assert tuple(expected) == pytest.approx((found.low, found.high), abs=0.006)
 
 
 def test_sets_that_do_not_overlap():
     """Certain superiority; a constant set has no spread and no error."""
-    found = contrast([1.0, 1.0, 1.0], [0.0, 0.5])
+    found = compare_groups([1.0, 1.0, 1.0], [0.0, 0.5])
     assert (1.0, 1.0, 1.0) == (found.superiority.value, found.superiority.low, found.superiority.high)
     assert (0.0, 0.0) == (found.first.spread, found.first.standard_error)
-    assert contrast([1.0], [0.0]).first.spread is None
+    assert compare_groups([1.0], [0.0]).first.spread is None
 
 
 def test_seed_and_chunks_do_not_matter_beyond_noise():
     """The same seed gives the same bounds; more distinct values than fit one chunk give sensible ones."""
     x = np.random.default_rng(3).random(3000)
-    one, two = (contrast(x[:1500].tolist(), x[1500:].tolist(), n_resamples=700, seed=5) for _ in range(2))
+    one, two = (compare_groups(x[:1500].tolist(), x[1500:].tolist(), n_resamples=700, seed=5) for _ in range(2))
     assert one == two
-    assert one != contrast(x[:1500].tolist(), x[1500:].tolist(), n_resamples=700, seed=6)
+    assert one != compare_groups(x[:1500].tolist(), x[1500:].tolist(), n_resamples=700, seed=6)
     assert x.std() / math.sqrt(1500) == pytest.approx(one.first.standard_error, rel=0.1)
 
 
@@ -73,4 +73,4 @@ def test_seed_and_chunks_do_not_matter_beyond_noise():
 def test_bad_input_is_refused(arguments, options):
     """Nothing to compare, no number, no bootstrap."""
     with pytest.raises(ValueError, match="needs"):
-        contrast(*arguments, **options)
+        compare_groups(*arguments, **options)

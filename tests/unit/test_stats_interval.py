@@ -116,7 +116,7 @@ def test_the_mean_is_a_statistic_like_any_other(monkeypatch):
         (lambda: bootstrap_interval([0.5, 0.6], clusters=[1]), "2 observations and 1 labels"),
         (lambda: bootstrap_interval([0.5, 0.6], method="basic"), "got 'basic'"),
         (lambda: bootstrap_interval([0.5, 0.6], n_resamples=0), "n_resamples=0"),
-        (lambda: bootstrap_interval([0.5, 0.6], level=1.0), "level=1.0"),
+        (lambda: bootstrap_interval([0.5, 0.6], confidence_level=1.0), "level=1.0"),
     ],
 )
 def test_bad_input_is_named(call, match):

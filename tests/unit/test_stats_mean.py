@@ -148,7 +148,7 @@ def test_without_an_upper_bound_it_is_student_cut_at_the_lower():
 
     values = [0.8, 1.4, 0.9, 2.2, 1.1]
     low, high = stats.t.interval(0.9, 4, loc=np.mean(values), scale=stats.sem(values))
-    estimate = mean_interval(values, high=math.inf, level=0.9)
+    estimate = mean_interval(values, high=math.inf, confidence_level=0.9)
     assert (low, high) == pytest.approx((estimate.low, estimate.high), abs=1e-12)
     assert ("student_t", 5) == (estimate.method, estimate.n)
     assert 0.0 == mean_interval([0.01, 5.0], high=math.inf).low

@@ -14,7 +14,7 @@ def test_holm_worked_out_by_hand():
     found = holm([0.02, 0.01, 0.03, 0.005])
     assert (0.04, 0.03, 0.04, 0.02) == pytest.approx(found.adjusted)
     assert (True, True, True, True) == found.rejected
-    assert (False, False, False, True) == holm([0.02, 0.01, 0.03, 0.005], level=0.98).rejected
+    assert (False, False, False, True) == holm([0.02, 0.01, 0.03, 0.005], confidence_level=0.98).rejected
 
 
 def test_what_could_not_be_tested_stays_in_the_family():
@@ -28,7 +28,7 @@ def test_what_could_not_be_tested_stays_in_the_family():
 
 def test_what_equals_the_limit_is_rejected():
     """Although 1 - 0.95 is a bit more than 0.05 in binary, and 1 - 0.9 a bit less than 0.1."""
-    assert (True,) == holm([0.1], level=0.9).rejected
+    assert (True,) == holm([0.1], confidence_level=0.9).rejected
     assert (True,) == holm([0.05]).rejected
     assert (False,) == holm([0.0500001]).rejected
     assert (True, True) == holm([0.025, 0.05]).rejected
@@ -51,7 +51,7 @@ def test_discriminative_power_counts_all_pairs():
     [
         (lambda: holm([0.1, 1.2]), "1.2"),
         (lambda: holm([-0.1]), "-0.1"),
-        (lambda: holm([0.1], level=1), "level"),
+        (lambda: holm([0.1], confidence_level=1), "level"),
         (lambda: discriminative_power([]), "at least one pair"),
         (lambda: discriminative_power([2.0]), "2.0"),
         (lambda: discriminative_power([0.2], alpha=0), "alpha"),

@@ -105,11 +105,11 @@ def test_a_mean_that_moves_leaves_no_candidate():
 @pytest.mark.parametrize(
     "made",
     [
-        BettingSequence(low=-1, high=2, level=0.9, grid=51),
-        BernsteinSequence(low=-1, high=2, level=0.9),
-        ManskiSequence(low=-1, high=2, level=0.9, grid=51),
-        DifferenceSequence(low=-1, high=2, level=0.9, grid=51),
-        ProportionSequence(level=0.9),
+        BettingSequence(low=-1, high=2, confidence_level=0.9, grid=51),
+        BernsteinSequence(low=-1, high=2, confidence_level=0.9),
+        ManskiSequence(low=-1, high=2, confidence_level=0.9, grid=51),
+        DifferenceSequence(low=-1, high=2, confidence_level=0.9, grid=51),
+        ProportionSequence(confidence_level=0.9),
         ShiryaevRobertsDetector(0.6, direction="rise", alpha=0.01, bets=(0.1, 0.9)),
     ],
     ids=lambda made: type(made).__name__,
@@ -229,7 +229,7 @@ def test_detector_is_silent_on_what_is_fine_and_can_be_reset():
     [
         (lambda: BettingSequence(low=1, high=1), "low=1"),
         (lambda: BettingSequence(high=math.inf), "inf"),
-        (lambda: BettingSequence(level=1.0), "level"),
+        (lambda: BettingSequence(confidence_level=1.0), "level"),
         (lambda: BettingSequence(grid=2), "got 2"),
         (lambda: BettingSequence().update(1.5), "1.5"),
         (lambda: BettingSequence().update(math.nan), "nan"),

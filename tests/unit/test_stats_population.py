@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from ragstone.stats import (
+    describe,
     fisher_interval,
     fisher_mean,
     hajek_mean,
     kendall,
     pass_at_k,
     pearson,
-    population,
     prediction_powered_mean,
     wilson_interval,
 )
@@ -22,7 +22,7 @@ from ragstone.stats import (
 
 def test_population_by_hand():
     """Five values of which two sit at the ceiling and one at the floor."""
-    found = population([1.0, 0.0, 0.5, 1.0, 0.25], low=0, high=1)
+    found = describe([1.0, 0.0, 0.5, 1.0, 0.25], low=0, high=1)
     assert (5, 0.55, 0.0, 0.0, 0.25, 0.5, 1.0, 1.0) == (
         found.n,
         pytest.approx(found.mean),
@@ -41,23 +41,23 @@ def test_population_by_hand():
 
 def test_population_of_constants_and_of_one_has_no_shape():
     """Skewness and kurtosis of constants are undefined, and so is the spread of one value."""
-    assert (None, None) == ((found := population([0.3, 0.1 + 0.2, 0.3])).skewness, found.kurtosis)
+    assert (None, None) == ((found := describe([0.3, 0.1 + 0.2, 0.3])).skewness, found.kurtosis)
     assert 1.0 == found.ties
-    assert (None, None, None) == ((one := population([0.4])).sd, one.ties, one.skewness)
-    assert population([]) is None
+    assert (None, None, None) == ((one := describe([0.4])).sd, one.ties, one.skewness)
+    assert describe([]) is None
 
 
 def test_population_without_bounds_or_with_negative_values():
     """No range, no share at it; a negative value has no geometric mean."""
-    found = population([-1.0, 2.0], low=None, high=math.inf)
+    found = describe([-1.0, 2.0], low=None, high=math.inf)
     assert (None, None, None) == (found.at_low, found.at_high, found.geometric_mean)
 
 
 def test_ties_are_without_replacement_and_after_rounding():
     """Two of two alike tie for sure; all different never do."""
-    assert 1.0 == population([0.3, 0.1 + 0.2]).ties
-    assert 0.0 == population([0.1, 0.2, 0.3]).ties
-    assert 1 / 3 == pytest.approx(population([0.3, 0.1 + 0.2, 0.4]).ties)
+    assert 1.0 == describe([0.3, 0.1 + 0.2]).ties
+    assert 0.0 == describe([0.1, 0.2, 0.3]).ties
+    assert 1 / 3 == pytest.approx(describe([0.3, 0.1 + 0.2, 0.4]).ties)
 
 
 def test_constants_have_no_correlation():
@@ -232,7 +232,7 @@ def test_weighted_estimates_cover_where_the_plain_mean_fails():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: population([math.nan]), "finite"),
+        (lambda: describe([math.nan]), "finite"),
         (lambda: pearson([1, 2], [1]), "pairs"),
         (lambda: kendall([1, math.nan], [1, 2]), "NaN"),
         (lambda: fisher_interval(1.5, 10), "1.5"),

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from ragstone.stats import (
-    Term,
+    WeightedTerm,
     bootstrap_mean,
     bootstrap_spearman,
     mean_interval,
@@ -47,7 +47,7 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="rows and columns"):
         bootstrap_mean([1.0, 2.0])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="level"):
-        bootstrap_mean([[1.0]], level=1)
+        bootstrap_mean([[1.0]], confidence_level=1)
     with pytest.raises(ValueError, match="without NaN"):
         bootstrap_spearman([[1.0], [2.0]], [1, 2], [0])
 
@@ -61,7 +61,7 @@ def test_bootstrap_of_means_against_brute_force():
     low, high = np.quantile(loop, [0.025, 0.975])
     assert values.mean() == pytest.approx(estimate.value)
     assert (low, high) == pytest.approx((estimate.low, estimate.high), abs=0.03)
-    assert ("bootstrap", 60, 0.95) == (estimate.method, estimate.n, estimate.level)
+    assert ("bootstrap", 60, 0.95) == (estimate.method, estimate.n, estimate.confidence_level)
 
 
 def test_bootstrap_leaves_undefined_cells_out():
@@ -119,9 +119,9 @@ def test_pooled_constants_are_undefined():
 def test_sum_of_intervals_worked_out_by_hand():
     """Squares add for estimates, widths for bounds; a negative weight turns an interval round."""
     terms = [
-        Term(weight=2.0, value=0.5, low=0.4, high=0.8, certain=False),
-        Term(weight=-1.0, value=0.3, low=0.1, high=0.4, certain=False),
-        Term(weight=0.5, value=0.6, low=0.5, high=0.8, certain=True),
+        WeightedTerm(weight=2.0, value=0.5, low=0.4, high=0.8, certain=False),
+        WeightedTerm(weight=-1.0, value=0.3, low=0.1, high=0.4, certain=False),
+        WeightedTerm(weight=0.5, value=0.6, low=0.5, high=0.8, certain=True),
     ]
     value, low, high = weighted_sum_interval(terms)
     assert 1.0 - 0.3 + 0.3 == pytest.approx(value)
@@ -133,7 +133,9 @@ def test_difference_of_proportions_as_newcombe_has_it():
     """For two Wilson intervals the method is Newcombe's; 56/70 - 48/80 = 0.20 [0.0524, 0.3339] in his table II."""
     one = mean_interval([1.0] * 56 + [0.0] * 14)
     two = mean_interval([1.0] * 48 + [0.0] * 32)
-    terms = [Term(weight=w, value=e.value, low=e.low, high=e.high, certain=False) for w, e in ((1, one), (-1, two))]
+    terms = [
+        WeightedTerm(weight=w, value=e.value, low=e.low, high=e.high, certain=False) for w, e in ((1, one), (-1, two))
+    ]
     _, low, high = weighted_sum_interval(terms)
     assert (0.0524, 0.3339) == (round(low, 4), round(high, 4))
 
@@ -141,9 +143,9 @@ def test_difference_of_proportions_as_newcombe_has_it():
 def test_sums_of_nonsense_are_refused():
     """A value outside its interval, or infinite."""
     with pytest.raises(ValueError, match="in its interval"):
-        weighted_sum_interval([Term(weight=1, value=0.9, low=0, high=0.5, certain=True)])
+        weighted_sum_interval([WeightedTerm(weight=1, value=0.9, low=0, high=0.5, certain=True)])
     with pytest.raises(ValueError, match="finite"):
-        weighted_sum_interval([Term(weight=math.inf, value=0, low=0, high=0.5, certain=True)])
+        weighted_sum_interval([WeightedTerm(weight=math.inf, value=0, low=0, high=0.5, certain=True)])
     assert (0.0, 0.0, 0.0) == weighted_sum_interval([])
 
 
@@ -157,7 +159,7 @@ def test_combined_wilson_intervals_cover():
     for _ in range(2000):
         found = [intervals[int(k)] for k in rng.binomial(20, p)]
         terms = [
-            Term(weight=w, value=e.value, low=e.low, high=e.high, certain=False)
+            WeightedTerm(weight=w, value=e.value, low=e.low, high=e.high, certain=False)
             for w, e in zip(weights, found, strict=True)
         ]
         _, low, high = weighted_sum_interval(terms)

@@ -35,8 +35,8 @@ def test_no_success_has_a_closed_form():
 def test_laws(n, data, level):
     """It holds the proportion, stays in [0, 1], mirrors, and never excludes what was seen for sure."""
     successes = data.draw(st.integers(0, n))
-    low, high = beta_mixture_interval(successes, n, level=level)
-    mirrored = beta_mixture_interval(n - successes, n, level=level)
+    low, high = beta_mixture_interval(successes, n, confidence_level=level)
+    mirrored = beta_mixture_interval(n - successes, n, confidence_level=level)
 
     assert 0 <= low <= successes / n <= high <= 1
     assert (low, high) == pytest.approx((1 - mirrored[1], 1 - mirrored[0]), abs=1e-9)
@@ -48,7 +48,7 @@ def test_its_ends_are_where_the_martingale_reaches_its_bound():
     """At both ends the mixture's likelihood is 1 / alpha times the proportion's."""
     from scipy.special import betaln
 
-    for end in beta_mixture_interval(7, 30, level=0.9):
+    for end in beta_mixture_interval(7, 30, confidence_level=0.9):
         ratio = betaln(7.5, 23.5) - betaln(0.5, 0.5) - 7 * math.log(end) - 23 * math.log(1 - end)
 
         assert math.log(10) == pytest.approx(ratio, abs=1e-9)

@@ -169,7 +169,7 @@ def test_the_interval_excludes_0_exactly_where_the_test_rejects():
     for seed in range(60):
         x = rng.integers(0, 5, (int(rng.integers(3, 12)), 3)) + np.array([0.0, 0.7, 1.2])
         for level in (0.5, 0.8, 0.95):
-            for pair in randomised_tukey(x, level=level, n_resamples=499, seed=seed).pairs:
+            for pair in randomised_tukey(x, confidence_level=level, n_resamples=499, seed=seed).pairs:
                 rejected = pair.p_value <= 1 - level + 1e-12
                 excluded = pair.low is not None and not pair.low <= 0 <= pair.high
                 assert rejected == excluded

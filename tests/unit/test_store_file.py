@@ -439,13 +439,13 @@ def _as_version_1(path: Path) -> None:
             seq INTEGER PRIMARY KEY,
             outcome_id TEXT NOT NULL REFERENCES outcomes (outcome_id),
             sink TEXT NOT NULL,
-            state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'sent', 'dead')),
+            state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'sent', 'failed')),
             attempts INTEGER NOT NULL DEFAULT 0,
             next_try REAL NOT NULL,
             last_error TEXT,
             UNIQUE (outcome_id, sink)
         );
-        CREATE INDEX outbox_due ON outbox (sink, next_try) WHERE state = 'pending';
+        CREATE INDEX due_deliveries ON outbox (sink, next_try) WHERE state = 'pending';
         CREATE INDEX outbox_by_state ON outbox (sink, state);
         INSERT INTO outcomes (outcome_id, sample_id, metric, metric_version, judge_hash, kind, value, stored_at)
         SELECT 'a', trace_id, 'm', '1', '', 'failure', NULL, 50.0 FROM traces LIMIT 1;

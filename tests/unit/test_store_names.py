@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ragstone.cli._app import app
-from ragstone.store import is_database_url, settled, shown
+from ragstone.store import describe_store, is_database_url, resolve_store
 from ragstone.worker import spool_directory
 
 
@@ -25,15 +25,15 @@ from ragstone.worker import spool_directory
 )
 def test_a_store_is_shown_without_credentials(store: str, words: str):
     """Wherever in the URL they are."""
-    assert words == shown(store)
+    assert words == describe_store(store)
 
 
 def test_a_file_is_the_same_from_anywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """A path is made absolute; a URL is left as it is."""
     monkeypatch.chdir(tmp_path)
 
-    assert str(tmp_path / "s.db") == settled("s.db")
-    assert "postgresql://h/d" == settled("postgresql://h/d")
+    assert str(tmp_path / "s.db") == resolve_store("s.db")
+    assert "postgresql://h/d" == resolve_store("postgresql://h/d")
     assert not is_database_url(tmp_path / "postgresql:")
 
 

@@ -247,7 +247,7 @@ class TestKill:
                 stored = reader.segment_offsets()["a"]
                 traces = [trace.trace_id for trace in reader.traces()]
                 outcomes = [outcome.sample_id for outcome in reader.outcomes()]
-                queued = [item.trace_id for item in reader.outbox_due("jsonl", limit=10**6)]
+                queued = [item.trace_id for item in reader.due_deliveries("jsonl", limit=10**6)]
 
             total = check(path)
             assert stored >= offset

@@ -182,7 +182,7 @@ def test_rank_moves_the_best_up_and_sets_stale_answers_aside():
         "grade": "wrong",
         "tag": "kept",
     }
-    (best,) = rank_udcg([row], k=3, reader=reader, judge=judge).rows
+    (best,) = rank_udcg([row], top_k=3, reader=reader, judge=judge).rows
     assert ["good", "weak", "calm"] == [p["text"] for p in best["contexts"]]
     assert ("c7", 1, -1) == (
         best["contexts"][2]["id"],
@@ -202,7 +202,7 @@ def test_annotations_are_read_back_and_not_asked_again(tmp_path):
         for q in range(3)
         for i, (texts, grade) in enumerate(((["good", "dull"], 2), (["dull", "poor"], 0)))
     ]
-    ranking = rank_udcg(rows, keep_order=True, by="erag", reader=reader, judge=judge)
+    ranking = rank_udcg(rows, keep_order=True, rank_by="erag", reader=reader, judge=judge)
     ranking.to_jsonl(tmp_path / "a.jsonl")
     asked = (len(reader.asked), len(judge.prompts))
     found = correlate_udcg(tmp_path / "a.jsonl", erag=True, reader=reader, judge=judge)
@@ -248,7 +248,7 @@ def test_intervals_of_few_questions_come_with_a_warning():
 def test_erag_of_one_reader_is_not_another_s():
     """When a passage is read anew, what the old reader answered is dropped."""
     row = {"query": "Q?", "contexts": ["a"], "reference": "a"}
-    (first,) = rank_udcg([row], by="erag", reader=FakeReader(0.5, answer="a"), judge=FakeJudge(1.0)).rows
+    (first,) = rank_udcg([row], rank_by="erag", reader=FakeReader(0.5, answer="a"), judge=FakeJudge(1.0)).rows
     assert 1.0 == first["contexts"][0]["metadata"]["udcg"]["erag"]
     (again,) = rank_udcg([first], reader=FakeReader(0.5, name="other"), judge=FakeJudge(1.0)).rows
     assert "erag" not in again["contexts"][0]["metadata"]["udcg"]
@@ -269,7 +269,7 @@ def test_passages_without_a_value_come_last_and_are_counted():
 def test_samples_that_cannot_be_ranked_pass_through():
     """No passages, or no reference for eRAG: as they were, and counted."""
     rows = [{"id": "a", "query": "Q?", "contexts": []}, {"id": "b", "query": "Q?", "contexts": ["x", "y"]}]
-    found = rank_udcg(rows, by="erag", reader=FakeReader(), judge=FakeJudge())
+    found = rank_udcg(rows, rank_by="erag", reader=FakeReader(), judge=FakeJudge())
     assert 2 == found.n_unranked
     assert [{"text": "x"}, {"text": "y"}] == found.rows[1]["contexts"]
 

@@ -65,7 +65,7 @@ def test_the_solver_solves_the_stated_problem():
     rng = np.random.default_rng(4)
     contexts = [rated(str(q), rng.uniform(-1, 1, 2), int(rng.integers(0, 3))) for q in range(6) for _ in range(4)]
     design = design_of(contexts)
-    teaching = [q for q in range(len(design.questions)) if design.teaches(q)]
+    teaching = [q for q in range(len(design.questions)) if design.has_different_grades(q)]
     differences = np.concatenate([design.differences[q] for q in teaching])
     c = 3.0
 
@@ -147,7 +147,7 @@ def test_rows_of_another_length_are_left_out_and_counted():
 
 def test_a_fit_can_be_saved_and_used(tmp_path):
     """The file says how the weights came about."""
-    fit = fit_udcg(world(10), grid=(0.1, 10.0), n_resamples=50)
+    fit = fit_udcg(world(10), svm_c=(0.1, 10.0), n_resamples=50)
     fit.theta.save(tmp_path / "theta.json")
     found = UdcgTheta.load(tmp_path / "theta.json")
     assert (fit.theta.alpha, fit.theta.beta) == (found.alpha, found.beta)
@@ -177,7 +177,7 @@ def test_data_that_cannot_teach_is_refused(rows, words):
 def test_grid_must_be_positive(grid):
     """Before anything is asked."""
     with pytest.raises(ConfigurationError, match="grid"):
-        fit_udcg(world(3), grid=grid)
+        fit_udcg(world(3), svm_c=grid)
 
 
 def test_missing_scikit_learn_is_told_first(monkeypatch):

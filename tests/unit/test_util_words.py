@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragstone._util.words import sentences_of, tokens_of, words_of
+from ragstone._util.words import split_sentences, split_tokens, split_words
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ from ragstone._util.words import sentences_of, tokens_of, words_of
 )
 def test_words(text, expected):
     """Case, width and punctuation go; accents and vowel marks stay with their letters."""
-    assert expected == words_of(text)
+    assert expected == split_words(text)
 
 
 def test_words_that_differ_in_a_vowel_sign_differ():
     """Day and donation in Hindi have the same consonants."""
-    assert words_of("दिन") != words_of("दान")
+    assert split_words("दिन") != split_words("दान")
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ def test_words_that_differ_in_a_vowel_sign_differ():
 )
 def test_tokens(text, expected):
     """What blanks separate keeps its punctuation; characters of scripts without blanks stand alone."""
-    assert expected == tokens_of(text)
+    assert expected == split_tokens(text)
 
 
 def test_sentences():
     """Marks with a blank behind them, full-width marks and line ends; parts without a word are none."""
     expected = ["It is 3.5 m.", "Tall!", "塔は高い。", "そう", "end"]
-    assert expected == sentences_of("It is 3.5 m. Tall! ... \n塔は高い。そう\n\nend")
+    assert expected == split_sentences("It is 3.5 m. Tall! ... \n塔は高い。そう\n\nend")

@@ -50,12 +50,12 @@ def test_the_next_worker_goes_on_where_the_money_ended(store):
     for done in (3, 6, 9):
         worker, sink = work(store, capped(7), ends_at_cap=True)
         ledger = read_ledger(store).total
-        assert (True, True) == (worker.cap_reached, ledger.balanced)
+        assert (True, True) == (worker.budget_exhausted, ledger.balanced)
         assert (0, done, 10 - done) == (ledger.failed, ledger.scored, ledger.pending)
         assert {"score"} == {delivery.outcome.outcome for delivery in sink.deliveries}
 
     worker, _ = work(store, capped(7), ends_at_cap=True)
-    assert (False, 10) == (worker.cap_reached, read_ledger(store).total.scored)
+    assert (False, 10) == (worker.budget_exhausted, read_ledger(store).total.scored)
 
 
 def test_requests_that_a_cap_stopped_are_not_given_up(store):
@@ -73,6 +73,6 @@ def test_a_worker_that_goes_on_fails_what_is_not_paid_for(store):
     """Beside a live application nobody comes later: the rest is told as failed, and counted."""
     worker, sink = work(store, capped(5), ends_at_cap=False)
 
-    assert (True, 0) == (worker.cap_reached, read_ledger(store).total.pending)
+    assert (True, 0) == (worker.budget_exhausted, read_ledger(store).total.pending)
     kinds = [getattr(d.outcome, "kind", None) for d in sink.deliveries if isinstance(d.outcome, Failure)]
     assert (["budget"] * 15, 5) == (kinds, sum(isinstance(d.outcome, Score) for d in sink.deliveries))

@@ -17,12 +17,12 @@ from ragstone.errors import (
     SinkTargetMissingError,
     SinkUnavailableError,
 )
-from ragstone.schema import Captured, Score, SinkBooks
+from ragstone.schema import Captured, DeliveryCounts, Score
 from ragstone.sinks import Delivery
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import make_trace
-from ragstone.worker._delivery import Outlet
-from ragstone.worker._intake import Troubles
+from ragstone.worker._delivery import SinkDispatcher
+from ragstone.worker._intake import StepErrors
 
 Reply = Callable[[Sequence[Delivery]], Mapping[str, SinkError] | None]
 HOUR = 3600.0
@@ -74,10 +74,10 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[SqliteStore]:
         yield opened
 
 
-def run(store: SqliteStore, clock: Clock, reply: Reply, *, jitter: float = 0.0) -> tuple[Outlet, ScriptedSink]:
+def run(store: SqliteStore, clock: Clock, reply: Reply, *, jitter: float = 0.0) -> tuple[SinkDispatcher, ScriptedSink]:
     """Deliver what is due, once."""
     sink = ScriptedSink(reply)
-    outlet = Outlet(sink, Troubles(), clock=clock, jitter=lambda: jitter)
+    outlet = SinkDispatcher(sink, StepErrors(), clock=clock, jitter=lambda: jitter)
     asyncio.run(outlet.deliver(outlet.due(store), store))
     return outlet, sink
 
@@ -96,7 +96,7 @@ def only(trace_id: str, error: SinkError) -> Reply:
     return lambda batch: {d.outcome.id: error for d in batch if d.trace_id == trace_id}
 
 
-def books(store: SqliteStore) -> SinkBooks:
+def books(store: SqliteStore) -> DeliveryCounts:
     """The sink's books."""
     return store.ledger().outbox["scripted"]
 
@@ -105,7 +105,7 @@ def test_what_arrives_is_sent(store, clock):
     """None means that all have arrived, in one batch."""
     _, sink = run(store, clock, lambda batch: None)
 
-    assert SinkBooks(sent=5) == books(store)
+    assert DeliveryCounts(sent=5) == books(store)
     assert [["t1", "t2", "t3", "t4", "t5"]] == sink.batches
 
 
@@ -113,7 +113,7 @@ def test_a_sink_may_empty_its_batch(store, clock):
     """The batch is the sink's own list: what it does with it does not change what is noted."""
     run(store, clock, lambda batch: batch.clear())
 
-    assert SinkBooks(sent=5) == books(store)
+    assert DeliveryCounts(sent=5) == books(store)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_sink_may_empty_its_batch(store, clock):
     [
         (SinkUnavailableError("503"), "pending"),
         (SinkTargetMissingError("no such span"), "pending"),
-        (SinkRejectedError("400"), "dead"),
+        (SinkRejectedError("400"), "failed"),
         (SinkNoTargetError("no span id"), "skipped"),
     ],
 )
@@ -130,7 +130,7 @@ def test_one_outcome_has_a_fate_of_its_own(store, clock, error, column):
     run(store, clock, only("t3", error))
 
     assert (4, 1) == (books(store).sent, getattr(books(store), column))
-    (row,) = store.outbox_rows(state=column)
+    (row,) = store.deliveries(state=column)
     assert ("t3", str(error)) == (row.trace_id, row.last_error)
 
 
@@ -139,7 +139,7 @@ def test_one_reason_is_told_once(store, clock, caplog):
     run(store, clock, lambda batch: {d.outcome.id: SinkUnavailableError("503") for d in batch})
 
     assert ["ragstone sink scripted: 503; trying again in 1 s"] == caplog.messages
-    assert SinkBooks(pending=5, oldest_pending_s=0.0, last_error="503") == books(store)
+    assert DeliveryCounts(pending=5, oldest_pending_s=0.0, last_error="503") == books(store)
 
 
 def test_a_batch_that_is_refused_is_split_down_to_the_row(store, clock):
@@ -151,7 +151,7 @@ def test_a_batch_that_is_refused_is_split_down_to_the_row(store, clock):
 
     _, sink = run(store, clock, reply)
 
-    assert SinkBooks(sent=4, dead=1) == books(store)
+    assert DeliveryCounts(sent=4, failed=1) == books(store)
     assert [["t1", "t2", "t3", "t4", "t5"], ["t1", "t2"], ["t3", "t4", "t5"], ["t3"], ["t4", "t5"], ["t4"], ["t5"]] == (
         sink.batches
     )
@@ -162,7 +162,7 @@ def test_a_sink_that_is_down_is_asked_ever_more_slowly(store, clock):
     waits = []
     for _ in range(14):
         run(store, clock, failing(SinkUnavailableError("down")))
-        due = store.outbox_rows(limit=1)[0].next_try
+        due = store.deliveries(limit=1)[0].next_try
         waits.append(due - clock.now)
         clock.now = due
 
@@ -174,28 +174,28 @@ def test_a_wait_is_up_to_a_quarter_shorter(store, clock):
     """So that workers which failed together do not come back together."""
     run(store, clock, failing(SinkUnavailableError("down")), jitter=0.8)
 
-    assert clock.now + 0.8 == pytest.approx(store.outbox_rows(limit=1)[0].next_try)
+    assert clock.now + 0.8 == pytest.approx(store.deliveries(limit=1)[0].next_try)
 
 
 def test_who_asks_for_time_gets_it(store, clock):
     """Retry-After counts where it is longer than our own wait."""
     run(store, clock, failing(SinkUnavailableError("429", retry_after_s=77.0)))
 
-    assert clock.now + 77 == store.outbox_rows(limit=1)[0].next_try
+    assert clock.now + 77 == store.deliveries(limit=1)[0].next_try
 
 
 def test_nobody_gets_more_than_an_hour(store, clock):
     """A server may ask for the end of time."""
     run(store, clock, failing(SinkUnavailableError("429", retry_after_s=float("inf"))))
 
-    assert clock.now + HOUR == store.outbox_rows(limit=1)[0].next_try
+    assert clock.now + HOUR == store.deliveries(limit=1)[0].next_try
 
 
 def test_a_sink_that_takes_what_it_can_keeps_its_pace(store, clock):
     """A rate limit lets some through each time: the rest is not put off ever longer."""
     for n in (4, 3, 2):
         run(store, clock, lambda batch: {d.outcome.id: SinkUnavailableError("429") for d in batch[1:]})
-        waiting = store.outbox_rows(state="pending")
+        waiting = store.deliveries(state="pending")
         assert [clock.now + 1] * n == [row.next_try for row in waiting]
         clock.now += 1
 
@@ -204,19 +204,19 @@ def test_a_trace_that_does_not_come_is_waited_for_a_day(store, clock):
     """Then its outcome is a dead letter that says so; asked for again, it waits for another day."""
     missing = SinkTargetMissingError("no such span")
     run(store, clock, only("t3", missing))
-    assert clock.now + 2 == store.outbox_rows(state="pending")[0].next_try
+    assert clock.now + 2 == store.deliveries(state="pending")[0].next_try
 
     clock.now += 23 * HOUR
     run(store, clock, only("t3", missing))
     assert 1 == books(store).pending
     clock.now += 1 * HOUR
     run(store, clock, only("t3", missing))
-    (row,) = store.outbox_rows(state="dead")
+    (row,) = store.deliveries(state="failed")
     assert "its trace did not come for 24 h: no such span" == row.last_error
 
-    store.outbox_again()
+    store.requeue_deliveries()
     run(store, clock, only("t3", missing))
-    assert (1, 0) == (books(store).pending, books(store).dead)
+    assert (1, 0) == (books(store).pending, books(store).failed)
 
 
 def test_credentials_that_are_refused_stop_the_sink_and_are_said_once(store, clock, caplog):

@@ -58,7 +58,7 @@ def readings(model, ships, cases):
         key = (estimator, *options.items())
         if key not in known:
             reader = ChatReader(model, estimator=estimator, **ships.READER, **options)
-            known[key] = in_one_session(lambda case: reader.abstention(case.question, case.passages), cases)
+            known[key] = in_one_session(lambda case: reader.estimate_abstention(case.question, case.passages), cases)
         return known[key]
 
     return read
@@ -90,7 +90,7 @@ def test_exact_is_what_transformers_says(readings, truth, record_property):
 def test_both_routes_agree_with_transformers(model, ships, cases, truth, record_property):
     """The chain of token-id prompts and the prefilled chat give the forward pass's probabilities, end of turn included."""
     some, expected = cases[:220], truth[:220]
-    for route, read in (("chain", model.forced), ("prefill", model.prefilled)):
+    for route, read in (("chain", model.reply_logprobs), ("prefill", model.prefilled)):
         found = in_one_session(lambda case, read=read: read(case.messages, ships.PHRASE), some)
 
         starts = [math.exp(sum(reading.logprobs)) for reading in found]
@@ -128,7 +128,7 @@ def expected_wilson_coverage(p, n):
 
     total = 0.0
     for k in range(n + 1):
-        low, high = wilson_interval(k, n, level=LEVEL)
+        low, high = wilson_interval(k, n, confidence_level=LEVEL)
         if low <= p <= high:
             total += float(binom.pmf(k, n, p))
     return total
@@ -197,7 +197,7 @@ def test_the_first_token_bound_holds_the_exact_value(ships, cases, readings, rec
 def test_the_trap_is_real(model, ships, readings, cases, record_property):
     """On gold permits the first token is likely and the phrase is not: who reads one token is wrong by nearly 1."""
     trapped = [n for n, case in enumerate(cases) if case.entry == "permit" and case.kinds == ("gold",)]
-    first = in_one_session(lambda n: model.forced(cases[n].messages, ships.PHRASE), trapped)
+    first = in_one_session(lambda n: model.reply_logprobs(cases[n].messages, ships.PHRASE), trapped)
 
     overstated = [
         math.exp(reading.logprobs[0]) - readings("exact_sequence")[n].value
@@ -219,7 +219,7 @@ def test_the_bound_holds_on_a_server_that_others_use(model, ships, cases, readin
     async def mixed(n):
         case = cases[n % len(some)]
         reader = bounding if n < len(some) else reading
-        return await reader.abstention(case.question, case.passages)
+        return await reader.estimate_abstention(case.question, case.passages)
 
     order = [place for n in some for place in (n, n + len(some))]
     found = dict(zip(order, in_one_session(mixed, order, at_once=24), strict=True))

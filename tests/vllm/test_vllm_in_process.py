@@ -111,7 +111,7 @@ def test_probabilities_are_the_servers(engine, reader_url, ships, cases, record_
 
     async def readings(model):
         reader = ChatReader(model, estimator="exact_sequence", **ships.READER)
-        return await asyncio.gather(*(reader.abstention(case.question, case.passages) for case in cases))
+        return await asyncio.gather(*(reader.estimate_abstention(case.question, case.passages) for case in cases))
 
     here = asyncio.run(readings(engine))
     there = asyncio.run(readings(OpenAICompatibleModel(reader_url)))
@@ -146,8 +146,8 @@ def test_draws_have_the_right_frequency(engine, ships, cases):
     drawn = ChatReader(engine, estimator="monte_carlo", max_draws=40, target_width=None, **ships.READER)
 
     async def both():
-        one = await asyncio.gather(*(exact.abstention(case.question, case.passages) for case in cases))
-        other = await asyncio.gather(*(drawn.abstention(case.question, case.passages) for case in cases))
+        one = await asyncio.gather(*(exact.estimate_abstention(case.question, case.passages) for case in cases))
+        other = await asyncio.gather(*(drawn.estimate_abstention(case.question, case.passages) for case in cases))
         request = ChatRequest(messages=cases[0].messages, max_tokens=8, sampling={"seed": 5}, n=30)
         return one, other, await engine.complete(request), await engine.complete(request)
 
@@ -181,10 +181,10 @@ def test_many_at_once_share_batches(engine, cases, monkeypatch, record_property)
 
     async def one_by_one():
         for case in cases[:30]:
-            await engine.forced(case.messages, "NO-RESPONSE")
+            await engine.reply_logprobs(case.messages, "NO-RESPONSE")
 
     async def at_once():
-        await asyncio.gather(*(engine.forced(case.messages, "NO-RESPONSE") for case in cases))
+        await asyncio.gather(*(engine.reply_logprobs(case.messages, "NO-RESPONSE") for case in cases))
 
     # Kernels are compiled for the first batches.
     asyncio.run(at_once())
@@ -208,7 +208,8 @@ def test_reads_and_replies_at_once(engine, cases):
     async def mixed():
         request = [ChatRequest(messages=case.messages, max_tokens=4, top_logprobs=20) for case in cases]
         asked = [
-            engine.complete(r) if n % 2 else engine.forced(r.messages, "NO-RESPONSE") for n, r in enumerate(request)
+            engine.complete(r) if n % 2 else engine.reply_logprobs(r.messages, "NO-RESPONSE")
+            for n, r in enumerate(request)
         ]
         return (await asyncio.gather(*asked))[1::2]
 

@@ -109,7 +109,7 @@ def dead_engine_url(trainer, serving, model_folder, tmp_path_factory):
     """
     from transformers import AutoTokenizer
 
-    folder = tmp_path_factory.mktemp("dead")
+    folder = tmp_path_factory.mktemp("failed")
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     trainer.new_model(tokenizer, head_size=16).save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")

@@ -29,7 +29,7 @@ def prompts(trainer):
 async def brute_force(model, prompt):
     """(mass, expectation, variance) over the 101 numbers, each read as a whole reply with the end of its turn."""
     messages = render(prompt, request=number_request(0, 100))
-    readings = await asyncio.gather(*(model.forced(messages, str(number)) for number in range(101)))
+    readings = await asyncio.gather(*(model.reply_logprobs(messages, str(number)) for number in range(101)))
     p = [math.exp(sum(reading.logprobs) + reading.end_logprob) for reading in readings]
     mass = sum(p)
     return mass, sum(number * each for number, each in enumerate(p)) / mass
@@ -39,7 +39,7 @@ def test_expected_scores_are_the_expectation(judge_url, prompts, record_property
     """The pruned read gives the expectation and the format mass of the full distribution."""
 
     async def session():
-        judge = OpenAICompatibleJudge(judge_url, score_mode="expected")
+        judge = OpenAICompatibleJudge(judge_url, judge_score_mode="expected")
         model = OpenAICompatibleModel(judge_url)
         try:
             replies = [await judge.ask_number(prompt) for prompt in prompts]

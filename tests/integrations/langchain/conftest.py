@@ -170,9 +170,9 @@ def contexts_of(draft: TraceDraft) -> list[str] | None:
     """The texts that reached the prompt, by the rule of `ragstone.schema.Trace.prompt_contexts`."""
     if draft.contexts is not None:
         return [passage.text for passage in draft.contexts]
-    if not draft.searches:
+    if not draft.retrievals:
         return None
-    return [passage.text for search in draft.searches for passage in search.passages]
+    return [passage.text for search in draft.retrievals for passage in search.passages]
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def app() -> Iterator[App]:
     app = App()
     yield app
     assert app.handler.errors == 0
-    assert app.handler.live == 0
+    assert app.handler.in_flight == 0
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def test_a_draft_holds_what_retrieval_found():
     question = next(q for q in load_questions() if q.kind == "distractor")
     build_demo_chain(recorder)(question)
     (draft,) = recorder.drafts
-    (search,) = draft.searches
+    (search,) = draft.retrievals
     assert question.query == search.query
     assert question.gold[0] == search.passages[0].id
     scores = [p.score for p in search.passages]

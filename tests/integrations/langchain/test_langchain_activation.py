@@ -142,7 +142,7 @@ class TestBlock:
             list(app.rag().stream(Q))
         app.rag().invoke("after")
         assert [(Q, "answer", "ok")] * 2 == [(trace.query, trace.response, trace.status) for trace in traces]
-        assert [FOUND] * 2 == [[passage.text for passage in trace.searches[0].passages] for trace in traces]
+        assert [FOUND] * 2 == [[passage.text for passage in trace.retrievals[0].passages] for trace in traces]
 
     def test_threads_and_tasks_that_carry_the_context_belong_to_it(self, app):
         """A bare thread does not."""
@@ -218,7 +218,7 @@ class TestBlock:
             return "answer"
 
         RunnableLambda(step).invoke(Q)
-        assert ([OK], [(Q, 1)]) == (enabled.seen(), [(trace.query, len(trace.searches)) for trace in found])
+        assert ([OK], [(Q, 1)]) == (enabled.seen(), [(trace.query, len(trace.retrievals)) for trace in found])
 
     def test_extractors_are_those_of_the_handler(self, app):
         """An application with shapes of its own can be collected as well."""

@@ -15,7 +15,7 @@ from langchain_scenarios import FOUND, Q, chains, retrieval
 def test_passages_keep_what_the_retriever_said(app):
     """Text, id, score and scalar metadata of each document, and the name and query of the search."""
     app.rag().invoke(Q, app.config)
-    (search,) = app.draft.searches
+    (search,) = app.draft.retrievals
     assert (Q, "FixedRetriever") == (search.query, search.name)
     assert [("alpha", "id-alpha", 1.0, 0), ("beta", "id-beta", 0.5, 1)] == [
         (passage.text, passage.id, passage.score, passage.metadata["rank"]) for passage in search.passages

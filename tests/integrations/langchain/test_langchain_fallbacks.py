@@ -39,7 +39,7 @@ def test_a_request_that_a_fallback_saves_is_one_request(app, call, name):
 
     draft = app.draft
     assert (Q, "answer", "ok") == (draft.query, draft.response, draft.status)
-    assert [["alpha", "beta"]] == [[passage.text for passage in search.passages] for search in draft.searches]
+    assert [["alpha", "beta"]] == [[passage.text for passage in search.passages] for search in draft.retrievals]
     assert ["ZeroDivisionError: division by zero"] == draft.inner_errors
 
 

@@ -113,9 +113,9 @@ def test_model_keeps_its_settings_but_the_length():
 
 
 def test_draws_are_made_at_temperature_one():
-    """`score_mode="sampled"` draws at temperature 1; settings that say nothing then are left alone."""
+    """`judge_score_mode="sampled"` draws at temperature 1; settings that say nothing then are left alone."""
     model = TinyChat(temperature=0.0)
-    reply = ask(LangChainJudge(model, score_mode="sampled", draws=4))
+    reply = ask(LangChainJudge(model, judge_score_mode="sampled", draws=4))
     assert ("sampled", 4) == (reply.method, reply.n)
     assert [(1.0, None)] * 4 == [(configured.temperature, configured.top_p) for configured, _ in model.asked]
 
@@ -129,7 +129,7 @@ def test_setting_that_is_refused_is_left_out():
         return "70"
 
     model = TinyChat(reply=reply)
-    judge = LangChainJudge(model, score_mode="sampled", draws=2)
+    judge = LangChainJudge(model, judge_score_mode="sampled", draws=2)
     assert 70 == ask(judge).value
     n_asked = len(model.asked)
     assert 70 == ask(judge).value
@@ -173,7 +173,7 @@ def test_trouble_has_its_kind(raised, kind):
 def test_reply_that_does_not_come_times_out():
     """A model that hangs costs `timeout_s`, not the evaluation; the wait for a free thread is not its time."""
     go_on = threading.Event()
-    judge = LangChainJudge(TinyChat(reply=lambda _: go_on.wait(60) and "85"), timeout_s=0.05, concurrency=1)
+    judge = LangChainJudge(TinyChat(reply=lambda _: go_on.wait(60) and "85"), timeout_s=0.05, max_concurrent_requests=1)
     try:
         with pytest.raises(JudgeError, match="no reply within") as error:
             ask(judge)
@@ -198,7 +198,7 @@ def test_no_more_requests_in_flight_than_wanted():
             at_once -= 1
         return "85"
 
-    judge = LangChainJudge(TinyChat(reply=reply), concurrency=2)
+    judge = LangChainJudge(TinyChat(reply=reply), max_concurrent_requests=2)
 
     async def many() -> None:
         await asyncio.gather(*(judge.ask_number(PROMPT) for _ in range(6)))
@@ -220,8 +220,8 @@ def test_key_is_in_no_message_and_no_identity():
     assert "hunter22" not in str(error.value)
     assert judges[0].identity == judges[1].identity
     assert "tiny-1 through TinyChat" == judges[0].identity.name
-    assert "s3cr3t" not in repr(judges[0].model.shape)
-    assert "hunter22" not in repr(judges[0].model.shape)
+    assert "s3cr3t" not in repr(judges[0].model.settings)
+    assert "hunter22" not in repr(judges[0].model.settings)
 
 
 def test_identity_changes_with_what_shapes_replies():
@@ -247,7 +247,7 @@ def test_bound_key_is_no_part_of_the_identity():
         LangChainJudge(TinyChat().bind(api_key=key, tools=[object()])) for key in ("a-key-of-mine", "another-one")
     ]
     assert judges[0].identity == judges[1].identity
-    assert "a-key-of-mine" not in repr(judges[0].model.shape)
+    assert "a-key-of-mine" not in repr(judges[0].model.settings)
 
 
 @pytest.mark.parametrize("wrap", ["bind", "with_retry", "with_config", "with_fallbacks"])
@@ -313,7 +313,7 @@ def test_log_probabilities_reach_a_reader():
         return AIMessage("yes", response_metadata=about)
 
     reader = ChatReader(LangChainModel(TinyChat(reply=reply)), estimator="first_token")
-    reading = asyncio.run(reader.abstention("Where?", ["In Oslo."]))
+    reading = asyncio.run(reader.estimate_abstention("Where?", ["In Oslo."]))
     assert "first_token" == reading.method
     assert reading.value < 0.2
 
@@ -340,6 +340,8 @@ def test_reader_draws_where_there_are_no_log_probabilities():
     """Without log-probabilities the reader counts draws at temperature 1, and the meter has them all."""
     model = TinyChat(reply="NO-RESPONSE")
     with metered() as meter:
-        reading = asyncio.run(ChatReader(LangChainModel(model), target_width=None, max_draws=5).abstention("Q?", ["p"]))
+        reading = asyncio.run(
+            ChatReader(LangChainModel(model), target_width=None, max_draws=5).estimate_abstention("Q?", ["p"])
+        )
     assert ("monte_carlo", 1.0, 5) == (reading.method, reading.value, reading.n)
     assert len(model.asked) == meter.total.calls

@@ -31,7 +31,7 @@ OK = ok()
 ECHOED = [ok(question, [f"about {question}"]) for question in chains.QUESTIONS]
 NO_TEXT_YET = (Q, FOUND, None, "truncated")
 PAUSED = (Q, FOUND, None, "interrupted")
-SURVIVED = {"inner_errors": ["ConnectionError: try again"], "searches": 1}
+SURVIVED = {"inner_errors": ["ConnectionError: try again"], "retrievals": 1}
 
 # fmt: off
 MATRIX = [
@@ -65,19 +65,19 @@ MATRIX = [
     ("14",  chains.history_aware_chain,                   [OK],                                            {"queries": ["rewritten"]}),
     ("15",  chains.retrieval_qa_legacy,                   [OK]),
     ("16",  chains.text_llm,                              [OK]),
-    ("17",  retrieval.parallel_two_retrievers,            [ok(contexts=["a1", "a2", "b1", "b2"])],         {"searches": 2}),
-    ("18",  retrieval.ensemble,                           [ok(contexts=["b", "a", "c"])],                  {"searches": 1}),
-    ("18b", retrieval.multi_query,                        [OK],                                            {"searches": 1}),
-    ("18c", retrieval.compression_rerank,                 [ok(contexts=["beta"])],                         {"searches": 1}),
-    ("19",  retrieval.rerank_in_lambda,                   [ok(contexts=["beta"])],                         {"searches": 1}),
-    ("19b", retrieval.rerank_in_lambda_streamed,          [ok(contexts=["beta"])],                         {"searches": 1}),
-    ("19c", retrieval.rerank_of_a_dict,                   [ok(contexts=["beta"])],                         {"searches": 1}),
-    ("19d", retrieval.rerank_in_nested_sequence,          [ok(contexts=["BETA", "ALPHA"])],                {"searches": 1}),
-    ("19e", retrieval.rerank_one_of_two_branches,         [ok(contexts=["a1", "b1", "b2"])],               {"searches": 2}),
-    ("19f", retrieval.filter_that_leaves_nothing,         [ok(contexts=[])],                               {"searches": 1}),
-    ("19g", retrieval.second_hop_with_the_first_at_hand,  [ok(contexts=[*FOUND, "gamma"])],                {"searches": 2}),  # no re-ranking
-    ("20",  retrieval.lambda_calls_retriever,             [OK],                                            {"searches": 1}),
-    ("20b", retrieval.async_lambda_calls_retriever,       [OK],                                            {"searches": 1}),
+    ("17",  retrieval.parallel_two_retrievers,            [ok(contexts=["a1", "a2", "b1", "b2"])],         {"retrievals": 2}),
+    ("18",  retrieval.ensemble,                           [ok(contexts=["b", "a", "c"])],                  {"retrievals": 1}),
+    ("18b", retrieval.multi_query,                        [OK],                                            {"retrievals": 1}),
+    ("18c", retrieval.compression_rerank,                 [ok(contexts=["beta"])],                         {"retrievals": 1}),
+    ("19",  retrieval.rerank_in_lambda,                   [ok(contexts=["beta"])],                         {"retrievals": 1}),
+    ("19b", retrieval.rerank_in_lambda_streamed,          [ok(contexts=["beta"])],                         {"retrievals": 1}),
+    ("19c", retrieval.rerank_of_a_dict,                   [ok(contexts=["beta"])],                         {"retrievals": 1}),
+    ("19d", retrieval.rerank_in_nested_sequence,          [ok(contexts=["BETA", "ALPHA"])],                {"retrievals": 1}),
+    ("19e", retrieval.rerank_one_of_two_branches,         [ok(contexts=["a1", "b1", "b2"])],               {"retrievals": 2}),
+    ("19f", retrieval.filter_that_leaves_nothing,         [ok(contexts=[])],                               {"retrievals": 1}),
+    ("19g", retrieval.second_hop_with_the_first_at_hand,  [ok(contexts=[*FOUND, "gamma"])],                {"retrievals": 2}),  # no re-ranking
+    ("20",  retrieval.lambda_calls_retriever,             [OK],                                            {"retrievals": 1}),
+    ("20b", retrieval.async_lambda_calls_retriever,       [OK],                                            {"retrievals": 1}),
     ("21",  retrieval.raw_thread_in_lambda,               [ok(contexts=None)]),                            # a limit: the context is lost
     ("21b", retrieval.executor_in_async_lambda,           [ok(contexts=None)]),                            # the same
     ("22",  retrieval.lambda_uses_to_thread,              [OK]),
@@ -88,26 +88,26 @@ MATRIX = [
     ("25",  retrieval.llm_retry,                          [OK],                                            SURVIVED),
     ("25b", retrieval.whole_chain_retry,                  [OK],                                            SURVIVED),
     ("25c", retrieval.async_retry,                        [OK],                                            SURVIVED),
-    ("26",  retrieval.retriever_fallback,                 [OK],                                            {"inner_errors": ["ConnectionError: index down"], "searches": 1}),
+    ("26",  retrieval.retriever_fallback,                 [OK],                                            {"inner_errors": ["ConnectionError: index down"], "retrievals": 1}),
     ("27",  chains.retriever_error,                       [(Q, None, None, "error")],                      {"error": "ConnectionError: index down", "inner_errors": []}),
     ("27b", chains.llm_error,                             [(Q, FOUND, None, "error")],                     {"error": "ConnectionError: model down", "inner_errors": []}),
-    ("28",  chains.empty_retrieval,                       [ok(contexts=[])],                               {"searches": 1}),
-    ("28b", chains.no_retrieval,                          [ok(contexts=None)],                             {"searches": 0}),
+    ("28",  chains.empty_retrieval,                       [ok(contexts=[])],                               {"retrievals": 1}),
+    ("28b", chains.no_retrieval,                          [ok(contexts=None)],                             {"retrievals": 0}),
     ("28c", chains.empty_answer,                          [ok(answer="")]),
-    ("29",  agents.agent_retriever_tool,                  [OK],                                            {"searches": 1}),
-    ("29b", agents.agent_retriever_tool_with_artifact,    [OK],                                            {"searches": 1}),
-    ("29c", agents.agent_messages_as_tuples,              [OK],                                            {"searches": 1}),
-    ("29d", agents.agent_ainvoke,                         [OK],                                            {"searches": 1}),
+    ("29",  agents.agent_retriever_tool,                  [OK],                                            {"retrievals": 1}),
+    ("29b", agents.agent_retriever_tool_with_artifact,    [OK],                                            {"retrievals": 1}),
+    ("29c", agents.agent_messages_as_tuples,              [OK],                                            {"retrievals": 1}),
+    ("29d", agents.agent_ainvoke,                         [OK],                                            {"retrievals": 1}),
     ("30",  agents.agent_two_searches_at_once,            [ok(contexts=AnyOrder(["about first", "about second"]))], {"queries": AnyOrder(["first", "second"])}),
-    ("31",  agents.agent_stream,                          [OK],                                            {"first_token": True, "searches": 1}),
+    ("31",  agents.agent_stream,                          [OK],                                            {"first_token": True, "retrievals": 1}),
     ("32",  agents.agent_multi_turn_checkpointer,         [ok("q one", ["about one"], "answer one"), ok("q two", ["about two"], "answer two")], {"sessions": ["T", "T"], "metadata": {}}),
-    ("33",  agents.agent_artifact_tool_no_retriever,      [OK],                                            {"searches": 1}),
-    ("34",  agents.agent_text_tool_no_artifact,           [ok(contexts=None)],                             {"searches": 0}),  # unknown, which is not "none"
-    ("35",  agents.agent_rag_chain_as_tool,               [OK],                                            {"searches": 1}),
+    ("33",  agents.agent_artifact_tool_no_retriever,      [OK],                                            {"retrievals": 1}),
+    ("34",  agents.agent_text_tool_no_artifact,           [ok(contexts=None)],                             {"retrievals": 0}),  # unknown, which is not "none"
+    ("35",  agents.agent_rag_chain_as_tool,               [OK],                                            {"retrievals": 1}),
     ("36",  agents.agent_tool_error_then_recovers,        [ok(contexts=["right"])],                        SURVIVED),
-    ("37",  retrieval.graph_two_nodes,                    [ok(contexts=["alpha"])],                        {"searches": 1}),
-    ("37b", graphs.graph_subgraph,                        [OK],                                            {"searches": 1}),
-    ("37c", graphs.graph_map_reduce,                      [ok(contexts=AnyOrder([f"about part {i}" for i in range(3)]))], {"searches": 3}),
+    ("37",  retrieval.graph_two_nodes,                    [ok(contexts=["alpha"])],                        {"retrievals": 1}),
+    ("37b", graphs.graph_subgraph,                        [OK],                                            {"retrievals": 1}),
+    ("37c", graphs.graph_map_reduce,                      [ok(contexts=AnyOrder([f"about part {i}" for i in range(3)]))], {"retrievals": 3}),
     ("37d", graphs.graph_turns_checkpointer,              [ok("q one"), ok("q two")],                      {"sessions": ["T", "T"]}),
     ("37e", graphs.graph_turn_without_search,             [ok("who?"), ok("hi", None, "hello"), ok("bye", None, None)]),  # the state still holds the first turn's
     ("37f", graphs.graph_turn_without_search_streamed,    [ok("who?"), ok("hi", None, "hello"), ok("bye", None, None)]),
@@ -152,8 +152,8 @@ MATRIX = [(*line, {})[:4] for line in MATRIX]
 DETAILS = {
     "first_token": lambda app: 0 < app.drafts[-1].first_token_s <= app.drafts[-1].ended_at - app.drafts[-1].started_at,
     "late": lambda app: app.handler.late_events,
-    "queries": lambda app: [search.query for search in app.drafts[-1].searches],
-    "searches": lambda app: len(app.drafts[-1].searches),
+    "queries": lambda app: [search.query for search in app.drafts[-1].retrievals],
+    "retrievals": lambda app: len(app.drafts[-1].retrievals),
     "sessions": lambda app: [draft.session_id for draft in app.drafts],
     "tokens": lambda app: (app.drafts[-1].input_tokens, app.drafts[-1].output_tokens),
 }

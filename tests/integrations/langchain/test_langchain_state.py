@@ -124,7 +124,7 @@ def test_nothing_of_the_application_is_kept_alive(app):
 
     kept = request()
     gc.collect()
-    assert 1 == app.handler.live
+    assert 1 == app.handler.in_flight
     assert [None] * 5 == [ref() for ref in kept]
     app.handler.on_chain_end({"unknown": "shape"}, run_id=root)
     assert [(Q, ["alpha"], "answer", "ok")] == app.seen()
@@ -140,7 +140,7 @@ def test_a_failing_recorder_does_not_reach_the_application(make_app, caplog):
     app = make_app(recorder=Broken())
     with caplog.at_level(logging.WARNING):
         assert ["answer", "answer"] == [app.rag().invoke(Q, app.config) for _ in range(2)]
-    assert (2, 0) == (app.handler.errors, app.handler.live)
+    assert (2, 0) == (app.handler.errors, app.handler.in_flight)
     (line,) = [record for record in caplog.records if record.name == "ragstone.langchain"]
     assert "disk on fire" in str(line.exc_info[1])
 
@@ -191,7 +191,7 @@ def test_hostile_objects_are_contained(make_app):
     with pytest.raises(HostileError):
         RunnableLambda(fail).invoke(Q, app.config)
     assert [(None, None, "answer", "ok"), (Q, None, None, "error")] == app.seen()
-    assert ("HostileError", 0) == (app.drafts[1].error, app.handler.live)
+    assert ("HostileError", 0) == (app.drafts[1].error, app.handler.in_flight)
 
 
 def test_suppressed_requests_leave_no_trace(app):
@@ -238,11 +238,11 @@ def test_too_many_live_requests_push_out_the_oldest(make_app):
     for stream in streams:
         next(stream)
     assert [("q0", "abandoned"), ("q1", "abandoned")] == [(draft.query, draft.status) for draft in app.drafts]
-    assert 2 == app.handler.sweep(older_than_s=0)
+    assert 2 == app.handler.record_abandoned(older_than_s=0)
     assert ["abandoned"] * 4 == [draft.status for draft in app.drafts]
     for stream in streams:
         stream.close()
-    assert (4, 0) == (len(app.drafts), app.handler.live)
+    assert (4, 0) == (len(app.drafts), app.handler.in_flight)
 
 
 def test_late_children_open_no_new_request(app):

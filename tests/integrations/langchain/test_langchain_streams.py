@@ -34,12 +34,12 @@ def test_stream_held_open_is_given_up_after_its_time(make_app):
     app = make_app(options={"clock": lambda: now[0], "ttl_s": 60})
     stream = app.rag().stream(Q, app.config)
     next(stream)
-    assert (0, 1) == (len(app.drafts), app.handler.live)
+    assert (0, 1) == (len(app.drafts), app.handler.in_flight)
     now[0] = 61.0
     app.rag(app.echo()).invoke("next", app.config)
     assert [(Q, FOUND, None, "abandoned"), ("next", ["about next"], "answer", "ok")] == app.seen()
     stream.close()
-    assert (2, 0) == (len(app.drafts), app.handler.live)
+    assert (2, 0) == (len(app.drafts), app.handler.in_flight)
 
 
 def test_abandoned_generator_ends_when_it_is_collected(app):

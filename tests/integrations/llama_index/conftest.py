@@ -280,9 +280,9 @@ def contexts_of(draft: TraceDraft) -> list[str] | None:
     """The texts that reached the prompt, by the rule of `ragstone.schema.Trace.prompt_contexts`."""
     if draft.contexts is not None:
         return [passage.text for passage in draft.contexts]
-    if not draft.searches:
+    if not draft.retrievals:
         return None
-    return [passage.text for search in draft.searches for passage in search.passages]
+    return [passage.text for search in draft.retrievals for passage in search.passages]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -329,7 +329,7 @@ def app() -> Iterator[App]:
     yield app
     app.instrumentor.stop_registering()
     assert app.instrumentor.errors == 0
-    assert app.instrumentor.live == 0
+    assert app.instrumentor.in_flight == 0
     assert app.instrumentor._tree._spans == {}
 
 

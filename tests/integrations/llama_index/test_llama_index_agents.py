@@ -286,7 +286,7 @@ def test_streamed_result_of_a_workflow(app):
 
     async def go():
         response = await Streaming().run(query=Q)
-        assert ([], 1) == (app.seen(), app.instrumentor.live)
+        assert ([], 1) == (app.seen(), app.instrumentor.in_flight)
         return "".join([token async for token in response.async_response_gen()])
 
     assert "answer" == asyncio.run(go())

@@ -81,7 +81,7 @@ def test_rewritten_question(app, mode, way):
     engine = chat_engine(app, mode, "one", "standalone", "two")
     assert ["one", "two"] == [turn(engine, way, "first"), turn(engine, way)]
     assert [("first", ["alpha"], "one", "ok"), (Q, ["alpha"], "two", "ok")] == app.seen()
-    assert ["first", "standalone"] == [draft.searches[0].query for draft in app.drafts]
+    assert ["first", "standalone"] == [draft.retrievals[0].query for draft in app.drafts]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -98,7 +98,7 @@ def test_postprocessed_contexts(app, way):
         ChatMode.CONTEXT, llm=app.model(), similarity_top_k=2, node_postprocessors=[app.keep_last()]
     )
     turn(engine, way)
-    (search,) = app.draft.searches
+    (search,) = app.draft.retrievals
     assert [search.passages[-1].text] == [passage.text for passage in app.draft.contexts]
 
 

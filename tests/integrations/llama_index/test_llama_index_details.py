@@ -28,7 +28,7 @@ OK = (Q, FOUND, "answer", "ok")
 def test_passages_keep_what_the_retriever_said(app):
     """Text, id, score and scalar metadata of each node, and the name and query of the search."""
     app.engine().query(Q)
-    (search,) = app.draft.searches
+    (search,) = app.draft.retrievals
     assert (Q, "FixedRetriever") == (search.query, search.name)
     assert [("alpha", "id-alpha", 1.0, {"rank": 0}), ("beta", "id-beta", 0.5, {"rank": 1})] == [
         (passage.text, passage.id, passage.score, passage.metadata) for passage in search.passages
@@ -41,7 +41,7 @@ def test_contexts_have_the_score_of_the_reranker(app):
     app.engine(node_postprocessors=[app.keep_last()]).query(Q)
     assert ([0.9], [1.0, 0.5]) == (
         [passage.score for passage in app.draft.contexts],
-        [passage.score for passage in app.draft.searches[0].passages],
+        [passage.score for passage in app.draft.retrievals[0].passages],
     )
 
 
@@ -160,7 +160,7 @@ def test_sub_questions_are_searches(app):
         [app.tool()], llm=app.model(), question_gen=LLMQuestionGenerator.from_defaults(app.model(questions)),
         use_async=False, verbose=False,
     ).query(Q)  # fmt: skip
-    assert (Q, ["s1"]) == (app.draft.query, [search.query for search in app.draft.searches])
+    assert (Q, ["s1"]) == (app.draft.query, [search.query for search in app.draft.retrievals])
 
 
 class Deep(BaseRetriever):
@@ -187,7 +187,7 @@ def test_what_happens_inside_a_search_is_its_own_business(app):
 
     answer(Q)
     assert [(Q, ["gamma"], None, "ok")] == app.seen()
-    assert ["Deep"] == [search.name for search in app.draft.searches]
+    assert ["Deep"] == [search.name for search in app.draft.retrievals]
     assert app.draft.first_token_s is None
 
 
@@ -197,7 +197,7 @@ def test_fused_searches_are_one(app):
         [app.retriever("alpha"), app.retriever("beta")], llm=app.model(), num_queries=1, use_async=False
     )
     app.engine(fusion).query(Q)
-    assert [(Q, "QueryFusionRetriever")] == [(search.query, search.name) for search in app.draft.searches]
+    assert [(Q, "QueryFusionRetriever")] == [(search.query, search.name) for search in app.draft.retrievals]
 
 
 class OddEngine(CustomQueryEngine):
@@ -315,7 +315,7 @@ def test_beside_openinference(make_app, ours_first):
         theirs.uninstrument()
         app.instrumentor.stop_registering()
     assert [OK, OK, OK, (Q, FOUND, "ans", "truncated")] == app.seen()
-    assert (0, 0) == (app.instrumentor.errors, app.instrumentor.live)
+    assert (0, 0) == (app.instrumentor.errors, app.instrumentor.in_flight)
     their_traces = {f"{span.context.trace_id:032x}" for span in exporter.get_finished_spans()}
     assert {draft.otel_trace_id for draft in app.drafts} <= their_traces
 

@@ -220,7 +220,7 @@ def test_batch_runner_goes_on_when_a_judge_fails():
     broken = dead()
     evaluators = {
         "good": RagstoneEvaluator("ccrs.qr", judge=FakeJudge(80)),
-        "dead": RagstoneEvaluator("ccrs.qr", judge=broken),
+        "failed": RagstoneEvaluator("ccrs.qr", judge=broken),
         "plain": RagstoneEvaluator("exact_match"),
     }
     runner = BatchEvalRunner(evaluators, workers=3)
@@ -229,10 +229,10 @@ def test_batch_runner_goes_on_when_a_judge_fails():
             queries=[Q, Q], response_strs=[A, "Oslo"], contexts_list=[CONTEXTS, CONTEXTS], reference=[A, A]
         )
     )
-    assert {"good": [0.8, 0.8], "dead": [None, None], "plain": [1.0, 0.0]} == {
+    assert {"good": [0.8, 0.8], "failed": [None, None], "plain": [1.0, 0.0]} == {
         name: [each.score for each in results] for name, results in found.items()
     }
-    assert [True, True] == [each.invalid_result for each in found["dead"]]
+    assert [True, True] == [each.invalid_result for each in found["failed"]]
     assert 2 == len(broken.prompts)
 
 

@@ -159,9 +159,9 @@ def test_model_keeps_its_settings_but_the_length():
 
 
 def test_draws_are_made_at_temperature_one():
-    """`score_mode="sampled"` draws at temperature 1."""
+    """`judge_score_mode="sampled"` draws at temperature 1."""
     model = TinyChat(temperature=0.0)
-    reply = ask(LlamaIndexJudge(model, score_mode="sampled", draws=4))
+    reply = ask(LlamaIndexJudge(model, judge_score_mode="sampled", draws=4))
     assert ("sampled", 4) == (reply.method, reply.n)
     assert [1.0] * 4 == [configured.temperature for configured, _ in model.asked]
 
@@ -214,8 +214,8 @@ def test_key_is_in_no_message_and_no_identity():
     assert "s3cr3t" not in str(error.value)
     assert judges[0].identity == judges[1].identity
     assert "tiny-1 through TinyChat" == judges[0].identity.name
-    assert "s3cr3t" not in repr(judges[0].model.shape)
-    assert "hunter22" not in repr(judges[0].model.shape)
+    assert "s3cr3t" not in repr(judges[0].model.settings)
+    assert "hunter22" not in repr(judges[0].model.settings)
 
 
 def test_identity_changes_with_what_shapes_replies():
@@ -269,5 +269,5 @@ def test_judge_is_no_traffic(app):
 def test_reader_draws():
     """A reader on a model of LlamaIndex's counts draws."""
     reader = ChatReader(LlamaIndexModel(TinyChat(reply="NO-RESPONSE")), target_width=None, max_draws=5)
-    reading = asyncio.run(reader.abstention("Q?", ["p"]))
+    reading = asyncio.run(reader.estimate_abstention("Q?", ["p"]))
     assert ("monte_carlo", 1.0, 5) == (reading.method, reading.value, reading.n)

@@ -105,7 +105,7 @@ def test_answered_while_it_runs(app, make, start):
     async def go():
         handler = make(app).run(**start)
         await until_it_asks(handler)
-        assert ([], 1) == (app.seen(), app.instrumentor.live)
+        assert ([], 1) == (app.seen(), app.instrumentor.in_flight)
         handler.ctx.send_event(HumanResponseEvent(response="yes"))
         await handler
 

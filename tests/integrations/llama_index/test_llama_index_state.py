@@ -118,7 +118,7 @@ def test_nothing_of_the_application_is_kept_alive(app):
 
     kept = request()
     gc.collect()
-    assert 1 == app.instrumentor.live
+    assert 1 == app.instrumentor.in_flight
     assert [None] * 5 == [ref() for ref in kept]
     leave(root, engine, None)
     assert [(Q, ["alpha"], "answer", "ok")] == app.seen()
@@ -132,7 +132,7 @@ def test_streams_are_not_kept_alive(app):
     tokens = response.response_gen
     del response
     gc.collect()
-    assert (None, 1) == (gone(), app.instrumentor.live)
+    assert (None, 1) == (gone(), app.instrumentor.in_flight)
     list(tokens)
 
 
@@ -167,8 +167,8 @@ def test_a_bug_in_the_tap_does_not_reach_the_application(make_app, monkeypatch, 
     def bug(*_):
         raise RuntimeError("a bug of ours")
 
-    monkeypatch.setattr(requests.Requests, "settle", bug)
-    monkeypatch.setattr(requests.Requests, "first_token", bug)
+    monkeypatch.setattr(requests.RequestTracker, "settle", bug)
+    monkeypatch.setattr(requests.RequestTracker, "first_token", bug)
     with caplog.at_level(logging.WARNING):
         assert ["ans", "wer"] == list(app.engine(streaming=True).query(Q).response_gen)
     assert app.instrumentor.errors >= 2
@@ -185,7 +185,7 @@ def test_a_failing_recorder_does_not_reach_the_application(make_app, caplog):
     app = make_app(recorder=Broken())
     with caplog.at_level(logging.WARNING):
         assert ["answer", "answer"] == [app.engine().query(Q).response for _ in range(2)]
-    assert (2, 0) == (app.instrumentor.errors, app.instrumentor.live)
+    assert (2, 0) == (app.instrumentor.errors, app.instrumentor.in_flight)
     (line,) = [record for record in caplog.records if record.name == "ragstone.llamaindex"]
     assert "disk on fire" in str(line.exc_info[1])
 
@@ -247,10 +247,10 @@ def test_too_many_live_requests_push_out_the_oldest(make_app):
     app = make_app(options={"max_live": 2})
     streams = [app.engine(streaming=True).query(f"q{i}").response_gen for i in range(4)]
     assert [("q0", "abandoned"), ("q1", "abandoned")] == [(draft.query, draft.status) for draft in app.drafts]
-    assert 2 == app.instrumentor.sweep(older_than_s=0)
+    assert 2 == app.instrumentor.record_abandoned(older_than_s=0)
     assert ["abandoned"] * 4 == [draft.status for draft in app.drafts]
     assert [["ans", "wer"]] * 4 == [list(tokens) for tokens in streams]
-    assert (4, 0) == (len(app.drafts), app.instrumentor.live)
+    assert (4, 0) == (len(app.drafts), app.instrumentor.in_flight)
 
 
 def test_late_spans_open_no_new_request(app):
@@ -402,7 +402,7 @@ def test_several_instrumentors_at_once(app, make_app):
     other.instrumentor.stop_registering()
     app.engine().query("third")
     assert ([OK, OK], [OK, OK, ("third", FOUND, "answer", "ok")]) == (other.seen(), app.seen())
-    assert (0, 0) == (other.instrumentor.errors, other.instrumentor.live)
+    assert (0, 0) == (other.instrumentor.errors, other.instrumentor.in_flight)
 
 
 def test_registering_from_many_threads(make_app):

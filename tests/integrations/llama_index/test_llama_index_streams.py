@@ -11,7 +11,7 @@ import types
 import pytest
 from llama_index.core.instrumentation import get_dispatcher
 
-from llama_index.observability.ragstone._stream import pulled_stream, tap, tap_async
+from llama_index.observability.ragstone._stream import pulled_stream, tap_async, wrap_stream
 
 Q = "who?"
 FOUND = ["alpha", "beta"]
@@ -93,7 +93,7 @@ def test_model_is_asked_when_the_application_reads(app):
     asked = []
     model = app.model(lambda prompt: asked.append(prompt) or "answer", raw={"usage": {"prompt_tokens": 7}})
     response = app.engine(model=model, streaming=True).query(Q)
-    assert ([], 1, []) == (asked, app.instrumentor.live, app.seen())
+    assert ([], 1, []) == (asked, app.instrumentor.in_flight, app.seen())
     assert "answer" == str(response)
     assert (1, 7, "tiny-1") == (len(asked), app.draft.input_tokens, app.draft.model)
 
@@ -154,22 +154,22 @@ def dropped_early_async(app):
 
 def never_read(app):
     response = app.engine(streaming=True).query(Q)
-    assert 1 == app.instrumentor.live
+    assert 1 == app.instrumentor.in_flight
     del response
     gc.collect()
 
 
 def never_read_async(app):
     response = asyncio.run(app.engine(streaming=True).aquery(Q))
-    assert 1 == app.instrumentor.live
+    assert 1 == app.instrumentor.in_flight
     del response
     gc.collect()
 
 
 def held_open(app):
     tokens = app.engine(streaming=True).query(Q).response_gen
-    assert ("ans", 1) == (next(tokens), app.instrumentor.live)
-    app.instrumentor.sweep(older_than_s=0)
+    assert ("ans", 1) == (next(tokens), app.instrumentor.in_flight)
+    app.instrumentor.record_abandoned(older_than_s=0)
     assert ["wer"] == list(tokens)
 
 
@@ -258,13 +258,13 @@ def test_stream_held_open_is_abandoned_after_a_while(make_app):
     now[0] = 61.0
     app.engine().query("another")
     assert [ABANDONED, ("another", FOUND, "answer", "ok")] == app.seen()
-    assert (["wer"], 2, 0) == (list(tokens), len(app.drafts), app.instrumentor.live)
+    assert (["wer"], 2, 0) == (list(tokens), len(app.drafts), app.instrumentor.in_flight)
 
 
 def test_stream_that_fails_after_it_was_given_up(app):
     """What was recorded is not changed any more."""
     tokens = app.engine(model=app.model(ConnectionError("model down")), streaming=True).query(Q).response_gen
-    app.instrumentor.sweep(older_than_s=0)
+    app.instrumentor.record_abandoned(older_than_s=0)
     with pytest.raises(ConnectionError):
         list(tokens)
     assert ("abandoned", None) == (app.draft.status, app.draft.error)
@@ -314,7 +314,7 @@ async def echo_tokens_async(log):
 def test_the_tap_is_the_generator_it_stands_for():
     """Items are the same objects; `send`, `throw`, `return` and `close` reach the generator behind it."""
     log, heard, error = [], Heard(), KeyError("thrown")
-    tokens = tap(echo_tokens(log), heard, str)
+    tokens = wrap_stream(echo_tokens(log), heard, str)
     assert isinstance(tokens, types.GeneratorType)
     assert ("a", "b") == (next(tokens), tokens.send("sent"))
     assert "caught" == tokens.throw(error)
@@ -325,7 +325,7 @@ def test_the_tap_is_the_generator_it_stands_for():
     assert [("saw", "a"), ("saw", "b"), ("saw", "caught"), ("ended", "abcaught")] == heard.said
 
     log, heard = [], Heard()
-    tokens = tap(echo_tokens(log), heard, str)
+    tokens = wrap_stream(echo_tokens(log), heard, str)
     next(tokens)
     tokens.close()
     assert (["closed"], [("saw", "a"), ("stopped", "a")]) == (log, heard.said)
@@ -357,7 +357,7 @@ def test_the_asynchronous_tap_is_the_generator_it_stands_for():
 def test_items_pass_as_they_are():
     """Not only texts: versions of an object, of which the last one is the answer."""
     items, heard = [{"v": 1}, {"v": 2}], Heard()
-    passed = list(tap(iter(items), heard, str))
+    passed = list(wrap_stream(iter(items), heard, str))
     assert [True, True] == [one is other for one, other in zip(items, passed, strict=True)]
     assert ("ended", "{'v': 2}") == heard.said[-1]
 
@@ -365,7 +365,7 @@ def test_items_pass_as_they_are():
 def test_a_throw_into_a_plain_iterator_comes_back():
     """What has no `throw` of its own ends with the error, as a loop over it would."""
     heard = Heard()
-    tokens = tap(iter(["a", "b"]), heard, str)
+    tokens = wrap_stream(iter(["a", "b"]), heard, str)
     next(tokens)
     with pytest.raises(KeyError):
         tokens.throw(KeyError("thrown"))
@@ -378,5 +378,5 @@ def test_whose_stream_it_is_is_said_only_while_it_is_pulled():
     def tokens():
         yield pulled_stream()
 
-    tapped = tap(tokens(), Heard(), str)
+    tapped = wrap_stream(tokens(), Heard(), str)
     assert ("root", None) == (next(tapped), pulled_stream())

@@ -79,7 +79,7 @@ def test_each_outcome_arrives_at_least_once(otlp_receiver, answer, tmp_path, n_s
     with SqliteStore.open(store, mode="read") as opened:
         expected = {outcome.id for outcome in opened.outcomes()}
     arrived = ids_at(otlp_receiver)
-    assert (n_scores, n_scores, 0, 0) == (len(expected), books.sent, books.pending, books.dead)
+    assert (n_scores, n_scores, 0, 0) == (len(expected), books.sent, books.pending, books.failed)
     assert expected == set(arrived)
     # Twice is what a kill costs: a batch that arrived and was not noted.
     assert arrived.total() - n_scores <= (n_kills + 1) * 200

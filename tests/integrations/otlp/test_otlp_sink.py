@@ -47,7 +47,9 @@ def _send(sink: OtlpSink, *batches: list[Delivery]) -> None:
 
 def test_a_score_arrives_as_the_event_of_the_conventions(otlp_receiver):
     """Event name, span link and every attribute of a score are on the wire."""
-    outcome = _score(interval=Interval(low=0.5, high=0.9, level=0.9, method="bootstrap"), n=5, explanation="secret")
+    outcome = _score(
+        interval=Interval(low=0.5, high=0.9, confidence_level=0.9, method="bootstrap"), n=5, explanation="secret"
+    )
     _send(
         OtlpSink(otlp_receiver.endpoint, clock=lambda: 1_700_000_060.0),
         [

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ragstone.capture import PassageDraft, SearchDraft, TraceDraft
+from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.monitor import Monitor
 from ragstone.store import SqliteStore
 from ragstone.worker import read_ledger
@@ -183,7 +183,7 @@ def test_each_score_arrives_exactly_once(both, tmp_path):
         assert dict.fromkeys(stored, 1) == Counter(s.id for s in seen)
         assert stored == {s.id: s.value for s in seen}
     assert {(len(stored), 0, 0, 0)} == {
-        (books.sent, books.pending, books.skipped, books.dead) for books in read_ledger(store).outbox.values()
+        (books.sent, books.pending, books.skipped, books.failed) for books in read_ledger(store).outbox.values()
     }
 
 
@@ -194,7 +194,7 @@ def capture(store, spans) -> None:
             text = f"Stone {i} is grey and lies at the river."
             draft = TraceDraft(
                 trace_id=f"t{i}", query=f"What colour is stone {i}?", response=f"Stone {i} is grey.",
-                searches=[SearchDraft(passages=[PassageDraft(text=text)])], reference=[f"Stone {i} is grey."],
+                retrievals=[RetrievalDraft(passages=[PassageDraft(text=text)])], reference=[f"Stone {i} is grey."],
                 otel_trace_id=f"{span.context.trace_id:032x}", otel_span_id=f"{span.context.span_id:016x}",
                 otel_sampled=True,
             )  # fmt: skip

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from fake_servers.loopback import LoopbackServer, Reply, Request
 
-__all__ = ["CaptureServer"]
+__all__ = ["RecordingServer"]
 
 
-class CaptureServer(LoopbackServer):
+class RecordingServer(LoopbackServer):
     """Serves from a thread, inside a `with` block.
 
     Args:

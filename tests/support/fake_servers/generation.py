@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ragstone.testing._model import END, IMPOSSIBLE, ScriptedModel
 
-__all__ = ["Drawn", "Mask", "Step", "draw", "ranked"]
+__all__ = ["Mask", "SampledReply", "Step", "draw", "ranked"]
 
 _MASKED: Final = -9999.0
 
@@ -30,7 +30,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class SampledReply:
     """A reply."""
 
     steps: tuple[Step, ...]
@@ -65,7 +65,7 @@ def draw(
     rng: random.Random,
     mask: Mask | None = None,
     processed: bool = False,
-) -> Drawn:
+) -> SampledReply:
     """Draw a reply to a prompt.
 
     Args:
@@ -91,9 +91,9 @@ def draw(
         logprobs = {t: math.log(p) for t, p in reported.items() if p > 0}
         steps.append(Step(token, logprobs, IMPOSSIBLE if mask is None else _MASKED))
         if token == end:
-            return Drawn(tuple(steps), finished=True)
+            return SampledReply(tuple(steps), finished=True)
         said = (*said, token)
-    return Drawn(tuple(steps), finished=False)
+    return SampledReply(tuple(steps), finished=False)
 
 
 def ranked(weights: Mapping[int, float]) -> list[int]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, Unpack
 
 from fake_servers.dialects import DIALECTS, DialectName, ServerDialect
-from fake_servers.generation import Drawn, Mask, draw
+from fake_servers.generation import Mask, SampledReply, draw
 from fake_servers.grammar import allowed_texts
 from fake_servers.loopback import Faults, LoopbackServer, Plan, Reply, Request, error_reply
 from fake_servers.wire import ChoiceWriter, asks_logprobs
@@ -174,7 +174,7 @@ class FakeModelServer(LoopbackServer):
             for ids in prompts:
                 for drawn in self._draws(body, ids, max_tokens, mask):
                     cut = fault == "truncated" and len(drawn.steps) > 1
-                    reply = Drawn(drawn.steps[: len(drawn.steps) // 2], finished=False) if cut else drawn
+                    reply = SampledReply(drawn.steps[: len(drawn.steps) // 2], finished=False) if cut else drawn
                     written += len(reply.steps)
                     write = self._writer.chat if chat else self._writer.text
                     choices.append({"index": len(choices), **write(body, ids, reply)})
@@ -290,7 +290,7 @@ class FakeModelServer(LoopbackServer):
         except ValueError as error:
             raise _RefusedError(400, str(error)) from None
 
-    def _draws(self, body: Mapping[str, Any], ids: list[int], max_tokens: int, mask: Mask | None) -> list[Drawn]:
+    def _draws(self, body: Mapping[str, Any], ids: list[int], max_tokens: int, mask: Mask | None) -> list[SampledReply]:
         spoken = self.dialect
         sampling = {name: body.get(name, spoken.generation_config.get(name)) for name in _SAMPLING}
         sampling = {name: value for name, value in sampling.items() if value is not None}

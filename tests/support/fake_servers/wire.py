@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fake_servers.dialects import ServerDialect
-from fake_servers.generation import Drawn, Step, ranked
+from fake_servers.generation import SampledReply, Step, ranked
 from ragstone.testing._model import END, IMPOSSIBLE, ScriptedModel
 
 __all__ = ["ChoiceWriter", "asks_logprobs"]
@@ -26,7 +26,7 @@ class ChoiceWriter:
         self._model = model
         self._dialect = dialect
 
-    def chat(self, body: Mapping[str, Any], ids: Sequence[int], drawn: Drawn) -> dict[str, Any]:
+    def chat(self, body: Mapping[str, Any], ids: Sequence[int], drawn: SampledReply) -> dict[str, Any]:
         """A choice of a chat completion."""
         del ids
         spoken = self._dialect
@@ -44,7 +44,7 @@ class ChoiceWriter:
             choice["token_ids"] = [step.token for step in drawn.steps]
         return choice
 
-    def text(self, body: Mapping[str, Any], ids: Sequence[int], drawn: Drawn) -> dict[str, Any]:
+    def text(self, body: Mapping[str, Any], ids: Sequence[int], drawn: SampledReply) -> dict[str, Any]:
         """A choice of a text completion."""
         spoken = self._dialect
         text = self._text(drawn)
@@ -106,10 +106,10 @@ class ChoiceWriter:
     def _noise(self, body: Mapping[str, Any]) -> float:
         return self._dialect.exact_noise if body.get("logprob_token_ids") else 0.0
 
-    def _text(self, drawn: Drawn) -> str:
+    def _text(self, drawn: SampledReply) -> str:
         return "".join(text for step in drawn.steps if (text := self._model.text_of(step.token)) != END)
 
-    def _reported(self, drawn: Drawn) -> Iterable[Step]:
+    def _reported(self, drawn: SampledReply) -> Iterable[Step]:
         return (s for s in drawn.steps if self._dialect.reports_end or self._model.text_of(s.token) != END)
 
     def _entry(self, body: Mapping[str, Any], step: Step) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from langchain_ragstone._otel import link_root_span
 from langchain_ragstone._tree import LiveTrace, Step
-from ragstone.capture import PassageDraft, SearchDraft
+from ragstone.capture import PassageDraft, RetrievalDraft
 from ragstone.schema import TraceStatus
 
 __all__ = ["finish"]
@@ -32,8 +32,8 @@ def finish(
     draft.ended_at = ended_at
     if status != "abandoned":  # given up by whatever request came next, in a span of its own
         link_root_span(draft)
-    draft.searches = _searches(trace)
-    draft.contexts = _contexts(trace, draft.searches, stated_contexts)
+    draft.retrievals = _searches(trace)
+    draft.contexts = _contexts(trace, draft.retrievals, stated_contexts)
     if status in ("ok", "truncated"):
         # An interrupted graph's state may still hold the answer of an earlier turn.
         draft.response = stated_answer if stated_answer is not None else _last_answer(trace, status)
@@ -44,7 +44,7 @@ def finish(
         draft.inner_errors = [error for error in draft.inner_errors if error != draft.error]
 
 
-def _searches(trace: LiveTrace) -> list[SearchDraft]:
+def _searches(trace: LiveTrace) -> list[RetrievalDraft]:
     return [run.search for run in list(trace.searching) if run.search is not None and not run.discarded]
 
 
@@ -56,7 +56,7 @@ def _last_answer(trace: LiveTrace, status: TraceStatus) -> str | None:
 
 
 def _contexts(
-    trace: LiveTrace, searches: list[SearchDraft], stated: list[PassageDraft] | None
+    trace: LiveTrace, searches: list[RetrievalDraft], stated: list[PassageDraft] | None
 ) -> list[PassageDraft] | None:
     """What reached the prompt, or None where that is simply what the searches found."""
     found = [passage for search in searches for passage in search.passages]

@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 
 from langchain_ragstone._otel import link_current_span
 from langchain_ragstone._translate import stated_contexts
-from ragstone.capture import Guard, PassageDraft, Recorder, capture_suppressed, draft_from
+from ragstone.capture import Guard, PassageDraft, Recorder, capture_suppressed, make_draft
 
 __all__ = ["ExplicitRecording"]
 
@@ -37,7 +37,7 @@ class ExplicitRecording:
     ) -> bool:
         """Record a request that is over and ran without callbacks.
 
-        The arguments are those of `ragstone.capture.draft_from`; contexts may be LangChain's documents too. Like the
+        The arguments are those of `ragstone.capture.make_draft`; contexts may be LangChain's documents too. Like the
         hooks this never raises: what cannot be recorded is counted in `errors` and logged once.
 
         Returns:
@@ -46,7 +46,7 @@ class ExplicitRecording:
         try:
             if capture_suppressed():
                 return False
-            draft = draft_from(
+            draft = make_draft(
                 query=query,
                 contexts=None if contexts is None else stated_contexts(contexts),
                 response=response,

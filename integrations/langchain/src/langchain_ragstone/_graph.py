@@ -16,10 +16,10 @@ from pydantic import BaseModel
 
 from langchain_ragstone._tree import ChainRun, LiveTrace
 
-__all__ = ["hear_of_pauses", "input_keys", "keys_written", "note_node", "only_written"]
+__all__ = ["enable_interrupt_events", "input_keys", "keys_written", "note_node", "only_written"]
 
 
-def hear_of_pauses(handler: BaseCallbackHandler) -> None:
+def enable_interrupt_events(handler: BaseCallbackHandler) -> None:
     """Make a handler one of LangGraph's, once the application itself has imported LangGraph.
 
     A graph reports its start before it looks which of its handlers want to hear of pauses, so that a handler which

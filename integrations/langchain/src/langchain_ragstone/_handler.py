@@ -18,10 +18,18 @@ from langchain_ragstone._assemble import finish
 from langchain_ragstone._explicit import ExplicitRecording
 from langchain_ragstone._fallbacks import start_run
 from langchain_ragstone._find import Finder
-from langchain_ragstone._graph import hear_of_pauses, input_keys, keys_written, note_node, only_written
+from langchain_ragstone._graph import enable_interrupt_events, input_keys, keys_written, note_node, only_written
 from langchain_ragstone._otel import link_current_span
 from langchain_ragstone._tree import ChainRun, LiveTrace, LlmRun, RetrieverRun, Run, RunTree, Step, ToolRun
-from ragstone.capture import Guard, PassageDraft, Recorder, SearchDraft, before_exit, capture_suppressed, guarded
+from ragstone.capture import (
+    Guard,
+    PassageDraft,
+    Recorder,
+    RetrievalDraft,
+    capture_suppressed,
+    guarded,
+    register_exit_hook,
+)
 from ragstone.errors import ConfigurationError
 from ragstone.schema import TraceStatus
 
@@ -97,8 +105,8 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         self._tree = RunTree(ttl_s=ttl_s, max_live=max_live, clock=clock)
         self._guard = Guard("ragstone.langchain")
         self._find = Finder(self._guard, question=question, contexts=contexts, answer=answer)
-        hear_of_pauses(self)
-        before_exit(self._give_up_all)
+        enable_interrupt_events(self)
+        register_exit_hook(self._give_up_all)
 
     def __copy__(self) -> RagstoneCallbackHandler:
         return self
@@ -123,11 +131,11 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         return self._tree.late
 
     @property
-    def live(self) -> int:
+    def in_flight(self) -> int:
         """How many requests are in flight."""
         return len(self._tree)
 
-    def sweep(self, *, older_than_s: float | None = None) -> int:
+    def record_abandoned(self, *, older_than_s: float | None = None) -> int:
         """Record requests that have not ended for too long as `abandoned`.
 
         Each new request sweeps a little; call this at shutdown, or where no new requests come.
@@ -144,7 +152,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         return len(given_up)
 
     def _give_up_all(self) -> None:
-        self.sweep(older_than_s=0)
+        self.record_abandoned(older_than_s=0)
 
     # Hooks take what they use by name; `about` holds the rest of the event: tags, metadata, the run's name.
 
@@ -223,7 +231,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         if not isinstance(run, RetrieverRun):
             return
         if run.outermost and (passages := self._guard.attempt(translate.passages_from, documents)) is not None:
-            run.search = SearchDraft(query=run.query, passages=passages, name=run.name)
+            run.search = RetrievalDraft(query=run.query, passages=passages, name=run.name)
         if run.parent is None:
             self._record(run.trace, "ok")
 
@@ -297,7 +305,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         if not run.searched and not run.muted and not run.inside_search:
             passages = self._guard.attempt(translate.documents_in_tool_output, output)
             if passages is not None:
-                run.search = SearchDraft(query=run.query, passages=passages, name=run.name)
+                run.search = RetrievalDraft(query=run.query, passages=passages, name=run.name)
                 run.trace.searching.append(run)
                 run.counts_as_search()
         if run.parent is None:
@@ -342,7 +350,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
 
     def _open(self, root: Run, inputs: Any, parent_run_id: UUID | None, about: dict[str, Any]) -> None:
         """Fill in what is known when a request begins."""
-        hear_of_pauses(self)
+        enable_interrupt_events(self)
         trace = root.trace
         trace.ignored = root.muted = capture_suppressed()
         if not trace.ignored:

@@ -14,7 +14,7 @@ from langsmith.run_helpers import get_tracing_context, tracing_context
 
 from langchain_ragstone._translate import text_of
 from ragstone.errors import ConfigurationError
-from ragstone.judges import ChatRequest, ClientSettings, Completion, FunctionModel, ModelJudge, TokenReading
+from ragstone.judges import ChatRequest, ClientSettings, Completion, FunctionModel, ModelJudge, TokenLogprobs
 from ragstone.schema import Usage
 
 __all__ = ["LangChainJudge", "LangChainModel"]
@@ -39,7 +39,7 @@ class LangChainModel(FunctionModel):
     Args:
         model: A chat model; a text model; one of them with `bind`, `with_retry` or `with_fallbacks`.
         name: The model in words; by default its name and class.
-        concurrency: Requests in flight at once.
+        max_concurrent_requests: Requests in flight at once.
         timeout_s: Seconds for one reply, its own retries included.
 
     Raises:
@@ -52,7 +52,12 @@ class LangChainModel(FunctionModel):
     """
 
     def __init__(
-        self, model: Runnable[Any, Any], *, name: str | None = None, concurrency: int = 16, timeout_s: float = 120.0
+        self,
+        model: Runnable[Any, Any],
+        *,
+        name: str | None = None,
+        max_concurrent_requests: int = 16,
+        timeout_s: float = 120.0,
     ) -> None:
         given: object = model
         if not isinstance(given, Runnable):
@@ -65,8 +70,8 @@ class LangChainModel(FunctionModel):
         super().__init__(
             lambda request: _asked(model, request),
             name=name or (f"{settings.model} through {kind}" if settings.model else kind),
-            shape=_shape(model),
-            concurrency=concurrency,
+            settings=_shape(model),
+            concurrency=max_concurrent_requests,
             timeout_s=timeout_s,
             secrets=settings.secrets,
         )
@@ -80,10 +85,10 @@ class LangChainJudge(ModelJudge):
     Args:
         model: See `LangChainModel`.
         name: See `LangChainModel`.
-        concurrency: See `LangChainModel`.
+        max_concurrent_requests: See `LangChainModel`.
         timeout_s: See `LangChainModel`.
-        number_max_tokens: See `ragstone.judges.ModelJudge`: models that reason before they answer need thousands.
-        score_mode: "single": the number in one reply. "sampled": the mean of `draws` replies at temperature 1, with an
+        max_tokens: See `ragstone.judges.ModelJudge`: models that reason before they answer need thousands.
+        judge_score_mode: "single": the number in one reply. "sampled": the mean of `reader_max_draws` replies at temperature 1, with an
             interval.
         draws: Replies for "sampled".
 
@@ -102,17 +107,17 @@ class LangChainJudge(ModelJudge):
         model: Runnable[Any, Any],
         *,
         name: str | None = None,
-        concurrency: int = 16,
+        max_concurrent_requests: int = 16,
         timeout_s: float = 120.0,
-        number_max_tokens: int = 64,
-        score_mode: Literal["single", "sampled"] = "single",
+        max_tokens: int = 64,
+        judge_score_mode: Literal["single", "sampled"] = "single",
         draws: int = 5,
     ) -> None:
         super().__init__(
-            LangChainModel(model, name=name, concurrency=concurrency, timeout_s=timeout_s),
+            LangChainModel(model, name=name, max_concurrent_requests=max_concurrent_requests, timeout_s=timeout_s),
             temperature=None,
-            number_max_tokens=number_max_tokens,
-            score_mode=score_mode,
+            max_tokens=max_tokens,
+            judge_score_mode=judge_score_mode,
             draws=draws,
         )
 
@@ -125,7 +130,7 @@ def _innermost(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
 
 def _shape(model: Runnable[Any, Any]) -> dict[str, object]:
     """The settings of the model and of what it is wrapped in, down to the model itself."""
-    shape: dict[str, object] = ClientSettings(model).shape
+    shape: dict[str, object] = ClientSettings(model).settings
     if isinstance(model, RunnableBindingBase):
         shape |= {"bound": _shape(model.bound), "kwargs": _plain_options(model.kwargs)}
     elif isinstance(inner := getattr(model, "runnable", None), Runnable):
@@ -146,7 +151,7 @@ def _is_plain(name: str, value: object) -> bool:
 
 
 def _asked(model: Runnable[Any, Any], request: ChatRequest) -> tuple[Completion, Usage]:
-    with _no_upload_where_none_is_wanted():
+    with _disable_langsmith_upload():
         reply = _configured(model, request).invoke([dict(message) for message in request.messages], _CONFIG)
     if not isinstance(reply, BaseMessage):
         return Completion(text=text_of(reply) or ""), Usage()
@@ -157,7 +162,7 @@ def _asked(model: Runnable[Any, Any], request: ChatRequest) -> tuple[Completion,
 
 
 @contextmanager
-def _no_upload_where_none_is_wanted() -> Iterator[None]:
+def _disable_langsmith_upload() -> Iterator[None]:
     """LangChain sends what its models do to LangSmith even inside `evaluate(upload_results=False)`; here it does not."""
     if get_tracing_context()["enabled"] == "local":
         with tracing_context(enabled=False):
@@ -186,14 +191,14 @@ def _completion(message: BaseMessage) -> Completion:
     return Completion(text=text, finish=finish, tokens=_tokens(about.get("logprobs")))
 
 
-def _tokens(logprobs: object) -> tuple[TokenReading, ...] | None:
+def _tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:
     """The tokens of a reply in OpenAI's form, which other providers have taken over; None where there are none."""
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     if not isinstance(content, Sequence) or not content:
         return None
     try:
         return tuple(
-            TokenReading(
+            TokenLogprobs(
                 text=str(token["token"]),
                 logprob=_logprob(token["logprob"]),
                 top=tuple(

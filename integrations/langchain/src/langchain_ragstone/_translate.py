@@ -19,7 +19,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
-from ragstone.capture import PassageDraft, TraceDraft, draft_from
+from ragstone.capture import PassageDraft, TraceDraft, make_draft
 
 __all__ = [
     "LlmReply",
@@ -191,7 +191,7 @@ def stated_contexts(contexts: Iterable[Document | str | Mapping[str, Any] | Pass
         passages: Any = contexts  # a single one is refused there, in words
     else:
         passages = [_passage(item) if isinstance(item, Document) else item for item in contexts]
-    return draft_from(contexts=passages).contexts or []
+    return make_draft(contexts=passages).contexts or []
 
 
 def contexts_in_event(data: Any) -> Any:

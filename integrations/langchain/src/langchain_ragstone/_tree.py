@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 from uuid import UUID
 
-from ragstone.capture import PassageDraft, SearchDraft, TraceDraft, after_fork_in_child
+from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft, after_fork_in_child
 
 __all__ = ["ChainRun", "LiveTrace", "LlmRun", "RetrieverRun", "Run", "RunTree", "Step", "ToolRun"]
 
@@ -149,7 +149,7 @@ class RetrieverRun(Run):
         """Whether its documents count: not so for a detail of another retriever."""
         self.query: str | None = None
         self.name: str | None = None
-        self.search: SearchDraft | None = None
+        self.search: RetrievalDraft | None = None
 
 
 class ToolRun(Run):
@@ -161,7 +161,7 @@ class ToolRun(Run):
         super().__init__(trace, parent)
         self.query: str | None = None
         self.name: str | None = None
-        self.search: SearchDraft | None = None
+        self.search: RetrievalDraft | None = None
 
 
 class Step:
@@ -175,7 +175,7 @@ class Step:
         self.passages = passages
 
 
-class _Remembered:
+class _RecentIds:
     """A set that forgets its oldest members: two generations, the older one dropped when the younger is full."""
 
     __slots__ = ("_limit", "_old", "_young")
@@ -216,7 +216,7 @@ class RunTree:
         self._lock = threading.RLock()
         self._runs: dict[int, Run] = {}
         self._live: OrderedDict[int, LiveTrace] = OrderedDict()
-        self._closed = _Remembered(_REMEMBERED)
+        self._closed = _RecentIds(_REMEMBERED)
 
     def __len__(self) -> int:
         """How many requests are in flight."""

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from ragstone.errors import RagstoneError
     from ragstone.experiments import Comparison, Experiment, aevaluate, assert_no_regression, compare, evaluate
     from ragstone.monitor import Monitor
-    from ragstone.schema import Failure, NotApplicable, Outcome, Passage, Sample, Score, Search, Trace
+    from ragstone.schema import Failure, NotApplicable, Outcome, Passage, Retrieval, Sample, Score, Trace
 
 __version__: str
 """The version of the installed distribution."""
@@ -21,9 +21,9 @@ __all__ = [
     "Outcome",
     "Passage",
     "RagstoneError",
+    "Retrieval",
     "Sample",
     "Score",
-    "Search",
     "Trace",
     "aevaluate",
     "assert_no_regression",
@@ -32,12 +32,12 @@ __all__ = [
 ]
 
 # Each name comes from its room when it is first asked for (PEP 562): an application that imports one room, and every
-# test run that loads our pytest plugin, does not pay for the others. Reasons: docs/decisions/0005-a-lazy-front-door.md.
+# test run that loads our pytest plugin, does not pay for the others. Reasons: docs/decisions/0005-lazy-top-level-imports.md.
 _ROOMS = {
     "ragstone.errors": ("RagstoneError",),
     "ragstone.experiments": ("Comparison", "Experiment", "aevaluate", "assert_no_regression", "compare", "evaluate"),
     "ragstone.monitor": ("Monitor",),
-    "ragstone.schema": ("Failure", "NotApplicable", "Outcome", "Passage", "Sample", "Score", "Search", "Trace"),
+    "ragstone.schema": ("Failure", "NotApplicable", "Outcome", "Passage", "Sample", "Score", "Retrieval", "Trace"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

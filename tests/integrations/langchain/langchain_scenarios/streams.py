@@ -87,8 +87,8 @@ def stream_closed_early(app):
 def stream_abandoned(app):
     stream = app.rag().stream(Q, app.config)
     next(stream)
-    assert (0, 1) == (len(app.drafts), app.handler.live)
-    assert 1 == app.handler.sweep(older_than_s=0)
+    assert (0, 1) == (len(app.drafts), app.handler.in_flight)
+    assert 1 == app.handler.record_abandoned(older_than_s=0)
     stream.close()
 
 

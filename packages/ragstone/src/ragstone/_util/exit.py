@@ -10,13 +10,13 @@ from weakref import WeakKeyDictionary
 
 from ragstone._util.guard import Guard
 
-__all__ = ["before_exit", "finish_before_exit"]
+__all__ = ["register_exit_hook", "run_exit_hooks"]
 
 _guard: Final = Guard()
 _functions: Final[WeakKeyDictionary[object, Callable[..., object]]] = WeakKeyDictionary()
 
 
-def before_exit(method: Callable[[], object]) -> None:
+def register_exit_hook(method: Callable[[], object]) -> None:
     """Call a bound method, one of each object, when the interpreter ends, as long as its object lives.
 
     It is called while captures are still taken: `atexit` alone would depend on who registered last. It may be called
@@ -24,7 +24,7 @@ def before_exit(method: Callable[[], object]) -> None:
 
     Example:
         ```python
-        before_exit(handler.record_what_is_open)
+        register_exit_hook(handler.record_what_is_open)
         ```
     """
     if not isinstance(method, MethodType):
@@ -32,11 +32,11 @@ def before_exit(method: Callable[[], object]) -> None:
     _functions[method.__self__] = method.__func__
 
 
-def finish_before_exit() -> None:
+def run_exit_hooks() -> None:
     """Call them; whatever closes at exit does this first."""
     for owner, function in list(_functions.items()):
         _guard.attempt(function, owner)
 
 
 # For those whose work goes somewhere that closes by itself, or never.
-atexit.register(finish_before_exit)
+atexit.register(run_exit_hooks)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
-from ragstone._util.tally import Tally
+from ragstone._util.tally import AtomicCounter
 
 __all__ = ["Guard", "guarded"]
 
@@ -33,7 +33,7 @@ class Guard:
 
     def __init__(self, logger: str = "ragstone") -> None:
         self._logger = logging.getLogger(logger)
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, AtomicCounter] = {}
 
     @property
     def total(self) -> int:
@@ -49,7 +49,7 @@ class Guard:
         # Without a lock, which a fork could leave held.
         tally = self._tallies.get(place)
         if tally is None:
-            tally = self._tallies.setdefault(place, Tally())
+            tally = self._tallies.setdefault(place, AtomicCounter())
             self._logger.warning("Ragstone failed in %s; the application goes on (logged once)", place, exc_info=error)
         tally.add()
 

@@ -13,7 +13,7 @@ from psycopg.types.string import StrDumperUnknown
 
 from ragstone.errors import ConfigurationError
 
-__all__ = ["connection_parameters", "place_of", "take_any_text", "without_secrets"]
+__all__ = ["connection_parameters", "describe_database", "register_text_dumper", "strip_credentials"]
 
 
 def connection_parameters(url: str) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _user_part(url: str) -> str:
         return ""
 
 
-def place_of(parameters: Mapping[str, Any]) -> str:
+def describe_database(parameters: Mapping[str, Any]) -> str:
     """Which database this is, without credentials."""
     host = str(parameters.get("host") or parameters.get("hostaddr") or "localhost")
     port, database = parameters.get("port", 5432), parameters.get("dbname") or parameters.get("user") or ""
@@ -52,7 +52,7 @@ def place_of(parameters: Mapping[str, Any]) -> str:
     return "".join(c if c.isprintable() else "?" for c in f"postgresql://{host}:{port}/{database}")
 
 
-def without_secrets(words: str, parameters: Mapping[str, Any]) -> str:
+def strip_credentials(words: str, parameters: Mapping[str, Any]) -> str:
     """What the server or libpq said, in one line, without what is secret in the URL."""
     words = " ".join(words.split())
     for name in ("password", "sslpassword", "passfile"):
@@ -62,7 +62,7 @@ def without_secrets(words: str, parameters: Mapping[str, Any]) -> str:
     return words[:500]
 
 
-def take_any_text(connection: psycopg.Connection[Any]) -> None:
+def register_text_dumper(connection: psycopg.Connection[Any]) -> None:
     """Let a connection take what text PostgreSQL does not have: NUL, and half characters."""
     connection.adapters.register_dumper(str, _TextDumper)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-__all__ = ["Tally"]
+__all__ = ["AtomicCounter"]
 
 
-class Tally:
+class AtomicCounter:
     """A count that any thread, signal handler or finaliser may add to: nothing to wait for, nothing lost.
 
     Garbage collection and signal handlers run our code between any two steps of the interpreter, also inside a `with

@@ -7,7 +7,7 @@ import unicodedata
 from functools import cache
 from typing import Final
 
-__all__ = ["folded", "sentences_of", "tokens_of", "words_of"]
+__all__ = ["normalize_case", "split_sentences", "split_tokens", "split_words"]
 
 # Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer are written without spaces between words (or with clitics): one
 # character, one token.
@@ -21,22 +21,22 @@ _LAST_MARK: Final = 0x20000
 _SENTENCE_END: Final = re.compile("(?<=[.!?\u2026])[\"'\u201d\u2019)\\]]*\\s+|(?<=[\u3002\uff01\uff1f])|\n+")
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of `text` in order, without case, width variants and punctuation."""
-    return _patterns()[0].findall(folded(text))
+    return _patterns()[0].findall(normalize_case(text))
 
 
-def tokens_of(text: str) -> list[str]:
+def split_tokens(text: str) -> list[str]:
     """What white space separates in `text`, without case and width variants; scripts without spaces, by character."""
-    return _patterns()[1].findall(folded(text))
+    return _patterns()[1].findall(normalize_case(text))
 
 
-def sentences_of(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """The sentences of `text` in order, each with a word in it. An abbreviation with a point ends one as well."""
-    return [sentence for part in _SENTENCE_END.split(text) if words_of(sentence := part.strip())]
+    return [sentence for part in _SENTENCE_END.split(text) if split_words(sentence := part.strip())]
 
 
-def folded(text: str) -> str:
+def normalize_case(text: str) -> str:
     """`text` without case and width variants."""
     return unicodedata.normalize("NFKC", text).casefold()
 

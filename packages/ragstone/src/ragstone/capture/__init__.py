@@ -1,16 +1,16 @@
 """Capture: finished requests in, redacted traces in the spool, in microseconds of the application's time."""
 
-from ragstone._util.exit import before_exit
+from ragstone._util.exit import register_exit_hook
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.guard import Guard, guarded
 from ragstone._util.suppress import capture_suppressed, suppress_capture
 from ragstone.capture._capture import Capture, CaptureCounters
 from ragstone.capture._convert import CaptureLimits
-from ragstone.capture._draft import PassageDraft, Recorder, SearchDraft, TraceDraft
-from ragstone.capture._explicit import draft_from
+from ragstone.capture._draft import PassageDraft, Recorder, RetrievalDraft, TraceDraft
+from ragstone.capture._explicit import make_draft
 from ragstone.capture._redaction import Redactor, redact_secrets
-from ragstone.capture._redaction import redacted as redacted
-from ragstone.capture._redaction import redacted_value as redacted_value
+from ragstone.capture._redaction import redact_json as redact_json
+from ragstone.capture._redaction import redact_trace as redact_trace
 
 __all__ = [
     "Capture",
@@ -20,13 +20,13 @@ __all__ = [
     "PassageDraft",
     "Recorder",
     "Redactor",
-    "SearchDraft",
+    "RetrievalDraft",
     "TraceDraft",
     "after_fork_in_child",
-    "before_exit",
     "capture_suppressed",
-    "draft_from",
     "guarded",
+    "make_draft",
     "redact_secrets",
+    "register_exit_hook",
     "suppress_capture",
 ]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from ragstone._util.exit import finish_before_exit
+from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.guard import Guard
 from ragstone._util.suppress import capture_suppressed
@@ -216,11 +216,11 @@ class Capture:
         self._writer = self._new_writer()
         self._closes_at_exit = None  # multiprocessing forgets it in a child
         if closed:
-            self._writer.refuse()
+            self._writer.reject_all()
 
 
 def _close(reference: weakref.ref[Capture]) -> None:
-    finish_before_exit()
+    run_exit_hooks()
     capture = reference()
     if capture is not None:
         capture._guard.attempt(capture.close)  # noqa: SLF001 - our own class

@@ -19,7 +19,7 @@ from ragstone._util.suppress import suppress_capture
 from ragstone.capture._draft import PassageDraft, TraceDraft
 from ragstone.capture._redaction import Redactor, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError
-from ragstone.schema import Captured, Passage, SampledOut, Search, Trace, Usage, spool_entry_adapter
+from ragstone.schema import Captured, Passage, Retrieval, SampledOut, Trace, Usage, spool_entry_adapter
 
 __all__ = [
     "CaptureLimits",
@@ -27,9 +27,9 @@ __all__ = [
     "Json",
     "RedactionError",
     "is_sampled",
-    "plain_number",
-    "plain_text",
-    "plain_value",
+    "to_finite_number",
+    "to_json_value",
+    "to_valid_text",
 ]
 
 
@@ -57,7 +57,7 @@ _MAX_INT: Final = 2**63
 """Readers of JSON disagree about larger whole numbers."""
 
 
-def plain_text(value: object) -> str:
+def to_valid_text(value: object) -> str:
     """A text as it can be written in UTF-8: lone surrogates become U+FFFD. Anything but text is described."""
     if not isinstance(value, str):
         return _described(value)
@@ -72,7 +72,7 @@ def plain_text(value: object) -> str:
     return text
 
 
-def plain_number(value: object) -> float | None:
+def to_finite_number(value: object) -> float | None:
     """A finite number, also one of numpy's; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
@@ -83,7 +83,7 @@ def plain_number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def plain_value(value: Any, *, depth: int = 0) -> Json:
+def to_json_value(value: Any, *, depth: int = 0) -> Json:
     """A value as JSON: containers nest, numbers of any library are numbers, the rest is described in words.
 
     A number that JSON does not have (NaN, infinite) is None; a description has at most 500 characters.
@@ -93,27 +93,27 @@ def plain_value(value: Any, *, depth: int = 0) -> Json:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return plain_text(value)
+        return to_valid_text(value)
     if isinstance(value, Integral):
         number = int(value)
         return number if -_MAX_INT <= number < _MAX_INT else _described(number)
     if isinstance(value, Real):
-        return plain_number(value)
+        return to_finite_number(value)
     if depth < _MAX_DEPTH:
         # Copied in one step: the application may go on changing what it handed over.
         if isinstance(value, Mapping):
-            return {_key(key): plain_value(item, depth=depth + 1) for key, item in list(value.items())}
+            return {_key(key): to_json_value(item, depth=depth + 1) for key, item in list(value.items())}
         if isinstance(value, list | tuple | AbstractSet):
-            return [plain_value(item, depth=depth + 1) for item in list(value)]
+            return [to_json_value(item, depth=depth + 1) for item in list(value)]
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, UUID | PurePath):
-        return plain_text(str(value))
+        return to_valid_text(str(value))
     return _described(value)
 
 
 def _key(key: object) -> str:
-    return plain_text(key if isinstance(key, str) else str(plain_value(key, depth=_MAX_DEPTH)))
+    return to_valid_text(key if isinstance(key, str) else str(to_json_value(key, depth=_MAX_DEPTH)))
 
 
 def _described(value: object) -> str:
@@ -121,7 +121,7 @@ def _described(value: object) -> str:
         text = repr(value)
     except Exception:  # noqa: BLE001 - the application's code; what it raises says nothing about the trace
         return f"<{type(value).__name__}>"
-    return plain_text(text if len(text) <= _MAX_REPR else text[:_MAX_REPR] + "…")
+    return to_valid_text(text if len(text) <= _MAX_REPR else text[:_MAX_REPR] + "…")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +193,7 @@ class _Conversion:
         tokens = {
             name: int(count)
             for name in ("input_tokens", "output_tokens")
-            if (count := plain_number(getattr(draft, name))) is not None and count >= 0
+            if (count := to_finite_number(getattr(draft, name))) is not None and count >= 0
         }
         fields: dict[str, Any] = {
             "trace_id": _label(draft.trace_id),
@@ -207,13 +207,13 @@ class _Conversion:
             "session_id": _label(draft.session_id),
             "user_id": _label(draft.user_id),
             "query": self._text(draft.query, "query"),
-            "searches": tuple(
-                Search(
-                    query=self._text(search.query, "searches.query"),
-                    passages=self._passages(search.passages, "searches.passages"),
+            "retrievals": tuple(
+                Retrieval(
+                    query=self._text(search.query, "retrievals.query"),
+                    passages=self._passages(search.passages, "retrievals.passages"),
                     name=_label(search.name),
                 )
-                for search in self._first(draft.searches, self._limits.max_items, "searches")
+                for search in self._first(draft.retrievals, self._limits.max_items, "retrievals")
             ),
             "contexts": None if draft.contexts is None else self._passages(draft.contexts, "contexts"),
             "response": self._text(draft.response, "response"),
@@ -222,8 +222,8 @@ class _Conversion:
             "error": self._text(draft.error, "error"),
             "inner_errors": self._texts(draft.inner_errors, "inner_errors"),
             "started_at": draft.started_at,
-            "ended_at": plain_number(draft.ended_at),
-            "first_token_s": plain_number(draft.first_token_s),
+            "ended_at": to_finite_number(draft.ended_at),
+            "first_token_s": to_finite_number(draft.first_token_s),
             "model": _label(draft.model),
             "usage": Usage(**tokens) if tokens else None,
             "tags": self._texts(draft.tags, "tags"),
@@ -236,7 +236,7 @@ class _Conversion:
             Passage(
                 text=self._text(passage.text, f"{field}.text") or "",
                 id=_label(passage.id),
-                score=plain_number(passage.score),
+                score=to_finite_number(passage.score),
                 rank=rank,
                 metadata=self._metadata(passage.metadata, f"{field}.metadata"),
             )
@@ -256,7 +256,7 @@ class _Conversion:
         if value is None:
             return None
         # Redacted before it is cut, or half a secret would be stored that nothing recognises any more.
-        text = self._redact(plain_text(value))
+        text = self._redact(to_valid_text(value))
         if len(text) > self._limits.max_chars:
             self._cut[field] = None
             text = text[: self._limits.max_chars]
@@ -265,7 +265,7 @@ class _Conversion:
     def _metadata(self, metadata: Mapping[str, Any], field: str) -> dict[str, Any]:
         if not metadata:
             return {}
-        plain = self._redacted(plain_value(metadata), field)
+        plain = self._redacted(to_json_value(metadata), field)
         if not isinstance(plain, dict):
             plain = {"value": plain}
         if _json_bytes(plain) <= self._limits.max_metadata_bytes:
@@ -307,14 +307,14 @@ class _Conversion:
             raise RedactionError(f"the redactor raised {type(error).__name__}") from None
         if not isinstance(redacted, str):
             raise RedactionError(f"the redactor must return text, got {type(redacted).__name__}")
-        return plain_text(redacted)
+        return to_valid_text(redacted)
 
 
 def _label(value: object) -> str | None:
     """An id or a name: not redacted, as it is how a request is found again."""
     if value is None:
         return None
-    return plain_text(value if isinstance(value, str) else str(value))[:_MAX_LABEL]
+    return to_valid_text(value if isinstance(value, str) else str(value))[:_MAX_LABEL]
 
 
 def _json_bytes(value: Json) -> int:

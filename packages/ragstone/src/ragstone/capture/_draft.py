@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ragstone.schema import TraceStatus
 
-__all__ = ["PassageDraft", "Recorder", "SearchDraft", "TraceDraft"]
+__all__ = ["PassageDraft", "Recorder", "RetrievalDraft", "TraceDraft"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class PassageDraft:
 
 
 @dataclass(slots=True, kw_only=True)
-class SearchDraft:
+class RetrievalDraft:
     """One retriever call, as found. Becomes `ragstone.schema.Search`."""
 
     query: str | None = None
@@ -50,7 +50,7 @@ class TraceDraft:
     session_id: str | None = None
     user_id: str | None = None
     query: str | None = None
-    searches: list[SearchDraft] = field(default_factory=list)
+    retrievals: list[RetrievalDraft] = field(default_factory=list)
     contexts: list[PassageDraft] | None = None
     response: str | None = None
     reference: list[str] = field(default_factory=list)

@@ -6,17 +6,17 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ragstone.capture._convert import plain_number
+from ragstone.capture._convert import to_finite_number
 from ragstone.capture._draft import PassageDraft, TraceDraft
 from ragstone.errors import ConfigurationError
 
-__all__ = ["draft_from"]
+__all__ = ["make_draft"]
 
 _TEXT_KEYS: Final = ("text", "page_content", "content")
 _KEYS: Final = frozenset({*_TEXT_KEYS, "id", "score", "metadata"})
 
 
-def draft_from(
+def make_draft(
     *,
     query: str | None = None,
     contexts: Iterable[str | Mapping[str, Any] | PassageDraft] | None = None,
@@ -50,7 +50,7 @@ def draft_from(
         ConfigurationError: `query`, `response` or a reference is not text, or a context is none of the forms above.
 
     Example:
-        >>> draft = draft_from(query="Why?", contexts=["Because."], response="Because.")
+        >>> draft = make_draft(query="Why?", contexts=["Because."], response="Because.")
         >>> draft.contexts
         [PassageDraft(text='Because.', id=None, score=None, metadata={})]
     """
@@ -116,6 +116,6 @@ def _passage(item: object, place: int) -> PassageDraft:
     return PassageDraft(
         text=text,
         id=None if identity is None else str(identity),
-        score=plain_number(item.get("score")),
+        score=to_finite_number(item.get("score")),
         metadata={**others, **stated} if isinstance(stated, Mapping) else others,
     )

@@ -10,12 +10,12 @@ from typing import Final, Literal, Protocol, get_args
 
 from pydantic import ValidationError
 
-from ragstone._util.tally import Tally
+from ragstone._util.tally import AtomicCounter
 from ragstone.capture._convert import Converter, RedactionError
 from ragstone.capture._draft import TraceDraft
 from ragstone.schema import Dropped, spool_entry_adapter
 
-__all__ = ["DropReason", "Drops", "GroupWriter", "SpoolLike"]
+__all__ = ["BatchWriter", "DropCounter", "DropReason", "SpoolLike"]
 
 _logger = logging.getLogger("ragstone")
 
@@ -34,11 +34,11 @@ DropReason = Literal[
 _LOG_EVERY_S: Final = 60.0
 
 
-class Drops:
+class DropCounter:
     """The losses of one process."""
 
     def __init__(self) -> None:
-        self._tallies: dict[DropReason, Tally] = {reason: Tally() for reason in get_args(DropReason)}
+        self._tallies: dict[DropReason, AtomicCounter] = {reason: AtomicCounter() for reason in get_args(DropReason)}
         self._reported: dict[DropReason, int] = dict.fromkeys(self._tallies, 0)
         self._logged_at: dict[str, float] = {}
 
@@ -86,7 +86,7 @@ class SpoolLike(Protocol):
         ...
 
 
-class GroupWriter:
+class BatchWriter:
     """Converts and writes groups of drafts, each to its end: in the spool, or counted as dropped. For one thread."""
 
     def __init__(
@@ -94,7 +94,7 @@ class GroupWriter:
         *,
         converter: Converter,
         spool_factory: Callable[[], SpoolLike],
-        drops: Drops,
+        drops: DropCounter,
         clock: Callable[[], float],
     ) -> None:
         self._converter = converter
@@ -120,9 +120,9 @@ class GroupWriter:
             for place in self._write(drafts):
                 on_disk[place] = True
         except BaseException as error:  # noqa: BLE001 - on our own thread; ending it would lose all that follows
-            self._drops.log("bug", f"a group could not be written: {_cause(error)}; please report this")
+            self._drops.log("bug", f"a group could not be written: {_describe_error(error)}; please report this")
             while self.in_hand > 0:
-                self._lose("bug")
+                self._count_dropped("bug")
         return on_disk
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class GroupWriter:
             why: DropReason = "disk_full" if _is_full(error) else "spool_error"
             self._drops.log(why, f"the spool does not take traces: {error}")
             for _ in places:
-                self._lose(why)
+                self._count_dropped(why)
             return []
         self._drops.reported(losses)
         self.sampled_out += n_sampled_out
@@ -180,13 +180,13 @@ class GroupWriter:
             return self._converter.line(draft)
         except RedactionError as error:
             self._drops.log("redaction_failed", f"{error}; the trace is dropped, nothing unredacted is written")
-            self._lose("redaction_failed")
+            self._count_dropped("redaction_failed")
         except Exception as error:  # noqa: BLE001 - a draft can hold anything
-            self._drops.log("invalid", f"a request is not a trace: {_cause(error)}")
-            self._lose("invalid")
+            self._drops.log("invalid", f"a request is not a trace: {_describe_error(error)}")
+            self._count_dropped("invalid")
         return None
 
-    def _lose(self, reason: DropReason) -> None:
+    def _count_dropped(self, reason: DropReason) -> None:
         self._drops.count(reason)
         self.in_hand -= 1
 
@@ -199,7 +199,7 @@ def _is_full(error: BaseException | None) -> bool:
     return False
 
 
-def _cause(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """What went wrong, without the text that it went wrong with: that is not redacted, and a log is a disk as well."""
     if isinstance(error, ValidationError):
         return "; ".join(

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ragstone.schema import Passage, Search, Trace
+from ragstone.schema import Passage, Retrieval, Trace
 
-__all__ = ["Redactor", "redact_secrets", "redacted", "redacted_value"]
+__all__ = ["Redactor", "redact_json", "redact_secrets", "redact_trace"]
 
 
 Redactor = Callable[[str], str]
@@ -141,7 +141,7 @@ def _luhn(text: str) -> bool:
     return (sum(digits[::2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2])) % 10 == 0
 
 
-def redacted(trace: Trace, redact: Redactor) -> Trace:
+def redact_trace(trace: Trace, redact: Redactor) -> Trace:
     """The trace with every text redacted; ids and names stay, because requests are found by them.
 
     Args:
@@ -151,13 +151,13 @@ def redacted(trace: Trace, redact: Redactor) -> Trace:
 
     def passages(found: tuple[Passage, ...]) -> tuple[Passage, ...]:
         return tuple(
-            p.model_copy(update={"text": redact(p.text), "metadata": redacted_value(p.metadata, redact)}) for p in found
+            p.model_copy(update={"text": redact(p.text), "metadata": redact_json(p.metadata, redact)}) for p in found
         )
 
     def text(value: str | None) -> str | None:
         return None if value is None else redact(value)
 
-    def search(found: Search) -> Search:
+    def search(found: Retrieval) -> Retrieval:
         return found.model_copy(update={"query": text(found.query), "passages": passages(found.passages)})
 
     def texts(found: tuple[str, ...]) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ def redacted(trace: Trace, redact: Redactor) -> Trace:
     return trace.model_copy(
         update={
             "query": text(trace.query),
-            "searches": tuple(map(search, trace.searches)),
+            "retrievals": tuple(map(search, trace.retrievals)),
             "contexts": None if trace.contexts is None else passages(trace.contexts),
             "response": text(trace.response),
             "reference": texts(trace.reference),
@@ -175,17 +175,17 @@ def redacted(trace: Trace, redact: Redactor) -> Trace:
             "error": text(trace.error),
             "inner_errors": texts(trace.inner_errors),
             "tags": texts(trace.tags),
-            "metadata": redacted_value(trace.metadata, redact),
+            "metadata": redact_json(trace.metadata, redact),
         }
     )
 
 
-def redacted_value(value: Any, redact: Redactor) -> Any:
+def redact_json(value: Any, redact: Redactor) -> Any:
     """A JSON value with every text in it redacted, keys as well."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {redact(key) if isinstance(key, str) else key: redacted_value(v, redact) for key, v in value.items()}
+        return {redact(key) if isinstance(key, str) else key: redact_json(v, redact) for key, v in value.items()}
     if isinstance(value, list | tuple):
-        return [redacted_value(item, redact) for item in value]
+        return [redact_json(item, redact) for item in value]
     return value

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from ragstone._util.tally import Tally
+from ragstone._util.tally import AtomicCounter
 from ragstone.capture._convert import Converter
 from ragstone.capture._draft import TraceDraft
-from ragstone.capture._groups import DropReason, Drops, GroupWriter, SpoolLike
+from ragstone.capture._groups import BatchWriter, DropCounter, DropReason, SpoolLike
 
 __all__ = ["CaptureWriter"]
 
@@ -21,7 +21,7 @@ _RETRY_S: Final = 1.0
 """How often a spool that failed is tried again while there are losses to report and no new requests."""
 
 
-class _Ticket:
+class _FlushRequest:
     """Somebody waits: for the draft in it, or, without one, for everything before this point of the queue."""
 
     __slots__ = ("abandoned", "done", "draft", "on_disk")
@@ -37,7 +37,7 @@ class CaptureWriter:
     """A bounded queue, lock-free for those who put, and the daemon thread that empties it into a spool.
 
     Garbage collection and signal handlers can call `put` between any two steps of a thread that is inside `put` itself.
-    So nothing on that path takes a lock that it could find taken: the queue is a `deque`, counts are `Tally`, and the
+    So nothing on that path takes a lock that it could find taken: the queue is a `deque`, counts are `AtomicCounter`, and the
     thread is woken through a `SimpleQueue`, which is made for this.
     """
 
@@ -59,10 +59,10 @@ class CaptureWriter:
         self._batch_size = batch_size
         self._flush_interval_s = flush_interval_s
 
-        self.drops = Drops()
-        self.recorded = Tally()
-        self.groups = GroupWriter(converter=converter, spool_factory=spool_factory, drops=self.drops, clock=clock)
-        self._queue: deque[TraceDraft | _Ticket] = deque()
+        self.drops = DropCounter()
+        self.recorded = AtomicCounter()
+        self.groups = BatchWriter(converter=converter, spool_factory=spool_factory, drops=self.drops, clock=clock)
+        self._queue: deque[TraceDraft | _FlushRequest] = deque()
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._wake_at = _NEVER  # the queue length from which a put wakes the thread; set by the thread alone
         self._hurry = False  # somebody waits: no waiting for a full group
@@ -82,7 +82,7 @@ class CaptureWriter:
         """Drafts accepted and not yet written or dropped."""
         return len(self._queue) + self.groups.in_hand
 
-    def refuse(self) -> None:
+    def reject_all(self) -> None:
         """Accept nothing, without a thread having run: for the forked child of a closed parent."""
         self._closed = True
 
@@ -98,7 +98,7 @@ class CaptureWriter:
         if self._thread is None and not self._start():
             return self._drop("no_thread")
         if self._sync:
-            return self._wait_for(_Ticket(draft), self._sync_timeout_s)
+            return self._wait_for(_FlushRequest(draft), self._sync_timeout_s)
         self._queue.append(draft)
         if len(self._queue) >= self._wake_at:
             self._wake.put(None)
@@ -111,7 +111,7 @@ class CaptureWriter:
             return not self._queue
         if self._finished:
             return not self._lost
-        return self._wait_for(_Ticket(None), timeout_s)
+        return self._wait_for(_FlushRequest(None), timeout_s)
 
     def close(self, timeout_s: float) -> bool:
         """Accept nothing more, write what is queued, end the thread; what is left at the deadline is dropped."""
@@ -146,7 +146,7 @@ class CaptureWriter:
             self._starting.release()
         return True
 
-    def _wait_for(self, ticket: _Ticket, timeout_s: float) -> bool:
+    def _wait_for(self, ticket: _FlushRequest, timeout_s: float) -> bool:
         self._queue.append(ticket)
         self._hurry = True
         self._wake.put(None)
@@ -173,7 +173,7 @@ class CaptureWriter:
             if _draft(item) is not None:
                 self._drop(reason)
                 n += 1
-            if isinstance(item, _Ticket):
+            if isinstance(item, _FlushRequest):
                 item.done.set()
 
     # From here on: the thread.
@@ -183,7 +183,7 @@ class CaptureWriter:
             # In this order: what was put before `close` is in the queue when `_closed` is seen.
             while not (self._closed and not self._queue):
                 self._wait_for_group()
-                self._settle(self._take())
+                self._finish_batch(self._take())
             self.groups.write([])  # losses of the last group
             self.groups.close()
         finally:
@@ -210,9 +210,9 @@ class CaptureWriter:
         # Before the queue is emptied: whoever hurries us puts first.
         self._hurry = False
 
-    def _take(self) -> list[TraceDraft | _Ticket]:
+    def _take(self) -> list[TraceDraft | _FlushRequest]:
         """At most a batch, ending with the first that waits for all before it."""
-        group: list[TraceDraft | _Ticket] = []
+        group: list[TraceDraft | _FlushRequest] = []
         # `close` at its deadline may empty the queue at any moment.
         with contextlib.suppress(IndexError):
             while len(group) < self._batch_size:
@@ -221,7 +221,7 @@ class CaptureWriter:
                     break
         return group
 
-    def _settle(self, group: Sequence[TraceDraft | _Ticket]) -> None:
+    def _finish_batch(self, group: Sequence[TraceDraft | _FlushRequest]) -> None:
         """Write a group and tell those who wait."""
         drafts = [draft for item in group if (draft := _draft(item)) is not None]
         on_disk = iter(self.groups.write(drafts))
@@ -231,7 +231,7 @@ class CaptureWriter:
                 self._lost = self._lost or not result
             else:
                 result = not self._lost
-            if isinstance(item, _Ticket):
+            if isinstance(item, _FlushRequest):
                 # A loss is told to one flush, which must be there to hear it.
                 if item.draft is None and not item.abandoned:
                     self._lost = False
@@ -239,5 +239,5 @@ class CaptureWriter:
                 item.done.set()
 
 
-def _draft(item: TraceDraft | _Ticket) -> TraceDraft | None:
-    return item.draft if isinstance(item, _Ticket) else item
+def _draft(item: TraceDraft | _FlushRequest) -> TraceDraft | None:
+    return item.draft if isinstance(item, _FlushRequest) else item

@@ -18,11 +18,11 @@ from ragstone.cli._demo import run_demo
 from ragstone.cli._doctor import run_doctor
 from ragstone.cli._evaluate import evaluate_command
 from ragstone.cli._ingest import ingest_command
-from ragstone.cli._meta import meta_command, topicality_command
+from ragstone.cli._meta import topicality_command, validate_metrics_command
 from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import JudgeOption, ReaderOption
 from ragstone.cli._options import JsonOption
-from ragstone.cli._outbox import outbox_command
+from ragstone.cli._outbox import deliveries_command
 from ragstone.cli._replay import replay_command
 from ragstone.cli._status import status_command
 from ragstone.cli._udcg import udcg_app
@@ -40,9 +40,9 @@ app = typer.Typer(
 app.command(name="compare")(compare_command)
 app.command(name="evaluate")(evaluate_command)
 app.command(name="ingest")(ingest_command)
-app.command(name="meta")(meta_command)
+app.command(name="validate-metrics")(validate_metrics_command)
 app.command(name="metrics")(metrics_command)
-app.command(name="outbox")(outbox_command)
+app.command(name="deliveries")(deliveries_command)
 app.command(name="replay")(replay_command)
 app.command(name="status")(status_command)
 app.command(name="topicality")(topicality_command)
@@ -72,13 +72,13 @@ def _common(
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option("--folder", help="Where the store and the scores go.")] = Path(
+    output_dir: Annotated[Path, typer.Option("--output-dir", help="Where the store and the scores go.")] = Path(
         "ragstone-demo"
     ),
     json_output: JsonOption = False,
 ) -> None:
     """Run the whole path on a small corpus that ships with the package: no key, no GPU, no network."""
-    run_demo(folder, json_output=json_output)
+    run_demo(output_dir, json_output=json_output)
 
 
 @app.command()
@@ -93,7 +93,7 @@ def cache_command(
     folder: Annotated[Path, typer.Argument(help="The folder that --cache or $RAGSTONE_CACHE named.")],
     clear: Annotated[bool, typer.Option("--clear", help="Remove what was kept.")] = False,
     older_than_days: Annotated[
-        float | None, typer.Option("--older-than", min=0, help="Only what was kept more than so many days ago.")
+        float | None, typer.Option("--older-than-days", min=0, help="Only what was kept more than so many days ago.")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -101,7 +101,7 @@ def cache_command(
     run_cache(folder, clear=clear, older_than_days=older_than_days, json_output=json_output)
 
 
-@app.command(name="alerts")
+@app.command(name="prometheus-rules")
 def alerts_command() -> None:
     """Print alert rules for Prometheus, for the metrics of the sink `prometheus`."""
     rules = importlib.resources.files("ragstone.sinks") / "alerts" / "ragstone.rules.yml"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ragstone._util.table import text_table
-from ragstone.cli._output import clean, print_json, print_text
+from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.judges import CacheSummary, ReplyCache
 
 __all__ = ["run_cache"]
@@ -54,7 +54,10 @@ def _lines(summary: CacheSummary) -> list[str]:
     if summary.oldest is not None and summary.newest is not None:
         lines.append(f"kept between {_day(summary.oldest)} and {_day(summary.newest)}")
     if summary.n_by_model:
-        rows = [("replies", "model"), *((str(n), clean(model)) for model, n in summary.n_by_model.items())]
+        rows = [
+            ("replies", "model"),
+            *((str(n), sanitize_for_terminal(model)) for model, n in summary.n_by_model.items()),
+        ]
         lines.append(text_table(rows, align="r"))
     return lines
 

@@ -7,11 +7,18 @@ from typing import Annotated
 
 import typer
 
-from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, named_file, names_in, period_in
+from ragstone.cli._options import (
+    JsonOption,
+    OnlyMetricsOption,
+    SystemsArgument,
+    parse_named_file,
+    parse_names,
+    parse_time_range,
+)
 from ragstone.cli._output import print_json, print_text
 from ragstone.cli._panels import STATISTICS
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import OutcomeSource, Period, compare
+from ragstone.experiments import OutcomeSource, TimeRange, compare
 
 __all__ = ["compare_command"]
 
@@ -24,10 +31,10 @@ def compare_command(
     baseline: Annotated[
         str | None, typer.Option("--baseline", help="Compare the others with this system only, not all with all.")
     ] = None,
-    claim: Annotated[
+    hypothesis: Annotated[
         list[str] | None,
         typer.Option(
-            "--claim",
+            "--hypothesis",
             rich_help_panel=STATISTICS,
             help="A claim named beforehand: 'B > A', 'B != A', 'B > A on METRIC'. May be repeated; corrected for their number.",
         ),
@@ -40,10 +47,10 @@ def compare_command(
             help="Hold the level for all metrics together, not for each.",
         ),
     ] = False,
-    detect: Annotated[
+    min_effect: Annotated[
         float | None,
         typer.Option(
-            "--detect",
+            "--min-effect",
             rich_help_panel=STATISTICS,
             help="The difference that matters (0.01). Default: a hundredth of a metric's range.",
         ),
@@ -56,10 +63,10 @@ def compare_command(
             help="Exit with 1 if a system is worse than the baseline (or the first file).",
         ),
     ] = False,
-    gate: Annotated[
+    gate_metrics: Annotated[
         str | None,
         typer.Option(
-            "--gate",
+            "--gate-metrics",
             rich_help_panel=STATISTICS,
             help="Metrics or groups that must not become worse, with commas between; without it all.",
         ),
@@ -72,8 +79,9 @@ def compare_command(
             help="Exit with 1 unless a loss this large (0.01) is ruled out: the stricter gate.",
         ),
     ] = None,
-    level: Annotated[
-        float, typer.Option("--level", rich_help_panel=STATISTICS, help="One less the chance of a false claim.")
+    confidence_level: Annotated[
+        float,
+        typer.Option("--confidence-level", rich_help_panel=STATISTICS, help="One less the chance of a false claim."),
     ] = 0.95,
     permutations: Annotated[
         int, typer.Option("--permutations", min=1, rich_help_panel=STATISTICS, help="Behind p-values.")
@@ -87,36 +95,40 @@ def compare_command(
             help="Compare scores of different judges, with a warning.",
         ),
     ] = False,
-    unpaired: Annotated[
-        bool,
+    paired: Annotated[
+        bool | None,
         typer.Option(
-            "--unpaired",
+            "--paired/--unpaired",
             rich_help_panel=STATISTICS,
-            help="The systems have different samples (traffic); so without it for stores that do.",
+            help="Whether the systems have the same samples. Default: unpaired if the stores have different samples (traffic).",
         ),
-    ] = False,
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Compare systems evaluated on the same samples, or traffic of different times: what differs, and by how much."""
     gated = fail_if_worse or margin is not None
-    if gate is not None and not gated:
+    if gate_metrics is not None and not gated:
         raise ConfigurationError(
-            "--gate names what must not become worse; add --fail-if-worse, or --margin for the stricter gate"
+            "--gate-metrics names what must not become worse; add --fail-if-worse, or --margin for the stricter gate"
         )
     result = compare(
         _sources(systems),
-        metrics=None if metrics is None else names_in(metrics),
+        metrics=None if metrics is None else parse_names(metrics),
         baseline=baseline,
-        hypotheses=claim or (),
+        hypotheses=hypothesis or (),
         across_metrics=across_metrics,
-        detect=detect,
-        level=level,
+        min_effect=min_effect,
+        confidence_level=confidence_level,
         n_permutations=permutations,
         seed=seed,
         allow_different_judges=allow_different_judges,
-        paired=False if unpaired else None,
+        paired=paired,
     )
-    check = result.check_regression(None if gate is None else names_in(gate), margin=margin) if gated else None
+    check = (
+        result.check_regression(None if gate_metrics is None else parse_names(gate_metrics), margin=margin)
+        if gated
+        else None
+    )
     if json_output:
         print_json(result.to_dict() | {"gate": check and check.to_dict()})
     else:
@@ -128,13 +140,13 @@ def compare_command(
 
 
 def _sources(systems: list[str]) -> dict[str, OutcomeSource] | list[OutcomeSource]:
-    named = [named_file(text) for text in systems]
+    named = [parse_named_file(text) for text in systems]
     if not any(name for name, _ in named):
-        return [period_in(path) for _, path in named]
+        return [parse_time_range(path) for _, path in named]
     found: dict[str, OutcomeSource] = {}
     for name, path in named:
-        source = period_in(path)
-        if (called := name or (source.name if isinstance(source, Period) else Path(path).stem)) in found:
+        source = parse_time_range(path)
+        if (called := name or (source.name if isinstance(source, TimeRange) else Path(path).stem)) in found:
             raise ConfigurationError(
                 f"two systems are called {called!r}; write NAME=FILE, with a name of its own for each"
             )

@@ -8,7 +8,7 @@ import typer
 
 from ragstone.cli._panels import LIMITS
 from ragstone.errors import ConfigurationError
-from ragstone.judges import ConnectionOptions, SpendCap
+from ragstone.judges import Budget, ConnectionOptions
 
 __all__ = [
     "EXIT_BUDGET",
@@ -21,7 +21,7 @@ __all__ = [
     "PricesOption",
     "RequestsOption",
     "TokensOption",
-    "connection_of",
+    "build_connection",
 ]
 
 EXIT_BUDGET = 4
@@ -30,7 +30,10 @@ EXIT_BUDGET = 4
 InFlightOption = Annotated[
     int | None,
     typer.Option(
-        "--max-in-flight", min=1, rich_help_panel=LIMITS, help="Requests at one endpoint at once, at most. Default: 16."
+        "--max-concurrent-requests",
+        min=1,
+        rich_help_panel=LIMITS,
+        help="Requests at one endpoint at once, at most. Default: 16.",
     ),
 ]
 RequestsOption = Annotated[
@@ -44,18 +47,20 @@ TokensOption = Annotated[
     typer.Option("--tokens-per-minute", rich_help_panel=LIMITS, help="Tokens of input and output a minute, at most."),
 ]
 MaxCallsOption = Annotated[
-    int | None, typer.Option("--max-calls", min=1, rich_help_panel=LIMITS, help="Stop asking after so many calls.")
+    int | None, typer.Option("--budget-calls", min=1, rich_help_panel=LIMITS, help="Stop asking after so many calls.")
 ]
 MaxTokensOption = Annotated[
     int | None,
     typer.Option(
-        "--max-tokens", min=1, rich_help_panel=LIMITS, help="Stop asking after so many tokens of input and output."
+        "--budget-tokens", min=1, rich_help_panel=LIMITS, help="Stop asking after so many tokens of input and output."
     ),
 ]
 MaxUsdOption = Annotated[
     float | None,
     typer.Option(
-        "--max-usd", rich_help_panel=LIMITS, help="Stop asking when so much is spent; needs --usd-per-million-tokens."
+        "--budget-usd",
+        rich_help_panel=LIMITS,
+        help="Stop asking when so much is spent; needs --usd-per-million-tokens.",
     ),
 ]
 PricesOption = Annotated[
@@ -65,7 +70,7 @@ PricesOption = Annotated[
 OutageOption = Annotated[
     float | None,
     typer.Option(
-        "--outage",
+        "--fail-fast-after",
         min=0,
         rich_help_panel=LIMITS,
         help="Seconds of an endpoint that answers nobody, then fail at once. Default: 30.",
@@ -81,16 +86,16 @@ AffinityHeaderOption = Annotated[
 ]
 
 
-def connection_of(
+def build_connection(
     *,
-    in_flight: int | None,
+    max_concurrent_requests: int | None,
     requests_per_minute: float | None,
     tokens_per_minute: float | None,
-    max_calls: int | None,
-    max_tokens: int | None,
-    max_usd: float | None,
+    budget_calls: int | None,
+    budget_tokens: int | None,
+    budget_usd: float | None,
     prices: str | None,
-    outage_s: float | None,
+    fail_fast_after_s: float | None,
     affinity_header: str | None,
 ) -> ConnectionOptions:
     """The connection that the options describe; judge and reader share its spend cap.
@@ -99,24 +104,24 @@ def connection_of(
         ConfigurationError: A value that cannot work.
     """
     options = ConnectionOptions()
-    if in_flight is not None:
-        options["concurrency"] = in_flight
+    if max_concurrent_requests is not None:
+        options["max_concurrent_requests"] = max_concurrent_requests
     if requests_per_minute is not None:
         options["requests_per_minute"] = requests_per_minute
     if tokens_per_minute is not None:
         options["tokens_per_minute"] = tokens_per_minute
-    if outage_s is not None:
-        options["outage_s"] = outage_s
+    if fail_fast_after_s is not None:
+        options["fail_fast_after_s"] = fail_fast_after_s
     if affinity_header is not None:
         options["affinity_header"] = affinity_header
     if prices is not None:
         options["usd_per_million_tokens"] = _prices(prices)
-    if max_calls is not None or max_tokens is not None or max_usd is not None:
-        if max_usd is not None and prices is None:
+    if budget_calls is not None or budget_tokens is not None or budget_usd is not None:
+        if budget_usd is not None and prices is None:
             raise ConfigurationError(
-                f"--max-usd {max_usd:g} needs prices; give them too, for example --usd-per-million-tokens 0.15,0.60"
+                f"--budget-usd {budget_usd:g} needs prices; give them too, for example --usd-per-million-tokens 0.15,0.60"
             )
-        options["spend_cap"] = SpendCap(max_calls=max_calls, max_tokens=max_tokens, max_usd=max_usd)
+        options["budget"] = Budget(calls=budget_calls, tokens=budget_tokens, usd=budget_usd)
     return options
 
 

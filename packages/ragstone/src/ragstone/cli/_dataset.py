@@ -10,7 +10,7 @@ import typer
 from ragstone.cli._connection import EXIT_BUDGET
 from ragstone.cli._models import JudgeOptions, takes_models
 from ragstone.cli._options import JsonOption
-from ragstone.cli._output import clean, print_json, progress_bar
+from ragstone.cli._output import print_json, progress_bar, sanitize_for_terminal
 
 if TYPE_CHECKING:
     from ragstone.research import DatasetBuild
@@ -31,8 +31,9 @@ def build(
     documents: Annotated[
         list[Path], typer.Argument(help="Files and folders: text, Markdown, or JSONL with id and text.")
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The folder of the data set; the same one goes on where a run ended.")
+    output_dir: Annotated[
+        Path,
+        typer.Option("--output-dir", "-o", help="The folder of the dataset; the same one goes on where a run ended."),
     ] = Path("dataset"),
     report: Annotated[
         list[Path] | None,
@@ -43,7 +44,9 @@ def build(
     questions: Annotated[
         int, typer.Option("--questions", min=1, max=30, help="Sub-questions of one item at most.")
     ] = 10,
-    eta: Annotated[float, typer.Option("--eta", min=0.1, max=5, help="A passage answers from this rating on.")] = 3,
+    rating_threshold: Annotated[
+        float, typer.Option("--rating-threshold", min=0.1, max=5, help="A passage answers from this rating on.")
+    ] = 3,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what it would take, and ask nobody.")] = False,
     concurrency: ConcurrencyOption = 8,
     json_output: JsonOption = False,
@@ -65,13 +68,13 @@ def build(
     with progress_bar("items") as progress:
         built = build_dataset(
             documents,
-            output,
+            output_dir,
             reports=report or (),
-            judge=models.judge_named(models.judge),
+            judge=models.build_judge(models.judge),
             max_items=max_items,
             max_passages=max_passages,
             questions=questions,
-            eta=eta,
+            rating_threshold=rating_threshold,
             concurrency=concurrency,
             progress=progress,
         )
@@ -87,10 +90,10 @@ def build(
         raise typer.Exit(3)
 
 
-@dataset_app.command(name="apply")
+@dataset_app.command(name="apply-review")
 @takes_models
 def apply_command(
-    folder: Annotated[Path, typer.Argument(help="The folder that --output of `dataset build` named.")],
+    folder: Annotated[Path, typer.Argument(help="The folder that --output-dir of `dataset build` named.")],
     keep_ratings: Annotated[
         bool, typer.Option("--keep-ratings", help="Edits changed wording alone: ask nobody to rate them anew.")
     ] = False,
@@ -102,7 +105,7 @@ def apply_command(
     """Write the data set that your edited review.csv leaves."""
     from ragstone.research import apply_review
 
-    found = apply_review(folder, judge=models.judge_if_named(), keep_ratings=keep_ratings, concurrency=concurrency)
+    found = apply_review(folder, judge=models.judge_or_none(), keep_ratings=keep_ratings, concurrency=concurrency)
     _print_left_out(found.left_out)
     if json_output:
         print_json(found.to_dict())
@@ -112,7 +115,7 @@ def apply_command(
 
 def _print_left_out(reasons: tuple[str, ...]) -> None:
     for reason in reasons[:_SHOWN]:
-        typer.echo(f"left out: {clean(reason, width=400)}", err=True)
+        typer.echo(f"left out: {sanitize_for_terminal(reason, width=400)}", err=True)
     if len(reasons) > _SHOWN:
         typer.echo(f"left out: {len(reasons) - _SHOWN} more (--json lists all)", err=True)
 
@@ -121,4 +124,6 @@ def _print_next(built: DatasetBuild) -> None:
     if built.unfinished:
         typer.echo("unfinished: the same command goes on, and asks nothing twice", err=True)
     if built.rows:
-        typer.echo(f"next: edit {built.folder / 'review.csv'}, then ragstone dataset apply {built.folder}", err=True)
+        typer.echo(
+            f"next: edit {built.folder / 'review.csv'}, then ragstone dataset apply-review {built.folder}", err=True
+        )

@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from ragstone.cli._output import clean, ledger_lines, print_json, progress_bar
+from ragstone.cli._output import ledger_lines, print_json, progress_bar, sanitize_for_terminal
 from ragstone.demo import load_questions
 from ragstone.errors import ConfigurationError, MissingExtraError, StoreError
 from ragstone.experiments import format_table, summarise
@@ -26,12 +26,12 @@ _WORST = 3
 _DISTRACTING = 2
 
 
-def run_demo(folder: Path, *, json_output: bool) -> None:
+def run_demo(output_dir: Path, *, json_output: bool) -> None:
     """Ask every demo question, score what was captured, and print what a user would look at."""
     found = {e.name: e for e in entry_points(group="ragstone.demos")}
     if "langchain" not in found:
         raise MissingExtraError(feature="The demo", package="langchain-ragstone", extra="langchain-ragstone")
-    store, scores = _fresh(folder)
+    store, scores = _reset_folder(output_dir)
     judge = judge_from(None)
     questions = load_questions()
     started = time.monotonic()
@@ -75,7 +75,7 @@ def run_demo(folder: Path, *, json_output: bool) -> None:
         )
         return
     print(
-        f"{len(questions)} questions asked, captured, and scored by {clean(judge.identity.name)}, in "
+        f"{len(questions)} questions asked, captured, and scored by {sanitize_for_terminal(judge.identity.name)}, in "
         f"{time.monotonic() - started:.1f} s\n"
     )
     print(format_table(summary))
@@ -98,13 +98,13 @@ def run_demo(folder: Path, *, json_output: bool) -> None:
     print("  your own chain: config={'callbacks': [RagstoneCallbackHandler(Monitor(judge=...))]}")
 
 
-def _fresh(folder: Path) -> tuple[Path, Path]:
+def _reset_folder(folder: Path) -> tuple[Path, Path]:
     """Make the folder, without what the last demo left in it: the demo shows one run."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigurationError(
-            f"cannot make the folder {str(folder)!r}: {error.strerror}; give another with --folder"
+            f"cannot make the folder {str(folder)!r}: {error.strerror}; give another with --output-dir"
         ) from error
     store, scores = folder / "demo.db", folder / "demo.jsonl"
     for old in (store, scores, *(store.with_name(store.name + end) for end in ("-wal", "-shm", ".lock"))):
@@ -125,9 +125,9 @@ def _worst(scores: list[Score], traces: dict[str, Trace]) -> list[dict[str, Any]
         {
             "trace_id": trace_id,
             "mean": mean,
-            "query": clean(traces[trace_id].query),
-            "response": clean(traces[trace_id].response),
-            "reference": clean(" / ".join(traces[trace_id].reference)),
+            "query": sanitize_for_terminal(traces[trace_id].query),
+            "response": sanitize_for_terminal(traces[trace_id].response),
+            "reference": sanitize_for_terminal(" / ".join(traces[trace_id].reference)),
         }
         for mean, trace_id in means[:_WORST]
         if trace_id in traces
@@ -146,8 +146,8 @@ def _distracting(scores: list[Score], traces: dict[str, Trace]) -> list[dict[str
         {
             "distracting_effect": effect,
             "trace_id": trace_id,
-            "query": clean(traces[trace_id].query),
-            "text": clean((traces[trace_id].prompt_contexts or ())[position - 1].text, width=100),
+            "query": sanitize_for_terminal(traces[trace_id].query),
+            "text": sanitize_for_terminal((traces[trace_id].prompt_contexts or ())[position - 1].text, width=100),
         }
         for effect, trace_id, position in found[:_DISTRACTING]
         if trace_id in traces

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ragstone._util.table import text_table
-from ragstone.cli._output import clean, print_json, print_text
+from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
     Capabilities,
@@ -61,17 +61,19 @@ class _Finding:
 
     def as_text(self) -> list[str]:
         """Lines for a terminal."""
-        lines = [f"{self.roles}: {clean(self.name)}"]
+        lines = [f"{self.roles}: {sanitize_for_terminal(self.name)}"]
         if self.error is not None:
-            return [*lines, f"  cannot be asked: {clean(self.error, width=600)}"]
+            return [*lines, f"  cannot be asked: {sanitize_for_terminal(self.error, width=600)}"]
         if self.can is None:
             return [*lines, f"  {_WITHOUT_MODEL}"]
         can = self.can
         length = "" if can.context_length is None else f", context of {can.context_length} tokens"
-        lines.append(f"  model {clean(can.model)}, server {clean(can.server or 'not told')}{length}")
+        lines.append(
+            f"  model {sanitize_for_terminal(can.model)}, server {sanitize_for_terminal(can.server or 'not told')}{length}"
+        )
         rows = [
             ("capability", "there", "seen"),
-            *((name, there, clean(seen, width=120)) for name, there, seen in _rows(can)),
+            *((name, there, sanitize_for_terminal(seen, width=120)) for name, there, seen in _rows(can)),
         ]
         lines.append(text_table(rows, indent=2))
         lines.append(f"  -> {_why(can)}")
@@ -97,24 +99,26 @@ def run_doctor(judge: str | None, reader: str | None, *, json_output: bool) -> b
 
 
 async def _examine(judge: str | None, reader: str | None) -> list[_Finding]:
-    chair = judge_from(judge)
-    lector = reader_from(reader, judge=chair)
-    mine, yours = _model(chair), _model(lector)
+    resolved_judge = judge_from(judge)
+    resolved_reader = reader_from(reader, judge=resolved_judge)
+    mine, yours = _model(resolved_judge), _model(resolved_reader)
     try:
         if mine is not None and mine is yours:
             return [await _examined("judge and reader", mine)]
         findings = [
-            _Finding(roles="judge", name=chair.identity.name) if mine is None else await _examined("judge", mine)
+            _Finding(roles="judge", name=resolved_judge.identity.name)
+            if mine is None
+            else await _examined("judge", mine)
         ]
         # A reader without a model is only there because the judge has none, or was asked for by name.
         if yours is not None:
             findings.append(await _examined("reader", yours))
         elif reader is not None:
-            findings.append(_Finding(roles="reader", name=lector.identity.name))
+            findings.append(_Finding(roles="reader", name=resolved_reader.identity.name))
         return findings
     finally:
-        await chair.aclose()
-        await lector.aclose()
+        await resolved_judge.aclose()
+        await resolved_reader.aclose()
 
 
 def _model(who: Judge | Reader) -> ChatModel | None:
@@ -181,7 +185,7 @@ def _advice(can: Capabilities) -> Iterator[str]:
     if can.reasons:
         yield (
             "turn reasoning off where the model allows it (vLLM, SGLang: extra_body={'chat_template_kwargs': "
-            "{'enable_thinking': False}}); else numbers need room: --number-max-tokens 4096"
+            "{'enable_thinking': False}}); else numbers need room: --judge-max-tokens 4096"
         )
     elif not can.top_logprobs and not vllm:
         yield (

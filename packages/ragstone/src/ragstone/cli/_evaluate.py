@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,7 +16,7 @@ from ragstone.cli._options import (
     JsonOption,
     MetricsOption,
     SinkOption,
-    names_in,
+    parse_names,
 )
 from ragstone.cli._output import failure_lines, print_json, print_text, progress_bar
 from ragstone.cli._panels import OUTPUT
@@ -26,6 +26,8 @@ from ragstone.experiments import Experiment, evaluate
 from ragstone.schema import Failure
 
 __all__ = ["evaluate_command"]
+
+OnBadRow = Literal["raise", "skip"]
 
 
 @takes_models
@@ -37,8 +39,8 @@ def evaluate_command(
         ),
     ],
     metrics: MetricsOption = "ccrs",
-    reference: Annotated[
-        Path | None, typer.Option("--reference", help="A file of correct answers, joined to the samples by id.")
+    references: Annotated[
+        Path | None, typer.Option("--references", help="A file of correct answers, joined to the samples by id.")
     ] = None,
     qrels: Annotated[
         Path | None, typer.Option("--qrels", help="Relevance by sample id and passage id: qrels of TREC or BEIR.")
@@ -46,9 +48,9 @@ def evaluate_command(
     field: Annotated[
         list[str] | None, typer.Option("--field", help="OURS=THEIRS, where the known names do not fit (query=Frage).")
     ] = None,
-    skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="Leave out (and count) rows that cannot be read.")
-    ] = False,
+    on_bad_row: Annotated[
+        OnBadRow, typer.Option("--on-bad-row", help="raise, or skip: leave out (and count) rows that cannot be read.")
+    ] = "raise",
     sink: SinkOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="Write one outcome a line (JSONL).")
@@ -66,18 +68,18 @@ def evaluate_command(
         )
     if output is not None and output.is_dir():
         raise ConfigurationError(f"--output {str(output)!r} is a folder; give the path of a file")
-    chair, lector = models.models()
+    judge, reader = models.models()
     with progress_bar("scoring") as progress:
         result = evaluate(
             str(file),
-            names_in(metrics),
-            judge=chair,
-            reader=lector,
+            parse_names(metrics),
+            judge=judge,
+            reader=reader,
             sinks=sink or (),
             fields=_fields(field or []),
-            references=_references(reference),
+            references=_references(references),
             qrels=qrels,
-            on_bad_row="skip" if skip_bad_rows else "raise",
+            on_bad_row=on_bad_row,
             concurrency=concurrency,
             deadline_s=deadline_s,
             progress=progress,
@@ -121,7 +123,7 @@ def _references(file: Path | None) -> dict[str, tuple[str, ...]] | None:
     references = {s.id: s.reference for s in samples if s.reference}
     if not references:
         raise DataError(
-            f"no row of --reference {str(file)!r} has a correct answer under a known name (reference, ground_truth, ...)"
+            f"no row of --references {str(file)!r} has a correct answer under a known name (reference, ground_truth, ...)"
         )
     return references
 

@@ -18,7 +18,7 @@ from ragstone.cli._options import (
     MetricsOption,
     NoRedactOption,
     SinkOption,
-    names_in,
+    parse_names,
 )
 from ragstone.cli._panels import LIMITS
 from ragstone.errors import ConfigurationError, JudgeError, StoreError, StoreOwnedError
@@ -36,22 +36,26 @@ _RETRY_S = 5.0
 @takes_models
 def ingest_command(
     store: Annotated[str, typer.Argument(help="Where requests and scores are kept.")],
-    otlp: Annotated[str, typer.Option("--otlp", help="HOST:PORT to listen at for OTLP over HTTP.")] = "127.0.0.1:4318",
+    listen: Annotated[
+        str, typer.Option("--listen", help="HOST:PORT to listen at for OTLP over HTTP.")
+    ] = "127.0.0.1:4318",
     metrics: MetricsOption = "ccrs",
     sink: SinkOption = None,
-    settle_s: Annotated[
+    idle_timeout_s: Annotated[
         float,
-        typer.Option("--settle", min=0, help="Seconds without a new span after which a trace with its root is whole."),
+        typer.Option(
+            "--idle-timeout", min=0, help="Seconds without a new span after which a trace with its root is whole."
+        ),
     ] = 10.0,
-    give_up_s: Annotated[
-        float, typer.Option("--give-up", min=0, help="Seconds without a new span after which any trace is.")
+    rootless_timeout_s: Annotated[
+        float, typer.Option("--rootless-timeout", min=0, help="Seconds without a new span after which any trace is.")
     ] = 300.0,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
-    outage_patience_s: Annotated[
+    max_outage_s: Annotated[
         float,
         typer.Option(
-            "--outage-patience",
+            "--max-outage",
             min=0,
             rich_help_panel=LIMITS,
             help="Seconds a trace waits for a judge that answers nobody.",
@@ -63,12 +67,12 @@ def ingest_command(
 ) -> None:
     """Receive OTLP/HTTP from any instrumented application, in any language; stops cleanly on SIGTERM or Ctrl-C."""
     # A server that no other command needs.
-    from ragstone.ingest import OtlpReceiver, SharedStage, StageIntake
+    from ragstone.ingest import OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
 
-    host, port = _address(otlp)
+    host, port = _address(listen)
     judge, reader = models.models()
     setup = ScoringSetup(
-        names_in(metrics),
+        parse_names(metrics),
         judge=judge,
         reader=reader,
         sinks=sink or (),
@@ -76,14 +80,14 @@ def ingest_command(
         deadline_s=deadline_s,
         closes_models=True,
     )
-    stage = SharedStage(_stage_path(store))
-    intake = StageIntake(stage, settle_s=settle_s, give_up_s=give_up_s)
+    stage = SharedSpanBuffer(_stage_path(store))
+    intake = OtlpTraceSource(stage, idle_timeout_s=idle_timeout_s, rootless_timeout_s=rootless_timeout_s)
     try:
         asyncio.run(
             _serve(
                 OtlpReceiver(stage, host=host, port=port, redact=None if no_redact else redact_secrets),
                 setup,
-                lambda: Worker(store, setup, intakes=[intake], outage_patience_s=outage_patience_s),
+                lambda: Worker(store, setup, intakes=[intake], max_outage_s=max_outage_s),
             )
         )
     finally:
@@ -93,7 +97,7 @@ def ingest_command(
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise ConfigurationError(f"--otlp must be HOST:PORT, such as 127.0.0.1:4318, got {text!r}")
+        raise ConfigurationError(f"--listen must be HOST:PORT, such as 127.0.0.1:4318, got {text!r}")
     return host.strip("[]"), int(port)
 
 

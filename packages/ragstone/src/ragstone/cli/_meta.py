@@ -1,4 +1,4 @@
-"""`ragstone meta` and `ragstone topicality`: what the metrics are worth, and what a repository is about."""
+"""`ragstone validate-metrics` and `ragstone topicality`: what the metrics are worth, and what a repository is about."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
-from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, named_file, names_in
+from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, parse_named_file, parse_names
 from ragstone.cli._output import print_json, print_text
 from ragstone.cli._panels import STATISTICS
 from ragstone.errors import ConfigurationError
 
-__all__ = ["meta_command", "topicality_command"]
+__all__ = ["topicality_command", "validate_metrics_command"]
 
 LevelOption = Annotated[
-    float, typer.Option("--level", rich_help_panel=STATISTICS, help="Nominal coverage of the intervals.")
+    float, typer.Option("--confidence-level", rich_help_panel=STATISTICS, help="Nominal coverage of the intervals.")
 ]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Of all random numbers.")]
 
 
-def meta_command(
+def validate_metrics_command(
     systems: SystemsArgument,
     labels: Annotated[
         Path | None,
@@ -56,7 +56,7 @@ def meta_command(
         float,
         typer.Option("--alpha", rich_help_panel=STATISTICS, help="Significance level of the discriminative power."),
     ] = 0.05,
-    level: LevelOption = 0.95,
+    confidence_level: LevelOption = 0.95,
     resamples: Annotated[
         int, typer.Option("--resamples", min=1, rich_help_panel=STATISTICS, help="Bootstrap resamples.")
     ] = 2000,
@@ -67,17 +67,17 @@ def meta_command(
     json_output: JsonOption = False,
 ) -> None:
     """Evaluate the metrics themselves: distributions, ties, correlations, power, judge flips, agreement with people."""
-    from ragstone.research import meta_evaluate
+    from ragstone.research import validate_metrics
 
-    sources = [named_file(text) for text in systems]
-    repeats = [named_file(text) for text in repeat or ()]
+    sources = [parse_named_file(text) for text in systems]
+    repeats = [parse_named_file(text) for text in repeat or ()]
     if any(name for name, _ in repeats):
         if nameless := [path for name, path in repeats if not name]:
             raise ConfigurationError(f"--repeat {nameless[0]} names no system and others do; write NAME=FILE for each")
         by_system: dict[str, list[str]] = {}
         for name, path in repeats:
             by_system.setdefault(str(name), []).append(path)
-    report = meta_evaluate(
+    report = validate_metrics(
         *({name: path} if name else path for name, path in sources),
         labels=None if labels is None else str(labels),
         label_column=label_column,
@@ -85,9 +85,9 @@ def meta_command(
         threshold=threshold,
         repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
         flip_threshold=flip_threshold,
-        metrics=None if metrics is None else names_in(metrics),
+        metrics=None if metrics is None else parse_names(metrics),
         alpha=alpha,
-        level=level,
+        confidence_level=confidence_level,
         n_resamples=resamples,
         n_permutations=permutations,
         seed=seed,
@@ -102,7 +102,7 @@ def topicality_command(
     in_domain: Annotated[Path, typer.Argument(help="Outcomes of queries of the domain, from `evaluate --output`.")],
     out_of_domain: Annotated[Path, typer.Argument(help="Outcomes of queries from outside it, on the same repository.")],
     metrics: OnlyMetricsOption = None,
-    level: LevelOption = 0.95,
+    confidence_level: LevelOption = 0.95,
     resamples: Annotated[
         int, typer.Option("--resamples", min=2, rich_help_panel=STATISTICS, help="Bootstrap resamples.")
     ] = 10_000,
@@ -115,8 +115,8 @@ def topicality_command(
     report = topicality(
         in_domain,
         out_of_domain,
-        metrics=None if metrics is None else names_in(metrics),
-        level=level,
+        metrics=None if metrics is None else parse_names(metrics),
+        confidence_level=confidence_level,
         n_resamples=resamples,
         seed=seed,
     )

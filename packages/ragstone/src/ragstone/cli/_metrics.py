@@ -12,7 +12,7 @@ import typer
 
 from ragstone._util.table import text_table
 from ragstone.cli._options import JsonOption
-from ragstone.cli._output import clean, print_json, print_text
+from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.errors import MissingExtraError
 from ragstone.metrics import MetricCard, WorkedExample, all_metrics, resolve_metrics
 
@@ -107,12 +107,12 @@ def _worked(example: WorkedExample) -> list[str]:
             f"  the reader abstains from each passage with p = {', '.join(f'{p:g}' for p in example.abstentions)}"
         )
     value = "up to the model" if example.value is None else f"{example.value:.4g}"
-    return [*lines, f"  {clean(example.steps, width=2000)}", f"  value         {value}"]
+    return [*lines, f"  {sanitize_for_terminal(example.steps, width=2000)}", f"  value         {value}"]
 
 
 def _plain(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return clean(text, width=2000)
+    return sanitize_for_terminal(text, width=2000)
 
 
 def _as_dict(card: MetricCard) -> dict[str, Any]:

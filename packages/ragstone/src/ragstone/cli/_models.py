@@ -27,10 +27,10 @@ from ragstone.cli._connection import (
     PricesOption,
     RequestsOption,
     TokensOption,
-    connection_of,
+    build_connection,
 )
 from ragstone.cli._panels import JUDGE, LIMITS, READER
-from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption, reader_of
+from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption, build_reader
 from ragstone.cli._score import NumberTokensOption, ScoreDrawsOption, ScoreModeOption
 from ragstone.judges import ConnectionOptions, Judge, Reader, judge_from
 
@@ -67,19 +67,19 @@ class JudgeOptions:
     """What the options say of the judge and of how much may be asked, one field an option."""
 
     judge: JudgeOption = None
-    number_tokens: NumberTokensOption = None
+    judge_max_tokens: NumberTokensOption = None
     cache: CacheOption = None
-    in_flight: InFlightOption = None
+    max_concurrent_requests: InFlightOption = None
     requests_per_minute: RequestsOption = None
     tokens_per_minute: TokensOption = None
-    max_calls: MaxCallsOption = None
-    max_tokens: MaxTokensOption = None
-    max_usd: MaxUsdOption = None
+    budget_calls: MaxCallsOption = None
+    budget_tokens: MaxTokensOption = None
+    budget_usd: MaxUsdOption = None
     prices: PricesOption = None
-    outage_s: OutageOption = None
+    fail_fast_after_s: OutageOption = None
     affinity_header: AffinityHeaderOption = None
 
-    def judge_named(self, named: str | None, **asked: Any) -> Judge:
+    def build_judge(self, named: str | None, **asked: Any) -> Judge:
         """The judge of this name, or the environment's, with what the options say.
 
         With `--cache` all models of this process keep their replies there.
@@ -93,25 +93,25 @@ class JudgeOptions:
         """
         if self.cache is not None:
             os.environ["RAGSTONE_CACHE"] = str(self.cache)
-        return judge_from(named, number_max_tokens=self.number_tokens, connection=self.connection, **asked)
+        return judge_from(named, max_tokens=self.judge_max_tokens, connection=self.connection, **asked)
 
-    def judge_if_named(self) -> Judge | None:
+    def judge_or_none(self) -> Judge | None:
         """The judge that the options or the environment name, if either does."""
         named = self.judge or os.environ.get("RAGSTONE_JUDGE")
-        return self.judge_named(named) if named else None
+        return self.build_judge(named) if named else None
 
     @cached_property
     def connection(self) -> ConnectionOptions:
         """How much may be asked of an endpoint, and spent; judge and reader share one spend cap."""
-        return connection_of(
-            in_flight=self.in_flight,
+        return build_connection(
+            max_concurrent_requests=self.max_concurrent_requests,
             requests_per_minute=self.requests_per_minute,
             tokens_per_minute=self.tokens_per_minute,
-            max_calls=self.max_calls,
-            max_tokens=self.max_tokens,
-            max_usd=self.max_usd,
+            budget_calls=self.budget_calls,
+            budget_tokens=self.budget_tokens,
+            budget_usd=self.budget_usd,
             prices=self.prices,
-            outage_s=self.outage_s,
+            fail_fast_after_s=self.fail_fast_after_s,
             affinity_header=self.affinity_header,
         )
 
@@ -120,13 +120,13 @@ class JudgeOptions:
 class ModelOptions(JudgeOptions):
     """The same, and what the options say of scores and of the reader."""
 
-    score_mode: ScoreModeOption = "single"
-    score_draws: ScoreDrawsOption = 5
+    judge_score_mode: ScoreModeOption = "single"
+    judge_draws: ScoreDrawsOption = 5
     reader: ReaderOption = None
     reader_prompt: ReaderPromptOption = None
-    abstention: AbstentionOption = None
-    estimator: EstimatorOption = "auto"
-    draws: DrawsOption = None
+    reader_abstention: AbstentionOption = None
+    reader_estimator: EstimatorOption = "auto"
+    reader_max_draws: DrawsOption = None
 
     def models(self) -> tuple[Judge, Reader | str | None]:
         """The judge and the reader that the options describe.
@@ -141,23 +141,23 @@ class ModelOptions(JudgeOptions):
         judge = self._judge(self.judge)
         return judge, self._reader(judge)
 
-    def models_if_named(self) -> tuple[Judge | None, Reader | str | None]:
+    def models_or_none(self) -> tuple[Judge | None, Reader | str | None]:
         """As `models`, but nobody judges where nobody is named; where a reader alone is named, its model judges."""
         named = self.judge or os.environ.get("RAGSTONE_JUDGE") or self.reader
         judge = self._judge(named) if named else None
         return judge, self._reader(judge)
 
     def _judge(self, named: str | None) -> Judge:
-        return self.judge_named(named, score_mode=self.score_mode, draws=self.score_draws)
+        return self.build_judge(named, judge_score_mode=self.judge_score_mode, draws=self.judge_draws)
 
     def _reader(self, judge: Judge | None) -> Reader | str | None:
-        return reader_of(
+        return build_reader(
             self.reader,
             judge=judge,
             prompt=self.reader_prompt,
-            abstention=self.abstention,
-            estimator=self.estimator,
-            draws=self.draws,
+            abstention=self.reader_abstention,
+            estimator=self.reader_estimator,
+            draws=self.reader_max_draws,
             connection=self.connection,
         )
 

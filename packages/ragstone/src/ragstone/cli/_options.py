@@ -12,7 +12,7 @@ import typer
 
 from ragstone.cli._panels import LIMITS, OUTPUT
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import Period
+from ragstone.experiments import TimeRange
 
 __all__ = [
     "ConcurrencyOption",
@@ -23,9 +23,9 @@ __all__ = [
     "OnlyMetricsOption",
     "SinkOption",
     "SystemsArgument",
-    "named_file",
-    "names_in",
-    "period_in",
+    "parse_named_file",
+    "parse_names",
+    "parse_time_range",
 ]
 
 MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, with commas between.")]
@@ -58,7 +58,7 @@ NoRedactOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print JSON.")]
 
 
-def period_in(text: str) -> Period | str:
+def parse_time_range(text: str) -> TimeRange | str:
     """STORE@FROM..TO, or a file alone. Times are ISO dates in UTC, or -7d, -12h from now; either may be left out.
 
     Raises:
@@ -68,7 +68,7 @@ def period_in(text: str) -> Period | str:
     if not separator or not store or ".." not in times or Path(text).exists():
         return text
     since, _, until = times.partition("..")
-    period = Period(store, since=_time_in(since), until=_time_in(until))
+    period = TimeRange(store, since=_time_in(since), until=_time_in(until))
     if period.since is not None and period.until is not None and period.since >= period.until:
         raise ConfigurationError(
             f"{times!r} ends before it begins; write FROM..TO, such as 2026-11-01..2026-11-08 or -7d.."
@@ -90,12 +90,12 @@ def _time_in(text: str) -> float | None:
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
-def names_in(text: str) -> list[str]:
+def parse_names(text: str) -> list[str]:
     """The names in a list with commas between."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def named_file(text: str) -> tuple[str | None, str]:
+def parse_named_file(text: str) -> tuple[str | None, str]:
     """NAME=FILE, or a file alone; a file that has an equals sign in its name is a file."""
     name, separator, path = text.partition("=")
     if separator and name and path and not Path(text).exists():

@@ -13,17 +13,17 @@ from typing import Any
 
 from ragstone._util.table import text_table
 from ragstone.judges import BASELINE_NOTE, is_baseline
-from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score, SinkBooks
+from ragstone.schema import DeliveryCounts, Failure, Ledger, LedgerRow, NotApplicable, Score
 from ragstone.store import TraceReport
 
 __all__ = [
     "TraceLines",
-    "clean",
     "failure_lines",
     "ledger_lines",
     "print_json",
     "print_text",
     "progress_bar",
+    "sanitize_for_terminal",
     "trace_lines",
 ]
 
@@ -43,7 +43,7 @@ _STYLES = (
 _RELEVANT = {"1": "relevant", "-1": "not relevant"}
 
 
-def clean(text: str | None, *, width: int = 200) -> str:
+def sanitize_for_terminal(text: str | None, *, width: int = 200) -> str:
     """Make captured text safe for a terminal: one line, no control characters, at most `width` characters."""
     if text is None:
         return "(none)"
@@ -106,29 +106,36 @@ def ledger_lines(ledger: Ledger) -> list[str]:
     """The ledger as a table, and what deserves attention under it."""
     rows: list[tuple[str, LedgerRow]] = [("traces", ledger.total), *ledger.metrics.items()]
     names = [column.replace("_", " ") for column in _COLUMNS]
-    table = [("", *names), *((clean(name), *(str(getattr(row, c)) for c in _COLUMNS)) for name, row in rows)]
+    table = [
+        ("", *names),
+        *((sanitize_for_terminal(name), *(str(getattr(row, c)) for c in _COLUMNS)) for name, row in rows),
+    ]
     lines = [text_table(table, align="l" + "r" * len(_COLUMNS)), ""]
     unbalanced = [name for name, row in rows if not row.balanced]
     if unbalanced:
-        lines.append(f"THE COUNTS DO NOT ADD UP for {', '.join(map(clean, unbalanced))}: please report this as a bug")
+        lines.append(
+            f"THE COUNTS DO NOT ADD UP for {', '.join(map(sanitize_for_terminal, unbalanced))}: please report this as a bug"
+        )
     else:
         lines.append(" = ".join([names[0], " + ".join(names[1:])]))
     if ledger.oldest_pending_s is not None:
         lines.append(f"oldest pending trace: {ledger.oldest_pending_s:.0f} s")
     for reason, n in ledger.dropped_by_reason.items():
-        lines.append(f"dropped, {clean(reason)}: {n}")
+        lines.append(f"dropped, {sanitize_for_terminal(reason)}: {n}")
     lines += [_sink_line(sink, books) for sink, books in ledger.outbox.items()]
     return lines
 
 
-def _sink_line(sink: str, books: SinkBooks) -> str:
-    counts = ((name, getattr(books, name)) for name in ("pending", "sent", "skipped", "dead"))
-    line = f"sink {clean(sink)}: " + ", ".join(f"{n} {name}" for name, n in counts if n or name in ("pending", "sent"))
+def _sink_line(sink: str, books: DeliveryCounts) -> str:
+    counts = ((name, getattr(books, name)) for name in ("pending", "sent", "skipped", "failed"))
+    line = f"sink {sanitize_for_terminal(sink)}: " + ", ".join(
+        f"{n} {name}" for name, n in counts if n or name in ("pending", "sent")
+    )
     if books.oldest_pending_s is not None:
         line += f"; the oldest waits for {books.oldest_pending_s:.0f} s"
     if books.stopped is not None:
-        return f"{line}; STOPPED: {clean(books.stopped)}"
-    return f"{line}; last error: {clean(books.last_error)}" if books.last_error else line
+        return f"{line}; STOPPED: {sanitize_for_terminal(books.stopped)}"
+    return f"{line}; last error: {sanitize_for_terminal(books.last_error)}" if books.last_error else line
 
 
 def failure_lines(outcomes: Iterable[object]) -> Iterator[str]:
@@ -137,8 +144,8 @@ def failure_lines(outcomes: Iterable[object]) -> Iterator[str]:
     for outcome in outcomes:
         if isinstance(outcome, Failure) and outcome.kind not in seen:
             seen.add(outcome.kind)
-            what = f"{clean(outcome.metric)} of sample {clean(outcome.sample_id)}"
-            yield f"{outcome.kind}, for example {what}: {clean(outcome.reason, width=400)}"
+            what = f"{sanitize_for_terminal(outcome.metric)} of sample {sanitize_for_terminal(outcome.sample_id)}"
+            yield f"{outcome.kind}, for example {what}: {sanitize_for_terminal(outcome.reason, width=400)}"
 
 
 def _passage_lines(details: Mapping[str, Any]) -> Iterator[str]:
@@ -148,23 +155,23 @@ def _passage_lines(details: Mapping[str, Any]) -> Iterator[str]:
         # A metric from elsewhere may keep something else under this name.
         if not (isinstance(found, dict) and {"position", "utility", "p_abstain"} <= found.keys()):
             continue
-        source = f" ({clean(found['label_source'])})" if found.get("label_source") else ""
+        source = f" ({sanitize_for_terminal(found['label_source'])})" if found.get("label_source") else ""
         relevant = _RELEVANT.get(str(found.get("relevance")), "not labelled")
         line = (
-            f"  passage {found.get('position')}: {relevant}{source}, utility {_maybe(found.get('utility'), sign='+')}"
+            f"  passage {found.get('position')}: {relevant}{source}, utility {_or_dash(found.get('utility'), sign='+')}"
         )
         if found.get("distracting_effect") is not None:
-            line += f", distracting effect {_maybe(found['distracting_effect'])}"
-        line += f", p(abstain) {_maybe(found.get('p_abstain'))}"
+            line += f", distracting effect {_or_dash(found['distracting_effect'])}"
+        line += f", p(abstain) {_or_dash(found.get('p_abstain'))}"
         if found.get("interval") is not None:
             low, high = found["interval"]
-            line += f" [{low:.3f}, {high:.3f}] {clean(found.get('interval_method'))}"
+            line += f" [{low:.3f}, {high:.3f}] {sanitize_for_terminal(found.get('interval_method'))}"
         if found.get("method") is not None:
-            line += f" ({clean(found['method'])}, n={found.get('n')})"
+            line += f" ({sanitize_for_terminal(found['method'])}, n={found.get('n')})"
         yield line
 
 
-def _maybe(value: float | None, *, sign: str = "") -> str:
+def _or_dash(value: float | None, *, sign: str = "") -> str:
     return "unknown" if value is None else f"{value:{sign}.3f}"
 
 
@@ -177,17 +184,20 @@ class TraceLines:
     def as_text(self) -> list[str]:
         """Lines for a terminal."""
         report = self.report
-        lines = [f"trace {clean(report.trace_id)}: {report.state}"]
-        lines += [f"  {clean(reason)}" for reason in report.reasons]
+        lines = [f"trace {sanitize_for_terminal(report.trace_id)}: {report.state}"]
+        lines += [f"  {sanitize_for_terminal(reason)}" for reason in report.reasons]
         if report.trace is not None:
-            lines += [f"question: {clean(report.trace.query)}", f"answer:   {clean(report.trace.response)}"]
+            lines += [
+                f"question: {sanitize_for_terminal(report.trace.query)}",
+                f"answer:   {sanitize_for_terminal(report.trace.response)}",
+            ]
         for outcome in report.outcomes:
             if isinstance(outcome, Score):
                 span = outcome.interval
                 within = "" if span is None else f" [{span.low:.3f}, {span.high:.3f}] {span.method}"
                 what = f"{outcome.value:.3f}{within} ({outcome.method})"
             else:
-                what = f"{outcome.outcome}: {clean(outcome.reason)}"
+                what = f"{outcome.outcome}: {sanitize_for_terminal(outcome.reason)}"
             lines.append(f"{outcome.metric}: {what}")
             lines += _passage_lines({} if isinstance(outcome, NotApplicable) else outcome.details)
         if is_baseline(*(outcome.judge for outcome in report.outcomes)):

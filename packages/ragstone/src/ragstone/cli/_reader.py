@@ -13,7 +13,7 @@ from ragstone.cli._panels import READER
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ConnectionOptions, Judge, Reader, judge_from, reader_from
 
-__all__ = ["AbstentionOption", "DrawsOption", "EstimatorOption", "ReaderPromptOption", "reader_of"]
+__all__ = ["AbstentionOption", "DrawsOption", "EstimatorOption", "ReaderPromptOption", "build_reader"]
 
 Estimator = Literal["auto", "exact", "first_token", "monte_carlo"]
 
@@ -29,7 +29,7 @@ ReaderPromptOption = Annotated[
 AbstentionOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--abstention",
+        "--reader-abstention",
         rich_help_panel=READER,
         help="What the reader replies when the passages lack the answer. May be given several times. Default: NO-RESPONSE.",
     ),
@@ -37,18 +37,20 @@ AbstentionOption = Annotated[
 EstimatorOption = Annotated[
     Estimator,
     typer.Option(
-        "--estimator",
+        "--reader-estimator",
         rich_help_panel=READER,
         help="How p(abstain) is found; auto takes the best that the endpoint can do.",
     ),
 ]
 DrawsOption = Annotated[
     int | None,
-    typer.Option("--draws", min=1, rich_help_panel=READER, help="Most replies drawn for one p(abstain). Default: 20."),
+    typer.Option(
+        "--reader-max-draws", min=1, rich_help_panel=READER, help="Most replies drawn for one p(abstain). Default: 20."
+    ),
 ]
 
 
-def reader_of(
+def build_reader(
     spec: str | None,
     *,
     judge: Judge | str | None,
@@ -64,9 +66,9 @@ def reader_of(
         spec: What `--reader` says.
         judge: Whose model reads where no reader is named; an object shares its connections and limits.
         prompt: What `--reader-prompt` says.
-        abstention: What `--abstention` says.
-        estimator: What `--estimator` says.
-        draws: What `--draws` says.
+        abstention: What `--reader-abstention` says.
+        estimator: What `--reader-estimator` says.
+        draws: What `--reader-max-draws` says.
         connection: Options of the reader's own endpoint, if it has one.
 
     Raises:

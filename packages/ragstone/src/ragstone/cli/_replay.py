@@ -24,15 +24,23 @@ from ragstone.cli._options import (
     MetricsOption,
     NoRedactOption,
     SinkOption,
-    names_in,
+    parse_names,
 )
-from ragstone.cli._output import clean, ledger_lines, print_json, print_text
+from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_for_terminal
 from ragstone.cli._panels import LIMITS
 from ragstone.errors import DataError
 from ragstone.experiments import MetricSummary, format_table, summarise
 from ragstone.judges import is_baseline
 from ragstone.metrics import resolve_metrics
-from ragstone.replay import FileCounts, Rejected, ReplayIntake, ReplayPlan, ReplayReport, areplay_traces, plan_replay
+from ragstone.replay import (
+    FileReport,
+    RejectedRecord,
+    ReplayPlan,
+    ReplayReport,
+    ReplayTraceSource,
+    areplay_traces,
+    plan_replay,
+)
 from ragstone.schema import Ledger
 from ragstone.store import is_database_url, open_store
 from ragstone.worker import Worker, read_ledger
@@ -57,18 +65,18 @@ def replay_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be scored, what is missing and what it would cost.")
     ] = False,
-    call_s: Annotated[
+    call_latency_s: Annotated[
         float,
         typer.Option(
-            "--call-seconds", min=0.0, rich_help_panel=LIMITS, help="For --dry-run: how long one call to a model takes."
+            "--call-latency", min=0.0, rich_help_panel=LIMITS, help="For --dry-run: how long one call to a model takes."
         ),
     ] = 1.0,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
-    outage_patience_s: Annotated[
+    max_outage_s: Annotated[
         float,
         typer.Option(
-            "--outage-patience",
+            "--max-outage",
             min=0,
             rich_help_panel=LIMITS,
             help="Seconds a trace waits for a judge that answers nobody.",
@@ -81,8 +89,8 @@ def replay_command(
 ) -> None:
     """Read traces of other tools, score them, send the scores on. Stop it at any time: the same command goes on."""
     if dry_run:
-        plan = plan_replay(sources, names_in(metrics), format=format, calls_per_reading=models.draws or 1)
-        _print_plan(plan, models, call_s, json_output=json_output)
+        plan = plan_replay(sources, parse_names(metrics), format=format, calls_per_reading=models.reader_max_draws or 1)
+        _print_plan(plan, models, call_latency_s, json_output=json_output)
         return
     if models.cache is None and "RAGSTONE_CACHE" not in os.environ and not is_database_url(store):
         # So that a run that was killed pays for no answer twice.
@@ -92,7 +100,7 @@ def replay_command(
         report = asyncio.run(
             areplay_traces(
                 sources,
-                names_in(metrics),
+                parse_names(metrics),
                 store=store,
                 judge=judge,
                 reader=reader,
@@ -100,13 +108,13 @@ def replay_command(
                 format=format,
                 concurrency=concurrency,
                 deadline_s=deadline_s,
-                outage_patience_s=outage_patience_s,
+                max_outage_s=max_outage_s,
                 redact=None if no_redact else redact_secrets,
                 started=stop.take,
             )
         )
     stopped = stop.asked
-    summaries = _summaries(store, names_in(metrics))
+    summaries = _summaries(store, parse_names(metrics))
     ledger = read_ledger(store)
     if json_output:
         print_json(
@@ -115,7 +123,7 @@ def replay_command(
                 "skipped": [asdict(file) for file in report.skipped],
                 "stopped": stopped,
                 "judge_is_baseline": is_baseline(*(named for s in summaries for named in s.judges)),
-                "cap_reached": report.cap_reached,
+                "budget_exhausted": report.budget_exhausted,
                 "metrics": [asdict(summary) for summary in summaries],
                 "ledger": ledger.model_dump(mode="json"),
             }
@@ -134,11 +142,11 @@ def _unscored(ledger: Ledger) -> Iterator[str]:
     """What a metric that came later was not asked about: said, because its row looks as if there were nothing."""
     for name, row in ledger.metrics.items():
         if n := ledger.total.captured - row.captured:
-            yield f"{clean(name)}: {n} traces were finished before it was asked for; another --store scores them by it"
+            yield f"{sanitize_for_terminal(name)}: {n} traces were finished before it was asked for; another --store scores them by it"
 
 
 def _exit(report: ReplayReport, summaries: Sequence[MetricSummary], ledger: Ledger) -> None:
-    if report.cap_reached:
+    if report.budget_exhausted:
         typer.echo("the spend cap is reached; the same command goes on from here, under a cap of its own", err=True)
         raise typer.Exit(EXIT_BUDGET)
     if report.skipped and not report.files:
@@ -158,9 +166,9 @@ class _Stop:
     def __init__(self) -> None:
         self.asked = False
         self._worker: Worker | None = None
-        self._intake: ReplayIntake | None = None
+        self._intake: ReplayTraceSource | None = None
 
-    def take(self, intake: ReplayIntake, worker: Worker) -> None:
+    def take(self, intake: ReplayTraceSource, worker: Worker) -> None:
         """Know whom to stop, and show how far they are."""
         self._worker, self._intake = worker, intake
         loop = asyncio.get_running_loop()
@@ -205,40 +213,40 @@ def _summaries(store: str, metrics: list[str]) -> tuple[MetricSummary, ...]:
         return summarise(outcomes, [metric.card for metric in resolve_metrics(metrics)])
 
 
-def _file(counts: FileCounts) -> dict[str, Any]:
+def _file(counts: FileReport) -> dict[str, Any]:
     return asdict(counts)
 
 
-def _file_lines(files: Sequence[FileCounts], *, planned: bool = False) -> Iterator[str]:
+def _file_lines(files: Sequence[FileReport], *, planned: bool = False) -> Iterator[str]:
     for counts in files:
         done = f"{counts.n_read} records" if planned else f"{counts.n_new} traces new, {counts.n_known} known already"
         yield (
-            f"{clean(counts.name)}: {counts.format} ({clean(counts.because)}): {done}"
+            f"{sanitize_for_terminal(counts.name)}: {counts.format} ({sanitize_for_terminal(counts.detected_by)}): {done}"
             + (f", {counts.n_rejected} records rejected" if counts.n_rejected else "")
         )
         if counts.n_clashing:
             yield f"  {counts.n_clashing} left out: the store has other traces of their ids; use another --store"
         for rejected in counts.rejected[:_SHOWN]:
-            yield f"  rejected, {clean(rejected.place)}: {clean(rejected.reason)}"
+            yield f"  rejected, {sanitize_for_terminal(rejected.place)}: {sanitize_for_terminal(rejected.reason)}"
         if counts.n_rejected > _SHOWN:
             yield f"  and {counts.n_rejected - _SHOWN} more"
         if counts.damaged is not None:
-            yield f"  NOT READ TO ITS END: {clean(counts.damaged)}"
+            yield f"  NOT READ TO ITS END: {sanitize_for_terminal(counts.damaged)}"
 
 
-def _skipped_lines(skipped: Sequence[Rejected]) -> Iterator[str]:
+def _skipped_lines(skipped: Sequence[RejectedRecord]) -> Iterator[str]:
     for file in skipped:
-        yield f"skipped {clean(file.place)}: {clean(file.reason)}"
+        yield f"skipped {sanitize_for_terminal(file.place)}: {sanitize_for_terminal(file.reason)}"
 
 
-def _print_plan(plan: ReplayPlan, models: ModelOptions, call_s: float, *, json_output: bool) -> None:
-    rehearsal, scale = plan.rehearsal, plan.scale
-    in_flight = models.in_flight or 16
+def _print_plan(plan: ReplayPlan, models: ModelOptions, call_latency_s: float, *, json_output: bool) -> None:
+    rehearsal, scale = plan.estimate, plan.scale
+    in_flight = models.max_concurrent_requests or 16
     prices = models.connection.get("usd_per_million_tokens")
     calls = round(rehearsal.usage.calls * scale)
     tokens = round(rehearsal.usage.input_tokens * scale), round(rehearsal.usage.output_tokens * scale)
     usd = None if prices is None else rehearsal.usd(prices) * scale
-    seconds = rehearsal.seconds(in_flight=in_flight, call_s=call_s) * scale
+    seconds = rehearsal.estimate_seconds(max_concurrent_requests=in_flight, call_latency_s=call_latency_s) * scale
     if json_output:
         print_json(
             {
@@ -271,12 +279,12 @@ def _print_plan(plan: ReplayPlan, models: ModelOptions, call_s: float, *, json_o
         line = f"  {forecast.metric}: {round(forecast.n_applicable * scale)} applicable"
         if forecast.n_not_applicable:
             often, n = forecast.reasons.most_common(1)[0]
-            line += f", {round(forecast.n_not_applicable * scale)} not, most often ({round(n * scale)}): {clean(often)}"
+            line += f", {round(forecast.n_not_applicable * scale)} not, most often ({round(n * scale)}): {sanitize_for_terminal(often)}"
         typer.echo(line)
     typer.echo(
         f"about {calls} calls, {tokens[0]} + {tokens[1]} tokens"
         + (f", {usd:.2f} USD" if usd is not None else " (name prices with --usd-per-million-tokens)")
-        + f", {_duration(seconds)} at {call_s:g} s a call and {in_flight} at once"
+        + f", {_duration(seconds)} at {call_latency_s:g} s a call and {in_flight} at once"
     )
     if rehearsal.n_samples < plan.n_scorable:
         typer.echo(f"estimated from {rehearsal.n_samples} traces; tokens from characters")

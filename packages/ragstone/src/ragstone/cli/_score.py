@@ -14,19 +14,19 @@ ScoreMode = Literal["single", "expected", "sampled"]
 ScoreModeOption = Annotated[
     ScoreMode,
     typer.Option(
-        "--score-mode",
+        "--judge-score-mode",
         rich_help_panel=JUDGE,
         help="What a judge's number is: its reply, the expectation over all numbers of the scale where the endpoint tells "
         "their probabilities, or the mean of several replies.",
     ),
 ]
 ScoreDrawsOption = Annotated[
-    int, typer.Option("--score-draws", min=2, rich_help_panel=JUDGE, help="Replies for --score-mode sampled.")
+    int, typer.Option("--judge-draws", min=2, rich_help_panel=JUDGE, help="Replies for --judge-score-mode sampled.")
 ]
 NumberTokensOption = Annotated[
     int | None,
     typer.Option(
-        "--number-max-tokens",
+        "--judge-max-tokens",
         min=1,
         rich_help_panel=JUDGE,
         help="Length limit of the judge's replies with a number. A judge that reasons first needs 4096. Default: 64.",

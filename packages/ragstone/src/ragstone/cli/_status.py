@@ -13,7 +13,7 @@ from ragstone.errors import DataError, RagstoneError, StoreNotReadyError
 from ragstone.experiments import MetricSummary, format_table, summarize_store
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard, resolve_metrics
-from ragstone.store import is_database_url, open_store, shown
+from ragstone.store import describe_store, is_database_url, open_store
 from ragstone.worker import pending_message, read_ledger
 
 __all__ = ["status_command"]
@@ -62,7 +62,7 @@ def _print_trace(store: str, trace: str, *, json_output: bool) -> None:
         report = opened.explain(trace)
     if report is None:
         raise DataError(
-            f"the store {shown(store)!r} has no trace {trace!r}; if it is quite new, it may still be in the spool"
+            f"the store {describe_store(store)!r} has no trace {trace!r}; if it is quite new, it may still be in the spool"
         )
     lines = trace_lines(report)
     if json_output:

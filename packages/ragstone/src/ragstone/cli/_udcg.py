@@ -38,7 +38,7 @@ def fit(
         Path, typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="Where the weights go, as JSON.")
     ] = Path("theta.json"),
     c: Annotated[
-        list[float] | None, typer.Option("--c", help="A candidate for the cost C; may be given several times.")
+        list[float] | None, typer.Option("--svm-c", help="A candidate for the cost C; may be given several times.")
     ] = None,
     seed: SeedOption = 0,
     concurrency: ConcurrencyOption = 16,
@@ -51,13 +51,13 @@ def fit(
 
     _writable(output)
     options: dict[str, Any] = {"grid": tuple(c)} if c else {}
-    judge, lector = models.models_if_named()
+    judge, reader = models.models_or_none()
     with progress_bar("reading") as progress:
         found = fit_udcg(
-            str(file), reader=lector, judge=judge, seed=seed, concurrency=concurrency, progress=progress, **options
+            str(file), reader=reader, judge=judge, seed=seed, concurrency=concurrency, progress=progress, **options
         )
     found.theta.save(output)
-    _complaints(found.errors)
+    _format_problems(found.errors)
     if json_output:
         print_json(found.to_dict() | {"output": str(output)})
     else:
@@ -85,19 +85,19 @@ def correlate(
     """Correlate UDCG and the usual ranking metrics with graded answers, question by question."""
     from ragstone.research import correlate_udcg
 
-    judge, lector = models.models_if_named()
+    judge, reader = models.models_or_none()
     with progress_bar("reading") as progress:
         found = correlate_udcg(
             str(file),
             theta=theta,
             erag=erag,
-            reader=lector,
+            reader=reader,
             judge=judge,
             seed=seed,
             concurrency=concurrency,
             progress=progress,
         )
-    _complaints(found.errors)
+    _format_problems(found.errors)
     if json_output:
         print_json(found.to_dict())
     else:
@@ -108,8 +108,10 @@ def correlate(
 @takes_models
 def rank(
     file: FileArgument,
-    k: Annotated[int | None, typer.Option("-k", min=1, help="Keep the best k passages; without it all.")] = None,
-    by: Annotated[str, typer.Option("--by", help="utility or erag.")] = "utility",
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", "-k", min=1, help="Keep the best k passages; without it all.")
+    ] = None,
+    rank_by: Annotated[str, typer.Option("--rank-by", help="utility or erag.")] = "utility",
     keep_order: Annotated[
         bool, typer.Option("--keep-order", help="Write beside each passage what was found, and move nothing.")
     ] = False,
@@ -131,21 +133,21 @@ def rank(
         _writable(output)
     elif json_output:
         raise ConfigurationError("--json prints the counts where the samples would go; give --output FILE with it")
-    if by not in ("utility", "erag"):
-        raise ConfigurationError(f"--by must be utility or erag, got {by!r}")
-    judge, lector = models.models_if_named()
+    if rank_by not in ("utility", "erag"):
+        raise ConfigurationError(f"--rank_by must be utility or erag, got {rank_by!r}")
+    judge, reader = models.models_or_none()
     with progress_bar("ranking") as progress:
         found = rank_udcg(
             str(file),
-            k=k,
-            by="erag" if by == "erag" else "utility",
+            top_k=top_k,
+            rank_by="erag" if rank_by == "erag" else "utility",
             keep_order=keep_order,
-            reader=lector,
+            reader=reader,
             judge=judge,
             concurrency=concurrency,
             progress=progress,
         )
-    _complaints(found.errors)
+    _format_problems(found.errors)
     if output is None:
         _print_rows(found.rows)
     else:
@@ -161,7 +163,7 @@ def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
         typer.echo(json.dumps(row, ensure_ascii=False))
 
 
-def _complaints(errors: Sequence[str]) -> None:
+def _format_problems(errors: Sequence[str]) -> None:
     for error in errors:
         typer.echo(f"could not be asked: {error}", err=True)
 

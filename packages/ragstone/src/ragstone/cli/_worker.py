@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from ragstone.cli._models import ModelOptions, takes_models
-from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MetricsOption, SinkOption, names_in
+from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MetricsOption, SinkOption, parse_names
 from ragstone.cli._panels import LIMITS
 from ragstone.errors import StoreError
-from ragstone.store import is_database_url, settled, shown
+from ragstone.store import describe_store, is_database_url, resolve_store
 from ragstone.worker import ScoringSetup, Worker
 
 __all__ = ["worker_command"]
@@ -28,10 +28,10 @@ def worker_command(
     sink: SinkOption = None,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
-    outage_patience_s: Annotated[
+    max_outage_s: Annotated[
         float,
         typer.Option(
-            "--outage-patience",
+            "--max-outage",
             min=0,
             rich_help_panel=LIMITS,
             help="Seconds a trace waits for a judge that answers nobody.",
@@ -46,7 +46,7 @@ def worker_command(
         raise StoreError(f"the folder of the store {store!r} does not exist")
     judge, reader = models.models()
     setup = ScoringSetup(
-        names_in(metrics),
+        parse_names(metrics),
         judge=judge,
         reader=reader,
         sinks=sink or (),
@@ -54,16 +54,16 @@ def worker_command(
         deadline_s=deadline_s,
         closes_models=True,
     )
-    asyncio.run(_work(store, setup, outage_patience_s, until_idle=until_idle))
+    asyncio.run(_work(store, setup, max_outage_s, until_idle=until_idle))
 
 
-async def _work(store: str, setup: ScoringSetup, outage_patience_s: float, *, until_idle: bool) -> None:
-    worker = Worker(settled(store), setup, outage_patience_s=outage_patience_s)
+async def _work(store: str, setup: ScoringSetup, max_outage_s: float, *, until_idle: bool) -> None:
+    worker = Worker(resolve_store(store), setup, max_outage_s=max_outage_s)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
     async with setup:
         await worker.run(
             until_idle=until_idle,
-            on_owned=lambda: typer.echo(f"owning {shown(store)}, judge {setup.judge.identity.name}", err=True),
+            on_owned=lambda: typer.echo(f"owning {describe_store(store)}, judge {setup.judge.identity.name}", err=True),
         )

@@ -1,9 +1,9 @@
 """Data sets: files, rows and runs of other tools into samples."""
 
-from ragstone.data._read import Rejection as Rejection
+from ragstone.data._read import RejectedRow as RejectedRow
 from ragstone.data._read import SampleSource, read_samples
-from ragstone.data._read import iterate_rows as iterate_rows
-from ragstone.data._read import unreadable as unreadable
+from ragstone.data._read import build_rows_error as build_rows_error
+from ragstone.data._read import iter_rows as iter_rows
 from ragstone.data._trec.beir import read_beir, write_beir
 from ragstone.data._trec.qrels import read_qrels, write_trec_qrels
 from ragstone.data._trec.run import read_trec_run, write_trec_run

@@ -14,14 +14,14 @@ from ragstone.data._trec.samples import RUN_SUFFIXES, QrelsSource, qrels_from, r
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
 
-__all__ = ["Rejection", "SampleSource", "iterate_rows", "read_samples", "unreadable"]
+__all__ = ["RejectedRow", "SampleSource", "build_rows_error", "iter_rows", "read_samples"]
 
 SampleSource = str | os.PathLike[str] | Iterable[Sample | Mapping[str, Any]]
 """A path of a JSONL, JSON, CSV or Parquet file or of a TREC run, or samples or rows, or a pandas data frame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
+class RejectedRow:
     """A row that could not be read, and why."""
 
     position: int
@@ -36,7 +36,7 @@ def read_samples(
     references: Mapping[str, Sequence[str]] | None = None,
     qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
-) -> tuple[list[Sample], list[Rejection]]:
+) -> tuple[list[Sample], list[RejectedRow]]:
     """Read every sample of a data set before anything is spent on judging.
 
     Args:
@@ -63,21 +63,21 @@ def read_samples(
         raise ConfigurationError(f"on_bad_row must be 'raise' or 'skip', got {on_bad_row!r}")
     judged = None if qrels is None else qrels_from(qrels)
     samples: list[Sample] = []
-    rejections: list[Rejection] = []
+    rejections: list[RejectedRow] = []
     seen: dict[str, int] = {}
-    for position, row in enumerate(iterate_rows(data), start=1):
+    for position, row in enumerate(iter_rows(data), start=1):
         try:
             sample = _sample(row, position, fields, seen)
         except DataError as error:
-            rejections.append(Rejection(position=position, reason=str(error)))
+            rejections.append(RejectedRow(position=position, reason=str(error)))
             continue
         seen[sample.id] = position
         if references and not sample.reference and sample.id in references:
             sample = sample.model_copy(update={"reference": tuple(references[sample.id])})
         samples.append(sample)
     if rejections and on_bad_row == "raise":
-        way_out = "Mend them, or leave them out (and have them counted) with on_bad_row='skip' (--skip-bad-rows)"
-        raise unreadable(rejections, len(samples), way_out)
+        way_out = "Mend them, or leave them out (and have them counted) with on_bad_row='skip' (--on-bad-row skip)"
+        raise build_rows_error(rejections, len(samples), way_out)
     if references and samples and references.keys().isdisjoint(seen):
         raise DataError(
             f"no sample has the id of a correct answer: samples have {next(iter(seen))!r}, ..., correct answers "
@@ -89,7 +89,7 @@ def read_samples(
     return samples, rejections
 
 
-def unreadable(rejections: Sequence[Rejection], n_samples: int, way_out: str) -> DataError:
+def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, way_out: str) -> DataError:
     """The error that names the first rows that could not be read."""
     shown = "\n  ".join(r.reason for r in rejections[:5])
     more = f"\n  and {len(rejections) - 5} more" if len(rejections) > 5 else ""
@@ -107,7 +107,7 @@ def _sample(row: object, position: int, fields: Mapping[str, str] | None, seen: 
     return sample
 
 
-def iterate_rows(data: SampleSource) -> Iterator[Any]:
+def iter_rows(data: SampleSource) -> Iterator[Any]:
     """Yield rows; a line that is no JSON comes out as the `DataError` it is, so that the rest can go on."""
     if isinstance(data, str | os.PathLike):
         yield from _file_rows(Path(data))

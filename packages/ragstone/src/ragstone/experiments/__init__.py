@@ -4,7 +4,7 @@ from ragstone.experiments._compare.compare import Comparison, compare
 from ragstone.experiments._compare.hypotheses import Hypothesis
 from ragstone.experiments._compare.regression import RegressionCheck, assert_no_regression
 from ragstone.experiments._evaluate import Experiment, aevaluate, evaluate
-from ragstone.experiments._outcomes import OutcomeSource, Period
+from ragstone.experiments._outcomes import OutcomeSource, TimeRange
 from ragstone.experiments._outcomes import SystemOutcomes as SystemOutcomes
 from ragstone.experiments._outcomes import read_outcomes as read_outcomes
 from ragstone.experiments._summary import MetricSummary as MetricSummary
@@ -17,8 +17,8 @@ __all__ = [
     "Experiment",
     "Hypothesis",
     "OutcomeSource",
-    "Period",
     "RegressionCheck",
+    "TimeRange",
     "aevaluate",
     "assert_no_regression",
     "compare",

@@ -11,14 +11,14 @@ from ragstone.errors import SinkError, SinkNoTargetError, SinkRejectedError
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.sinks import Delivery, Sink
 
-__all__ = ["Delivered", "deliver"]
+__all__ = ["DeliverySummary", "deliver"]
 
 _BATCH: Final = 200
 _REASONS_SHOWN: Final = 3
 
 
 @dataclass(slots=True)
-class Delivered:
+class DeliverySummary:
     """What became of the outcomes at one sink."""
 
     sink: str
@@ -41,9 +41,9 @@ class Delivered:
         return lines
 
 
-async def deliver(sink: Sink, outcomes: Sequence[Score | NotApplicable | Failure]) -> Delivered:
+async def deliver(sink: Sink, outcomes: Sequence[Score | NotApplicable | Failure]) -> DeliverySummary:
     """Write all outcomes to one sink. A sink that is down is not asked again; nothing it does is raised."""
-    result = Delivered(sink.name, len(outcomes))
+    result = DeliverySummary(sink.name, len(outcomes))
     deliveries = [Delivery(outcome=outcome, trace_id=outcome.sample_id) for outcome in outcomes]
     for start in range(0, len(deliveries), _BATCH):
         try:
@@ -57,7 +57,7 @@ async def deliver(sink: Sink, outcomes: Sequence[Score | NotApplicable | Failure
     return result
 
 
-async def _write(sink: Sink, batch: Sequence[Delivery], result: Delivered) -> None:
+async def _write(sink: Sink, batch: Sequence[Delivery], result: DeliverySummary) -> None:
     refused: Mapping[str, SinkError]
     try:
         refused = await sink.write(batch) or {}

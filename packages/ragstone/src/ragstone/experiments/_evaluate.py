@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ragstone._util.run_async import run_async
-from ragstone.data import QrelsSource, Rejection, SampleSource, read_samples
+from ragstone.data import QrelsSource, RejectedRow, SampleSource, read_samples
 from ragstone.errors import DataError, MissingExtraError
 from ragstone.experiments._deliver import deliver
 from ragstone.experiments._summary import MetricSummary, format_table, summarise
@@ -38,7 +38,7 @@ class Experiment:
     usage: Usage
     wall_s: float
     """Seconds the scoring took."""
-    rejected: tuple[Rejection, ...] = field(default=())
+    rejected: tuple[RejectedRow, ...] = field(default=())
     """Rows that could not be read; counted here, in no other number."""
     sink_errors: tuple[str, ...] = field(default=())
     """What sinks said that did not take the outcomes, and of how many; the outcomes themselves are all here."""

@@ -20,23 +20,23 @@ from ragstone.experiments._evaluate import Experiment
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
-from ragstone.store import is_database_url, open_store, shown
+from ragstone.store import describe_store, is_database_url, open_store
 
 __all__ = [
-    "OpenOutcomes",
     "OutcomeSource",
-    "Period",
+    "OutcomeStream",
     "SystemOutcomes",
+    "TimeRange",
     "card_of",
-    "open_outcomes",
     "read_outcomes",
+    "stream_outcomes",
 ]
 
 AnyOutcome = Score | NotApplicable | Failure
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class TimeRange:
     """What a store has of the requests of some time.
 
     Args:
@@ -53,12 +53,12 @@ class Period:
     def name(self) -> str:
         """The store and the times, in UTC."""
         store = os.fspath(self.store)
-        place = shown(store) if is_database_url(store) else Path(store).stem
+        place = describe_store(store) if is_database_url(store) else Path(store).stem
         return f"{place}@{_day(self.since)}..{_day(self.until)}"
 
 
-OutcomeSource = Experiment | Period | str | os.PathLike[str]
-"""An `Experiment`, a JSONL file of outcomes (`evaluate --output`), a store, or a `Period` of one."""
+OutcomeSource = Experiment | TimeRange | str | os.PathLike[str]
+"""An `Experiment`, a JSONL file of outcomes (`evaluate --output`), a store, or a `TimeRange` of one."""
 
 _MOST: Final = 1e100
 """Larger values are refused: their squares and sums are no numbers any more."""
@@ -97,7 +97,7 @@ class SystemOutcomes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenOutcomes:
+class OutcomeStream:
     """A source whose outcomes are read one by one, for whoever does not need to keep them."""
 
     name: str
@@ -109,11 +109,11 @@ class OpenOutcomes:
     """By sample id what was asked, where the source tells."""
     is_traffic: bool = False
     """Whether these are requests of an application, and not rows of a data set."""
-    inclusion: Mapping[str, float] = field(default_factory=dict)
+    inclusion_probabilities: Mapping[str, float] = field(default_factory=dict)
     """By sample id the probability with which sampling kept it, where that is below 1."""
 
 
-def open_outcomes(source: OutcomeSource, *, name: str | None = None) -> OpenOutcomes:
+def stream_outcomes(source: OutcomeSource, *, name: str | None = None) -> OutcomeStream:
     """Find the outcomes of one system, and read them when they are asked for.
 
     Args:
@@ -126,16 +126,16 @@ def open_outcomes(source: OutcomeSource, *, name: str | None = None) -> OpenOutc
     Going through the outcomes raises what else `read_outcomes` does.
     """
     if isinstance(source, Experiment):
-        return OpenOutcomes(
+        return OutcomeStream(
             name=name or "experiment",
             outcomes=source.outcomes,
             cards={card.name: card for card in source.cards},
             queries={sample.id: sample.query for sample in source.samples if sample.query is not None},
         )
-    if isinstance(source, Period):
+    if isinstance(source, TimeRange):
         return _of_store(source, name or source.name)
     if is_database_url(source):
-        return _of_store(Period(source), name or shown(os.fspath(source)))
+        return _of_store(TimeRange(source), name or describe_store(os.fspath(source)))
     path = Path(source)
     if not path.is_file():
         raise ConfigurationError(
@@ -144,8 +144,8 @@ def open_outcomes(source: OutcomeSource, *, name: str | None = None) -> OpenOutc
     with path.open("rb") as file:
         stored = file.read(len(_SQLITE)) == _SQLITE
     if stored:
-        return _of_store(Period(path), name or path.stem)
-    return OpenOutcomes(name=name or path.stem, outcomes=_sized(_lines(path), str(path)), cards={})
+        return _of_store(TimeRange(path), name or path.stem)
+    return OutcomeStream(name=name or path.stem, outcomes=_sized(_lines(path), str(path)), cards={})
 
 
 def read_outcomes(source: OutcomeSource, *, name: str | None = None) -> SystemOutcomes:
@@ -160,10 +160,10 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None) -> SystemOu
         DataError: A line that is no outcome, or no outcome at all.
         StoreError: A store that cannot be read.
     """
-    opened = open_outcomes(source, name=name)
+    opened = stream_outcomes(source, name=name)
     found = _arranged(opened.name, opened.outcomes, opened.cards)
     if not found.outcomes and not isinstance(source, Experiment):
-        place = source.name if isinstance(source, Period) else shown(source)
+        place = source.name if isinstance(source, TimeRange) else describe_store(source)
         raise DataError(f"{place!r} holds no outcome")
     return found
 
@@ -252,20 +252,20 @@ def _outcome(line: bytes) -> AnyOutcome:
         return outcome_adapter.validate_python(told | {"sample_id": row["trace_id"]})
 
 
-def _of_store(period: Period, name: str) -> OpenOutcomes:
-    place = shown(os.fspath(period.store)) if is_database_url(period.store) else str(period.store)
+def _of_store(period: TimeRange, name: str) -> OutcomeStream:
+    place = describe_store(os.fspath(period.store)) if is_database_url(period.store) else str(period.store)
     with _reading(place), open_store(period.store, mode="read") as store:
-        inclusion = store.inclusion(since=period.since, until=period.until)
-    return OpenOutcomes(
+        inclusion = store.inclusion_probabilities(since=period.since, until=period.until)
+    return OutcomeStream(
         name=name,
         outcomes=_sized(_stored(period, place), place),
         cards={},
         is_traffic=True,
-        inclusion=inclusion,
+        inclusion_probabilities=inclusion,
     )
 
 
-def _stored(period: Period, place: str) -> Iterable[AnyOutcome]:
+def _stored(period: TimeRange, place: str) -> Iterable[AnyOutcome]:
     with _reading(place), open_store(period.store, mode="read") as store:
         yield from store.outcomes(since=period.since, until=period.until)
 

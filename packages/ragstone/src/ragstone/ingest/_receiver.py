@@ -12,8 +12,8 @@ from aiohttp import web
 
 from ragstone.capture import Redactor, redact_secrets
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
-from ragstone.ingest._stage import SharedStage
-from ragstone.replay import StagedSpan
+from ragstone.ingest._stage import SharedSpanBuffer
+from ragstone.replay import BufferedSpan
 from ragstone.replay.otlp import spans_of_request
 
 __all__ = ["OtlpReceiver"]
@@ -41,7 +41,12 @@ class OtlpReceiver:
     """
 
     def __init__(
-        self, stage: SharedStage, *, host: str = "127.0.0.1", port: int = 4318, redact: Redactor | None = redact_secrets
+        self,
+        stage: SharedSpanBuffer,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 4318,
+        redact: Redactor | None = redact_secrets,
     ) -> None:
         self._stage = stage
         self._host = host
@@ -80,7 +85,7 @@ class OtlpReceiver:
         except OSError as error:
             await self.aclose()
             raise ConfigurationError(
-                f"cannot listen at {self._host}:{self._port}: {error.strerror or error}; name another --otlp HOST:PORT"
+                f"cannot listen at {self._host}:{self._port}: {error.strerror or error}; name another --listen HOST:PORT"
             ) from None
         self._port = self._runner.addresses[0][1]
 
@@ -113,10 +118,10 @@ class OtlpReceiver:
 
     def _keep(self, body: bytes, kind: str) -> list[str]:
         """Keep the spans of a message; why some could not be read."""
-        spans: list[StagedSpan] = []
+        spans: list[BufferedSpan] = []
         rejected: list[str] = []
         for item in spans_of_request(body, kind, redact=self._redact):
-            if isinstance(item, StagedSpan):
+            if isinstance(item, BufferedSpan):
                 spans.append(item)
             else:
                 rejected.append(item.reason)

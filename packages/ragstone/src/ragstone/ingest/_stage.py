@@ -14,13 +14,13 @@ from typing import Final
 
 from ragstone._util.filelock import FileLock
 from ragstone.errors import StoreOwnedError
-from ragstone.replay import Rejected, SpanStage, StagedSpan, StagedTrace
+from ragstone.replay import BufferedSpan, BufferedTrace, RejectedRecord, SpanBuffer
 from ragstone.replay.otlp import traces_of
 from ragstone.schema import Captured, Trace
 from ragstone.store import Store
-from ragstone.worker import Troubles
+from ragstone.worker import StepErrors
 
-__all__ = ["SharedStage", "StageIntake"]
+__all__ = ["OtlpTraceSource", "SharedSpanBuffer"]
 
 logger = logging.getLogger("ragstone")
 
@@ -29,7 +29,7 @@ _BATCH_BYTES: Final = 32 * 2**20
 _LOG_S: Final = 60.0
 
 
-class SharedStage:
+class SharedSpanBuffer:
     """A stage on disk that the receiver fills and the worker empties, each on threads of their own.
 
     Args:
@@ -49,13 +49,13 @@ class SharedStage:
                 f"another `ragstone ingest` (process {self._file_lock.owner()}) keeps its spans in {os.fspath(path)!r}"
             )
         try:
-            self._stage = SpanStage(path, clock=clock)
+            self._stage = SpanBuffer(path, clock=clock)
         except BaseException:
             self._file_lock.release()
             raise
         self._lock = threading.Lock()
 
-    def add(self, spans: Iterable[StagedSpan]) -> int:
+    def add(self, spans: Iterable[BufferedSpan]) -> int:
         """Keep spans; they are on the disk when this returns.
 
         Raises:
@@ -64,9 +64,9 @@ class SharedStage:
         with self._lock:
             return self._stage.add(spans)
 
-    def settled(self, *, untouched_since: float, rooted_since: float, limit: int) -> list[StagedTrace]:
+    def settled(self, *, untouched_since: float, rooted_since: float, limit: int) -> list[BufferedTrace]:
         """Traces that seem whole, in the order in which they began to come."""
-        traces: list[StagedTrace] = []
+        traces: list[BufferedTrace] = []
         n_bytes = 0
         with self._lock:
             found = self._stage.traces(untouched_since=untouched_since, rooted_since=rooted_since)
@@ -98,34 +98,34 @@ class SharedStage:
             self._file_lock.release()
 
 
-class StageIntake:
+class OtlpTraceSource:
     """Moves traces from the stage into the store when they are whole.
 
     Nobody says when a trace has ended: exporters send spans when they end, in batches, and each process its own. A trace
-    with its root counts as whole when nothing came for `settle_s`, one without when nothing came for `give_up_s`. Spans
+    with its root counts as whole when nothing came for `idle_timeout_s`, one without when nothing came for `rootless_timeout_s`. Spans
     that come later are left out, and counted.
 
     Args:
         stage: Where the spans are.
-        settle_s: Seconds, of a trace whose root is there.
-        give_up_s: Seconds, of any trace.
+        idle_timeout_s: Seconds, of a trace whose root is there.
+        rootless_timeout_s: Seconds, of any trace.
         clock: Unix seconds.
     """
 
-    is_open = True
+    may_have_more = True
     """There is always another request."""
 
     def __init__(
         self,
-        stage: SharedStage,
+        stage: SharedSpanBuffer,
         *,
-        settle_s: float = 10.0,
-        give_up_s: float = 300.0,
+        idle_timeout_s: float = 10.0,
+        rootless_timeout_s: float = 300.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._stage = stage
-        self._settle_s = settle_s
-        self._give_up_s = give_up_s
+        self._settle_s = idle_timeout_s
+        self._give_up_s = rootless_timeout_s
         self._clock = clock
         self._log_next = 0.0
         # Of its own: the offsets of another host's receiver, in a store they share, are not ours.
@@ -140,11 +140,11 @@ class StageIntake:
         self.others: Counter[str] = Counter()
         """Why not, of the most frequent reasons."""
 
-    def move(self, store: Store, troubles: Troubles) -> int:
+    def transfer_batch(self, store: Store, troubles: StepErrors) -> int:
         """Move a batch; how many traces that was."""
         now = self._clock()
-        none: list[StagedTrace] = []
-        staged = troubles.guarded(
+        none: list[BufferedTrace] = []
+        staged = troubles.run_step(
             "read spans",
             lambda: self._stage.settled(
                 untouched_since=now - self._give_up_s, rooted_since=now - self._settle_s, limit=_BATCH
@@ -154,16 +154,16 @@ class StageIntake:
         if not staged:
             self._report()
             return 0
-        stored: bool = troubles.guarded("store traces", lambda: self._store(staged, store), otherwise=False)
+        stored: bool = troubles.run_step("store traces", lambda: self._store(staged, store), otherwise=False)
         if stored:
             # Killed before this, they come again: the store knows them by their ids.
-            troubles.guarded("forget spans", lambda: self._stage.forget([trace.seq for trace in staged]), None)
+            troubles.run_step("forget spans", lambda: self._stage.forget([trace.seq for trace in staged]), None)
         self._report()
         return len(staged)
 
-    def _store(self, staged: list[StagedTrace], store: Store) -> bool:
+    def _store(self, staged: list[BufferedTrace], store: Store) -> bool:
         traces: list[Trace] = []
-        rejected: list[Rejected] = []
+        rejected: list[RejectedRecord] = []
         for trace in staged:
             for item in traces_of(trace):
                 (traces if isinstance(item, Trace) else rejected).append(item)  # type: ignore[arg-type]

@@ -2,9 +2,9 @@
 
 from ragstone.judges._cache.file import CacheSummary as CacheSummary
 from ragstone.judges._cache.file import ReplyCache
-from ragstone.judges._capacity.spend import SpendCap
 from ragstone.judges._client_settings import ClientSettings
 from ragstone.judges._factory import OpenAICompatibleJudge, judge_from, reader_from
+from ragstone.judges._limits.spend import Budget
 from ragstone.judges._model import (
     Capabilities,
     ChatModel,
@@ -12,8 +12,8 @@ from ragstone.judges._model import (
     Completion,
     ConstrainedModel,
     ExactModel,
-    ForcedReading,
-    TokenReading,
+    ReplyLogprobs,
+    TokenLogprobs,
     record_usage,
 )
 from ragstone.judges._model import UsageMeter as UsageMeter
@@ -21,7 +21,7 @@ from ragstone.judges._model import metered as metered
 from ragstone.judges._model_judge import ModelJudge
 from ragstone.judges._parse import parse_number
 from ragstone.judges._protocol import (
-    Abstention,
+    AbstentionEstimate,
     JsonReply,
     Judge,
     JudgeIdentity,
@@ -32,17 +32,18 @@ from ragstone.judges._protocol import (
 )
 from ragstone.judges._protocol import Preparable as Preparable
 from ragstone.judges._render import Message
+from ragstone.judges.dry_run import DryRunJudge as DryRunJudge
+from ragstone.judges.dry_run import DryRunReader as DryRunReader
 from ragstone.judges.function_model import FunctionModel
 from ragstone.judges.lexical import BASELINE_NOTE, LexicalJudge, LexicalReader, is_baseline
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader
-from ragstone.judges.rehearsal import RehearsalJudge as RehearsalJudge
-from ragstone.judges.rehearsal import RehearsalReader as RehearsalReader
 from ragstone.judges.vllm_engine import VllmModel
 
 __all__ = [
     "BASELINE_NOTE",
-    "Abstention",
+    "AbstentionEstimate",
+    "Budget",
     "Capabilities",
     "ChatModel",
     "ChatReader",
@@ -52,7 +53,6 @@ __all__ = [
     "ConnectionOptions",
     "ConstrainedModel",
     "ExactModel",
-    "ForcedReading",
     "FunctionModel",
     "JsonReply",
     "Judge",
@@ -67,9 +67,9 @@ __all__ = [
     "Prompt",
     "Reader",
     "ReplyCache",
-    "SpendCap",
+    "ReplyLogprobs",
     "TextReply",
-    "TokenReading",
+    "TokenLogprobs",
     "VllmModel",
     "is_baseline",
     "judge_from",

@@ -60,7 +60,7 @@ class ClientSettings(Generic[T]):
         return next((value for name in _NAMES if isinstance(value := self._get(name), str) and value), None)
 
     @property
-    def shape(self) -> dict[str, object]:
+    def settings(self) -> dict[str, object]:
         """What shapes replies: class, model, host, sampling. No keys, no credentials of URLs."""
         kind = type(self.client)
         shape: dict[str, object] = {"client": f"{kind.__module__}.{kind.__qualname__}"}

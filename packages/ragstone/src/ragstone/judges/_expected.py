@@ -15,7 +15,7 @@ from ragstone.judges._model import ChatModel, ExactModel, find_exact_route
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
-__all__ = ["NumberDistribution", "NumberReads", "Spellings", "spell"]
+__all__ = ["NumberDistribution", "NumberDistributionReader", "Spellings", "build_spellings"]
 
 _FLOOR: Final = 1e-5
 """Beginnings of replies that are less likely than this are not followed; what they might hold widens the interval."""
@@ -59,7 +59,7 @@ class NumberDistribution:
         return Interval(
             low=self._extreme(((low, p) for p, low, _ in self.unread), sign=1),
             high=self._extreme(((high, p) for p, _, high in self.unread), sign=-1),
-            level=CERTAIN,
+            confidence_level=CERTAIN,
             method="exact",
         )
 
@@ -105,7 +105,7 @@ class Spellings:
         return cls(numbers, {beginning: tuple(following) for beginning, following in nexts.items()}, reach)
 
 
-class NumberReads:
+class NumberDistributionReader:
     """Reads distributions over numbers from one model, and remembers how its tokeniser spells them."""
 
     def __init__(self, model: ChatModel) -> None:
@@ -136,7 +136,7 @@ class NumberReads:
     async def _spelled(self, model: ExactModel, low: int, high: int) -> Spellings | None:
         async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if (low, high) not in self._spellings:
-                self._spellings[low, high] = await spell(model, low, high)
+                self._spellings[low, high] = await build_spellings(model, low, high)
             return self._spellings[low, high]
 
 
@@ -176,7 +176,7 @@ def _cut(tokens: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
     return (tuple(tokens[i : i + size]) for i in range(0, len(tokens), size))
 
 
-async def spell(model: ExactModel, low: int, high: int) -> Spellings | None:
+async def build_spellings(model: ExactModel, low: int, high: int) -> Spellings | None:
     """All ways in which the model's tokens spell "85", with or without one space before it and one newline after it.
 
     Args:

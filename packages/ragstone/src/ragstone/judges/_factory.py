@@ -25,12 +25,12 @@ _FORMS: Final = (
 )
 
 
-class _Asked(TypedDict, total=False):
+class _ScoringOptions(TypedDict, total=False):
     """How a judge asks for numbers."""
 
-    score_mode: Literal["single", "expected", "sampled"]
+    judge_score_mode: Literal["single", "expected", "sampled"]
     draws: int
-    number_max_tokens: int
+    max_tokens: int
 
 
 class OpenAICompatibleJudge(ModelJudge):
@@ -40,8 +40,8 @@ class OpenAICompatibleJudge(ModelJudge):
         base_url: "http://host:8000/v1"; without a path, `/v1` is taken.
         temperature: See `ModelJudge`.
         seed: See `ModelJudge`.
-        number_max_tokens: See `ModelJudge`.
-        score_mode: See `ModelJudge`.
+        max_tokens: See `ModelJudge`.
+        judge_score_mode: See `ModelJudge`.
         draws: See `ModelJudge`.
         connection: `model`, `api_key`, `concurrency`, `timeout_s` and all other options of `OpenAICompatibleModel`.
 
@@ -61,8 +61,8 @@ class OpenAICompatibleJudge(ModelJudge):
         *,
         temperature: float | None = 0.0,
         seed: int | None = None,
-        number_max_tokens: int = 64,
-        score_mode: Literal["single", "expected", "sampled"] = "single",
+        max_tokens: int = 64,
+        judge_score_mode: Literal["single", "expected", "sampled"] = "single",
         draws: int = 5,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
@@ -70,8 +70,8 @@ class OpenAICompatibleJudge(ModelJudge):
             OpenAICompatibleModel(base_url, **connection),
             temperature=temperature,
             seed=seed,
-            number_max_tokens=number_max_tokens,
-            score_mode=score_mode,
+            max_tokens=max_tokens,
+            judge_score_mode=judge_score_mode,
             draws=draws,
         )
 
@@ -79,9 +79,9 @@ class OpenAICompatibleJudge(ModelJudge):
 def judge_from(
     spec: str | Judge | None = None,
     *,
-    score_mode: Literal["single", "expected", "sampled"] = "single",
+    judge_score_mode: Literal["single", "expected", "sampled"] = "single",
     draws: int = 5,
-    number_max_tokens: int | None = None,
+    max_tokens: int | None = None,
     connection: ConnectionOptions | None = None,
 ) -> Judge:
     """Make the judge that `spec` names; None takes `RAGSTONE_JUDGE` from the environment, else the lexical baseline.
@@ -94,15 +94,15 @@ def judge_from(
 
     Args:
         spec: What the user named.
-        score_mode: What a number is: see `ModelJudge`. For judges that are made here from a model.
+        judge_score_mode: What a number is: see `ModelJudge`. For judges that are made here from a model.
         draws: Replies for "sampled".
-        number_max_tokens: Length limit of replies with a number, at least 1; None takes `ModelJudge`'s own. For judges that
+        max_tokens: Length limit of replies with a number, at least 1; None takes `ModelJudge`'s own. For judges that
             are made here from a model.
         connection: Options of `OpenAICompatibleModel` (limits, a spend cap), for a judge that is an endpoint; others have
             no use for them.
 
     Raises:
-        ConfigurationError: `spec` names no judge, or one that cannot score in `score_mode`.
+        ConfigurationError: `spec` names no judge, or one that cannot score in `judge_score_mode`.
 
     Example:
         ```python
@@ -115,24 +115,26 @@ def judge_from(
         given: object = spec
         # A class has all the attributes its objects have.
         if isinstance(given, Judge) and not isinstance(given, type):
-            if score_mode != "single":
+            if judge_score_mode != "single":
                 raise ConfigurationError(
-                    f"score_mode={score_mode!r} is for judges named in words; give it to {given!r} when you make it"
+                    f"judge_score_mode={judge_score_mode!r} is for judges named in words; give it to {given!r} when you make it"
                 )
-            if number_max_tokens is not None:
+            if max_tokens is not None:
                 raise ConfigurationError(
-                    f"number_max_tokens={number_max_tokens} is for judges named in words; give it to {given!r} when you make it"
+                    f"max_tokens={max_tokens} is for judges named in words; give it to {given!r} when you make it"
                 )
             return given
         raise ConfigurationError(f"{spec!r} is not a judge; {_FORMS}")
     kind, _, model = spec.strip().partition(":")
     if spec.strip() == "lexical":
-        if score_mode != "single":
-            raise ConfigurationError(f"score_mode={score_mode!r} needs a model, and the judge is 'lexical'; {_FORMS}")
+        if judge_score_mode != "single":
+            raise ConfigurationError(
+                f"judge_score_mode={judge_score_mode!r} needs a model, and the judge is 'lexical'; {_FORMS}"
+            )
         return LexicalJudge()
-    asked: _Asked = {"score_mode": score_mode, "draws": draws}
-    if number_max_tokens is not None:
-        asked["number_max_tokens"] = number_max_tokens
+    asked: _ScoringOptions = {"judge_score_mode": judge_score_mode, "draws": draws}
+    if max_tokens is not None:
+        asked["max_tokens"] = max_tokens
     if kind in ("http", "https"):
         return OpenAICompatibleJudge(spec, **asked, **(connection or {}))
     if kind == "openai" and model:
@@ -155,7 +157,7 @@ def reader_from(
         spec: The forms of `judge_from`, or a `Reader` object (a `ChatReader` with the application's own prompt).
         judge: Whose model reads when nothing else is named; the reader then shares its connections and limits.
         connection: As for `judge_from`, for a reader that is named in words.
-        options: `prompt`, `abstention`, `estimator` and all other options of `ChatReader`, for a reader named in words.
+        options: `prompt`, `reader_abstention`, `estimator` and all other options of `ChatReader`, for a reader named in words.
 
     Raises:
         ConfigurationError: `spec` names no reader, or none is named and the judge has no model to read with; options
@@ -176,21 +178,21 @@ def reader_from(
                 )
             return given
         raise ConfigurationError(f"{spec!r} is not a reader; it takes the same forms as judge=, or a Reader object")
-    chair = judge if spec is None else judge_from(spec, connection=connection)
-    if isinstance(chair, LexicalJudge):
+    resolved_judge = judge if spec is None else judge_from(spec, connection=connection)
+    if isinstance(resolved_judge, LexicalJudge):
         if options:
             raise ConfigurationError(
                 f"{', '.join(sorted(options))}: the lexical baseline has no model to ask; name one with reader="
             )
         return LexicalReader()
-    if isinstance(chair, ModelJudge):
-        return ChatReader(chair.model, **options)
+    if isinstance(resolved_judge, ModelJudge):
+        return ChatReader(resolved_judge.model, **options)
     raise ConfigurationError(
         f"judge={judge!r} has no model that could read passages as the application does; name one with reader="
     )
 
 
-def _openai(model: str, asked: _Asked, connection: ConnectionOptions | None) -> ModelJudge:
+def _openai(model: str, asked: _ScoringOptions, connection: ConnectionOptions | None) -> ModelJudge:
     base_url = os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
     api_key = os.environ.get("OPENAI_API_KEY")
     if base_url == _OPENAI_URL and not api_key:

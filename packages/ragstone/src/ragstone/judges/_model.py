@@ -19,15 +19,15 @@ from ragstone.schema import Usage
 
 __all__ = [
     "TEMPERATURE_ONE",
+    "AsyncOnce",
     "Capabilities",
     "ChatModel",
     "ChatRequest",
     "Completion",
     "ConstrainedModel",
     "ExactModel",
-    "ForcedReading",
-    "Once",
-    "TokenReading",
+    "ReplyLogprobs",
+    "TokenLogprobs",
     "UsageMeter",
     "after_reasoning",
     "find_exact_route",
@@ -75,7 +75,7 @@ class ChatRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenReading:
+class TokenLogprobs:
     """One token of a reply, with what else might have stood there."""
 
     text: str
@@ -91,12 +91,12 @@ class Completion:
 
     text: str
     finish: Literal["stop", "length", "refused"] = "stop"
-    tokens: tuple[TokenReading, ...] | None = None
+    tokens: tuple[TokenLogprobs, ...] | None = None
     """None where no log-probabilities were asked for, or none came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForcedReading:
+class ReplyLogprobs:
     """Log-probabilities of a given reply, token by token."""
 
     logprobs: tuple[float, ...]
@@ -172,7 +172,7 @@ class ChatModel(Protocol):
         ...
 
     @property
-    def shape(self) -> Mapping[str, object]:
+    def settings(self) -> Mapping[str, object]:
         """All that shapes replies apart from the request, nothing secret; part of identities and cache keys."""
         ...
 
@@ -253,7 +253,7 @@ class ExactModel(ChatModel, Protocol):
         """Log-probabilities of the `wanted` tokens after each prefix (token ids), in one batch. For the route "chain"."""
         ...
 
-    async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:
+    async def reply_logprobs(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
         """Log-probabilities of `reply`. For the routes "prefill" and "echo"."""
         ...
 
@@ -320,7 +320,7 @@ def after_reasoning(text: str) -> str | None:
     return None if _OPEN.search(text) else text.strip()
 
 
-class Once(Generic[T]):
+class AsyncOnce(Generic[T]):
     """Finds a value when it is first asked for; those who ask meanwhile wait for it, on each event loop.
 
     What is raised while finding is the asker's, and the next one tries again.

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeVar
 from pydantic import TypeAdapter
 
 from ragstone.errors import ConfigurationError, JudgeReplyError
-from ragstone.judges._expected import NumberReads
+from ragstone.judges._expected import NumberDistributionReader
 from ragstone.judges._model import (
     TEMPERATURE_ONE,
     ChatModel,
@@ -23,7 +23,7 @@ from ragstone.judges._model import (
 )
 from ragstone.judges._parse import json_request, json_schema_of, parse_json, parse_number
 from ragstone.judges._protocol import JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
-from ragstone.judges._render import RENDER_VERSION, Message, number_request, reminder, render
+from ragstone.judges._render import RENDER_VERSION, Message, build_retry_messages, number_request, render
 from ragstone.schema import Interval, Usage
 from ragstone.stats import mean_interval
 
@@ -48,11 +48,11 @@ class ModelJudge:
         model: The model to ask.
         temperature: Sampling temperature; left out once the server refuses it.
         seed: Sampling seed, for servers that take one.
-        number_max_tokens: Length limit of replies with a number. Models that reason before they answer need
+        max_tokens: Length limit of replies with a number. Models that reason before they answer need
             thousands.
-        score_mode: What a number is. "single": the one in the model's reply. "expected": the expectation over all
+        judge_score_mode: What a number is. "single": the one in the model's reply. "expected": the expectation over all
             whole numbers of the scale, from their exact probabilities, where the model can tell them and replies with
-            such a number more often than not; else as "single". "sampled": the mean of `draws` replies at temperature
+            such a number more often than not; else as "single". "sampled": the mean of `reader_max_draws` replies at temperature
             1, with an interval. The `method` of each reply says which it was.
         draws: Replies for "sampled".
 
@@ -66,14 +66,16 @@ class ModelJudge:
         *,
         temperature: float | None = 0.0,
         seed: int | None = None,
-        number_max_tokens: int = 64,
-        score_mode: Literal["single", "expected", "sampled"] = "single",
+        max_tokens: int = 64,
+        judge_score_mode: Literal["single", "expected", "sampled"] = "single",
         draws: int = 5,
     ) -> None:
-        if number_max_tokens < 1:
-            raise ConfigurationError(f"number_max_tokens must be at least 1, got {number_max_tokens!r}")
-        if score_mode not in ("single", "expected", "sampled"):
-            raise ConfigurationError(f"score_mode must be 'single', 'expected' or 'sampled', got {score_mode!r}")
+        if max_tokens < 1:
+            raise ConfigurationError(f"max_tokens must be at least 1, got {max_tokens!r}")
+        if judge_score_mode not in ("single", "expected", "sampled"):
+            raise ConfigurationError(
+                f"judge_score_mode must be 'single', 'expected' or 'sampled', got {judge_score_mode!r}"
+            )
         if draws < 2:
             raise ConfigurationError(f"draws must be at least 2, got {draws!r}")
         self.model = model
@@ -81,10 +83,10 @@ class ModelJudge:
         self._sampling = {
             name: value for name, value in (("temperature", temperature), ("seed", seed)) if value is not None
         }
-        self._number_max_tokens = number_max_tokens
-        self._score_mode = score_mode
+        self._number_max_tokens = max_tokens
+        self._score_mode = judge_score_mode
         self._draws = draws
-        self._reads = NumberReads(model)
+        self._reads = NumberDistributionReader(model)
         self._spent = UsageMeter()
 
     def __repr__(self) -> str:
@@ -99,13 +101,13 @@ class ModelJudge:
     def identity(self) -> JudgeIdentity:
         """The model in words, and a hash of all that shapes replies. Final once `prepare()` ran."""
         shape: dict[str, Any] = {
-            **self.model.shape,
+            **self.model.settings,
             "sampling": self._sampling,
-            "number_max_tokens": self._number_max_tokens,
+            "max_tokens": self._number_max_tokens,
             "render": RENDER_VERSION,
         }
         if self._score_mode != "single":
-            shape["score_mode"] = self._score_mode
+            shape["judge_score_mode"] = self._score_mode
         if self._score_mode == "sampled":
             shape["draws"] = self._draws
         digest = hashlib.sha256(json.dumps(shape, sort_keys=True, default=repr).encode()).hexdigest()[:16]
@@ -153,42 +155,42 @@ class ModelJudge:
                 self._spent.total += meter.total
         return replace(reply, usage=meter.total)
 
-    async def ask_json(self, prompt: Prompt, shape: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
+    async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
         """Ask for a value of a shape: held to its JSON Schema where the model can be, else in words.
 
         Args:
             prompt: The question.
-            shape: What pydantic checks the reply against; best an object at the root, which all servers take.
-            max_tokens: Length limit of the value itself; reasoning has the room of `number_max_tokens` besides.
+            schema: What pydantic checks the reply against; best an object at the root, which all servers take.
+            max_tokens: Length limit of the value itself; reasoning has the room of `max_tokens` besides.
 
         Raises:
             JudgeError: No usable answer. Kinds: "unparseable" and "truncated" (with `raw`), "refused", "timeout",
                 "unavailable", "rejected".
         """
-        schema = json_schema_of(shape)
-        messages = render(prompt, request=json_request(schema))
+        json_schema = json_schema_of(schema)
+        messages = render(prompt, request=json_request(json_schema))
         room = max_tokens + self._number_max_tokens
         with metered() as meter:
             try:
-                value, raw, method = await self._json(messages, schema, shape, room)
+                value, raw, method = await self._json(messages, json_schema, schema, room)
             finally:
                 self._spent.total += meter.total
         return JsonReply(value=value, raw=raw, method=method, usage=meter.total)
 
     async def _json(
-        self, messages: list[Message], schema: dict[str, Any], shape: TypeAdapter[T], max_tokens: int
+        self, messages: list[Message], json_schema: dict[str, Any], schema: TypeAdapter[T], max_tokens: int
     ) -> tuple[T, str, str]:
         held = None
         if self._constrained is not None:
             held = await self._constrained.complete_json(
-                messages, schema, max_tokens=max_tokens, sampling=self._sampling
+                messages, json_schema, max_tokens=max_tokens, sampling=self._sampling
             )
         try:
             if held is None:
                 raw, method = await self._text(messages, max_tokens=max_tokens), "json_reply"
             else:
                 raw, method = usable_text(held, max_tokens), "constrained_reply"
-            return parse_json(raw, shape), raw, method
+            return parse_json(raw, schema), raw, method
         except JudgeReplyError as error:
             # Cut short without a constraint, the reply is too long for its limit, and would be so again.
             if error.kind == "refused" or (error.kind == "truncated" and held is None):
@@ -196,7 +198,7 @@ class ModelJudge:
         # Without the reply: a long broken one makes the next one like it.
         insisting: Message = {"role": "user", "content": f"{messages[-1]['content']}\n\n{_INSISTENCE}"}
         raw = await self._text([*messages[:-1], insisting], max_tokens=max_tokens)
-        return parse_json(raw, shape), raw, "second_reply"
+        return parse_json(raw, schema), raw, "second_reply"
 
     async def _expected(self, messages: list[Message], low: float, high: float) -> NumberReply:
         read = await self._reads.read(messages, low, high)
@@ -236,7 +238,7 @@ class ModelJudge:
             method="sampled",
             n=mean.n,
             n_missing=len(troubles),
-            interval=Interval(low=mean.low, high=mean.high, level=mean.level, method=mean.method),
+            interval=Interval(low=mean.low, high=mean.high, confidence_level=mean.confidence_level, method=mean.method),
         )
 
     async def _single(self, messages: list[Message], low: float, high: float) -> NumberReply:
@@ -265,7 +267,7 @@ class ModelJudge:
                 else:
                     return NumberReply(value=parse_number(raw, low, high), raw=raw, method="constrained_reply")
 
-        raw = await self._text([*messages, *reminder(unread, low, high)], max_tokens=max_tokens)
+        raw = await self._text([*messages, *build_retry_messages(unread, low, high)], max_tokens=max_tokens)
         return NumberReply(value=parse_number(raw, low, high), raw=raw, method="second_reply")
 
     async def _text(self, messages: Sequence[Message], *, max_tokens: int) -> str:
@@ -292,7 +294,7 @@ def usable_text(completion: Completion, max_tokens: int) -> str:
         raise JudgeReplyError(
             (
                 f"the reply was cut at {max_tokens} tokens; a model that reasons before it answers needs more "
-                "(number_max_tokens=4096, --number-max-tokens 4096)"
+                "(max_tokens=4096, --judge-max-tokens 4096)"
             ),
             kind="truncated",
             raw=completion.text,

@@ -70,7 +70,7 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
     """
     try:
         value = _read(text, low, high)
-    except _UnclearError as unclear:
+    except _AmbiguousReplyError as unclear:
         raise JudgeReplyError(
             f"expected one number from {low:g} to {high:g}, got {_shortened(text)!r}: {unclear}", raw=text
         ) from None
@@ -81,7 +81,7 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
     return value
 
 
-class _UnclearError(Exception):
+class _AmbiguousReplyError(Exception):
     """The reply does not state one number; the message says why."""
 
 
@@ -92,7 +92,7 @@ def _shortened(text: str, max_chars: int = 120) -> str:
 def _read(reply: str, low: float, high: float) -> float:
     text = after_reasoning(reply)
     if text is None:
-        raise _UnclearError("the reasoning does not end")
+        raise _AmbiguousReplyError("the reasoning does not end")
     if fenced := _FENCE.match(text):
         text = fenced[1]
     if text.startswith("{"):
@@ -108,12 +108,12 @@ def _read(reply: str, low: float, high: float) -> float:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     keys = [key.casefold() for key, _ in pairs]
     if len(set(keys)) < len(keys):
-        raise _UnclearError("a key appears twice")
+        raise _AmbiguousReplyError("a key appears twice")
     return dict(zip(keys, (value for _, value in pairs), strict=True))
 
 
 def _refuse_constant(name: str) -> float:
-    raise _UnclearError(f"{name} is not a number")
+    raise _AmbiguousReplyError(f"{name} is not a number")
 
 
 def _read_object(reply: dict[str, Any], low: float, high: float) -> float:
@@ -122,7 +122,7 @@ def _read_object(reply: dict[str, Any], low: float, high: float) -> float:
             return _read_value(reply[key], low, high)
     numbers = [value for value in reply.values() if _is_number(value)]
     if len(numbers) != 1:
-        raise _UnclearError(f"the object holds {len(numbers)} numbers and no score")
+        raise _AmbiguousReplyError(f"the object holds {len(numbers)} numbers and no score")
     return _read_value(numbers[0], low, high)
 
 
@@ -134,7 +134,7 @@ def _read_value(value: object, low: float, high: float) -> float:
     if isinstance(value, str):
         return _read_prose(value, low, high)
     if not _is_number(value):
-        raise _UnclearError(f"the score is {value!r}")
+        raise _AmbiguousReplyError(f"the score is {value!r}")
     return _finite(value)
 
 
@@ -144,7 +144,7 @@ def _finite(value: object) -> float:
     except (OverflowError, ValueError):
         number = math.inf
     if not math.isfinite(number):
-        raise _UnclearError("the number is not finite")
+        raise _AmbiguousReplyError("the number is not finite")
     return number
 
 
@@ -152,12 +152,12 @@ def _read_prose(text: str, low: float, high: float) -> float:
     text = _DECORATION.sub("", text.replace("\u2212", "-"))
     text, on_scale = _without_scale(text, low, high)
     if other := _OTHER_SCALE.search(text):
-        raise _UnclearError(f"{other[0]!r} is on another scale")
+        raise _AmbiguousReplyError(f"{other[0]!r} is on another scale")
     values = {_finite(token) for token in _tokens(text)}
     if len(values) != 1:
-        raise _UnclearError("no number" if not values else "several numbers")
+        raise _AmbiguousReplyError("no number" if not values else "several numbers")
     if not (on_scale or _LABELLED.search(text) or any(_is_bare(line) for line in text.splitlines())):
-        raise _UnclearError("the number is part of a sentence")
+        raise _AmbiguousReplyError("the number is part of a sentence")
     return values.pop() + 0.0  # no negative zero
 
 
@@ -186,13 +186,13 @@ def _tokens(text: str) -> list[str]:
         before = text[max(0, match.start() - _MAX_AROUND) : match.start()]
         after = text[match.end() : match.end() + _MAX_AROUND]
         if _NOT_BEFORE.search(before) or _NOT_AFTER.match(after):
-            raise _UnclearError(f"{(before + match[0] + after).strip()!r} is not a plain number")
+            raise _AmbiguousReplyError(f"{(before + match[0] + after).strip()!r} is not a plain number")
         tokens.append(match[0])
         rest.append(text[end : match.start()])
         end = match.end()
     rest.append(text[end:])
     if any(unicodedata.category(char) in ("Nd", "No") for char in "".join(rest)):
-        raise _UnclearError("a digit is written in another script")
+        raise _AmbiguousReplyError("a digit is written in another script")
     return tokens
 
 
@@ -203,10 +203,10 @@ def _is_bare(line: str) -> bool:
     return re.fullmatch(_NUMBER, line.strip(_WRAPPING)) is not None
 
 
-def json_schema_of(shape: TypeAdapter[Any]) -> dict[str, Any]:
+def json_schema_of(schema: TypeAdapter[Any]) -> dict[str, Any]:
     """The shape as JSON Schema, without the titles that pydantic adds."""
-    schema: dict[str, Any] = _untitled(shape.json_schema())
-    return schema
+    json_schema: dict[str, Any] = _untitled(schema.json_schema())
+    return json_schema
 
 
 def _untitled(value: Any) -> Any:
@@ -222,7 +222,7 @@ def json_request(schema: dict[str, Any]) -> str:
     return f"Reply with one JSON value and nothing else. It must follow this JSON Schema:\n{form}"
 
 
-def parse_json(text: str, shape: TypeAdapter[T]) -> T:
+def parse_json(text: str, schema: TypeAdapter[T]) -> T:
     """Read the one JSON value that a reply states, inside or outside a code fence, after any reasoning.
 
     Strictly: a number in quotes is no number, true is not 1, and names that come twice, NaN and Infinity are no JSON. Of
@@ -237,12 +237,12 @@ def parse_json(text: str, shape: TypeAdapter[T]) -> T:
         {'n': 3}
     """
     try:
-        return _parsed(text, shape)
+        return _parsed(text, schema)
     except RecursionError:
         raise JudgeReplyError(f"the reply is nested too deeply: {_shortened(text.strip(), 200)!r}", raw=text) from None
 
 
-def _parsed(text: str, shape: TypeAdapter[T]) -> T:
+def _parsed(text: str, schema: TypeAdapter[T]) -> T:
     stated = _whole(text)
     if not stated and (rest := after_reasoning(text)) is not None:
         stated = _values(rest)
@@ -255,7 +255,7 @@ def _parsed(text: str, shape: TypeAdapter[T]) -> T:
     for value in stated:
         try:
             # As JSON once more: there a list may become a tuple, and a lone surrogate is refused.
-            fit.append(shape.validate_json(json.dumps(value), strict=True))
+            fit.append(schema.validate_json(json.dumps(value), strict=True))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             problems.append(f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}")

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from ragstone.schema import Interval, Usage
 
 __all__ = [
-    "Abstention",
+    "AbstentionEstimate",
     "JsonReply",
     "Judge",
     "JudgeIdentity",
@@ -89,7 +89,7 @@ class JsonReply(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Abstention:
+class AbstentionEstimate:
     """How likely a reader is to abstain: p(NO-RESPONSE | question, passages)."""
 
     value: float
@@ -131,11 +131,11 @@ class Judge(Protocol):
         """
         ...
 
-    async def ask_json(self, prompt: Prompt, shape: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
+    async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
         """Ask for a value of a shape that pydantic can describe and check (`TypeAdapter(list[str])`).
 
         Raises:
-            JudgeError: When there is no usable answer; `kind` says why. A reply of another shape is never mended.
+            JudgeError: When there is no usable answer; `kind` says why. A reply of another schema is never mended.
         """
         ...
 
@@ -153,7 +153,7 @@ class Reader(Protocol):
         """Who reads; the hash changes with prompt template, abstention phrases and estimator as well."""
         ...
 
-    async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
+    async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
         """How likely the reader abstains when it is given `passages`.
 
         Raises:
@@ -169,7 +169,7 @@ class Reader(Protocol):
         """
         ...
 
-    def abstains(self, reply: str) -> bool:
+    def is_abstention(self, reply: str) -> bool:
         """Whether a reply is an abstention."""
         ...
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from ragstone.judges._protocol import Prompt
 
-__all__ = ["RENDER_VERSION", "Message", "escape", "number_request", "reminder", "render", "unescape"]
+__all__ = ["RENDER_VERSION", "Message", "build_retry_messages", "escape", "number_request", "render", "unescape"]
 
 RENDER_VERSION: Final = "1"
 """Part of every judge's identity: a reworded frame is another judge."""
@@ -82,7 +82,7 @@ def number_request(low: float, high: float) -> str:
     return f"Reply with one number from {low:g} to {high:g} and nothing else."
 
 
-def reminder(raw: str, low: float, high: float) -> list[Message]:
+def build_retry_messages(raw: str, low: float, high: float) -> list[Message]:
     """Two turns that follow a reply without a usable number: that reply, and the request once more."""
     return [
         {"role": "assistant", "content": raw.strip()[:500] or "(no reply)"},

@@ -92,7 +92,7 @@ class EngineThread:
         try:
             engine = self._load()
         except BaseException as error:  # noqa: BLE001  whoever waits must be told, also of a SystemExit in vLLM
-            self._broken = f"it could not be loaded ({_said(error)})"
+            self._broken = f"it could not be loaded ({_error_text(error)})"
             self._loaded.set_exception(ConfigurationError(f"{self._described}: {self._broken}"))
             self._refuse_queued()
             return
@@ -146,7 +146,7 @@ class EngineThread:
                 # The engine looks at all requests before it runs any, and only one of them is at fault.
                 self._answer_each(engine, jobs, error)
                 return
-            self._broken = f"the engine failed ({_said(error)}) and does not recover; start the program again"
+            self._broken = f"the engine failed ({_error_text(error)}) and does not recover; start the program again"
         else:
             if len(outputs) == len(prompts):
                 at = 0
@@ -160,7 +160,7 @@ class EngineThread:
 
     def _answer_each(self, engine: Any, jobs: Sequence[Job], error: BaseException) -> None:
         if len(jobs) == 1:
-            jobs[0].future.set_exception(JudgeRejectedError(f"{self._described}: {_said(error)}"))
+            jobs[0].future.set_exception(JudgeRejectedError(f"{self._described}: {_error_text(error)}"))
             return
         for job in jobs:
             if self._broken is None:
@@ -186,7 +186,7 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, ValueError) or any(kind.__name__ == "VLLMClientError" for kind in type(error).__mro__)
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
 
 
@@ -267,7 +267,7 @@ def _stop_all() -> None:
         engine.stop()
 
 
-def _start_over() -> None:
+def _reset_after_fork() -> None:
     """A forked child has none of the threads, and the lock as it happened to be."""
     global _engines_lock  # noqa: PLW0603
     _engines_lock = threading.Lock()
@@ -275,4 +275,4 @@ def _start_over() -> None:
 
 
 atexit.register(_stop_all)
-after_fork_in_child(_start_over)
+after_fork_in_child(_reset_after_fork)

@@ -14,14 +14,14 @@ from typing import Any, Final, TypeAlias
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError, JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
-from ragstone.judges._http.errors import message_in, retry_after_s
+from ragstone.judges._http.errors import extract_error_message, retry_after_s
 from ragstone.judges._http.probe import are_raw
 from ragstone.judges._model import (
+    AsyncOnce,
     Capabilities,
     ChatRequest,
     Completion,
-    Once,
-    TokenReading,
+    TokenLogprobs,
     after_reasoning,
     record_usage,
 )
@@ -63,7 +63,7 @@ class FunctionModel:
             use for it may leave out. What it raises becomes a `JudgeError`: time-outs, rate limits, lost connections and
             5xx "timeout" and "unavailable", content filters "refused", all else "rejected".
         name: The model in words.
-        shape: All that shapes its replies, and nothing secret (see `ChatModel`).
+        settings: All that shapes its replies, and nothing secret (see `ChatModel`).
         concurrency: Requests in flight at once.
         timeout_s: Seconds for one reply. A request that takes longer has failed; its thread ends when the client gives up.
         secrets: Texts that no message may show: keys.
@@ -87,7 +87,7 @@ class FunctionModel:
         ask: Callable[[ChatRequest], Answer],
         *,
         name: str,
-        shape: Mapping[str, object],
+        settings: Mapping[str, object],
         concurrency: int = 16,
         timeout_s: float = 120.0,
         secrets: Sequence[str] = (),
@@ -99,13 +99,13 @@ class FunctionModel:
             )
         self._ask = ask
         self._name = name
-        self._shape = dict(shape)
+        self._shape = dict(settings)
         self._concurrency = concurrency
         self._timeout_s = timeout_s
         self._secrets = tuple(secrets)
         self._refused: frozenset[str] = frozenset()
         """Options that the model turned out to refuse; they are left out."""
-        self._measured = Once(self._measure)
+        self._measured = AsyncOnce(self._measure)
         self._after_fork()
         after_fork_in_child(self._after_fork)
 
@@ -122,7 +122,7 @@ class FunctionModel:
         return self._name
 
     @property
-    def shape(self) -> Mapping[str, object]:
+    def settings(self) -> Mapping[str, object]:
         """The shape given."""
         return self._shape
 
@@ -136,7 +136,7 @@ class FunctionModel:
             JudgeError: The model cannot be asked.
         """
         if fresh:
-            self._measured = Once(self._measure)
+            self._measured = AsyncOnce(self._measure)
         return await self._measured.get()
 
     async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
@@ -242,7 +242,7 @@ class FunctionModel:
         )
         return completion
 
-    async def _reading(self, temperature: float) -> TokenReading | None:
+    async def _reading(self, temperature: float) -> TokenLogprobs | None:
         try:
             tokens = (await self._probed(temperature, top_logprobs=_TOP)).tokens
         except JudgeRejectedError:
@@ -278,7 +278,7 @@ def judge_error_from(error: Exception, *, who: str, secrets: Sequence[str] = ())
     if isinstance(error, JudgeError):
         return error
     causes = _causes(error)
-    said = _hidden(f"{type(error).__name__}: {message_in(_text(error))}"[:_MAX_CHARS], secrets)
+    said = _hidden(f"{type(error).__name__}: {extract_error_message(_text(error))}"[:_MAX_CHARS], secrets)
     message = f"{who}: {said}"
     names = [kind.__name__ for cause in causes for kind in type(cause).__mro__]
     if _any_of(_REFUSALS, names):

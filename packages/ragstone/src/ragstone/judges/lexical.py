@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ragstone._util.words import sentences_of, words_of
+from ragstone._util.words import split_sentences, split_words
 from ragstone.errors import JudgeError
-from ragstone.judges._protocol import Abstention, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
+from ragstone.judges._protocol import AbstentionEstimate, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.schema import Interval
 
 __all__ = ["BASELINE_NOTE", "LexicalJudge", "LexicalReader", "is_baseline"]
@@ -110,7 +110,7 @@ class LexicalJudge:
         value = low + (high - low) * share
         return NumberReply(value=value, raw=f"{value:g}", method="lexical")
 
-    async def ask_json(self, prompt: Prompt, shape: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:  # noqa: ARG002
+    async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:  # noqa: ARG002
         """Answer by `prompt.construct`.
 
         Raises:
@@ -127,7 +127,7 @@ class LexicalJudge:
             )
         value = make(prompt.fields)
         try:
-            return JsonReply(value=shape.validate_python(value), raw=repr(value), method="lexical")
+            return JsonReply(value=schema.validate_python(value), raw=repr(value), method="lexical")
         except ValidationError as error:
             raise JudgeError(
                 f"what the lexical baseline makes of {prompt.construct!r} has another shape than was asked for: {error}",
@@ -158,30 +158,30 @@ class LexicalReader:
         digest = hashlib.sha256(f"lexical reader/{_VERSION}".encode()).hexdigest()[:16]
         return JudgeIdentity(name=_NAME, hash=digest, is_baseline=True)
 
-    async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
+    async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
         """Share of the question's words that no passage has.
 
         Raises:
             JudgeError: Kind "unsupported": a question without a word.
         """
         try:
-            p = 1 - _share_found(words_of(query), words_of("\n".join(passages)))
+            p = 1 - _share_found(split_words(query), split_words("\n".join(passages)))
         except ZeroDivisionError:
             raise JudgeError(
                 f"there is no word to look for in the question {query[:80]!r}", kind="unsupported"
             ) from None
         interval = Interval(low=p, high=p, method="exact")
-        return Abstention(value=p, interval=interval, method="lexical", complete=p)
+        return AbstentionEstimate(value=p, interval=interval, method="lexical", complete=p)
 
     async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
         """The passage that shares most words with the question; the marker when none shares half of them."""
-        reading = await self.abstention(query, passages)
+        reading = await self.estimate_abstention(query, passages)
         if reading.value > 0.5:
             return TextReply(text=self.marker)
-        words = words_of(query)
-        return TextReply(text=max(passages, key=lambda passage: _share_found(words, words_of(passage))))
+        words = split_words(query)
+        return TextReply(text=max(passages, key=lambda passage: _share_found(words, split_words(passage))))
 
-    def abstains(self, reply: str) -> bool:
+    def is_abstention(self, reply: str) -> bool:
         """Whether a reply is the marker."""
         return reply.strip() == self.marker
 
@@ -194,7 +194,7 @@ Fields = Mapping[str, str | tuple[str, ...]]
 
 def _words(fields: Fields, name: str) -> list[str]:
     value = fields.get(name, ())
-    return words_of(value if isinstance(value, str) else "\n".join(value))
+    return split_words(value if isinstance(value, str) else "\n".join(value))
 
 
 def _content(words: list[str]) -> list[str]:
@@ -226,7 +226,7 @@ def _density(fields: Fields) -> float:
 
 def _best(fields: Fields, measure: Callable[[list[str], list[str]], float]) -> float:
     value = fields.get("reference", ())
-    references = [words for text in ((value,) if isinstance(value, str) else value) if (words := words_of(text))]
+    references = [words for text in ((value,) if isinstance(value, str) else value) if (words := split_words(text))]
     if not references:
         raise ZeroDivisionError
     response = _words(fields, "response")
@@ -253,13 +253,13 @@ _MEASURES: Final[Mapping[str, Callable[[Fields], float]]] = {
 
 def _claims(fields: Fields) -> dict[str, Any]:
     text = fields["text"]
-    return {"items": [s[:_LONG_SENTENCE] for s in sentences_of(text if isinstance(text, str) else "\n".join(text))]}
+    return {"items": [s[:_LONG_SENTENCE] for s in split_sentences(text if isinstance(text, str) else "\n".join(text))]}
 
 
 def _found_in_each(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str, int]:
     """A mark for each part of a field, by its number, from the share of the query's words that it has."""
     query = _words(fields, "query")
-    shares = [_share_found(query, words_of(part)) if query else 0.0 for part in fields[name]]
+    shares = [_share_found(query, split_words(part)) if query else 0.0 for part in fields[name]]
     return {str(number): mark(share) for number, share in enumerate(shares, start=1)}
 
 
@@ -268,7 +268,7 @@ def _marks(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str,
     evidence = _words(fields, "evidence")
     marks = {}
     for number, part in enumerate(fields[name], start=1):
-        words = words_of(part)
+        words = split_words(part)
         marks[str(number)] = mark(_share_found(words, evidence) if words else 0.0)
     return marks
 
@@ -276,10 +276,10 @@ def _marks(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str,
 _VALUES: Final[Mapping[str, Callable[[Fields], dict[str, Any]]]] = {
     "claims": _claims,
     "entailment": lambda fields: _marks(fields, "claims", lambda share: int(share >= 0.5)),
-    "answer_questions": lambda fields: {"items": sentences_of(str(fields["response"]))[:1]},
+    "answer_questions": lambda fields: {"items": split_sentences(str(fields["response"]))[:1]},
     "question_equivalence": lambda fields: _found_in_each(fields, "questions", lambda share: round(100 * share)),
     "sentence_relevance": lambda fields: _found_in_each(fields, "sentences", lambda share: int(share >= 0.5)),
     # As many as are asked for at most: the first ten.
-    "sub_questions": lambda fields: {"items": sentences_of(str(fields.get("reference") or fields["query"]))[:10]},
+    "sub_questions": lambda fields: {"items": split_sentences(str(fields.get("reference") or fields["query"]))[:10]},
     "answerability": lambda fields: _marks(fields, "sub_questions", lambda share: round(5 * share)),
 }

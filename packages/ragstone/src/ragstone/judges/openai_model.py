@@ -10,13 +10,13 @@ from typing import Any, Final, TypedDict
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges._cache.replies import cached_replies
-from ragstone.judges._capacity.gate import Share
-from ragstone.judges._capacity.spend import SpendCap
 from ragstone.judges._http.dialect import ConstrainedReplies
 from ragstone.judges._http.endpoint import Endpoint
-from ragstone.judges._http.exact import ExactReads
+from ragstone.judges._http.exact import LogprobReader
 from ragstone.judges._http.probe import probe
-from ragstone.judges._model import Capabilities, Completion, ForcedReading
+from ragstone.judges._limits.gate import ClientLimits
+from ragstone.judges._limits.spend import Budget
+from ragstone.judges._model import Capabilities, Completion, ReplyLogprobs
 from ragstone.judges._render import Message
 
 __all__ = ["ConnectionOptions", "OpenAICompatibleModel"]
@@ -29,7 +29,7 @@ class ConnectionOptions(TypedDict, total=False):
 
     model: str | None
     api_key: str | None
-    concurrency: int | None
+    max_concurrent_requests: int | None
     timeout_s: float
     max_retries: int
     max_wait_s: float
@@ -39,12 +39,12 @@ class ConnectionOptions(TypedDict, total=False):
     cache: str | Path | None
     requests_per_minute: float | None
     tokens_per_minute: float | None
-    spend_cap: SpendCap | None
-    outage_s: float
+    budget: Budget | None
+    fail_fast_after_s: float
     affinity_header: str | None
 
 
-class OpenAICompatibleModel(ExactReads):
+class OpenAICompatibleModel(LogprobReader):
     """Asks a chat model over HTTP, in the dialect that the endpoint turns out to speak.
 
     One object may be used from several event loops, one after another or at once; it keeps a client for each.
@@ -53,7 +53,7 @@ class OpenAICompatibleModel(ExactReads):
         base_url: "http://host:8000/v1"; without a path, `/v1` is taken.
         model: The model to ask; None takes the one that the server serves.
         api_key: Sent as bearer token. None sends none, whatever the environment holds.
-        concurrency: Requests in flight at once at most; None leaves it to others, and is 16 when nobody says. How many
+        max_concurrent_requests: Requests in flight at once at most; None leaves it to others, and is 16 when nobody says. How many
             there really are is learned from how the endpoint answers. All models of a process that ask one endpoint with
             one key share this number, `requests_per_minute` and `tokens_per_minute`; the smallest given counts.
         timeout_s: Seconds for one attempt.
@@ -68,8 +68,8 @@ class OpenAICompatibleModel(ExactReads):
         requests_per_minute: Requests sent a minute at most.
         tokens_per_minute: Tokens a minute at most, of input and output; estimated before a request and corrected by
             what its reply says.
-        spend_cap: Ends all asking when so much is spent; may be shared with other models.
-        outage_s: Seconds for which requests wait for an endpoint that answers nobody; then they fail at once. Not more
+        budget: Ends all asking when so much is spent; may be shared with other models.
+        fail_fast_after_s: Seconds for which requests wait for an endpoint that answers nobody; then they fail at once. Not more
             than four times what the pauses between all retries add up to: 30 as they are, less for who wants fewer.
         affinity_header: Name of a header ("x-session-id") that is the same for requests that begin alike, so that a
             router sends them to one replica and its prefix cache.
@@ -91,7 +91,7 @@ class OpenAICompatibleModel(ExactReads):
         *,
         model: str | None = None,
         api_key: str | None = None,
-        concurrency: int | None = None,
+        max_concurrent_requests: int | None = None,
         timeout_s: float = 60.0,
         max_retries: int = 4,
         max_wait_s: float = 600.0,
@@ -101,8 +101,8 @@ class OpenAICompatibleModel(ExactReads):
         cache: str | Path | None = None,
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
-        spend_cap: SpendCap | None = None,
-        outage_s: float = 30.0,
+        budget: Budget | None = None,
+        fail_fast_after_s: float = 30.0,
         affinity_header: str | None = None,
     ) -> None:
         if max_retries < 0 or max_wait_s < 0 or backoff_s < 0:
@@ -114,24 +114,24 @@ class OpenAICompatibleModel(ExactReads):
             raise ConfigurationError(
                 f"affinity_header is the name of an HTTP header ('x-session-id'), got {affinity_header!r}"
             )
-        if spend_cap is not None and spend_cap.needs_prices and usd_per_million_tokens is None:
-            raise ConfigurationError(f"{spend_cap!r} counts dollars, and needs usd_per_million_tokens=(INPUT, OUTPUT)")
+        if budget is not None and budget.needs_prices and usd_per_million_tokens is None:
+            raise ConfigurationError(f"{budget!r} counts dollars, and needs usd_per_million_tokens=(INPUT, OUTPUT)")
         probe_s = min(1.0, 2 * backoff_s)
         endpoint = Endpoint(
             base_url,
             api_key=api_key,
-            share=Share(
-                concurrency=concurrency,
+            share=ClientLimits(
+                concurrency=max_concurrent_requests,
                 requests_per_minute=requests_per_minute,
                 tokens_per_minute=tokens_per_minute,
                 timeout_s=timeout_s,
-                outage_s=min(
-                    outage_s, max(_OUTAGE_FACTOR * backoff_s * (2.0 ** min(max_retries, 16) - 1), 2 * probe_s)
+                fail_fast_after_s=min(
+                    fail_fast_after_s, max(_OUTAGE_FACTOR * backoff_s * (2.0 ** min(max_retries, 16) - 1), 2 * probe_s)
                 ),
                 probe_s=probe_s,
             ),
             prices=usd_per_million_tokens,
-            spend_cap=spend_cap,
+            budget=budget,
             affinity_header=affinity_header,
             max_retries=max_retries,
             max_wait_s=max_wait_s,
@@ -144,7 +144,7 @@ class OpenAICompatibleModel(ExactReads):
         self._capabilities: Capabilities | None = None
 
     def __repr__(self) -> str:
-        return f"OpenAICompatibleModel({self._endpoint.shown_url!r}, model={self._model!r})"
+        return f"OpenAICompatibleModel({self._endpoint.public_url!r}, model={self._model!r})"
 
     async def capabilities(self, *, fresh: bool = False) -> Capabilities:
         """What the endpoint can do, measured by the first call and remembered.
@@ -185,7 +185,7 @@ class OpenAICompatibleModel(ExactReads):
         ask = partial(self.chat, messages, max_tokens=max_tokens, sampling=sampling)
         return await self._constrained.json(ask, schema)
 
-    async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:
+    async def reply_logprobs(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
         """Log-probabilities of `reply`, by the endpoint's exact route.
 
         Raises:

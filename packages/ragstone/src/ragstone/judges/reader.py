@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, TypedDict, get_args
 
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges._abstention.bound import read_bound
-from ragstone.judges._abstention.draws import REFUSAL_TASK, Draws
+from ragstone.judges._abstention.draws import REFUSAL_TASK, MonteCarloSampler
 from ragstone.judges._abstention.exact import ExactSequence
 from ragstone.judges._abstention.prompt import PromptSource, ReaderPrompt
-from ragstone.judges._abstention.recognise import Recogniser, phrases_from
+from ragstone.judges._abstention.recognise import AbstentionMatcher, phrases_from
 from ragstone.judges._model import (
     TEMPERATURE_ONE,
     Capabilities,
@@ -24,7 +24,7 @@ from ragstone.judges._model import (
     find_exact_route,
     metered,
 )
-from ragstone.judges._protocol import Abstention, Judge, JudgeIdentity, TextReply
+from ragstone.judges._protocol import AbstentionEstimate, Judge, JudgeIdentity, TextReply
 from ragstone.judges._render import Message
 from ragstone.schema import Usage
 
@@ -48,7 +48,7 @@ class ReaderOptions(TypedDict, total=False):
     estimator: Estimator | Literal["exact"]
     max_draws: int
     target_width: float | None
-    level: float
+    confidence_level: float
     max_tokens: int
     draw_max_tokens: int | None
     refusal_judge: Judge | None
@@ -60,7 +60,7 @@ class ReaderOptions(TypedDict, total=False):
 class ChatReader:
     """A reader made of a chat model: asks as the application asks, and finds how likely the reply is an abstention.
 
-    There are three ways to find it, and the `method` of each `Abstention` says which it was:
+    There are three ways to find it, and the `method` of each `AbstentionEstimate` says which it was:
 
     - "exact_sequence": the probability of the phrase's tokens, read one after the other. Exact, no draws.
     - "first_token": bounds from one greedy reply and the likeliest tokens beside it. They always hold the exact value;
@@ -72,13 +72,13 @@ class ChatReader:
         prompt: The application's own prompt: a text with `{context}` and `{question}` in it (also `{contexts}`,
             `{documents}`, `{passages}`; `{query}`), a list of chat messages with them, or a function of question and
             passages that returns the messages. None takes ours.
-        abstention: What the model replies when the passages do not hold the answer; one phrase or several.
+        estimate_abstention: What the model replies when the passages do not hold the answer; one phrase or several.
         estimator: How to find the probability. "auto" takes the best that the endpoint can do, and draws where the
             bounds are wider than 0.1. "exact" is short for "exact_sequence".
         max_draws: Most replies drawn for one probability.
         target_width: Stop drawing when the interval is this narrow. None draws `max_draws` in any case, and gives
             Wilson's interval.
-        level: Level of the intervals of drawn replies.
+        confidence_level: Level of the intervals of drawn replies.
         max_tokens: Length limit of answers.
         draw_max_tokens: Length limit of drawn replies. None takes what it needs to tell an abstention: a little more
             than the phrase, `max_tokens` with a `refusal_judge`, 4,096 for a model that reasons first.
@@ -111,7 +111,7 @@ class ChatReader:
         estimator: Estimator | Literal["exact"] = "auto",
         max_draws: int = 20,
         target_width: float | None = 0.4,
-        level: float = 0.95,
+        confidence_level: float = 0.95,
         max_tokens: int = 512,
         draw_max_tokens: int | None = None,
         refusal_judge: Judge | None = None,
@@ -120,7 +120,7 @@ class ChatReader:
         seed: int | None = None,
     ) -> None:
         kind = _SHORT.get(estimator, estimator)
-        _check(kind, max_draws, target_width, level, max_tokens, draw_max_tokens)
+        _check(kind, max_draws, target_width, confidence_level, max_tokens, draw_max_tokens)
         if refusal_judge is not None and kind in ("exact_sequence", "first_token"):
             raise ConfigurationError(
                 f"refusal_judge looks at drawn replies, and estimator={kind!r} draws none; "
@@ -146,23 +146,23 @@ class ChatReader:
                 f"sampling holds {', '.join(map(repr, fixed))}: the probability to abstain is the model's own, at "
                 "temperature 1 with nothing else in its way, and answers are greedy; leave that out"
             )
-        self._recogniser = Recogniser(self.phrases)
+        self._recogniser = AbstentionMatcher(self.phrases)
         self._exact: ExactSequence | None = None
-        self._draws = Draws(
+        self._draws = MonteCarloSampler(
             self.model,
             self._recogniser,
             max_draws=max_draws,
             target_width=target_width,
-            level=level,
+            confidence_level=confidence_level,
             sampling=self._sampling,
             seed=seed,
             refusal_judge=refusal_judge,
         )
         self._shape = {
             "reader": _VERSION,
-            "prompt": self._prompt.shape,
+            "prompt": self._prompt.settings,
             "phrases": self.phrases,
-            "estimator": [kind, max_draws, target_width, level, draw_max_tokens],
+            "estimator": [kind, max_draws, target_width, confidence_level, draw_max_tokens],
             "max_tokens": max_tokens,
             "sampling": self._sampling,
             "seed": seed,
@@ -180,7 +180,7 @@ class ChatReader:
     @property
     def identity(self) -> JudgeIdentity:
         """The model in words, and a hash of model, prompt, phrases and estimator. Final once `prepare()` ran."""
-        shape: dict[str, object] = {**self.model.shape, **self._shape}
+        shape: dict[str, object] = {**self.model.settings, **self._shape}
         if self._refusal_judge is not None:
             shape["refusal_judge"] = [self._refusal_judge.identity.hash, REFUSAL_TASK]
         digest = hashlib.sha256(json.dumps(shape, sort_keys=True, default=repr).encode()).hexdigest()[:16]
@@ -197,7 +197,7 @@ class ChatReader:
         can = await self.model.capabilities()
         _require(self._estimator, can, self.model)
 
-    async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
+    async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
         """How likely the reader abstains when it is given `passages`.
 
         Raises:
@@ -214,7 +214,7 @@ class ChatReader:
                 self._spent.total += meter.total
         return replace(found, usage=meter.total)
 
-    async def _found(self, can: Capabilities, messages: Sequence[Message], query: str) -> Abstention:
+    async def _found(self, can: Capabilities, messages: Sequence[Message], query: str) -> AbstentionEstimate:
         chosen = self._estimator
         if chosen == "auto":
             chosen = "monte_carlo" if self._refusal_judge is not None else can.estimator
@@ -223,15 +223,17 @@ class ChatReader:
             model, route = exact
             self._exact = self._exact or ExactSequence(model, self.phrases)
             read = await self._exact.read(messages, route=route)
-            return Abstention(value=read.value, interval=read.interval, complete=read.complete, method="exact_sequence")
+            return AbstentionEstimate(
+                value=read.value, interval=read.interval, complete=read.complete, method="exact_sequence"
+            )
         if chosen == "first_token":
             bound = await read_bound(self.model, messages, self.phrases, top_logprobs=can.top_logprobs)
             if self._estimator == "first_token" or bound.interval.high - bound.interval.low <= _WIDE:
-                return Abstention(value=bound.value, interval=bound.interval, method="first_token")
+                return AbstentionEstimate(value=bound.value, interval=bound.interval, method="first_token")
         drawn = await self._draws.read(
             messages, query, max_tokens=self._draw_length(can), several_replies=can.several_replies
         )
-        return Abstention(
+        return AbstentionEstimate(
             value=drawn.value, interval=drawn.interval, method="monte_carlo", n=drawn.n, n_missing=drawn.n_missing
         )
 
@@ -277,7 +279,7 @@ class ChatReader:
             )
         return TextReply(text=text, usage=meter.total)
 
-    def abstains(self, reply: str) -> bool:
+    def is_abstention(self, reply: str) -> bool:
         """Whether a reply is an abstention: it starts with a phrase, however that is dressed up.
 
         Upper and lower case, quotes, Markdown, white space and a reasoning block before it make no difference.
@@ -295,7 +297,7 @@ def _check(
     estimator: str,
     max_draws: int,
     target_width: float | None,
-    level: float,
+    confidence_level: float,
     max_tokens: int,
     draw_max_tokens: int | None,
 ) -> None:
@@ -310,8 +312,8 @@ def _check(
         raise ConfigurationError(
             f"target_width must lie in (0, 1), or be None for a fixed number of draws, got {target_width!r}"
         )
-    if not 0 < level < 1:
-        raise ConfigurationError(f"level must lie in (0, 1), got {level!r}")
+    if not 0 < confidence_level < 1:
+        raise ConfigurationError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
 
 
 def _require(estimator: str, can: Capabilities, model: ChatModel) -> None:

@@ -17,8 +17,8 @@ from ragstone.judges._model import (
     Capabilities,
     ChatRequest,
     Completion,
-    ForcedReading,
-    TokenReading,
+    ReplyLogprobs,
+    TokenLogprobs,
     record_usage,
 )
 from ragstone.judges._render import Message
@@ -100,7 +100,7 @@ class VllmModel:
         return f"{self._model} in this process"
 
     @property
-    def shape(self) -> Mapping[str, object]:
+    def settings(self) -> Mapping[str, object]:
         """Model, arguments of the engine and of the chat template."""
         return {
             "endpoint": "vllm in this process",
@@ -260,7 +260,7 @@ class VllmModel:
             read[row] |= {token: float(first[token].logprob) for token in tokens}
         return read
 
-    async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:
+    async def reply_logprobs(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
         """Log-probabilities of `reply`, read token by token in one batch.
 
         Raises:
@@ -270,7 +270,7 @@ class VllmModel:
         asked = ids if end is None else [*ids, end]
         rows = await self.next_logprobs([[*prompt, *ids[:n]] for n in range(len(asked))], [[token] for token in asked])
         logprobs = [row[token] for row, token in zip(rows, asked, strict=True)]
-        return ForcedReading(logprobs=tuple(logprobs[: len(ids)]), end_logprob=None if end is None else logprobs[-1])
+        return ReplyLogprobs(logprobs=tuple(logprobs[: len(ids)]), end_logprob=None if end is None else logprobs[-1])
 
     async def _asked(self, prompts: Sequence[Sequence[int]], fields: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Run prompts as one job, metered."""
@@ -397,10 +397,10 @@ def completion_of(choice: Any) -> Completion:
     return Completion(text=choice.text.encode(errors="replace").decode(), finish=finish, tokens=tokens)
 
 
-def _reading(token: int, alternatives: Mapping[int, Any]) -> TokenReading:
+def _reading(token: int, alternatives: Mapping[int, Any]) -> TokenLogprobs:
     said = alternatives[token]
     ranked = sorted(alternatives.values(), key=lambda other: -other.logprob)
-    return TokenReading(
+    return TokenLogprobs(
         text=said.decoded_token or "",
         logprob=float(said.logprob),
         top=tuple((other.decoded_token or "", float(other.logprob)) for other in ranked),

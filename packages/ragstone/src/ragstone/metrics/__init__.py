@@ -2,12 +2,12 @@
 
 from ragstone.metrics._base import MetricBase, check_sample
 from ragstone.metrics._card import Metric, MetricCard, WorkedExample
-from ragstone.metrics._card import ReadingMetric as ReadingMetric
+from ragstone.metrics._card import ReaderMetric as ReaderMetric
 from ragstone.metrics._registry import all_metrics, resolve_metrics
 from ragstone.metrics._registry import bind_reader as bind_reader
 from ragstone.metrics._relevance import LabelMode as LabelMode
-from ragstone.metrics._shared import shared
-from ragstone.metrics._shared import sharing as sharing
+from ragstone.metrics._shared import compute_once
+from ragstone.metrics._shared import share_work as share_work
 from ragstone.metrics._utility import PassageUtility as PassageUtility
 from ragstone.metrics._utility import passage_utilities as passage_utilities
 from ragstone.metrics.ccrs import (
@@ -74,12 +74,12 @@ __all__ = [
     "WorkedExample",
     "all_metrics",
     "check_sample",
+    "compute_once",
     "corpus_bleu",
     "corpus_chrf",
     "exact_match",
     "resolve_metrics",
     "rouge_l",
     "rouge_n",
-    "shared",
     "token_f1",
 ]

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from ragstone.judges import Judge, Prompt
 
-__all__ = ["MarksReply", "TextsReply", "ask_marks", "ask_texts"]
+__all__ = ["RatingsReply", "TextListReply", "ask_ratings", "ask_text_list"]
 
 _MAX_CHARS: Final = 1000
 """Of one text: what is longer is no claim and no question, but the whole material copied."""
@@ -21,7 +21,7 @@ _TOKENS_AROUND: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextsReply:
+class TextListReply:
     """Short texts from a judge."""
 
     texts: tuple[str, ...]
@@ -31,7 +31,7 @@ class TextsReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarksReply:
+class RatingsReply:
     """Marks from a judge, one for each part."""
 
     marks: tuple[int, ...]
@@ -39,7 +39,7 @@ class MarksReply:
     method: str
 
 
-async def ask_texts(judge: Judge, prompt: Prompt, *, most: int, max_tokens: int | None = None) -> TextsReply:
+async def ask_text_list(judge: Judge, prompt: Prompt, *, most: int, max_tokens: int | None = None) -> TextListReply:
     """Ask for a list of at most `most` short texts: claims, sub-questions. The list may be empty.
 
     The task says what an item is; what form the reply has, the judge adds.
@@ -56,10 +56,10 @@ async def ask_texts(judge: Judge, prompt: Prompt, *, most: int, max_tokens: int 
     room = _TOKENS_AROUND + _TOKENS_A_TEXT * most if max_tokens is None else max_tokens
     reply = await judge.ask_json(prompt, _texts_shape(most), max_tokens=room)
     texts = dict.fromkeys(text for item in reply.value["items"] if (text := item.strip()))
-    return TextsReply(texts=tuple(texts), raw=reply.raw, method=reply.method)
+    return TextListReply(texts=tuple(texts), raw=reply.raw, method=reply.method)
 
 
-async def ask_marks(judge: Judge, prompt: Prompt, count: int, *, low: int = 0, high: int = 1) -> MarksReply:
+async def ask_ratings(judge: Judge, prompt: Prompt, count: int, *, low: int = 0, high: int = 1) -> RatingsReply:
     """Ask for a whole number in [low, high] for each of `count` numbered parts of a field.
 
     The reply names each part by its number, so that a part left out is seen, and shifts no other mark.
@@ -74,7 +74,7 @@ async def ask_marks(judge: Judge, prompt: Prompt, count: int, *, low: int = 0, h
         prompt, _marks_shape(count, low, high), max_tokens=_TOKENS_AROUND + _TOKENS_A_MARK * count
     )
     marks = tuple(reply.value[str(number)] for number in range(1, count + 1))
-    return MarksReply(marks=marks, raw=reply.raw, method=reply.method)
+    return RatingsReply(marks=marks, raw=reply.raw, method=reply.method)
 
 
 @lru_cache(maxsize=64)

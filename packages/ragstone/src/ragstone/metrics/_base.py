@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Final, Literal, get_args
 
 from ragstone.errors import JudgeError
 from ragstone.judges import Judge
-from ragstone.metrics._card import Extra, Metric, MetricCard, WorkedExample
+from ragstone.metrics._card import Metric, MetricCard, OptionalDependency, WorkedExample
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score
 
-__all__ = ["TEXTLESS", "MetricBase", "are_ids_alone", "check_sample", "lacking"]
+__all__ = ["TEXTLESS", "MetricBase", "check_sample", "find_missing_fields", "have_no_text"]
 
 _TEXTS: Final = ("query", "reference", "sub_questions")
 """Fields of which blank text is none."""
@@ -22,7 +22,7 @@ TEXTLESS: Final = "the passages have no text, only their ids are known"
 _KINDS: Final[dict[str, FailureKind]] = {kind: kind for kind in get_args(FailureKind)}
 
 
-def lacking(sample: Sample, needs: Sequence[str]) -> tuple[str, ...]:
+def find_missing_fields(sample: Sample, needs: Sequence[str]) -> tuple[str, ...]:
     """Which of the needed fields the sample does not have.
 
     A blank query, reference or sub-question is none. An empty response is one: metrics say what it scores. Contexts are
@@ -39,7 +39,7 @@ def _there(sample: Sample, name: str) -> bool:
     return value is not None
 
 
-def are_ids_alone(sample: Sample) -> bool:
+def have_no_text(sample: Sample) -> bool:
     """Whether passages were retrieved of which nobody kept the text: some formats of traces name documents and no more."""
     passages = sample.contexts or ()
     return bool(passages) and all(not passage.text and passage.id is not None for passage in passages)
@@ -59,9 +59,9 @@ def check_sample(metric: Metric, sample: Sample) -> NotApplicable | None:
 
 
 def _check_card(card: MetricCard, sample: Sample) -> NotApplicable | None:
-    if missing := lacking(sample, card.needs):
+    if missing := find_missing_fields(sample, card.needs):
         return _not_applicable(card, sample, f"the sample has no {' and no '.join(missing)}", missing)
-    if card.reads_passages and "contexts" in card.needs and are_ids_alone(sample):
+    if card.reads_passages and "contexts" in card.needs and have_no_text(sample):
         return _not_applicable(card, sample, TEXTLESS)
     return None
 
@@ -109,7 +109,7 @@ class MetricBase(ABC):
     judge_calls: int = 0
     judge_calls_per_passage: int = 0
     example: WorkedExample | None = None
-    extra: Extra | None = None
+    extra: OptionalDependency | None = None
     reads_passages: bool = True
     """Whether needed contexts must have texts; False if their ids are enough."""
     tasks: ClassVar[tuple[str, ...]] = ()

@@ -9,11 +9,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from ragstone.judges import Judge, Reader
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["Extra", "Metric", "MetricCard", "ReadingMetric", "WorkedExample"]
+__all__ = ["Metric", "MetricCard", "OptionalDependency", "ReaderMetric", "WorkedExample"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extra:
+class OptionalDependency:
     """A package that a metric calls and that is not always installed."""
 
     module: str
@@ -75,7 +75,7 @@ class MetricCard:
     example: WorkedExample | None = None
     advice: str = ""
     """What a bad value means, and what to look at next: two sentences."""
-    extra: Extra | None = None
+    extra: OptionalDependency | None = None
     """A package without which the metric cannot run."""
 
     @property
@@ -102,7 +102,7 @@ class Metric(Protocol):
 
 
 @runtime_checkable
-class ReadingMetric(Metric, Protocol):
+class ReaderMetric(Metric, Protocol):
     """A metric that also asks the application's generator; it is made for one reader, or bound to it later."""
 
     @property
@@ -110,6 +110,6 @@ class ReadingMetric(Metric, Protocol):
         """Who is asked; None before it is bound."""
         ...
 
-    def bound(self, reader: Reader) -> Metric:
+    def with_reader(self, reader: Reader) -> Metric:
         """The same metric with this reader."""
         ...

@@ -10,19 +10,19 @@ from typing import Any, Final
 from ragstone.judges import Judge
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._claims import ClaimCheck
-from ragstone.metrics._shares import Mark, Share
+from ragstone.metrics._shares import Mark, ShareBounds
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["ClaimMetric", "Found", "quoted", "told"]
+__all__ = ["ClaimMetric", "ClaimShare", "describe_claims", "format_supported_claims"]
 
 _QUOTED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ClaimShare:
     """What a metric found out about a sample."""
 
-    share: Share
+    share: ShareBounds
     details: Mapping[str, Any] = field(default_factory=dict)
     explanation: str | None = None
     """Which claims took the value where it is."""
@@ -39,7 +39,7 @@ class ClaimMetric(MetricBase):
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
         check = ClaimCheck(sample, judge)
-        found = await self._found(check)
+        found = await self._compute(check)
         if isinstance(found, str):
             return self.make_not_applicable(sample, found)
         low, high = found.share.low, found.share.high
@@ -64,11 +64,11 @@ class ClaimMetric(MetricBase):
         )
 
     @abstractmethod
-    async def _found(self, check: ClaimCheck) -> Found | str:
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         """The share; or why there is none, in words."""
 
 
-def told(claims: Sequence[str], **columns: Sequence[Mark] | Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+def describe_claims(claims: Sequence[str], **columns: Sequence[Mark] | Sequence[Sequence[int]]) -> list[dict[str, Any]]:
     """What was claimed and what was found about it, as plain values for the details of an outcome."""
     return [
         {"claim": claim, **dict(zip(columns, row, strict=True))}
@@ -76,7 +76,7 @@ def told(claims: Sequence[str], **columns: Sequence[Mark] | Sequence[Sequence[in
     ]
 
 
-def quoted(what: str, claims: Sequence[str], marks: Sequence[Mark]) -> str | None:
+def format_supported_claims(what: str, claims: Sequence[str], marks: Sequence[Mark]) -> str | None:
     """The first claims with a yes, in words; None when there is none."""
     named = [claim for claim, mark in zip(claims, marks, strict=True) if mark]
     if not named:

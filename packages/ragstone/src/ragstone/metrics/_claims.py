@@ -12,15 +12,15 @@ import itertools
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from ragstone._util.words import sentences_of
+from ragstone._util.words import split_sentences
 from ragstone.errors import JudgeError, JudgeReplyError
 from ragstone.judges import Judge, Prompt
-from ragstone.metrics._ask import MarksReply, TextsReply, ask_marks, ask_texts
-from ragstone.metrics._shared import shared
+from ragstone.metrics._ask import RatingsReply, TextListReply, ask_ratings, ask_text_list
+from ragstone.metrics._shared import compute_once
 from ragstone.metrics._shares import Mark
 from ragstone.schema import Sample
 
-__all__ = ["EXTRACTION", "IN_ANSWER", "IN_PASSAGES", "ClaimCheck", "pair", "together"]
+__all__ = ["EXTRACTION", "IN_ANSWER", "IN_PASSAGES", "ClaimCheck", "gather_or_cancel", "pair"]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -98,37 +98,37 @@ class ClaimCheck:
             JudgeError: No usable answer.
         """
         texts = dict.fromkeys(text for reference in self.sample.reference if (text := reference.strip()))
-        return tuple(claims for claims in await together(*map(self._claims, texts)) if claims)
+        return tuple(claims for claims in await gather_or_cancel(*map(self._claims, texts)) if claims)
 
-    async def in_contexts(self, claims: Sequence[str]) -> tuple[Mark, ...]:
+    async def supported_by_contexts(self, claims: Sequence[str]) -> tuple[Mark, ...]:
         """Which claims the passages bear out, taken together."""
-        return await self._borne_out(claims, tuple(passage.text for passage in self.sample.contexts or ()), IN_PASSAGES)
+        return await self._supported(claims, tuple(passage.text for passage in self.sample.contexts or ()), IN_PASSAGES)
 
-    async def in_passages(self, claims: Sequence[str]) -> tuple[tuple[Mark, ...], ...]:
+    async def supported_by_passages(self, claims: Sequence[str]) -> tuple[tuple[Mark, ...], ...]:
         """Which claims each passage bears out by itself, by passage."""
         passages = self.sample.contexts or ()
         texts = list(dict.fromkeys(passage.text for passage in passages))
-        columns = await together(*(self._borne_out(claims, text, IN_PASSAGES) for text in texts))
+        columns = await gather_or_cancel(*(self._supported(claims, text, IN_PASSAGES) for text in texts))
         by_text = dict(zip(texts, columns, strict=True))
         return tuple(by_text[passage.text] for passage in passages)
 
-    async def in_references(self, claims: Sequence[str]) -> tuple[Mark, ...]:
+    async def supported_by_references(self, claims: Sequence[str]) -> tuple[Mark, ...]:
         """Which claims any one of the references bears out."""
         texts = tuple(dict.fromkeys(text for reference in self.sample.reference if (text := reference.strip())))
-        return await self._borne_out(claims, texts, IN_ANSWER)
+        return await self._supported(claims, texts, IN_ANSWER)
 
-    async def in_response(self, claims: Sequence[str]) -> tuple[Mark, ...]:
+    async def supported_by_response(self, claims: Sequence[str]) -> tuple[Mark, ...]:
         """Which claims the response bears out."""
-        return await self._borne_out(claims, self.sample.response or "", IN_ANSWER)
+        return await self._supported(claims, self.sample.response or "", IN_ANSWER)
 
     async def _claims(self, text: str) -> tuple[str, ...]:
-        found = await together(*(self._extracted(before, piece) for before, piece in _pieces(text)))
+        found = await gather_or_cancel(*(self._extracted(before, piece) for before, piece in _pieces(text)))
         return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
 
     async def _extracted(self, before: str, piece: str) -> tuple[str, ...]:
         most = _CLAIMS_BESIDES + len(piece) // _CHARS_A_CLAIM
         fields = {**self._query, **({"before": before} if before else {}), "text": piece}
-        reply = await self.asked_texts(
+        reply = await self.ask_texts_once(
             Prompt(construct="claims", task=EXTRACTION, fields=fields),
             most=most,
             max_tokens=_TOKENS_BESIDES + round(_TOKENS_A_CHAR * len(piece)),
@@ -142,7 +142,7 @@ class ClaimCheck:
             )
         return reply.texts
 
-    async def _borne_out(self, claims: Sequence[str], evidence: str | tuple[str, ...], task: str) -> tuple[Mark, ...]:
+    async def _supported(self, claims: Sequence[str], evidence: str | tuple[str, ...], task: str) -> tuple[Mark, ...]:
         if not any(text.strip() for text in ((evidence,) if isinstance(evidence, str) else evidence)):
             return (False,) * len(claims)
         # What many questions share comes first: a server computes what prompts begin with once.
@@ -157,45 +157,45 @@ class ClaimCheck:
         async def about(some: tuple[str, ...]) -> tuple[Mark, ...]:
             prompt = Prompt(construct=construct, task=task, fields={**fields, name: some})
             try:
-                reply = await self.asked_marks(prompt, len(some))
+                reply = await self.ask_marks_once(prompt, len(some))
             except JudgeError as error:
                 self.errors.append(error)
                 return (None,) * len(some)
             return tuple(mark == 1 for mark in reply.marks)
 
         some_at_a_time = (tuple(parts[start : start + _CHUNK]) for start in range(0, len(parts), _CHUNK))
-        marks = await together(*map(about, some_at_a_time))
+        marks = await gather_or_cancel(*map(about, some_at_a_time))
         return tuple(itertools.chain.from_iterable(marks))
 
-    async def asked_texts(self, prompt: Prompt, *, most: int, max_tokens: int | None = None) -> TextsReply:
+    async def ask_texts_once(self, prompt: Prompt, *, most: int, max_tokens: int | None = None) -> TextListReply:
         """Ask for texts, once a sample.
 
         Raises:
             JudgeError: No usable answer.
         """
-        reply = await shared(
-            self._key(prompt, most), lambda: ask_texts(self.judge, prompt, most=most, max_tokens=max_tokens)
+        reply = await compute_once(
+            self._key(prompt, most), lambda: ask_text_list(self.judge, prompt, most=most, max_tokens=max_tokens)
         )
         self._note(reply.method)
         return reply
 
-    async def asked_marks(self, prompt: Prompt, count: int, *, high: int = 1) -> MarksReply:
+    async def ask_marks_once(self, prompt: Prompt, count: int, *, high: int = 1) -> RatingsReply:
         """Ask for marks from 0 to `high`, once a sample.
 
         Raises:
             JudgeError: No usable answer.
         """
-        reply = await shared(self._key(prompt, high), lambda: ask_marks(self.judge, prompt, count, high=high))
+        reply = await compute_once(self._key(prompt, high), lambda: ask_ratings(self.judge, prompt, count, high=high))
         self._note(reply.method)
         return reply
 
-    async def asked_number(self, prompt: Prompt) -> float:
+    async def ask_number_once(self, prompt: Prompt) -> float:
         """Ask for a number from 0 to 1, once a sample.
 
         Raises:
             JudgeError: No usable answer.
         """
-        reply = await shared(self._key(prompt, 1), lambda: self.judge.ask_number(prompt, low=0, high=1))
+        reply = await compute_once(self._key(prompt, 1), lambda: self.judge.ask_number(prompt, low=0, high=1))
         self._note(reply.method, reply.n)
         return reply.value
 
@@ -207,7 +207,7 @@ class ClaimCheck:
         return (self.judge.identity.hash, prompt.construct, prompt.task, *prompt.fields.items(), form)
 
 
-async def together(*work: Coroutine[Any, Any, T]) -> list[T]:
+async def gather_or_cancel(*work: Coroutine[Any, Any, T]) -> list[T]:
     """Do all of it at once; the first that goes wrong ends the rest, and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -220,7 +220,7 @@ async def together(*work: Coroutine[Any, Any, T]) -> list[T]:
 
 async def pair(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
     """Do both at once, as `together` does."""
-    found: list[Any] = await together(one, other)
+    found: list[Any] = await gather_or_cancel(one, other)
     return found[0], found[1]
 
 
@@ -229,7 +229,7 @@ def _pieces(text: str) -> list[tuple[str, str]]:
     if len(text := text.strip()) <= _PIECE:
         return [("", text)] if text else []
     pieces = [""]
-    for sentence in sentences_of(text):
+    for sentence in split_sentences(text):
         for start in range(0, len(sentence), _PIECE):
             part = sentence[start : start + _PIECE]
             if pieces[-1] and len(pieces[-1]) + 1 + len(part) > _PIECE:

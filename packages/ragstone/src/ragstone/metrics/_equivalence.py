@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from ragstone.judges import Prompt
-from ragstone.metrics._claim_metric import Found
+from ragstone.metrics._claim_metric import ClaimShare
 from ragstone.metrics._claims import ClaimCheck
-from ragstone.metrics._shares import Share
+from ragstone.metrics._shares import ShareBounds
 
 __all__ = ["EQUIVALENCE", "asked_equivalence"]
 
@@ -22,7 +22,7 @@ EQUIVALENCE: Final = (
 )
 
 
-async def asked_equivalence(check: ClaimCheck, questions: Sequence[str]) -> Found:
+async def asked_equivalence(check: ClaimCheck, questions: Sequence[str]) -> ClaimShare:
     """The mean equivalence of questions with the query, between 0 and 1.
 
     Raises:
@@ -30,9 +30,9 @@ async def asked_equivalence(check: ClaimCheck, questions: Sequence[str]) -> Foun
     """
     fields: dict[str, str | tuple[str, ...]] = {"query": check.sample.query or "", "questions": tuple(questions)}
     prompt = Prompt(construct="question_equivalence", task=EQUIVALENCE, fields=fields)
-    reply = await check.asked_marks(prompt, len(questions), high=100)
+    reply = await check.ask_marks_once(prompt, len(questions), high=100)
     mean = math.fsum(reply.marks) / (100 * len(questions))
     listed = [
         {"question": question, "equivalence": mark / 100} for question, mark in zip(questions, reply.marks, strict=True)
     ]
-    return Found(share=Share(mean, mean), details={"questions": listed})
+    return ClaimShare(share=ShareBounds(mean, mean), details={"questions": listed})

@@ -14,17 +14,19 @@ from typing import Final, Generic, TypeVar
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, MissingExtraError
 from ragstone.metrics._base import MetricBase
-from ragstone.metrics._card import Extra
+from ragstone.metrics._card import OptionalDependency
 
 __all__ = ["MODELS", "LocalModel", "LocalModelMetric", "check_installed"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-MODELS: Final = Extra(module="sentence_transformers", package="sentence-transformers", extra="ragstone[models]")
+MODELS: Final = OptionalDependency(
+    module="sentence_transformers", package="sentence-transformers", extra="ragstone[models]"
+)
 
 
-def check_installed(needed: Extra, feature: str) -> None:
+def check_installed(needed: OptionalDependency, feature: str) -> None:
     """Refuse what needs a package that is missing.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Reader
-from ragstone.metrics._card import Metric, ReadingMetric
+from ragstone.metrics._card import Metric, ReaderMetric
 from ragstone.metrics._local import check_installed
 from ragstone.metrics.ccrs import CCRS
 from ragstone.metrics.crux import CRUX
@@ -152,11 +152,11 @@ def bind_reader(metrics: Sequence[Metric], reader: Callable[[], Reader]) -> tupl
     Returns:
         The metrics, in their order, and the reader that was made, if one was.
     """
-    waiting = [metric for metric in metrics if isinstance(metric, ReadingMetric) and metric.reader is None]
+    waiting = [metric for metric in metrics if isinstance(metric, ReaderMetric) and metric.reader is None]
     if not waiting:
         return tuple(metrics), None
     made = reader()
     return tuple(
-        metric.bound(made) if isinstance(metric, ReadingMetric) and metric.reader is None else metric
+        metric.with_reader(made) if isinstance(metric, ReaderMetric) and metric.reader is None else metric
         for metric in metrics
     ), made

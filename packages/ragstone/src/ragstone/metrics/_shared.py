@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-__all__ = ["shared", "sharing"]
+__all__ = ["compute_once", "share_work"]
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ _work: ContextVar[dict[Hashable, asyncio.Task[Any]] | None] = ContextVar("ragsto
 
 
 @asynccontextmanager
-async def sharing() -> AsyncIterator[None]:
+async def share_work() -> AsyncIterator[None]:
     """Share work among the tasks of this block: the metrics of one sample. What is unfinished at its end is cancelled."""
     token = _work.set({})
     try:
@@ -29,7 +29,7 @@ async def sharing() -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def shared(key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+async def compute_once(key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
     """The result of `make()`, which the first to ask for `key` sets going; the others wait for it, or find it.
 
     What it raises, it raises for all who asked. The one who was first has it on the bill. Who is cancelled while waiting

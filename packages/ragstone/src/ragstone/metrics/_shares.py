@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "Mark",
-    "Share",
+    "ShareBounds",
     "any_of",
     "best_share",
     "both",
@@ -28,7 +28,7 @@ Mark = bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ShareBounds:
     """Where a share lies, whatever the missing verdicts are; both ends are the same when they do not matter."""
 
     low: float
@@ -57,7 +57,7 @@ def _and(row: Sequence[Mark]) -> Mark:
     return None if any(mark is None for mark in row) else True
 
 
-def share(marks: Sequence[Mark]) -> Share:
+def share(marks: Sequence[Mark]) -> ShareBounds:
     """The share of yes.
 
     Raises:
@@ -68,10 +68,10 @@ def share(marks: Sequence[Mark]) -> Share:
         Share(low=0.25, high=0.5)
     """
     sure, possible = marks.count(True), len(marks) - marks.count(False)
-    return Share(sure / len(marks), possible / len(marks))
+    return ShareBounds(sure / len(marks), possible / len(marks))
 
 
-def share_among(marks: Sequence[Mark], among: Sequence[Mark]) -> Share | None:
+def share_among(marks: Sequence[Mark], among: Sequence[Mark]) -> ShareBounds | None:
     """The share of yes among those marked in `among`; None when there is none of those.
 
     Where it is open whether there is any, the share may be whatever it likes.
@@ -81,7 +81,7 @@ def share_among(marks: Sequence[Mark], among: Sequence[Mark]) -> Share | None:
         Share(low=0.5, high=0.5)
     """
     if True not in among:
-        return Share(0.0, 1.0) if None in among else None
+        return ShareBounds(0.0, 1.0) if None in among else None
     low_of = low = high_of = high = 0
     for mark, counted in zip(marks, among, strict=True):
         # What may or may not be counted is counted where that takes the share down, or up.
@@ -91,12 +91,12 @@ def share_among(marks: Sequence[Mark], among: Sequence[Mark]) -> Share | None:
         if counted or (counted is None and mark is not False):
             high_of += 1
             high += mark is not False
-    return Share(low / low_of, high / high_of)
+    return ShareBounds(low / low_of, high / high_of)
 
 
-def highest(shares: Sequence[Share]) -> Share:
+def highest(shares: Sequence[ShareBounds]) -> ShareBounds:
     """The largest of several shares."""
-    return Share(max(s.low for s in shares), max(s.high for s in shares))
+    return ShareBounds(max(s.low for s in shares), max(s.high for s in shares))
 
 
 def distinct(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
@@ -104,20 +104,20 @@ def distinct(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for group in groups for text in group))
 
 
-def best_share(groups: Iterable[Sequence[str]], texts: Sequence[str], marks: Sequence[Mark]) -> Share:
+def best_share(groups: Iterable[Sequence[str]], texts: Sequence[str], marks: Sequence[Mark]) -> ShareBounds:
     """The share of yes in each group of texts, of the group with the largest: references, of which any one is enough."""
     by_text = dict(zip(texts, marks, strict=True))
     return highest([share([by_text[text] for text in group]) for group in groups])
 
 
-def harmonic(one: Share, other: Share) -> Share:
+def harmonic(one: ShareBounds, other: ShareBounds) -> ShareBounds:
     """The harmonic mean of two shares, which rises with either; 0 where both are 0.
 
     Example:
         >>> harmonic(Share(0.5, 0.5), Share(0.25, 1.0))
         Share(low=0.3333333333333333, high=0.6666666666666666)
     """
-    return Share(_harmonic(one.low, other.low), _harmonic(one.high, other.high))
+    return ShareBounds(_harmonic(one.low, other.low), _harmonic(one.high, other.high))
 
 
 def _harmonic(a: float, b: float) -> float:

@@ -14,7 +14,7 @@ from ragstone.metrics._card import MetricCard, WorkedExample
 from ragstone.metrics._relevance import RELEVANCE_HASH, LabelMode
 from ragstone.metrics._utility import PassageUtility, check_label_options, passage_utilities
 from ragstone.schema import Failure, FailureKind, Interval, NotApplicable, Sample, Score
-from ragstone.stats import Term, weighted_sum_interval
+from ragstone.stats import WeightedTerm, weighted_sum_interval
 
 __all__ = ["UdcgBase", "sigmoid"]
 
@@ -89,7 +89,7 @@ class UdcgBase:
         assert sample.query is not None and sample.contexts is not None  # noqa: S101, PT018  both are needs
         if not sample.contexts:
             return self._not_applicable(sample, "retrieval found nothing: the mean over no passage is undefined")
-        if reason := self._unfit(len(sample.contexts)):
+        if reason := self._find_not_applicable_reason(len(sample.contexts)):
             return self._not_applicable(sample, reason)
         found = await passage_utilities(
             sample.query,
@@ -118,7 +118,7 @@ class UdcgBase:
         """Weights of u+ and of u-, by position."""
         raise NotImplementedError
 
-    def _unfit(self, k: int) -> str | None:  # noqa: ARG002
+    def _find_not_applicable_reason(self, k: int) -> str | None:  # noqa: ARG002
         """Why `k` passages cannot be scored; None when they can."""
         return None
 
@@ -153,7 +153,7 @@ class UdcgBase:
             assert u.abstention is not None  # noqa: S101  callers have what is complete
             read, answered = u.abstention.interval, 1 - u.abstention.value
             certain = read.method in _CERTAIN
-            term = Term(
+            term = WeightedTerm(
                 weight=weights[u.passage.text],
                 value=answered,
                 low=min(1 - read.high, answered),
@@ -163,7 +163,7 @@ class UdcgBase:
             terms.append(term)
             if not term.weight:
                 continue
-            levels.append(read.level)
+            levels.append(read.confidence_level)
             if not certain:
                 kinds.add("mover")
             elif term.high - term.low > _SAME:
@@ -171,9 +171,9 @@ class UdcgBase:
         value, low, high = weighted_sum_interval(terms)
         how = "+".join(sorted(kinds, reverse=True)) or "exact"
         # What has no weight cannot make the interval miss.
-        level = min(levels or [u.abstention.interval.level for u in found if u.abstention])
+        level = min(levels or [u.abstention.interval.confidence_level for u in found if u.abstention])
         low, value, high = sigmoid(low), sigmoid(value), sigmoid(high)
-        return value, Interval(low=min(low, value), high=max(high, value), level=level, method=how)
+        return value, Interval(low=min(low, value), high=max(high, value), confidence_level=level, method=how)
 
     def _failure(self, sample: Sample, found: Sequence[PassageUtility]) -> Failure:
         lacking = [u for u in found if u.utility is None]

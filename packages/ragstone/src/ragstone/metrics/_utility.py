@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges import Abstention, Judge, Reader
+from ragstone.judges import AbstentionEstimate, Judge, Reader
 from ragstone.metrics._relevance import LABEL_MODES, Label, LabelMode, judge_asked, label_of
 from ragstone.schema import Passage
 
@@ -28,7 +28,7 @@ class PassageUtility:
     """In the prompt, from 1."""
     passage: Passage
     label: Label | None
-    abstention: Abstention | None
+    abstention: AbstentionEstimate | None
     error: JudgeError | None = None
     """Why the label or the probability is missing (the probability's error, if both are)."""
 
@@ -125,7 +125,7 @@ async def passage_utilities(
         ```
     """
     check_label_options(labels, threshold)
-    reads: dict[str, asyncio.Task[Abstention | JudgeError]] = {}
+    reads: dict[str, asyncio.Task[AbstentionEstimate | JudgeError]] = {}
     judged: dict[str, asyncio.Task[Label | JudgeError]] = {}
     given: list[Label | JudgeError | None] = []
 
@@ -137,13 +137,13 @@ async def passage_utilities(
             for passage in passages:
                 text = passage.text
                 if text not in reads:
-                    reads[text] = group.create_task(_caught(reader.abstention(query, [text])))
+                    reads[text] = group.create_task(_as_error(reader.estimate_abstention(query, [text])))
                 if not judge_asked(passage, labels):
-                    given.append(await _caught(label(passage)))
+                    given.append(await _as_error(label(passage)))
                     continue
                 given.append(None)
                 if text not in judged:
-                    judged[text] = group.create_task(_caught(label(passage)))
+                    judged[text] = group.create_task(_as_error(label(passage)))
     except BaseExceptionGroup as errors:
         # One mistake of ours or of the configuration is what callers know how to handle; a group of them is not.
         raise errors.exceptions[0] from errors
@@ -157,14 +157,14 @@ async def passage_utilities(
                 position=position,
                 passage=passage,
                 label=mark if isinstance(mark, Label) else None,
-                abstention=read if isinstance(read, Abstention) else None,
+                abstention=read if isinstance(read, AbstentionEstimate) else None,
                 error=wrong[0] if wrong else None,
             )
         )
     return tuple(found)
 
 
-async def _caught(asked: Coroutine[Any, Any, T]) -> T | JudgeError:
+async def _as_error(asked: Coroutine[Any, Any, T]) -> T | JudgeError:
     try:
         return await asked
     except JudgeError as error:

@@ -73,7 +73,7 @@ class _Ccrs(MetricBase):
             JudgeError: The judge gave no usable answer.
         """
         fields = _fields(sample)
-        if reason := self._meaningless(fields):
+        if reason := self._find_not_applicable_reason(fields):
             return self.make_not_applicable(sample, reason)
         if not fields["response"]:
             return self.make_score(sample, 0.0, method="empty_response")
@@ -81,7 +81,7 @@ class _Ccrs(MetricBase):
         reply = await judge.ask_number(Prompt(construct=self.construct, task=self.task, fields=shown))
         return self._judged(sample, fields, reply)
 
-    def _meaningless(self, fields: dict[str, str | tuple[str, ...]]) -> str | None:  # noqa: ARG002
+    def _find_not_applicable_reason(self, fields: dict[str, str | tuple[str, ...]]) -> str | None:  # noqa: ARG002
         """Why the metric has no meaning although nothing is missing; None when it has one."""
         return None
 
@@ -102,7 +102,7 @@ class _Ccrs(MetricBase):
             sample,
             value,
             method=reply.method,
-            details={**(details or {}), **_told(reply)},
+            details={**(details or {}), **_describe_reply(reply)},
             n=reply.n,
             raw=reply.raw,
             usage=reply.usage,
@@ -117,7 +117,7 @@ def _scaled(interval: Interval | None, offset: float, factor: float) -> Interval
     return interval.model_copy(update={"low": low, "high": high})
 
 
-def _told(reply: NumberReply) -> dict[str, Any]:
+def _describe_reply(reply: NumberReply) -> dict[str, Any]:
     """What a reply says of itself beyond its number, where it says anything."""
     told: dict[str, Any] = {}
     if reply.mass is not None:
@@ -168,7 +168,7 @@ class ContextualCoherence(_Ccrs):
         "Take the passages as given, even where you know better, and do not ask whether the question is answered."
     )
 
-    def _meaningless(self, fields: dict[str, str | tuple[str, ...]]) -> str | None:
+    def _find_not_applicable_reason(self, fields: dict[str, str | tuple[str, ...]]) -> str | None:
         if not any(text.strip() for text in fields["contexts"]):
             return "no context: retrieval found nothing to be coherent with"
         return None

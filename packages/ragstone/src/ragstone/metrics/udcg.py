@@ -102,7 +102,7 @@ class Udcg(UdcgBase):
     def __repr__(self) -> str:
         return f"Udcg(gamma={self.gamma!r}, labels={self.labels!r}, threshold={self.threshold!r})"
 
-    def bound(self, reader: Reader) -> Udcg:
+    def with_reader(self, reader: Reader) -> Udcg:
         """The same metric with this reader."""
         return Udcg(reader, gamma=self.gamma, labels=self.labels, threshold=self.threshold)
 
@@ -229,7 +229,7 @@ class UdcgTheta(UdcgBase):
         }
         Path(path).write_text(json.dumps(held, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
-    def bound(self, reader: Reader) -> UdcgTheta:
+    def with_reader(self, reader: Reader) -> UdcgTheta:
         """The same metric with this reader."""
         return UdcgTheta(
             self.alpha, self.beta, fit=self.fit, reader=reader, labels=self.labels, threshold=self.threshold
@@ -261,10 +261,10 @@ class UdcgTheta(UdcgBase):
     def _definition(self) -> str:
         return hashlib.sha256(repr((self.alpha, self.beta)).encode()).hexdigest()[:12]
 
-    def _weights(self, k: int) -> tuple[Sequence[float], Sequence[float]]:  # noqa: ARG002  `_unfit` sees to it
+    def _weights(self, k: int) -> tuple[Sequence[float], Sequence[float]]:  # noqa: ARG002  `_find_not_applicable_reason` sees to it
         return self.alpha, self.beta
 
-    def _unfit(self, k: int) -> str | None:
+    def _find_not_applicable_reason(self, k: int) -> str | None:
         return None if k == self.k else f"the weights are for {self.k} passages, and the sample has {k}"
 
     def _details(self, found: Sequence[PassageUtility]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ CONFIGURABLE: Final = (
     "queue_size",
     "concurrency",
     "deadline_s",
-    "outage_patience_s",
+    "max_outage_s",
     "role",
 )
 """The arguments of `Monitor` that a file can say: those that are numbers and texts."""

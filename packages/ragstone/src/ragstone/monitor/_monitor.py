@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from ragstone._util.exit import finish_before_exit
+from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
 from ragstone.capture import Capture, CaptureCounters, CaptureLimits, TraceDraft, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
@@ -26,7 +26,7 @@ from ragstone.monitor._finish import Progress, State, is_script, pauses
 from ragstone.schema import Ledger
 from ragstone.sinks import Sink
 from ragstone.spool import SpoolWriter
-from ragstone.store import is_database_url, settled
+from ragstone.store import is_database_url, resolve_store
 from ragstone.worker import ScoringSetup, Worker, pending_message, read_ledger, spool_directory
 
 __all__ = ["Monitor"]
@@ -68,7 +68,7 @@ class Monitor:
         queue_size: Requests held in memory for the writer; more are dropped and counted.
         concurrency: Traces scored at once.
         deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
-        outage_patience_s: While the judge answers nobody, requests stay pending and are tried again, each for so many
+        max_outage_s: While the judge answers nobody, requests stay pending and are tried again, each for so many
             seconds; then its metrics fail.
         role: "auto" owns the store when no other process does; "capture" never scores (a `ragstone worker` does).
         clock: Unix seconds; for tests.
@@ -93,15 +93,15 @@ class Monitor:
         queue_size: int = 10_000,
         concurrency: int = 16,
         deadline_s: float = 120.0,
-        outage_patience_s: float = 3600.0,
+        max_outage_s: float = 3600.0,
         role: Literal["auto", "capture"] = "auto",
         clock: Callable[[], float] = time.time,
     ) -> None:
         if role not in ("auto", "capture"):
             raise ConfigurationError(f"role must be 'auto' or 'capture', got {role!r}")
-        if outage_patience_s < 0:
-            raise ConfigurationError(f"outage_patience_s must be 0 (never wait) or more, got {outage_patience_s!r}")
-        self._store = settled(store)
+        if max_outage_s < 0:
+            raise ConfigurationError(f"max_outage_s must be 0 (never wait) or more, got {max_outage_s!r}")
+        self._store = resolve_store(store)
         if not is_database_url(store) and not Path(self._store).parent.is_dir():
             raise ConfigurationError(
                 f"the folder of store={str(store)!r} does not exist; make it, or give another path"
@@ -116,7 +116,7 @@ class Monitor:
             deadline_s=deadline_s,
             closes_models=True,
         )
-        self._outage_patience_s = outage_patience_s
+        self._outage_patience_s = max_outage_s
         self._clock = clock
         spool = spool_directory(self._store)
         self._capture = Capture(
@@ -252,9 +252,9 @@ class Monitor:
             worker.wake()
             # An idle look may have begun before the flush ended; the one after the next cannot have.
             if seen is None or seen[0] is not worker:
-                seen = (worker, worker.looks + 2)
+                seen = (worker, worker.poll_count + 2)
                 return False
-            return worker.looks >= seen[1] and worker.idle
+            return worker.poll_count >= seen[1] and worker.idle
 
         return is_idle
 
@@ -354,7 +354,7 @@ class Monitor:
         """Own the store as soon as nobody else does, and work until closed."""
         waiting = False
         while not self._closing.is_set():
-            worker = Worker(self._store, self._setup, outage_patience_s=self._outage_patience_s, clock=self._clock)
+            worker = Worker(self._store, self._setup, max_outage_s=self._outage_patience_s, clock=self._clock)
             self._candidate = worker
             if self._closing.is_set():  # `close` came before there was anybody to stop
                 worker.stop()
@@ -405,7 +405,7 @@ def _in_event_loop() -> bool:
 
 
 def _close_all() -> None:
-    finish_before_exit()
+    run_exit_hooks()
     for monitor in list(_live):
         monitor.close()
 

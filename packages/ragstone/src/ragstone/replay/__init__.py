@@ -1,22 +1,22 @@
 """Replay: traces that other tools have collected, read without their server."""
 
-from ragstone.replay._formats import Detected, Rejected, TraceFormat, all_formats, detect
-from ragstone.replay._intake import FileCounts as FileCounts
-from ragstone.replay._intake import ReplayIntake as ReplayIntake
+from ragstone.replay._formats import DetectedFormat, RejectedRecord, TraceFormat, all_formats, detect
+from ragstone.replay._intake import FileReport as FileReport
+from ragstone.replay._intake import ReplayTraceSource as ReplayTraceSource
 from ragstone.replay._replay import ReplayPlan, ReplayReport, areplay_traces, plan_replay, replay_traces
-from ragstone.replay._source import Source
-from ragstone.replay._stage import SpanStage as SpanStage
-from ragstone.replay._stage import StagedSpan as StagedSpan
-from ragstone.replay._stage import StagedTrace as StagedTrace
-from ragstone.replay._tree import Node
+from ragstone.replay._source import InputFile
+from ragstone.replay._stage import BufferedSpan as BufferedSpan
+from ragstone.replay._stage import BufferedTrace as BufferedTrace
+from ragstone.replay._stage import SpanBuffer as SpanBuffer
+from ragstone.replay._tree import Step
 
 __all__ = [
-    "Detected",
-    "Node",
-    "Rejected",
+    "DetectedFormat",
+    "InputFile",
+    "RejectedRecord",
     "ReplayPlan",
     "ReplayReport",
-    "Source",
+    "Step",
     "TraceFormat",
     "all_formats",
     "areplay_traces",

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from ragstone.replay._formats import Rejected
-from ragstone.replay._tree import Node, Tree
-from ragstone.schema import Passage, Search, Trace, Usage
+from ragstone.replay._formats import RejectedRecord
+from ragstone.replay._tree import Step, Tree
+from ragstone.schema import Passage, Retrieval, Trace, Usage
 
 __all__ = ["assemble"]
 
@@ -19,7 +19,7 @@ _ASKING: Final = frozenset({"chain", "agent", "other", "tool"})
 _RETRIEVING: Final = frozenset({"retriever", "reranker"})
 
 
-def assemble(nodes: Sequence[Node], *, source: str) -> list[Trace | Rejected]:
+def assemble(nodes: Sequence[Step], *, source: str) -> list[Trace | RejectedRecord]:
     """Make requests of the steps of one trace.
 
     - The request is the topmost step with a question; whether its parent was exported does not matter, and a plain
@@ -37,7 +37,7 @@ def assemble(nodes: Sequence[Node], *, source: str) -> list[Trace | Rejected]:
         source: The name of the format, which the traces carry.
 
     Returns:
-        One item as a rule. A trace with neither a question nor a retrieval is a `Rejected`: it is no request.
+        One item as a rule. A trace with neither a question nor a retrieval is a `RejectedRecord`: it is no request.
     """
     if not nodes:
         return []
@@ -54,7 +54,7 @@ def assemble(nodes: Sequence[Node], *, source: str) -> list[Trace | Rejected]:
     if request is None and not any(node.query or node.passages is not None for node in tree.nodes):
         kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(Counter(node.kind for node in nodes).items()))
         return [
-            Rejected(
+            RejectedRecord(
                 place=f"trace {trace_id}",
                 reason=f"no request: neither a question nor a retrieval in its steps ({kinds})",
             )
@@ -62,15 +62,15 @@ def assemble(nodes: Sequence[Node], *, source: str) -> list[Trace | Rejected]:
     return [_trace(tree, tree.nodes, request, source, trace_id=trace_id, speaks=bool(whole) or len(asking) < 2)]
 
 
-def _is_whole(tree: Tree, node: Node) -> bool:
+def _is_whole(tree: Tree, node: Step) -> bool:
     steps = tree.below(node)
     answers = any(step.answer is not None for step in steps if step.kind == "llm" or step is node)
     return answers and any(step.kind in _RETRIEVING or (step is node and step.passages is not None) for step in steps)
 
 
 def _trace(
-    tree: Tree, steps: Sequence[Node], request: Node | None, source: str, *, trace_id: str, speaks: bool
-) -> Trace | Rejected:
+    tree: Tree, steps: Sequence[Step], request: Step | None, source: str, *, trace_id: str, speaks: bool
+) -> Trace | RejectedRecord:
     """One request.
 
     Args:
@@ -104,7 +104,7 @@ def _trace(
             session_id=_first(place.session_id, *(step.session_id for step in steps)),
             user_id=_first(place.user_id, *(step.user_id for step in steps)),
             query=place.query if request else _question(tree, steps, place),
-            searches=searches,
+            retrievals=searches,
             contexts=contexts,
             response=response,
             reference=place.reference,
@@ -123,14 +123,14 @@ def _trace(
         fields = "; ".join(
             f"{'.'.join(map(str, one['loc']))}: {one['type']}" for one in error.errors(include_input=False)[:5]
         )
-        return Rejected(place=f"trace {trace_id}", reason=f"its steps make no request: {fields}")
+        return RejectedRecord(place=f"trace {trace_id}", reason=f"its steps make no request: {fields}")
 
 
 def _first(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
 
 
-def _question(tree: Tree, steps: Sequence[Node], place: Node) -> str | None:
+def _question(tree: Tree, steps: Sequence[Step], place: Step) -> str | None:
     """The question where no step stands for the request: a model above the retrieval was asked by the user."""
     if place.query and any(step.kind in _RETRIEVING for step in tree.below(place)):
         return place.query
@@ -138,7 +138,7 @@ def _question(tree: Tree, steps: Sequence[Node], place: Node) -> str | None:
     return retrieving[0] if retrieving else place.query or _first(*(step.query for step in steps))
 
 
-def _usage(tree: Tree, llms: Sequence[Node], place: Node) -> Usage | None:
+def _usage(tree: Tree, llms: Sequence[Step], place: Step) -> Usage | None:
     inner = tree.innermost(llm for llm in llms if llm.input_tokens is not None or llm.output_tokens is not None)
     if not inner and (place.input_tokens is not None or place.output_tokens is not None):
         inner = [place]
@@ -151,8 +151,8 @@ def _usage(tree: Tree, llms: Sequence[Node], place: Node) -> Usage | None:
 
 
 def _retrieval(
-    tree: Tree, steps: Sequence[Node], request: Node | None, answering: Node | None
-) -> tuple[tuple[Search, ...], tuple[Passage, ...] | None]:
+    tree: Tree, steps: Sequence[Step], request: Step | None, answering: Step | None
+) -> tuple[tuple[Retrieval, ...], tuple[Passage, ...] | None]:
     """The searches, and the contexts where they are not simply what the searches found."""
     end = answering.ended_at if answering else None
     retrieving = [
@@ -160,7 +160,7 @@ def _retrieval(
         for step in tree.outermost(step for step in steps if step.kind in _RETRIEVING)
         if end is None or step.started_at is None or step.started_at <= end
     ]
-    searches: list[Search] = []
+    searches: list[Retrieval] = []
     groups: list[tuple[Passage, ...]] = []
     for step in retrieving:
         passages = _found_by(tree, step)
@@ -180,12 +180,12 @@ def _retrieval(
     return tuple(searches), None if is_told or not (searches or groups or stated is not None) else tuple(contexts)
 
 
-def _searches_in(tree: Tree, step: Node) -> list[Node]:
+def _searches_in(tree: Tree, step: Step) -> list[Step]:
     inner = (node for node in tree.below(step) if node.kind == "retriever" and node.passages is not None)
     return tree.outermost(inner)
 
 
-def _found_by(tree: Tree, step: Node) -> tuple[Passage, ...] | None:
+def _found_by(tree: Tree, step: Step) -> tuple[Passage, ...] | None:
     """What a retriever found, or what those inside it found where it does not say; None where nobody says."""
     if step.passages is not None:
         return step.passages
@@ -227,6 +227,6 @@ def _with_text(passage: Passage, before: Passage | None) -> Passage:
     return passage.model_copy(update={"text": before.text, "metadata": passage.metadata or before.metadata})
 
 
-def _search(step: Node, passages: tuple[Passage, ...]) -> Search:
+def _search(step: Step, passages: tuple[Passage, ...]) -> Retrieval:
     # Which step it was is kept, so that what is found out about a passage can go there.
-    return Search.model_validate({"query": step.query, "passages": passages, "name": step.name, "step_id": step.id})
+    return Retrieval.model_validate({"query": step.query, "passages": passages, "name": step.name, "step_id": step.id})

@@ -15,7 +15,7 @@ __all__ = [
     "Reply",
     "has_fields",
     "mapping",
-    "names_in",
+    "parse_names",
     "reply_in",
     "snake_case",
     "text_or_none",
@@ -36,10 +36,10 @@ def has_fields(head: bytes, *names: str) -> bool:
     """Whether the beginning of a JSON file has all these names of fields, or a Parquet file's end these of columns."""
     if head.startswith(_PARQUET):
         return all(name.encode() in head for name in names)
-    return names_in(head).issuperset(names)
+    return parse_names(head).issuperset(names)
 
 
-def names_in(head: bytes) -> set[str]:
+def parse_names(head: bytes) -> set[str]:
     """The names of fields in the beginning of a JSON file, at any depth; those in texts are escaped, and not among them."""
     return {found.decode() for found in _NAME.findall(head)}
 

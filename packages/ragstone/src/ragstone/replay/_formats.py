@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.replay._source import Source
+from ragstone.replay._source import InputFile
 from ragstone.schema import Trace
 
-__all__ = ["Detected", "FolderFormat", "Rejected", "TraceFormat", "all_formats", "detect"]
+__all__ = ["DetectedFormat", "FolderFormat", "RejectedRecord", "TraceFormat", "all_formats", "detect"]
 
 _GROUP: Final = "ragstone.formats"
 _SQLITE: Final = b"SQLite format 3\x00"
@@ -21,7 +21,7 @@ _APPLICATION_ID: Final = slice(68, 72)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
+class RejectedRecord:
     """A record that could not be read as a trace: counted, explained, and the rest goes on."""
 
     place: str
@@ -47,13 +47,13 @@ class TraceFormat(Protocol):
         """
         ...
 
-    def read(self, source: Source) -> Iterator[Trace | Rejected]:
-        """Read the traces of a file, or of the files of a folder (`Source.parts`).
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
+        """Read the traces of a file, or of the files of a folder (`InputFile.parts`).
 
         Order and ids are the same each time.
 
         Memory does not grow with the file. What a format cannot give stays None. A record that cannot be read is a
-        `Rejected`; nothing in the file can raise anything but what is said here, or make this take long.
+        `RejectedRecord`; nothing in the file can raise anything but what is said here, or make this take long.
 
         Raises:
             DataError: The file itself cannot be read on: it is damaged from here on, or is no such file.
@@ -71,11 +71,11 @@ class FolderFormat(TraceFormat, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Detected:
+class DetectedFormat:
     """The format of a file, and how that is known."""
 
     format: TraceFormat
-    because: str
+    detected_by: str
 
 
 def all_formats() -> dict[str, TraceFormat]:
@@ -85,7 +85,7 @@ def all_formats() -> dict[str, TraceFormat]:
     return {name: found[name].load()() for name in sorted(found, key=lambda name: (name == "rows", name))}
 
 
-def detect(source: Source, *, name: str = "auto", formats: Sequence[TraceFormat] | None = None) -> Detected:
+def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceFormat] | None = None) -> DetectedFormat:
     """Find the format of a file, or of a folder: by the names in it, else that of all its files, if they are alike.
 
     Args:
@@ -101,7 +101,7 @@ def detect(source: Source, *, name: str = "auto", formats: Sequence[TraceFormat]
     if name != "auto":
         if name not in known:
             raise ConfigurationError(f"there is no format {name!r}; known are {', '.join(known)}, and 'auto'")
-        return Detected(format=known[name], because="it was named")
+        return DetectedFormat(format=known[name], detected_by="it was named")
     if source.path.is_dir():
         return _of_folder(source, known)
     head = source.head()
@@ -113,7 +113,7 @@ def detect(source: Source, *, name: str = "auto", formats: Sequence[TraceFormat]
     for candidate in known.values():
         because = candidate.detect(head)
         if because is not None:
-            return Detected(format=candidate, because=because)
+            return DetectedFormat(format=candidate, detected_by=because)
     if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         raise DataError(
             f"{source.name!r} is a Python pickle, which may run any code when it is read, so it never is; write the "
@@ -126,15 +126,15 @@ def detect(source: Source, *, name: str = "auto", formats: Sequence[TraceFormat]
     )
 
 
-def _of_folder(source: Source, known: Mapping[str, TraceFormat]) -> Detected:
+def _of_folder(source: InputFile, known: Mapping[str, TraceFormat]) -> DetectedFormat:
     try:
         for candidate in known.values():
             because = candidate.detect_folder(source.path) if isinstance(candidate, FolderFormat) else None
             if because is not None:
-                return Detected(format=candidate, because=because)
+                return DetectedFormat(format=candidate, detected_by=because)
     except OSError as error:
         raise DataError(f"{source.name!r} cannot be read: {error}") from error
-    found: Detected | None = None
+    found: DetectedFormat | None = None
     for part in source.parts():
         here = detect(part, formats=tuple(known.values()))
         if found is not None and here.format.name != found.format.name:

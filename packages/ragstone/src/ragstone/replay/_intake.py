@@ -11,13 +11,13 @@ from itertools import islice
 from typing import Final
 
 from ragstone.errors import DataError
-from ragstone.replay._formats import Detected, Rejected
-from ragstone.replay._source import Source
+from ragstone.replay._formats import DetectedFormat, RejectedRecord
+from ragstone.replay._source import InputFile
 from ragstone.schema import Captured, Trace
 from ragstone.store import Store
-from ragstone.worker import Troubles
+from ragstone.worker import StepErrors
 
-__all__ = ["FileCounts", "ReplayIntake"]
+__all__ = ["FileReport", "ReplayTraceSource"]
 
 logger = logging.getLogger("ragstone")
 
@@ -26,12 +26,12 @@ _KEPT: Final = 20
 
 
 @dataclass(slots=True, kw_only=True)
-class FileCounts:
+class FileReport:
     """What came of one file."""
 
     name: str
     format: str
-    because: str
+    detected_by: str
     """What the format was recognised by."""
     n_read: int = 0
     """Records read so far, those of earlier runs included."""
@@ -42,13 +42,13 @@ class FileCounts:
     n_clashing: int = 0
     """Traces left out because the store has another trace of the same id."""
     n_rejected: int = 0
-    rejected: list[Rejected] = field(default_factory=list)
+    rejected: list[RejectedRecord] = field(default_factory=list)
     """The first of them, with what is wrong."""
     damaged: str | None = None
     """Why nothing could be read any further."""
 
 
-class ReplayIntake:
+class ReplayTraceSource:
     """Reads files, one after another, batch by batch.
 
     How far a file was read is noted in the store, with the traces, in one transaction; the same file is read on from
@@ -58,21 +58,22 @@ class ReplayIntake:
         files: The files with their formats.
     """
 
-    def __init__(self, files: Sequence[tuple[Source, Detected]]) -> None:
+    def __init__(self, files: Sequence[tuple[InputFile, DetectedFormat]]) -> None:
         self.counts = [
-            FileCounts(name=source.name, format=found.format.name, because=found.because) for source, found in files
+            FileReport(name=source.name, format=found.format.name, detected_by=found.detected_by)
+            for source, found in files
         ]
         self._waiting = list(zip(files, self.counts, strict=True))
-        self._records: Iterator[Trace | Rejected] | None = None
-        self._batch: list[Trace | Rejected] = []
+        self._records: Iterator[Trace | RejectedRecord] | None = None
+        self._batch: list[Trace | RejectedRecord] = []
         self._segment = ""
 
     @property
-    def is_open(self) -> bool:
+    def may_have_more(self) -> bool:
         """Whether there is more to read."""
         return bool(self._waiting)
 
-    def move(self, store: Store, troubles: Troubles) -> int:
+    def transfer_batch(self, store: Store, troubles: StepErrors) -> int:
         """Take in a batch of the file whose turn it is; how many of its records were looked at.
 
         What the store does not take now is kept, and comes first the next time.
@@ -82,13 +83,13 @@ class ReplayIntake:
         (source, found), counts = self._waiting[0]
         if not self._batch:
             begins = self._records is None
-            known = troubles.guarded("read how far files were taken in", store.segment_offsets, None) if begins else {}
+            known = troubles.run_step("read how far files were taken in", store.segment_offsets, None) if begins else {}
             if known is None:
                 return 0
             self._read(source, found, counts, known)
         batch = self._batch
         if batch:
-            if troubles.guarded("store traces", lambda: self._store(batch, counts, store), None) is None:
+            if troubles.run_step("store traces", lambda: self._store(batch, counts, store), None) is None:
                 return 0
             self._batch = []
         else:
@@ -98,7 +99,7 @@ class ReplayIntake:
             self._records = None
         return max(1, len(batch))
 
-    def _read(self, source: Source, found: Detected, counts: FileCounts, offsets: Mapping[str, int]) -> None:
+    def _read(self, source: InputFile, found: DetectedFormat, counts: FileReport, offsets: Mapping[str, int]) -> None:
         """The next batch; empty at the end of the file, or where it cannot be read any further."""
         try:
             if self._records is None:
@@ -109,23 +110,23 @@ class ReplayIntake:
             counts.damaged = str(error) if isinstance(error, DataError) else f"{source.name!r} cannot be read: {error}"
 
     def _begin(
-        self, source: Source, found: Detected, counts: FileCounts, offsets: Mapping[str, int]
-    ) -> Iterator[Trace | Rejected]:
+        self, source: InputFile, found: DetectedFormat, counts: FileReport, offsets: Mapping[str, int]
+    ) -> Iterator[Trace | RejectedRecord]:
         self._segment = _segment(source, found)
         counts.n_read = offsets.get(self._segment, 0)
         records = found.format.read(source)
         # What earlier runs have taken in is read again and passed over: its rejections are told again, its traces are
         # in the store.
         for record in islice(records, counts.n_read):
-            if isinstance(record, Rejected):
+            if isinstance(record, RejectedRecord):
                 _reject(counts, record)
             else:
                 counts.n_known += 1
         return records
 
-    def _store(self, batch: Sequence[Trace | Rejected], counts: FileCounts, store: Store) -> bool:
+    def _store(self, batch: Sequence[Trace | RejectedRecord], counts: FileReport, store: Store) -> bool:
         traces = [record for record in batch if isinstance(record, Trace)]
-        fresh, n_known, clashing = _sorted_out(traces, store)
+        fresh, n_known, clashing = _split_known(traces, store)
         # Another replay of this file, into a database, may have been faster.
         n_new = store.ingest(self._segment, counts.n_read + len(batch), [Captured(trace=trace) for trace in fresh])
         counts.n_read += len(batch)
@@ -133,7 +134,7 @@ class ReplayIntake:
         counts.n_known += n_known + len(fresh) - n_new
         counts.n_clashing += len(clashing)
         for record in batch:
-            if isinstance(record, Rejected):
+            if isinstance(record, RejectedRecord):
                 _reject(counts, record)
         for trace_id in clashing:
             logger.warning(
@@ -144,7 +145,7 @@ class ReplayIntake:
         return True
 
 
-def _sorted_out(traces: Sequence[Trace], store: Store) -> tuple[list[Trace], int, list[str]]:
+def _split_known(traces: Sequence[Trace], store: Store) -> tuple[list[Trace], int, list[str]]:
     """The traces that are new, how many are there already, and the ids of those that another trace has."""
     fresh: dict[str, Trace] = {}
     n_known, clashing = 0, []
@@ -152,25 +153,25 @@ def _sorted_out(traces: Sequence[Trace], store: Store) -> tuple[list[Trace], int
         other = fresh.get(trace.trace_id) or store.trace(trace.trace_id)
         if other is None:
             fresh[trace.trace_id] = trace
-        elif _alike(other, trace):
+        elif _is_same_request(other, trace):
             n_known += 1
         else:
             clashing.append(trace.trace_id)
     return list(fresh.values()), n_known, clashing
 
 
-def _alike(one: Trace, other: Trace) -> bool:
+def _is_same_request(one: Trace, other: Trace) -> bool:
     """Whether two traces are about the same request; the doors they came through may differ."""
     return (one.query, one.response) == (other.query, other.response)
 
 
-def _reject(counts: FileCounts, record: Rejected) -> None:
+def _reject(counts: FileReport, record: RejectedRecord) -> None:
     counts.n_rejected += 1
     if len(counts.rejected) < _KEPT:
         counts.rejected.append(record)
 
 
-def _segment(source: Source, found: Detected) -> str:
+def _segment(source: InputFile, found: DetectedFormat) -> str:
     """A name for this file, or these, as they are now and as they are read now.
 
     What has grown or was replaced is read anew, and so it is in another format, or by another version of the readers:

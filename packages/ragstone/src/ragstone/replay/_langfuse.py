@@ -11,20 +11,20 @@ from ragstone.errors import DataError
 from ragstone.replay._fields import (
     has_fields,
     mapping,
-    names_in,
+    parse_names,
     reply_in,
     snake_case,
     text_or_none,
     tokens_in,
     unix_time,
 )
-from ragstone.replay._formats import Rejected
+from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import inner_json
 from ragstone.replay._payloads import answer_in, contexts_in, passages_in, question_in, request_metadata
 from ragstone.replay._records import records
-from ragstone.replay._source import Source
-from ragstone.replay._stage import StagedSpan, staged, traces_of
-from ragstone.replay._tree import Node, NodeKind
+from ragstone.replay._source import InputFile
+from ragstone.replay._stage import BufferedSpan, staged, traces_of
+from ragstone.replay._tree import NodeKind, Step
 from ragstone.schema import Trace
 
 __all__ = ["LangfuseFormat"]
@@ -60,7 +60,7 @@ class LangfuseFormat:
         for field in ("parent_observation_id", "parentObservationId"):
             if has_fields(head, field):
                 return f"observations with `{field}`"
-        found = set(snake_case(dict.fromkeys(names_in(head))))
+        found = set(snake_case(dict.fromkeys(parse_names(head))))
         if {"timestamp", "input", "output"} <= found and any(fields <= found for fields in _TRACE_ONLY):
             return "traces with `timestamp`, `input`, `output` and Langfuse's own fields"
         return None
@@ -70,12 +70,12 @@ class LangfuseFormat:
         names = {path.name.partition(".")[0] for path in folder.iterdir()}
         return "`traces` beside `observations`" if {"traces", "observations"} <= names else None
 
-    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read traces. `latency` is not looked at: it is in seconds in some exports and in milliseconds in others."""
         yield from traces_of(records(source), spans=_spans, nodes=_nodes, source=self.name)
 
 
-def _spans(value: Any) -> Iterator[StagedSpan]:
+def _spans(value: Any) -> Iterator[BufferedSpan]:
     if not isinstance(value, Mapping):
         raise DataError("an observation must be an object")
     row = snake_case(value)
@@ -97,7 +97,7 @@ def _spans(value: Any) -> Iterator[StagedSpan]:
             yield from _spans({"trace_id": own_id} | snake_case(observation))
 
 
-def _nodes(trace_id: str, rows: list[Any]) -> list[Node]:
+def _nodes(trace_id: str, rows: list[Any]) -> list[Step]:
     is_otel = _HEX_TRACE.fullmatch(trace_id) is not None
     about = next((row for row in rows if row["type"] == _TRACE), None)
     nodes = [_node(trace_id, row, is_otel=is_otel) for row in rows if row is not about]
@@ -106,14 +106,14 @@ def _nodes(trace_id: str, rows: list[Any]) -> list[Node]:
     root = _trace_node(trace_id, about)
     tops = [node for node in nodes if node.parent_id is None]
     if len(tops) == 1 and tops[0].kind in ("chain", "agent"):
-        _put_onto(tops[0], root)
+        _merge_trace_fields(tops[0], root)
         return nodes
     for node in tops:
         node.parent_id = root.id
     return [root, *nodes]
 
 
-def _put_onto(top: Node, root: Node) -> None:
+def _merge_trace_fields(top: Step, root: Step) -> None:
     """Let what the trace's record says count, where it says something, for its only outermost observation."""
     top.query = root.query or top.query
     top.answer = top.answer if root.answer is None else root.answer
@@ -123,9 +123,9 @@ def _put_onto(top: Node, root: Node) -> None:
     top.tags, top.metadata = root.tags or top.tags, top.metadata | root.metadata
 
 
-def _trace_node(trace_id: str, row: Mapping[str, Any]) -> Node:
+def _trace_node(trace_id: str, row: Mapping[str, Any]) -> Step:
     inputs, outputs = inner_json(row.get("input")), inner_json(row.get("output"))
-    return Node(
+    return Step(
         id=_TRACE,
         trace_id=trace_id,
         kind="chain",
@@ -137,10 +137,10 @@ def _trace_node(trace_id: str, row: Mapping[str, Any]) -> Node:
     )
 
 
-def _node(trace_id: str, row: Mapping[str, Any], *, is_otel: bool) -> Node:
+def _node(trace_id: str, row: Mapping[str, Any], *, is_otel: bool) -> Step:
     inputs, outputs = inner_json(row.get("input")), inner_json(row.get("output"))
     kind = _KINDS.get(str(row["type"]).upper(), "other")
-    node = Node(
+    node = Step(
         id=str(row["id"]),
         parent_id=text_or_none(row.get("parent_observation_id")),
         trace_id=trace_id,

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.replay._fields import has_fields, mapping, names_in, reply_in, text_or_none, unix_time
-from ragstone.replay._formats import Rejected
+from ragstone.replay._fields import has_fields, mapping, parse_names, reply_in, text_or_none, unix_time
+from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import inner_json
 from ragstone.replay._payloads import answer_in, contexts_in, count_in, passages_in, question_in, request_metadata
 from ragstone.replay._records import records
-from ragstone.replay._source import Source
-from ragstone.replay._stage import StagedSpan, staged, traces_of
-from ragstone.replay._tree import Node, NodeKind
+from ragstone.replay._source import InputFile
+from ragstone.replay._stage import BufferedSpan, staged, traces_of
+from ragstone.replay._tree import NodeKind, Step
 from ragstone.schema import Trace
 
 __all__ = ["LangsmithFormat"]
@@ -39,16 +39,16 @@ class LangsmithFormat:
         """Runs say their `run_type` and their place in a trace."""
         if head.startswith(b"PAR1"):
             return "columns `run_type` and `dotted_order`" if has_fields(head, "run_type", "dotted_order") else None
-        found = names_in(head)
+        found = parse_names(head)
         place = next((name for name in _PLACES if name in found), None)
         return f"runs with `run_type` and `{place}`" if "run_type" in found and place is not None else None
 
-    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read traces; feedback is passed over, and so are the settings and names of hosts that the SDK records."""
         yield from traces_of(records(source, within=("data", "runs")), spans=_spans, nodes=_nodes, source=self.name)
 
 
-def _spans(value: Any) -> Iterator[StagedSpan]:
+def _spans(value: Any) -> Iterator[BufferedSpan]:
     if not isinstance(value, Mapping):
         raise DataError("a run must be an object")
     if "run_type" not in value and "key" in value and "run_id" in value:
@@ -56,7 +56,7 @@ def _spans(value: Any) -> Iterator[StagedSpan]:
     yield from _with_children(value, None, None)
 
 
-def _with_children(run: Mapping[str, Any], trace_id: str | None, parent_id: str | None) -> Iterator[StagedSpan]:
+def _with_children(run: Mapping[str, Any], trace_id: str | None, parent_id: str | None) -> Iterator[BufferedSpan]:
     run_id = text_or_none(run.get("id"))
     if run_id is None or not isinstance(run.get("run_type"), str):
         raise DataError("a run must have an `id` and a `run_type`")
@@ -83,16 +83,16 @@ def _first_in(dotted_order: Any) -> str | None:
     return first.partition("Z")[2] or None
 
 
-def _nodes(trace_id: str, runs: list[Any]) -> list[Node]:
+def _nodes(trace_id: str, runs: list[Any]) -> list[Step]:
     return [_node(trace_id, run) for run in sorted(runs, key=lambda run: str(run.get("dotted_order") or ""))]
 
 
-def _node(trace_id: str, run: Mapping[str, Any]) -> Node:
+def _node(trace_id: str, run: Mapping[str, Any]) -> Step:
     inputs, outputs = inner_json(run.get("inputs")), inner_json(run.get("outputs"))
     extra = mapping(inner_json(run.get("extra")))
     said = mapping(inner_json(extra.get("metadata")))
     kind = _KINDS.get(run["run_type"], "other")
-    node = Node(
+    node = Step(
         id=run["id"],
         parent_id=run["parent_run_id"],
         trace_id=trace_id,
@@ -124,7 +124,7 @@ def _node(trace_id: str, run: Mapping[str, Any]) -> Node:
     return node
 
 
-def _fill_llm(node: Node, run: Mapping[str, Any], inputs: Any, outputs: Any, extra: Mapping[str, Any]) -> None:
+def _fill_llm(node: Step, run: Mapping[str, Any], inputs: Any, outputs: Any, extra: Mapping[str, Any]) -> None:
     reply = reply_in(outputs)
     said = mapping(extra.get("metadata"))
     node.query, node.answer = question_in(inputs), reply.text
@@ -135,7 +135,7 @@ def _fill_llm(node: Node, run: Mapping[str, Any], inputs: Any, outputs: Any, ext
     node.output_tokens = count_in(run.get("completion_tokens")) or reply.output_tokens
 
 
-def _fill_tool(node: Node, outputs: Any) -> None:
+def _fill_tool(node: Step, outputs: Any) -> None:
     """A tool that gave back documents, itself or beside its message, has retrieved."""
     output = mapping(outputs).get("output", outputs)
     output = mapping(output).get("kwargs", output) if mapping(output).get("lc") else output

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.replay._assemble import assemble
-from ragstone.replay._fields import has_fields, mapping, names_in, reply_in, text_or_none, tokens_in, unix_time
-from ragstone.replay._formats import Rejected
+from ragstone.replay._fields import has_fields, mapping, parse_names, reply_in, text_or_none, tokens_in, unix_time
+from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import inner_json, parse_json
 from ragstone.replay._payloads import answer_in, contexts_in, passages_in, question_in, request_metadata
 from ragstone.replay._records import records
-from ragstone.replay._source import Source
-from ragstone.replay._tree import Node, NodeKind
+from ragstone.replay._source import InputFile
+from ragstone.replay._tree import NodeKind, Step
 from ragstone.schema import Trace
 
 __all__ = ["MlflowFormat"]
@@ -51,7 +51,7 @@ class MlflowFormat:
         if head.startswith(b"PAR1"):
             is_table = any(has_fields(head, name, "spans", "trace") for name in _TABLE)
             return "columns of `search_traces`" if is_table else None
-        found = names_in(head)
+        found = parse_names(head)
         if "resourceSpans" in found:
             return None
         if {"info", "data"} <= found and (found & {"trace_metadata", "request_metadata", "mlflow.traceRequestId"}):
@@ -60,21 +60,21 @@ class MlflowFormat:
             return "rows of `search_traces`"
         return None
 
-    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read traces. Previews are not looked at, for they are cut; feedback is passed over, expectations are kept."""
         for record in records(source, within=("traces", "data")):
-            if isinstance(record, Rejected):
+            if isinstance(record, RejectedRecord):
                 yield record
                 continue
             try:
                 nodes = _nodes(record.value)
             except DataError as error:
-                yield Rejected(place=record.place, reason=str(error))
+                yield RejectedRecord(place=record.place, reason=str(error))
                 continue
             yield from assemble(nodes, source=self.name)
 
 
-def _nodes(value: Any) -> list[Node]:
+def _nodes(value: Any) -> list[Step]:
     if isinstance(value, str):
         value = parse_json(value)
     row = mapping(value)
@@ -97,7 +97,7 @@ def _nodes(value: Any) -> list[Node]:
     return nodes
 
 
-def _fill_roots(roots: list[Node], nodes: list[Node], info: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+def _fill_roots(roots: list[Step], nodes: list[Step], info: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """Put what a trace says of itself on its outermost spans."""
     tags = mapping(inner_json(info.get("tags")))
     said = {k: v for k, v in (dict(about) | dict(tags)).items() if not str(k).startswith("mlflow.")}
@@ -120,7 +120,7 @@ def _references(assessments: Any) -> Iterator[str]:
             yield value
 
 
-def _node(span: Mapping[str, Any], run_id: str | None) -> Node:
+def _node(span: Mapping[str, Any], run_id: str | None) -> Step:
     context = mapping(span.get("context")) or span  # MLflow 2 keeps ids in a context
     trace_hex, span_hex = _hex(context.get("trace_id"), 16), _hex(context.get("span_id"), 8)
     span_id, trace_id = text_or_none(context.get("span_id")), text_or_none(context.get("trace_id")) or run_id
@@ -131,7 +131,7 @@ def _node(span: Mapping[str, Any], run_id: str | None) -> Node:
     inputs, outputs = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
     kind = _KINDS.get(str(attributes.get("mlflow.spanType", "UNKNOWN")).upper(), "other")
     said = dict(mapping(attributes.get("metadata")))  # what the application gave LangChain
-    node = Node(
+    node = Step(
         id=span_hex or span_id,
         parent_id=_hex(parent, 8) or text_or_none(parent),
         trace_id=trace_hex or trace_id,

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.replay._fields import mapping, names_in, text_or_none
-from ragstone.replay._formats import Rejected
+from ragstone.replay._fields import mapping, parse_names, text_or_none
+from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._payloads import answer_in, contexts_in, passages_in, question_in
 from ragstone.replay._records import Record, records
 from ragstone.replay._rows import trace_of_row
-from ragstone.replay._source import Source
+from ragstone.replay._source import InputFile
 from ragstone.schema import Trace
 
 __all__ = ["ObjectsFormat"]
@@ -36,24 +36,24 @@ class ObjectsFormat:
         """LangChain marks its objects with `lc`; LlamaIndex's responses have `source_nodes`."""
         if head.startswith(b"PAR1"):
             return None
-        found = names_in(head)
+        found = parse_names(head)
         if "run_type" in found or "trace_id" in found:
             return None
         if found >= _LANGCHAIN:
             return "LangChain's serialised objects, with `lc` and `kwargs`"
         return "LlamaIndex's responses, with `source_nodes`" if any(found >= names for names in _LLAMA_INDEX) else None
 
-    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read one request an object. No class is imported or made: what is not text in the JSON is not there."""
         started_at = source.modified_at()
         for record in records(source, within=()):
-            if isinstance(record, Rejected):
+            if isinstance(record, RejectedRecord):
                 yield record
                 continue
             try:
                 row = _row(record.value)
             except DataError as error:
-                yield Rejected(place=record.place, reason=str(error))
+                yield RejectedRecord(place=record.place, reason=str(error))
                 continue
             yield trace_of_row(Record(record.place, row), self.name, started_at)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.replay._json import parse_json
-from ragstone.replay._tree import Node
+from ragstone.replay._tree import Step
 from ragstone.schema import Passage
 
 __all__ = [
@@ -87,7 +87,7 @@ def count_in(value: object) -> int | None:
     return int(number) if number is not None and 0 <= number < _MAX_INT else None
 
 
-def fill_identity(node: Node, metadata: object) -> None:
+def fill_identity(node: Step, metadata: object) -> None:
     """Sort the metadata of a request into its step: who asked, in which session, and the rest. What it has stays."""
     rest = request_metadata(metadata)
     for key in _SESSION_KEYS:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ragstone.replay._formats import Rejected
+from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._records import PARQUET, records
-from ragstone.replay._source import Source
+from ragstone.replay._source import InputFile
 from ragstone.replay.otlp import OtelSpan, SpanEvent, hex_id, requests_of
 from ragstone.schema import Trace
 
@@ -38,21 +38,21 @@ class PhoenixFormat:
             return "spans with `span_kind` and `context`, as Phoenix's REST interface gives them"
         return None
 
-    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read the requests; spans of a trace may be anywhere in the file. See `TraceFormat`."""
         return requests_of(_spans(source))
 
 
-def _spans(source: Source) -> Iterator[OtelSpan | Rejected]:
+def _spans(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
     for record in records(source, within=("data",)):
-        if isinstance(record, Rejected):
+        if isinstance(record, RejectedRecord):
             yield record
             continue
         # Pages that were put into a list.
         page = record.value.get("data") if isinstance(record.value, Mapping) else None
         for value in page if isinstance(page, list) else [record.value]:
             span = _span(value)
-            yield span if isinstance(span, OtelSpan) else Rejected(place=record.place, reason=span)
+            yield span if isinstance(span, OtelSpan) else RejectedRecord(place=record.place, reason=span)
 
 
 def _span(value: Any) -> OtelSpan | str:

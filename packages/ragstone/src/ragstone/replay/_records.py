@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 from ragstone.errors import DataError, MissingExtraError
-from ragstone.replay._formats import Rejected
+from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import clean, parse_json
-from ragstone.replay._source import MAX_RECORD_BYTES, Line, Source
+from ragstone.replay._source import MAX_RECORD_BYTES, InputFile, Line
 
 __all__ = ["PARQUET", "Record", "records"]
 
@@ -34,7 +34,7 @@ class Record:
     """Plain JSON values (see `clean`)."""
 
 
-def records(source: Source, *, within: Sequence[str] = ("data",)) -> Iterator[Record | Rejected]:
+def records(source: InputFile, *, within: Sequence[str] = ("data",)) -> Iterator[Record | RejectedRecord]:
     """The records of a file or of a folder's files, in their order; what cannot be read is told and passed over.
 
     Args:
@@ -48,13 +48,13 @@ def records(source: Source, *, within: Sequence[str] = ("data",)) -> Iterator[Re
     for part in source.parts():
         suffix = "" if part is source else f" of {part.name}"
         for item in _of_file(part, within):
-            if isinstance(item, Rejected):
-                yield Rejected(place=item.place + suffix, reason=item.reason)
+            if isinstance(item, RejectedRecord):
+                yield RejectedRecord(place=item.place + suffix, reason=item.reason)
             else:
                 yield Record(item.place + suffix, item.value)
 
 
-def _of_file(source: Source, within: Sequence[str]) -> Iterator[Record | Rejected]:
+def _of_file(source: InputFile, within: Sequence[str]) -> Iterator[Record | RejectedRecord]:
     with source.open() as stream:
         start = stream.read(4)
     if start == PARQUET:
@@ -66,7 +66,7 @@ def _of_file(source: Source, within: Sequence[str]) -> Iterator[Record | Rejecte
         yield from _of_document(source, within)
 
 
-def _is_lines(source: Source) -> bool:
+def _is_lines(source: InputFile) -> bool:
     """Whether each line is a value of its own; else all of them are one."""
     lines = source.lines()
     first, second = next(lines, None), next(lines, None)
@@ -92,16 +92,16 @@ def _parses(line: Line) -> bool:
     return True
 
 
-def _of_line(line: Line, within: Sequence[str]) -> Iterator[Record | Rejected]:
+def _of_line(line: Line, within: Sequence[str]) -> Iterator[Record | RejectedRecord]:
     place = f"line {line.number}"
     if line.is_too_long:
-        yield Rejected(place=place, reason=f"longer than {MAX_RECORD_BYTES} bytes")
+        yield RejectedRecord(place=place, reason=f"longer than {MAX_RECORD_BYTES} bytes")
         return
     try:
         value = parse_json(line.text)
     except DataError as error:
         torn = "the file ends inside it: " if line.is_torn else ""
-        yield Rejected(place=place, reason=f"{torn}{error}")
+        yield RejectedRecord(place=place, reason=f"{torn}{error}")
         return
     yield from _unwrapped(value, place, within)
 
@@ -116,7 +116,7 @@ def _unwrapped(value: Any, place: str, within: Sequence[str]) -> Iterator[Record
         yield Record(place or "the document", value)
 
 
-def _of_document(source: Source, within: Sequence[str]) -> Iterator[Record | Rejected]:
+def _of_document(source: InputFile, within: Sequence[str]) -> Iterator[Record | RejectedRecord]:
     with source.open() as stream:
         text = stream.read(MAX_RECORD_BYTES + 1)
     start = text[: 2**16].removeprefix(_BOM).lstrip(_SPACE)
@@ -154,7 +154,9 @@ def _list_name(start: bytes, within: Sequence[str]) -> str | None:
     return next((n for n in within if re.search(rb'"%s"\s*:\s*\[' % re.escape(n.encode()), start)), None)
 
 
-def _of_large_document(source: Source, start: bytes, within: Sequence[str], ijson: Any) -> Iterator[Record | Rejected]:
+def _of_large_document(
+    source: InputFile, start: bytes, within: Sequence[str], ijson: Any
+) -> Iterator[Record | RejectedRecord]:
     name = _list_name(start, within)
     with source.open() as stream:
         if stream.read(3) != _BOM:
@@ -174,7 +176,7 @@ def _of_large_document(source: Source, start: bytes, within: Sequence[str], ijso
             try:
                 yield Record(f"item {number}", clean(value))
             except DataError as error:
-                yield Rejected(place=f"item {number}", reason=str(error))
+                yield RejectedRecord(place=f"item {number}", reason=str(error))
 
 
 class _Bounded:
@@ -192,7 +194,7 @@ class _Bounded:
         return self._stream.read(n)
 
 
-def _parquet(source: Source) -> Iterator[Record | Rejected]:
+def _parquet(source: InputFile) -> Iterator[Record | RejectedRecord]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -207,7 +209,7 @@ def _parquet(source: Source) -> Iterator[Record | Rejected]:
                     try:
                         yield Record(f"row {number}", clean(row))
                     except DataError as error:
-                        yield Rejected(place=f"row {number}", reason=str(error))
+                        yield RejectedRecord(place=f"row {number}", reason=str(error))
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise

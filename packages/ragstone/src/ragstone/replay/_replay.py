@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ragstone._util.run_async import run_async
-from ragstone.capture import Redactor, redact_secrets, redacted
+from ragstone.capture import Redactor, redact_secrets, redact_trace
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import Metric, resolve_metrics
-from ragstone.replay._formats import Detected, Rejected, TraceFormat, detect
-from ragstone.replay._intake import FileCounts, ReplayIntake
-from ragstone.replay._source import Source, open_sources
+from ragstone.replay._formats import DetectedFormat, RejectedRecord, TraceFormat, detect
+from ragstone.replay._intake import FileReport, ReplayTraceSource
+from ragstone.replay._source import InputFile, open_inputs
 from ragstone.schema import Sample, Trace, sample_from_trace
-from ragstone.scoring import Rehearsal, rehearse
+from ragstone.scoring import RunEstimate, estimate_run
 from ragstone.sinks import Sink
-from ragstone.worker import ScoringSetup, Worker, why_not
+from ragstone.worker import ScoringSetup, Worker, get_skip_reason
 
 __all__ = ["ReplayPlan", "ReplayReport", "areplay_traces", "plan_replay", "replay_traces"]
 
@@ -29,10 +29,10 @@ _KEPT: Final = 20
 class ReplayReport:
     """What a replay took in. What became of it is in the store: `ragstone status`."""
 
-    files: tuple[FileCounts, ...]
-    skipped: tuple[Rejected, ...] = ()
+    files: tuple[FileReport, ...]
+    skipped: tuple[RejectedRecord, ...] = ()
     """Files of a folder that could not be read, and why."""
-    cap_reached: bool = False
+    budget_exhausted: bool = False
     """Whether a spend cap ended it; what is left waits for the next run."""
 
     @property
@@ -60,19 +60,19 @@ class ReplayReport:
 class ReplayPlan:
     """What a replay would take in, score, lack and cost."""
 
-    files: tuple[FileCounts, ...]
+    files: tuple[FileReport, ...]
     n_traces: int
     n_scorable: int
     """Traces that would be scored: the others ended in an error, or have neither question nor answer."""
-    rehearsal: Rehearsal
+    estimate: RunEstimate
     """Of a sample of the scorable traces, evenly spread."""
-    skipped: tuple[Rejected, ...] = ()
+    skipped: tuple[RejectedRecord, ...] = ()
     """Files of a folder that could not be read, and why."""
 
     @property
     def scale(self) -> float:
         """By what the rehearsal's numbers are multiplied to stand for all."""
-        return self.n_scorable / self.rehearsal.n_samples if self.rehearsal.n_samples else 0.0
+        return self.n_scorable / self.estimate.n_samples if self.estimate.n_samples else 0.0
 
 
 def plan_replay(
@@ -97,18 +97,18 @@ def plan_replay(
         DataError: A file whose format is not known, or an address that does not answer.
     """
     chosen = resolve_metrics(metrics)
-    with open_sources(sources) as found:
+    with open_inputs(sources) as found:
         files, skipped = _formats(found, format)
-        counts = [FileCounts(name=s.name, format=d.format.name, because=d.because) for s, d in files]
-        spread = _Spread(max_rehearsed)
+        counts = [FileReport(name=s.name, format=d.format.name, detected_by=d.detected_by) for s, d in files]
+        spread = _StrideSampler(max_rehearsed)
         n_traces = 0
         for trace in _read(files, counts):
             n_traces += 1
-            if why_not(trace) is None:
+            if get_skip_reason(trace) is None:
                 spread.add(sample_from_trace(trace))
-        rehearsal = run_async(rehearse(spread.samples, chosen, calls_per_reading=calls_per_reading))
+        rehearsal = run_async(estimate_run(spread.samples, chosen, calls_per_reading=calls_per_reading))
     return ReplayPlan(
-        files=tuple(counts), n_traces=n_traces, n_scorable=spread.n_seen, rehearsal=rehearsal, skipped=tuple(skipped)
+        files=tuple(counts), n_traces=n_traces, n_scorable=spread.n_seen, estimate=rehearsal, skipped=tuple(skipped)
     )
 
 
@@ -123,9 +123,9 @@ async def areplay_traces(
     format: str = "auto",  # noqa: A002
     concurrency: int = 16,
     deadline_s: float = 120.0,
-    outage_patience_s: float = 3600.0,
+    max_outage_s: float = 3600.0,
     redact: Redactor | None = redact_secrets,
-    started: Callable[[ReplayIntake, Worker], None] | None = None,
+    started: Callable[[ReplayTraceSource, Worker], None] | None = None,
 ) -> ReplayReport:
     """Take traces of other tools into a store, score them, deliver the outcomes.
 
@@ -142,7 +142,7 @@ async def areplay_traces(
         format: Name of the format, or "auto" to recognise it from the file.
         concurrency: Traces scored at once.
         deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
-        outage_patience_s: Seconds for which a trace waits for a judge that answers nobody.
+        max_outage_s: Seconds for which a trace waits for a judge that answers nobody.
         redact: Text to text, applied to every text before it touches the store; None keeps texts as they are.
         started: Called before work begins, with what shows its progress and what can be told to stop.
 
@@ -155,17 +155,17 @@ async def areplay_traces(
     setup = ScoringSetup(
         metrics, judge=judge, reader=reader, sinks=sinks, concurrency=concurrency, deadline_s=deadline_s
     )
-    with open_sources(sources) as found:
+    with open_inputs(sources) as found:
         files, skipped = _formats(found, format)
         if redact is not None:
             files = [(source, replace(f, format=_Redacting(f.format, redact))) for source, f in files]
-        intake = ReplayIntake(files)
-        worker = Worker(store, setup, intakes=[intake], outage_patience_s=outage_patience_s, ends_at_cap=True)
+        intake = ReplayTraceSource(files)
+        worker = Worker(store, setup, intakes=[intake], max_outage_s=max_outage_s, ends_at_cap=True)
         if started is not None:
             started(intake, worker)
         async with setup:
             await worker.run(until_idle=True)
-    return ReplayReport(files=tuple(intake.counts), skipped=tuple(skipped), cap_reached=worker.cap_reached)
+    return ReplayReport(files=tuple(intake.counts), skipped=tuple(skipped), budget_exhausted=worker.budget_exhausted)
 
 
 def replay_traces(
@@ -179,7 +179,7 @@ def replay_traces(
     format: str = "auto",  # noqa: A002
     concurrency: int = 16,
     deadline_s: float = 120.0,
-    outage_patience_s: float = 3600.0,
+    max_outage_s: float = 3600.0,
     redact: Redactor | None = redact_secrets,
 ) -> ReplayReport:
     """Take traces of other tools into a store and score them; `areplay_traces` for code that is not async.
@@ -202,7 +202,7 @@ def replay_traces(
             format=format,
             concurrency=concurrency,
             deadline_s=deadline_s,
-            outage_patience_s=outage_patience_s,
+            max_outage_s=max_outage_s,
             redact=redact,
         )
     )
@@ -222,19 +222,21 @@ class _Redacting:
     def detect(self, head: bytes) -> str | None:
         return self.format.detect(head)
 
-    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         for record in self.format.read(source):
-            if isinstance(record, Rejected):
+            if isinstance(record, RejectedRecord):
                 yield record
                 continue
             try:
-                yield redacted(record, self.redact)
+                yield redact_trace(record, self.redact)
             except Exception as error:  # noqa: BLE001 - what cannot be redacted must not be stored, whatever is the matter
                 reason = f"it cannot be redacted: {type(error).__name__}"
-                yield Rejected(place=f"trace {record.trace_id[:80]}", reason=reason)
+                yield RejectedRecord(place=f"trace {record.trace_id[:80]}", reason=reason)
 
 
-def _formats(sources: Sequence[Source], named: str) -> tuple[list[tuple[Source, Detected]], list[Rejected]]:
+def _formats(
+    sources: Sequence[InputFile], named: str
+) -> tuple[list[tuple[InputFile, DetectedFormat]], list[RejectedRecord]]:
     """The format of each file, before anything is read, and the files of folders that cannot be read.
 
     A folder is one source, since steps of a trace may be in several of its files, unless these have several formats.
@@ -242,21 +244,21 @@ def _formats(sources: Sequence[Source], named: str) -> tuple[list[tuple[Source, 
     Raises:
         DataError: A file that was named itself cannot be read.
     """
-    files: list[tuple[Source, Detected]] = []
-    skipped: list[Rejected] = []
+    files: list[tuple[InputFile, DetectedFormat]] = []
+    skipped: list[RejectedRecord] = []
     for source in sources:
         try:
             files.append((source, detect(source, name=named)))
         except DataError:
             if not source.path.is_dir():
                 raise
-            parts: list[tuple[Source, Detected]] = []
-            unreadable: list[Rejected] = []
+            parts: list[tuple[InputFile, DetectedFormat]] = []
+            unreadable: list[RejectedRecord] = []
             for part in source.parts():
                 try:
                     parts.append((part, detect(part, name=named)))
                 except DataError as error:
-                    unreadable.append(Rejected(place=part.name, reason=str(error)))
+                    unreadable.append(RejectedRecord(place=part.name, reason=str(error)))
             skipped += unreadable
             if len({found.format.name for _, found in parts}) == 1:
                 rest = replace(source, without=frozenset(file.place for file in unreadable))
@@ -265,12 +267,12 @@ def _formats(sources: Sequence[Source], named: str) -> tuple[list[tuple[Source, 
     return files, skipped
 
 
-def _read(files: Sequence[tuple[Source, Detected]], counts: Sequence[FileCounts]) -> Iterator[Trace]:
+def _read(files: Sequence[tuple[InputFile, DetectedFormat]], counts: Sequence[FileReport]) -> Iterator[Trace]:
     for (source, found), count in zip(files, counts, strict=True):
         try:
             for record in found.format.read(source):
                 count.n_read += 1
-                if isinstance(record, Rejected):
+                if isinstance(record, RejectedRecord):
                     count.n_rejected += 1
                     if len(count.rejected) < _KEPT:
                         count.rejected.append(record)
@@ -280,7 +282,7 @@ def _read(files: Sequence[tuple[Source, Detected]], counts: Sequence[FileCounts]
             count.damaged = str(error)
 
 
-class _Spread:
+class _StrideSampler:
     """A sample of a stream whose length is not known, evenly spread over it: every k-th, k doubling when there are too many."""
 
     def __init__(self, most: int) -> None:

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ragstone.data import iterate_rows, read_beir, read_qrels, read_trec_run
+from ragstone.data import iter_rows, read_beir, read_qrels, read_trec_run
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.replay._fields import names_in, unix_time
-from ragstone.replay._formats import Rejected
+from ragstone.replay._fields import parse_names, unix_time
+from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import clean
 from ragstone.replay._records import PARQUET, Record, records
-from ragstone.replay._source import MAX_RECORD_BYTES, Source
+from ragstone.replay._source import MAX_RECORD_BYTES, InputFile
 from ragstone.schema import FIELD_ALIASES, Passage, Sample, Trace, sample_from_row, trace_from_sample
 
 __all__ = ["RowsFormat", "trace_of_row"]
@@ -50,7 +50,7 @@ class RowsFormat:
         if head.startswith(PARQUET):
             found = {name for name in _KNOWN if name.encode() in head}
         elif head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-            found = {name for name in names_in(head) if _CAMEL.get(name, name) in _KNOWN}
+            found = {name for name in parse_names(head) if _CAMEL.get(name, name) in _KNOWN}
         else:
             return _text_file(head)
         return f"rows with {_listed(found)}" if found else None
@@ -61,7 +61,7 @@ class RowsFormat:
             return "BEIR's `queries.jsonl` and `qrels`"
         return "a TREC run beside qrels" if _run_and_qrels(folder) else None
 
-    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read rows as traces. One without an id gets one from its contents and its place, the same each time.
 
         A row without a time of its own is dated as its file is. The files of retrieval research are read as a whole.
@@ -74,20 +74,20 @@ class RowsFormat:
         for part in source.parts():
             started_at = part.modified_at()
             for record in _in_file(part):
-                item = record if isinstance(record, Rejected) else trace_of_row(record, self.name, started_at)
-                if isinstance(item, Rejected) and part is not source:
-                    item = Rejected(place=f"{item.place} of {part.name}", reason=item.reason)
+                item = record if isinstance(record, RejectedRecord) else trace_of_row(record, self.name, started_at)
+                if isinstance(item, RejectedRecord) and part is not source:
+                    item = RejectedRecord(place=f"{item.place} of {part.name}", reason=item.reason)
                 yield item
 
 
-def _in_file(source: Source) -> Iterator[Record | Rejected]:
+def _in_file(source: InputFile) -> Iterator[Record | RejectedRecord]:
     head = source.head()
     if head.startswith(PARQUET) or head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
         return records(source, within=_LISTS)
     return _run(source) if _is_run(head) else _csv(source)
 
 
-def trace_of_row(record: Record, source: str, started_at: float) -> Trace | Rejected:
+def trace_of_row(record: Record, source: str, started_at: float) -> Trace | RejectedRecord:
     """The trace of one row, or why it is none.
 
     Args:
@@ -99,14 +99,16 @@ def trace_of_row(record: Record, source: str, started_at: float) -> Trace | Reje
     if isinstance(row, Sample):
         return trace_from_sample(row, source=source, started_at=started_at)
     if not isinstance(row, Mapping):
-        return Rejected(
+        return RejectedRecord(
             place=record.place, reason=f"a row must be an object with named fields, got {type(row).__name__}"
         )
     try:
         row = {name: value for name, value in _renamed(row).items() if value is not None}
         sample = sample_from_row(row, position=1)
     except DataError as error:
-        return Rejected(place=record.place, reason=_short(str(error).removeprefix("row 1 ").removeprefix("row 1: ")))
+        return RejectedRecord(
+            place=record.place, reason=_short(str(error).removeprefix("row 1 ").removeprefix("row 1: "))
+        )
     if not any(_names_row(row.get(name)) for name in FIELD_ALIASES["id"]):
         sample = sample.model_copy(update={"id": _made_id(record)})
     times = (unix_time(row.get(name)) for name in _TIMES)
@@ -158,7 +160,7 @@ def _is_run(head: bytes) -> bool:
     return True
 
 
-def _csv(source: Source) -> Iterator[Record | Rejected]:
+def _csv(source: InputFile) -> Iterator[Record | RejectedRecord]:
     # One cell may hold all passages of a row; the csv module's own limit is 128 KiB.
     csv.field_size_limit(MAX_RECORD_BYTES)
     with source.open() as stream:
@@ -170,23 +172,23 @@ def _csv(source: Source) -> Iterator[Record | Rejected]:
                 unnamed: Any = row.pop(None, ())  # a list, of all that are too many
                 if any(unnamed):
                     # Half an answer would be scored as if it were all of it.
-                    yield Rejected(place=f"row {number}", reason="more cells than the first line has names")
+                    yield RejectedRecord(place=f"row {number}", reason="more cells than the first line has names")
                 else:
                     yield Record(f"row {number}", clean(row))
         except (UnicodeDecodeError, csv.Error) as error:
             raise DataError(f"{source.name!r} cannot be read as CSV in UTF-8 from row {number + 1}: {error}") from error
 
 
-def _run(source: Source) -> Iterator[Record | Rejected]:
+def _run(source: InputFile) -> Iterator[Record | RejectedRecord]:
     with tempfile.TemporaryDirectory(prefix="ragstone-") as folder:
         plain = Path(folder) / "plain.run"
         with source.open() as stream, plain.open("wb") as file:
             shutil.copyfileobj(stream, file)
-        for row in iterate_rows(plain):
+        for row in iter_rows(plain):
             if isinstance(row, Sample):
                 yield Record(f"query {row.id}", row)
             else:
-                yield Rejected(place=source.name, reason=_short(str(row)))
+                yield RejectedRecord(place=source.name, reason=_short(str(row)))
 
 
 def _passages(docs: Mapping[str, float]) -> tuple[Passage, ...]:
@@ -200,7 +202,7 @@ def _run_and_qrels(folder: Path) -> tuple[Path, Path] | None:
     return (runs[0], qrels[0]) if len(files) == 2 and runs and qrels else None
 
 
-def _folder(source: Source) -> list[Sample]:
+def _folder(source: InputFile) -> list[Sample]:
     try:
         pair = _run_and_qrels(source.path)
         if pair is not None:

@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, Final
 from urllib.parse import urlsplit
 
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
-from ragstone.store import is_database_url, shown
+from ragstone.store import describe_store, is_database_url
 
-__all__ = ["MAX_RECORD_BYTES", "Line", "Source", "open_sources"]
+__all__ = ["MAX_RECORD_BYTES", "InputFile", "Line", "open_inputs"]
 
 MAX_RECORD_BYTES: Final = 64 * 2**20
 """Longest line, or JSON value, that is read as one: a request with its passages is far smaller."""
@@ -44,7 +44,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InputFile:
     """A file to read traces from; gzip and Zstandard are recognised by their first bytes, not by the name.
 
     It may be a folder whose files belong together: the parts of one export, a BEIR data set.
@@ -61,7 +61,7 @@ class Source:
     identity: str | None = None
     without: frozenset[str] = frozenset()
 
-    def parts(self) -> Iterator[Source]:
+    def parts(self) -> Iterator[InputFile]:
         """This file, or the files of this folder and of those in it, by their names; hidden ones are left out.
 
         Links to folders are not followed. The name of a part is its path within the folder.
@@ -81,7 +81,7 @@ class Source:
                 path = Path(folder) / name
                 part = path.relative_to(self.path).as_posix()
                 if part not in self.without:
-                    yield Source(path, part)
+                    yield InputFile(path, part)
         if not n_files:
             raise DataError(f"{self.name!r} is a folder with no file in it")
 
@@ -109,7 +109,7 @@ class Source:
                 first = raw.read(4)
                 raw.seek(0)
                 yield _decompressed(raw, first)
-        except _damages() as error:
+        except _get_corruption_errors() as error:
             raise DataError(f"{self.name!r} cannot be read: {error}") from error
 
     def head(self, n_bytes: int = _HEAD_BYTES) -> bytes:
@@ -119,7 +119,7 @@ class Source:
         """
         first = next(self.parts())
         with first.open() as stream:
-            head = _as_much(stream, n_bytes)
+            head = _read_prefix(stream, n_bytes)
             if head.startswith(_PARQUET) and len(head) == n_bytes:
                 stream.seek(max(4, first.path.stat().st_size - n_bytes))
                 head = _PARQUET + stream.read(n_bytes)
@@ -142,20 +142,20 @@ class Source:
                     yield Line(number, text, is_torn=is_torn)
 
 
-def _damages() -> tuple[type[Exception], ...]:
+def _get_corruption_errors() -> tuple[type[Exception], ...]:
     """What reading raises where a file is damaged; Zstandard's own error only once its package is in use."""
     zstandard = sys.modules.get("zstandard")
     return (OSError, EOFError, zlib.error, *([zstandard.ZstdError] if zstandard else []))
 
 
-def _as_much(stream: BinaryIO, n_bytes: int) -> bytes:
+def _read_prefix(stream: BinaryIO, n_bytes: int) -> bytes:
     """The first bytes, or what comes before the compression is damaged: what is read later says that it is."""
     head = b""
     try:
         # One decompression a call: a longer read would lose what came before the damage.
         while len(head) < n_bytes and (more := stream.read1(n_bytes - len(head))):  # type: ignore[attr-defined]
             head += more
-    except _damages():
+    except _get_corruption_errors():
         if not head:
             raise
     return head
@@ -226,7 +226,7 @@ _NAME_LENGTH: Final = 40
 
 
 @contextmanager
-def open_sources(named: Sequence[str]) -> Iterator[list[Source]]:
+def open_inputs(named: Sequence[str]) -> Iterator[list[InputFile]]:
     """The files that are meant, those at addresses fetched into a folder that is gone afterwards.
 
     Args:
@@ -239,11 +239,11 @@ def open_sources(named: Sequence[str]) -> Iterator[list[Source]]:
     if not named:
         raise ConfigurationError("nothing to replay was named; give a file, a folder or an address")
     with tempfile.TemporaryDirectory(prefix="ragstone-") as folder:
-        found: list[Source] = []
+        found: list[InputFile] = []
         for n, name in enumerate(named):
             if is_database_url(name):
                 raise ConfigurationError(
-                    f"{shown(name)!r} is a Ragstone store, which holds traces already, and is not a file to replay. See its "
+                    f"{describe_store(name)!r} is a Ragstone store, which holds traces already, and is not a file to replay. See its "
                     "scores with `ragstone status`, score its pending traces with `ragstone worker`"
                 )
             if name.startswith(("http://", "https://")):
@@ -253,8 +253,8 @@ def open_sources(named: Sequence[str]) -> Iterator[list[Source]]:
         yield found
 
 
-def _source(name: str) -> Source:
-    source = Source(path=Path(name), name=name)
+def _source(name: str) -> InputFile:
+    source = InputFile(path=Path(name), name=name)
     if not source.path.exists():
         raise ConfigurationError(f"there is no file or folder {name!r}")
     for part in source.parts():
@@ -266,7 +266,7 @@ def _source(name: str) -> Source:
     return source
 
 
-def _fetched(address: str, folder: Path) -> Source:
+def _fetched(address: str, folder: Path) -> InputFile:
     try:
         url = urlsplit(address)
         # Neither credentials nor tokens in the query are for messages.
@@ -296,4 +296,4 @@ def _fetched(address: str, folder: Path) -> Source:
         raise DataError(f"{name!r} cannot be fetched: {type(error).__name__}") from None
     except OSError as error:
         raise DataError(f"{name!r} cannot be kept in {tempfile.gettempdir()!r} while it is read: {error}") from None
-    return Source(path=target, name=name, identity=address)
+    return InputFile(path=target, name=name, identity=address)

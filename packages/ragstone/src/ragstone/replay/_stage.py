@@ -15,12 +15,12 @@ from typing import Any, Final, Self
 
 from ragstone.errors import DataError, StoreError
 from ragstone.replay._assemble import assemble
-from ragstone.replay._formats import Rejected
+from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._records import Record
-from ragstone.replay._tree import Node
+from ragstone.replay._tree import Step
 from ragstone.schema import Trace
 
-__all__ = ["SpanStage", "StagedSpan", "StagedTrace", "staged", "traces_of"]
+__all__ = ["BufferedSpan", "BufferedTrace", "SpanBuffer", "staged", "traces_of"]
 
 _BATCH: Final = 500
 
@@ -46,7 +46,7 @@ _PAGE: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedSpan:
+class BufferedSpan:
     """One span as it came, in whatever bytes its reader understands."""
 
     trace_id: str
@@ -57,7 +57,7 @@ class StagedSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedTrace:
+class BufferedTrace:
     """All spans of one trace that have come so far."""
 
     seq: int
@@ -69,7 +69,7 @@ class StagedTrace:
     """Whether spans beyond the limits were left out."""
 
 
-class SpanStage:
+class SpanBuffer:
     """Groups spans by trace on disk. What `add` has returned from survives `kill -9` when the stage has a file.
 
     A span that comes again is ignored: the first one counts. Not for several threads at once.
@@ -108,7 +108,7 @@ class SpanStage:
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"spans cannot be kept in {str(self._path)!r}: {error}") from error
 
-    def add(self, spans: Iterable[StagedSpan]) -> int:
+    def add(self, spans: Iterable[BufferedSpan]) -> int:
         """Keep spans, all of them or, when this raises, none; how many are new and within the limits.
 
         Raises:
@@ -122,7 +122,7 @@ class SpanStage:
                 kept += self._keep(db, span, now)
         return kept
 
-    def _keep(self, db: sqlite3.Connection, span: StagedSpan, now: float) -> int:
+    def _keep(self, db: sqlite3.Connection, span: BufferedSpan, now: float) -> int:
         row = db.execute("SELECT seq, n_spans, n_bytes FROM traces WHERE trace_id = ?", (span.trace_id,)).fetchone()
         if row is None:
             seq = db.execute(
@@ -158,7 +158,7 @@ class SpanStage:
 
     def traces(
         self, *, untouched_since: float | None = None, rooted_since: float | None = None
-    ) -> Iterator[StagedTrace]:
+    ) -> Iterator[BufferedTrace]:
         """The traces, in the order in which they came first, read page by page.
 
         Args:
@@ -172,7 +172,7 @@ class SpanStage:
                 return
             for after, trace_id, n_spans in page:
                 spans = self._db.execute("SELECT body FROM spans WHERE trace_seq = ? ORDER BY span_id", (after,))
-                yield StagedTrace(
+                yield BufferedTrace(
                     seq=after,
                     trace_id=trace_id,
                     spans=tuple(body for (body,) in spans.fetchall()),
@@ -256,19 +256,19 @@ class _Transaction:
         return StoreError(f"spans cannot be kept in {str(self._path)!r}: {error}")
 
 
-def staged(*, trace_id: str, span_id: str, is_root: bool, value: Mapping[str, Any]) -> StagedSpan:
+def staged(*, trace_id: str, span_id: str, is_root: bool, value: Mapping[str, Any]) -> BufferedSpan:
     """A step's record, as the stage keeps it."""
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    return StagedSpan(trace_id=trace_id, span_id=span_id, is_root=is_root, body=body)
+    return BufferedSpan(trace_id=trace_id, span_id=span_id, is_root=is_root, body=body)
 
 
 def traces_of(
-    records: Iterable[Record | Rejected],
+    records: Iterable[Record | RejectedRecord],
     *,
-    spans: Callable[[Any], Iterable[StagedSpan]],
-    nodes: Callable[[str, list[Any]], list[Node]],
+    spans: Callable[[Any], Iterable[BufferedSpan]],
+    nodes: Callable[[str, list[Any]], list[Step]],
     source: str,
-) -> Iterator[Trace | Rejected]:
+) -> Iterator[Trace | RejectedRecord]:
     """Bring the steps in `records` together: first what cannot be read, then the traces in the order in which they began.
 
     Args:
@@ -280,11 +280,11 @@ def traces_of(
     Raises:
         DataError: The file cannot be read on; it comes after the traces that were read until then.
     """
-    with SpanStage() as stage:
+    with SpanBuffer() as stage:
         damage = yield from _fill(stage, records, spans)
         for trace in stage.traces():
             if trace.is_cut:
-                yield Rejected(
+                yield RejectedRecord(
                     place=f"trace {trace.trace_id}", reason="more steps, or larger ones, than a trace may have"
                 )
                 continue
@@ -295,19 +295,19 @@ def traces_of(
 
 
 def _fill(
-    stage: SpanStage, records: Iterable[Record | Rejected], spans: Callable[[Any], Iterable[StagedSpan]]
-) -> Generator[Rejected, None, DataError | None]:
-    kept: list[StagedSpan] = []
+    stage: SpanBuffer, records: Iterable[Record | RejectedRecord], spans: Callable[[Any], Iterable[BufferedSpan]]
+) -> Generator[RejectedRecord, None, DataError | None]:
+    kept: list[BufferedSpan] = []
     damage = None
     try:
         for record in records:
-            if isinstance(record, Rejected):
+            if isinstance(record, RejectedRecord):
                 yield record
                 continue
             try:
                 kept += spans(record.value)
             except DataError as error:
-                yield Rejected(place=record.place, reason=str(error))
+                yield RejectedRecord(place=record.place, reason=str(error))
             if len(kept) >= _BATCH:
                 stage.add(kept)
                 kept.clear()

@@ -1,4 +1,4 @@
-"""The steps of a recorded request (`Node`), and the tree that they form, whatever a file says about their parents."""
+"""The steps of a recorded request (`Step`), and the tree that they form, whatever a file says about their parents."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from ragstone.schema import Passage
 
-__all__ = ["Node", "NodeKind", "Tree"]
+__all__ = ["NodeKind", "Step", "Tree"]
 
 NodeKind = Literal["chain", "retriever", "reranker", "llm", "tool", "agent", "embedding", "other"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Node:
+class Step:
     """One step (span, run, observation) of a recorded request, in the words of no tool in particular.
 
     A convention fills in what its format says and leaves the rest as it is: what a format cannot give is None, never
@@ -65,24 +65,24 @@ class Tree:
         nodes: The steps of one trace, in any order.
     """
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        by_id: dict[str, Node] = {}
+    def __init__(self, nodes: Sequence[Step]) -> None:
+        by_id: dict[str, Step] = {}
         for node in sorted(nodes, key=_began):
             by_id.setdefault(node.id, node)
-        children: dict[str | None, list[Node]] = {}
+        children: dict[str | None, list[Step]] = {}
         for node in by_id.values():
             children.setdefault(node.parent_id, []).append(node)
-        self._order: list[Node] = []
+        self._order: list[Step] = []
         """A step before those inside it, neighbours as they began."""
         self._enter: dict[str, int] = {}
         self._leave: dict[str, int] = {}
         for top in (*(node for node in by_id.values() if node.parent_id not in by_id), *by_id.values()):
             self._visit(top, children)
 
-    def _visit(self, top: Node, children: dict[str | None, list[Node]]) -> None:
+    def _visit(self, top: Step, children: dict[str | None, list[Step]]) -> None:
         if top.id in self._enter:
             return
-        waiting: list[tuple[Node, bool]] = [(top, False)]
+        waiting: list[tuple[Step, bool]] = [(top, False)]
         while waiting:
             node, is_left = waiting.pop()
             if is_left:
@@ -94,17 +94,17 @@ class Tree:
                 waiting.extend((child, False) for child in reversed(children.get(node.id, ())))
 
     @property
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[Step]:
         """All steps, in the order in which they began, a step before those inside it that began with it."""
         return sorted(self._order, key=_began)
 
-    def below(self, node: Node) -> list[Node]:
+    def below(self, node: Step) -> list[Step]:
         """A step and all steps in it, in the order of `nodes`."""
         return sorted(self._order[self._enter[node.id] : self._leave[node.id]], key=_began)
 
-    def outermost(self, nodes: Iterable[Node]) -> list[Node]:
+    def outermost(self, nodes: Iterable[Step]) -> list[Step]:
         """Those that are in no other one of them, in the order of `nodes`."""
-        kept: list[Node] = []
+        kept: list[Step] = []
         end = 0
         for node in sorted(nodes, key=lambda node: self._enter[node.id]):
             if self._enter[node.id] >= end:
@@ -112,7 +112,7 @@ class Tree:
                 end = self._leave[node.id]
         return sorted(kept, key=_began)
 
-    def innermost(self, nodes: Iterable[Node]) -> list[Node]:
+    def innermost(self, nodes: Iterable[Step]) -> list[Step]:
         """Those that have no other one of them inside."""
         ordered = sorted(nodes, key=lambda node: self._enter[node.id])
         entered = [self._enter[node.id] for node in ordered]
@@ -123,5 +123,5 @@ class Tree:
         ]
 
 
-def _began(node: Node) -> float:
+def _began(node: Step) -> float:
     return node.started_at or 0.0

@@ -12,10 +12,10 @@ from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
 from ragstone.judges import BASELINE_NOTE
-from ragstone.research._meta.report import finite, shown
-from ragstone.research._meta.sources import metrics_of, scores_of
+from ragstone.research._validation.report import finite, shown
+from ragstone.research._validation.sources import metrics_of, scores_of
 from ragstone.schema import Failure
-from ragstone.stats import Contrast, contrast, failure_bounds
+from ragstone.stats import GroupDifference, compare_groups, failure_bounds
 
 __all__ = ["TopicalityMetric", "TopicalityReport", "topicality"]
 
@@ -29,7 +29,7 @@ class TopicalityMetric:
     """One metric on both query sets."""
 
     metric: str
-    contrast: Contrast | None
+    contrast: GroupDifference | None
     """In-domain minus out-of-domain; None where either set has no score."""
     bounds: tuple[float, float] | None
     """Between what the difference lies, whatever the queries that failed had scored; infinite for a metric without bounds,
@@ -54,7 +54,7 @@ class TopicalityMetric:
         # and its mirror image come up by luck as often as this; where that is often, nothing can be claimed.
         n_in, n_out = min(self.n_in, _FEW), min(self.n_out, _FEW)
         by_luck = 2 / math.comb(n_in + n_out, n_in)
-        if difference.low <= 0 <= difference.high or by_luck > 1 - difference.level:
+        if difference.low <= 0 <= difference.high or by_luck > 1 - difference.confidence_level:
             return "none"
         return "in" if (difference.value > 0) == self.higher_is_better else "out"
 
@@ -66,7 +66,7 @@ class TopicalityReport:
     in_domain: str
     out_of_domain: str
     metrics: tuple[TopicalityMetric, ...]
-    level: float
+    confidence_level: float
     """Of each mean, and of all differences together: each of k metrics that carry a signal has 1 - (1 - level) / k."""
     n_resamples: int
     seed: int
@@ -139,7 +139,7 @@ class TopicalityReport:
             lines += [text_table(differences), ""]
         drawn = f"{self.n_resamples:,} resamples of as many queries as there are"
         lines += [
-            f"CI: bootstrap over queries, {drawn}; all differences together hold with {self.level:.0%}",
+            f"CI: bootstrap over queries, {drawn}; all differences together hold with {self.confidence_level:.0%}",
             "SE: how well the mean is known, it shrinks with more queries; SD: how much queries differ, it does not",
             *(
                 f"{m.metric}: {m.n_failed_in + m.n_failed_out} queries failed; whatever those had scored, the difference is "
@@ -157,7 +157,7 @@ def topicality(
     out_of_domain: OutcomeSource,
     *,
     metrics: Sequence[str] | None = None,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     n_resamples: int = 10_000,
     seed: int = 0,
 ) -> TopicalityReport:
@@ -169,14 +169,14 @@ def topicality(
 
     The comparison is of query sets. If the questions of one set are harder, or a judge is milder with one kind of text,
     that is in the difference too. Noise of the judge on a single query is not resampled; score queries several times, and
-    use `meta_evaluate`, to see it.
+    use `validate_metrics`, to see it.
 
     Args:
         in_domain: Outcomes of the queries of the domain: an `Experiment`, a file (`evaluate --output`) or a store.
         out_of_domain: Outcomes of queries that have nothing to do with it, by the same judge.
         metrics: Names or groups; None for all that have outcomes. Retrieval precision and recall and answer relevance
             tell most.
-        level: Probability that all differences of the verdict hold together, in (0, 1).
+        confidence_level: Probability that all differences of the verdict hold together, in (0, 1).
         n_resamples: Bootstrap resamples.
         seed: Of the random numbers.
 
@@ -193,25 +193,33 @@ def topicality(
         print(topicality("sales.jsonl", "random.jsonl", metrics=["vera"]))
         ```
     """
-    if not 0 < level < 1 or n_resamples < 2:
+    if not 0 < confidence_level < 1 or n_resamples < 2:
         raise ConfigurationError(
-            f"topicality needs level in (0, 1) and n_resamples >= 2, got {level!r} and {n_resamples!r}"
+            f"topicality needs level in (0, 1) and n_resamples >= 2, got {confidence_level!r} and {n_resamples!r}"
         )
     inside, outside = read_outcomes(in_domain), read_outcomes(out_of_domain)
     names = (inside.name, outside.name) if inside.name != outside.name else ("in-domain", "out-of-domain")
     chosen = metrics_of((inside, outside), metrics)
     usable = [m for m in chosen if inside.values(m) and outside.values(m)]
-    n_telling = sum(_telling(m) for m in usable)
+    n_telling = sum(_select_informative(m) for m in usable)
     # Bonferroni: the verdict rests on all differences together.
-    together = 1 - (1 - level) / max(n_telling, 1)
+    together = 1 - (1 - confidence_level) / max(n_telling, 1)
     return TopicalityReport(
         in_domain=names[0],
         out_of_domain=names[1],
         metrics=tuple(
-            _metric(m, inside, outside, level=level, together=together, n_resamples=n_resamples, seed=seed)
+            _metric(
+                m,
+                inside,
+                outside,
+                confidence_level=confidence_level,
+                together=together,
+                n_resamples=n_resamples,
+                seed=seed,
+            )
             for m in chosen
         ),
-        level=level,
+        confidence_level=confidence_level,
         n_resamples=n_resamples,
         seed=seed,
         notes=tuple(_notes(inside, outside, names, chosen)),
@@ -224,7 +232,7 @@ def _open(metric: TopicalityMetric) -> bool:
     return claimed and metric.bounds is not None and metric.bounds[0] <= 0 <= metric.bounds[1]
 
 
-def _telling(metric: str) -> bool:
+def _select_informative(metric: str) -> bool:
     return not any(word in metric.casefold() for word in _NO_SIGNAL)
 
 
@@ -233,7 +241,7 @@ def _metric(
     inside: SystemOutcomes,
     outside: SystemOutcomes,
     *,
-    level: float,
+    confidence_level: float,
     together: float,
     n_resamples: int,
     seed: int,
@@ -254,15 +262,15 @@ def _metric(
         )
         bounds = a - d, b - c
     if first and second:
-        found = contrast(first, second, n_resamples=n_resamples, level=together, seed=seed)
+        found = compare_groups(first, second, n_resamples=n_resamples, confidence_level=together, seed=seed)
         # The means are there to be read one by one, the differences to be claimed together.
-        alone = contrast(first, second, n_resamples=n_resamples, level=level, seed=seed)
+        alone = compare_groups(first, second, n_resamples=n_resamples, confidence_level=confidence_level, seed=seed)
         found = dataclasses.replace(found, first=alone.first, second=alone.second)
     return TopicalityMetric(
         metric=metric,
         contrast=found,
         bounds=bounds,
-        carries_signal=_telling(metric),
+        carries_signal=_select_informative(metric),
         higher_is_better=card is None or card.direction == "higher",
         n_in=counts[0][0],
         n_out=counts[1][0],

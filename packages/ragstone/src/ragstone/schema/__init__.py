@@ -8,9 +8,9 @@ from ragstone.schema._entry import SampledOut as SampledOut
 from ragstone.schema._entry import SpoolEntry as SpoolEntry
 from ragstone.schema._entry import spool_entry_adapter as spool_entry_adapter
 from ragstone.schema._json_schema import committed_json_schema, json_schema
+from ragstone.schema._ledger import DeliveryCounts as DeliveryCounts
 from ragstone.schema._ledger import Ledger
 from ragstone.schema._ledger import LedgerRow as LedgerRow
-from ragstone.schema._ledger import SinkBooks as SinkBooks
 from ragstone.schema._outcome import Delivery as Delivery
 from ragstone.schema._outcome import Failure, FailureKind, Interval, NotApplicable, Outcome, Score
 from ragstone.schema._outcome import outcome_adapter as outcome_adapter
@@ -18,7 +18,7 @@ from ragstone.schema._rows import FIELD_ALIASES, sample_from_row
 from ragstone.schema._sample import Sample
 from ragstone.schema._sample import sample_from_trace as sample_from_trace
 from ragstone.schema._sample import trace_from_sample as trace_from_sample
-from ragstone.schema._trace import Passage, Search, Trace, TraceStatus, Usage
+from ragstone.schema._trace import Passage, Retrieval, Trace, TraceStatus, Usage
 
 __all__ = [
     "FIELD_ALIASES",
@@ -29,9 +29,9 @@ __all__ = [
     "NotApplicable",
     "Outcome",
     "Passage",
+    "Retrieval",
     "Sample",
     "Score",
-    "Search",
     "Trace",
     "TraceStatus",
     "Usage",

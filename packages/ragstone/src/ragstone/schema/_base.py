@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from ragstone.errors import DataError, StoreVersionError
 
 __all__ = ["SCHEMA_VERSION", "Model", "Record", "migrate"]
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Version of the records on disk; `ragstone.schema.migrate` brings older ones up to it."""
 
 
@@ -26,8 +26,38 @@ class Record(Model):
 
     schema_version: int = SCHEMA_VERSION
 
+    @model_validator(mode="before")
+    @classmethod
+    def _upgrade(cls, record: Any) -> Any:
+        """Bring a record of an older version up to this one, whatever reads it."""
+        version = record.get("schema_version") if isinstance(record, dict) else None
+        if isinstance(version, int) and 1 <= version < SCHEMA_VERSION:
+            return migrate(record)
+        return record
 
-_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+def _to_version_2(record: dict[str, Any]) -> dict[str, Any]:
+    """Rename the retrievals of a trace, the confidence level of an interval and the detail `supported`.
+
+    The name of a metric is part of the id of its outcomes, so stored outcomes keep the name that they have.
+    """
+    upgraded = _renamed(record, "searches", "retrievals")
+    if "truncated_fields" in upgraded:
+        upgraded["truncated_fields"] = [
+            "retrievals" + name.removeprefix("searches") if name.split(".")[0] == "searches" else name
+            for name in upgraded["truncated_fields"]
+        ]
+    for field, old, new in (("interval", "level", "confidence_level"), ("details", "borne_out", "supported")):
+        if isinstance(upgraded.get(field), dict):
+            upgraded[field] = _renamed(upgraded[field], old, new)
+    return upgraded
+
+
+def _renamed(record: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    return {new if key == old else key: value for key, value in record.items()}
+
+
+_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_version_2}
 """`_STEPS[v]` turns a record of version v into one of version v + 1."""
 
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from ragstone.schema._base import Model
 
-__all__ = ["Ledger", "LedgerRow", "SinkBooks"]
+__all__ = ["DeliveryCounts", "Ledger", "LedgerRow"]
 
 
 class LedgerRow(Model):
@@ -28,15 +28,15 @@ class LedgerRow(Model):
         )
 
 
-class SinkBooks(Model):
+class DeliveryCounts(Model):
     """Where the outcomes for one sink stand: each is in exactly one of the first four."""
 
     pending: int = 0
     sent: int = 0
     skipped: int = 0
     """Outcomes that have no place at this destination."""
-    dead: int = 0
-    """Refused for good, or without their trace for a day; `ragstone outbox` lists them and sends them again."""
+    failed: int = 0
+    """Refused for good, or without their trace for a day; `ragstone deliveries` lists them and sends them again."""
     oldest_pending_s: float | None = None
     """Age in seconds of the oldest outcome that has not arrived."""
     last_error: str | None = None
@@ -58,5 +58,5 @@ class Ledger(Model):
     dropped_by_reason: dict[str, int] = Field(default_factory=dict)
     oldest_pending_s: float | None = None
     """Age in seconds of the oldest pending trace."""
-    outbox: dict[str, SinkBooks] = Field(default_factory=dict)
+    outbox: dict[str, DeliveryCounts] = Field(default_factory=dict)
     """By the name of the sink."""

@@ -42,7 +42,7 @@ class Interval(Model):
 
     low: FiniteFloat
     high: FiniteFloat
-    level: float = Field(default=0.95, gt=0, lt=1)
+    confidence_level: float = Field(default=0.95, gt=0, lt=1)
     method: str
 
     @model_validator(mode="after")

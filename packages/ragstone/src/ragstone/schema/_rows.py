@@ -116,7 +116,9 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
             response=_text(found.get("response"), "response", position, FIELD_ALIASES["response"]),
             reference=_texts(found.get("reference"), "reference", position),
             sub_questions=_texts(found.get("sub_questions"), "sub_questions", position),
-            qrels=_grades(found.get("qrels", _gold(row.get("reference_context_ids"))), "qrels", position),
+            qrels=_grades(
+                found.get("qrels", _qrels_from_reference_ids(row.get("reference_context_ids"))), "qrels", position
+            ),
             ratings=_ratings(found.get("ratings"), position),
             metadata={k: _plain(v) for k, v in row.items() if k not in used and k not in ("inputs", "outputs")},
         )
@@ -203,7 +205,7 @@ def _identified(passages: tuple[Passage, ...] | None, ids: Any) -> tuple[Passage
     return tuple(passage.model_copy(update={"id": name}) for passage, name in zip(passages, names, strict=True))
 
 
-def _gold(ids: Any) -> dict[str, float] | None:
+def _qrels_from_reference_ids(ids: Any) -> dict[str, float] | None:
     """The passages that ragas says a good retrieval finds, as qrels: these are relevant, and no others."""
     return dict.fromkeys(names, 1.0) if (names := _names(ids)) else None
 

@@ -8,7 +8,7 @@ from pydantic import Field, FiniteFloat
 
 from ragstone.schema._base import Model, Record
 
-__all__ = ["Passage", "Search", "Trace", "TraceStatus", "Usage"]
+__all__ = ["Passage", "Retrieval", "Trace", "TraceStatus", "Usage"]
 
 TraceStatus = Literal["ok", "error", "truncated", "interrupted", "abandoned"]
 
@@ -50,7 +50,7 @@ class Passage(Model):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-class Search(Model):
+class Retrieval(Model):
     """One call of a retriever: what was asked and what came back."""
 
     query: str | None = None
@@ -77,7 +77,7 @@ class Trace(Record):
     user_id: str | None = None
 
     query: str | None = None
-    searches: tuple[Search, ...] = ()
+    retrievals: tuple[Retrieval, ...] = ()
     contexts: tuple[Passage, ...] | None = None
     """What reached the prompt, where that is known to differ from the union of the searches (a re-ranker, say)."""
     response: str | None = None
@@ -116,6 +116,6 @@ class Trace(Record):
         """The passages the answer was made from; None when nothing is known about retrieval."""
         if self.contexts is not None:
             return self.contexts
-        if not self.searches:
+        if not self.retrievals:
             return None
-        return tuple(p for search in self.searches for p in search.passages)
+        return tuple(p for search in self.retrievals for p in search.passages)

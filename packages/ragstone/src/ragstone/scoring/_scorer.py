@@ -13,7 +13,7 @@ from typing import Any, get_args
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Judge, JudgeIdentity, Preparable, UsageMeter, metered
-from ragstone.metrics import Metric, ReadingMetric, check_sample, sharing
+from ragstone.metrics import Metric, ReaderMetric, check_sample, share_work
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
 
 __all__ = ["Scorer"]
@@ -76,7 +76,7 @@ class Scorer:
         self._clock = clock
         self._spent = UsageMeter()
         # Looked up once: what `isinstance` of a Protocol costs for each outcome is more than most metrics do.
-        self._readers = {m.card.name: m.reader for m in metrics if isinstance(m, ReadingMetric)}
+        self._readers = {m.card.name: m.reader for m in metrics if isinstance(m, ReaderMetric)}
         models: list[object] = [judge, *self._readers.values()]
         self._models = [model for model in models if isinstance(model, Preparable)]
         self._buggy: set[str] = set()
@@ -140,7 +140,7 @@ class Scorer:
         with suppress_capture(), metered() as meter:
             deadline = asyncio.get_running_loop().time() + self._deadline_s
             try:
-                async with sharing(), asyncio.TaskGroup() as group:
+                async with share_work(), asyncio.TaskGroup() as group:
                     tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
             finally:
                 # Also when cancelled: what was sent is paid for, and shared work may end after the metrics that asked.

@@ -1,7 +1,7 @@
 """Sinks: where outcomes go, at least once."""
 
 from ragstone.schema import Delivery
-from ragstone.sinks._protocol import Sink, WatchingSink
+from ragstone.sinks._protocol import Sink, StatusSink
 from ragstone.sinks._protocol import sink_from as sink_from
 from ragstone.sinks.jsonl import JsonlSink
 from ragstone.sinks.langfuse import LangfuseSink
@@ -26,6 +26,6 @@ __all__ = [
     "PostgresqlSink",
     "PrometheusSink",
     "Sink",
-    "WatchingSink",
+    "StatusSink",
     "WebhookSink",
 ]

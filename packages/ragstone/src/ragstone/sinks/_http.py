@@ -23,7 +23,7 @@ from ragstone.errors import (
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["HttpClient", "answer_error", "base_url", "host_and_port", "json_bytes", "printable"]
+__all__ = ["HttpClient", "base_url", "host_and_port", "json_bytes", "parse_error_response", "printable"]
 
 _EXCERPT_CHARS: Final = 200
 _TRY_LATER: Final = frozenset({408, 425, 429})
@@ -123,15 +123,15 @@ class HttpClient:
             await client.aclose()
 
 
-def answer_error(
-    response: httpx.Response, *, missing: frozenset[int] = frozenset(), astray: frozenset[int] = frozenset()
+def parse_error_response(
+    response: httpx.Response, *, missing: frozenset[int] = frozenset(), wrong_address: frozenset[int] = frozenset()
 ) -> SinkError | None:
     """What an answer means for the delivery; None when it was taken.
 
     Args:
         response: The answer.
         missing: Statuses by which this server says that the trace is not there (yet).
-        astray: Statuses that say more of the address than of the delivery, which waits until one of them is mended; as
+        wrong_address: Statuses that say more of the address than of the delivery, which waits until one of them is mended; as
             a redirection always does.
     """
     status = response.status_code
@@ -142,7 +142,7 @@ def answer_error(
         return SinkTargetMissingError(words)
     if status in (401, 403):
         return SinkDeniedError(f"{words}; check the credentials of this sink")
-    if status in astray or response.is_redirect:
+    if status in wrong_address or response.is_redirect:
         return SinkUnavailableError(f"{words}; check the address of this sink")
     if status in _TRY_LATER or status >= 500:
         return SinkUnavailableError(words, retry_after_s=_retry_after_s(response))

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import resolve_metrics
-from ragstone.schema import Delivery, Ledger, Score, SinkBooks
+from ragstone.schema import Delivery, DeliveryCounts, Ledger, Score
 
 __all__ = ["Families"]
 
@@ -57,8 +57,8 @@ class Families:
             "ragstone_judge_tokens", "Tokens that judges read (input) and wrote (output).", ["model", "direction"],
             registry=registry,
         )  # fmt: skip
-        self.books = Books()
-        registry.register(self.books)
+        self.ledgers = LedgerCollector()
+        registry.register(self.ledgers)
 
     def count(self, delivery: Delivery) -> None:
         """Count an outcome; one that was counted lately is not counted again."""
@@ -80,15 +80,15 @@ class Families:
             self._tokens.labels(model, "input").inc(outcome.usage.input_tokens)
             self._tokens.labels(model, "output").inc(outcome.usage.output_tokens)
         if metric == _clean(outcome.metric):
-            self.books.note_metric(metric, outcome.metric_version, model)
+            self.ledgers.note_metric(metric, outcome.metric_version, model)
 
     def unregister(self, registry: CollectorRegistry) -> None:
         """Take the metrics out of their registry."""
-        for collector in (self._score, self._outcomes, self._seconds, self._tokens, self.books):
+        for collector in (self._score, self._outcomes, self._seconds, self._tokens, self.ledgers):
             registry.unregister(collector)
 
 
-class Books(Collector):
+class LedgerCollector(Collector):
     """The ledgers of one or several stores, added up when somebody asks."""
 
     def __init__(self) -> None:
@@ -154,7 +154,9 @@ def _outboxes(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetric
         "ragstone_sink_deliveries", "Outcomes that are done with at a sink.", labels=["sink", "outcome"]
     )
     depth = GaugeMetricFamily(
-        "ragstone_outbox_depth", "Outcomes that have not arrived at a sink: pending or dead.", labels=["sink", "state"]
+        "ragstone_outbox_depth",
+        "Outcomes that have not arrived at a sink: pending or failed.",
+        labels=["sink", "state"],
     )
     oldest = GaugeMetricFamily(
         "ragstone_outbox_oldest_seconds", "Age of the oldest outcome that waits for a sink; 0 when none does.",
@@ -163,14 +165,14 @@ def _outboxes(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetric
     stopped = GaugeMetricFamily(
         "ragstone_sink_stopped", "1 where a sink is stopped because it refuses the credentials.", labels=["sink"]
     )
-    by_sink: dict[str, list[tuple[SinkBooks, float]]] = {}
+    by_sink: dict[str, list[tuple[DeliveryCounts, float]]] = {}
     for ledger, at in ledgers:
         for sink, books in ledger.outbox.items():
             by_sink.setdefault(_clean(sink), []).append((books, at))
     for sink, found in by_sink.items():
-        for outcome in ("sent", "skipped", "dead"):
+        for outcome in ("sent", "skipped", "failed"):
             deliveries.add_metric([sink, outcome], sum(getattr(books, outcome) for books, _ in found))
-        for state in ("pending", "dead"):
+        for state in ("pending", "failed"):
             depth.add_metric([sink, state], sum(getattr(books, state) for books, _ in found))
         oldest.add_metric([sink], max(_age(books.oldest_pending_s, at) for books, at in found))
         stopped.add_metric([sink], float(any(books.stopped is not None for books, _ in found)))

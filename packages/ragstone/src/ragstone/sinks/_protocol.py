@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from ragstone.errors import ConfigurationError, SinkError
 from ragstone.schema import Delivery, Ledger
 
-__all__ = ["Sink", "WatchingSink", "sink_from"]
+__all__ = ["Sink", "StatusSink", "sink_from"]
 
 _GROUP = "ragstone.sinks"
 
@@ -44,10 +44,10 @@ class Sink(Protocol):
 
 
 @runtime_checkable
-class WatchingSink(Sink, Protocol):
+class StatusSink(Sink, Protocol):
     """A sink that also shows how the whole pipeline is doing."""
 
-    def watch(self, ledger: Ledger) -> None:
+    def update_status(self, ledger: Ledger) -> None:
         """Take the books of this moment; called every few seconds by the owner of the store."""
         ...
 

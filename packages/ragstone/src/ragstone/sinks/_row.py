@@ -12,21 +12,21 @@ from ragstone.errors import SinkDeniedError, SinkError, SinkNoTargetError, SinkT
 from ragstone.schema import Delivery, Failure, NotApplicable, Score
 from ragstone.sinks._otlp_event import parse_hex_id
 
-__all__ = ["Place", "evidence", "iso_time", "outcome_row", "place_of", "words_of", "write_each"]
+__all__ = ["SpanRef", "build_comment", "build_score_metadata", "iso_time", "outcome_row", "span_ref_of", "write_each"]
 
 _WORDS_MAX_CHARS: Final = 16_000
 """At most 64,000 bytes: what the narrowest text column of the servers' databases holds (MySQL)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SpanRef:
     """The span of a request, as tracing tools write its ids: hexadecimal, in small letters."""
 
     trace_id: str
     span_id: str | None
 
 
-def place_of(delivery: Delivery) -> Place | SinkNoTargetError:
+def span_ref_of(delivery: Delivery) -> SpanRef | SinkNoTargetError:
     """Return where an evaluation belongs in a tool that knows traces by their OpenTelemetry ids, or why nowhere."""
     if isinstance(delivery.outcome, NotApplicable):
         return SinkNoTargetError("a metric that does not apply is no evaluation result")
@@ -36,10 +36,10 @@ def place_of(delivery: Delivery) -> Place | SinkNoTargetError:
         return SinkNoTargetError("the request was captured outside of any OpenTelemetry trace")
     if delivery.otel_sampled is False:
         return SinkNoTargetError("the trace of the request was not sampled, so no tracing tool has it")
-    return Place(trace_id=f"{trace_id:032x}", span_id=f"{span_id:016x}" if span_id else None)
+    return SpanRef(trace_id=f"{trace_id:032x}", span_id=f"{span_id:016x}" if span_id else None)
 
 
-def words_of(delivery: Delivery) -> str | None:
+def build_comment(delivery: Delivery) -> str | None:
     """Return the explanation of a score or the reason why there is none; either may quote captured text."""
     outcome = delivery.outcome
     words = outcome.explanation if isinstance(outcome, Score) else outcome.reason
@@ -94,7 +94,7 @@ def outcome_row(delivery: Delivery, *, include_text: bool) -> dict[str, Any]:
     return row
 
 
-def evidence(delivery: Delivery) -> dict[str, Any]:
+def build_score_metadata(delivery: Delivery) -> dict[str, Any]:
     """Return what stands behind an outcome, for the metadata of a score elsewhere: all that exists and holds no text."""
     row = outcome_row(delivery, include_text=False)
     return {name: value for name, value in row.items() if value not in (None, "") and name not in _NOT_EVIDENCE}

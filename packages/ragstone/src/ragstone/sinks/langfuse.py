@@ -15,8 +15,8 @@ from ragstone.errors import (
     SinkUnavailableError,
 )
 from ragstone.schema import Delivery, Score
-from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port, json_bytes, printable
-from ragstone.sinks._row import evidence, iso_time, place_of, words_of, write_each
+from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response, printable
+from ragstone.sinks._row import build_comment, build_score_metadata, iso_time, span_ref_of, write_each
 
 __all__ = ["LangfuseSink"]
 
@@ -25,7 +25,7 @@ _PATH: Final = "/api/public/scores"
 # What Langfuse's own client sends at most: its endpoint refuses bodies of 1 MiB.
 _REQUEST_MAX_ROWS: Final = 15
 _REQUEST_MAX_BYTES: Final = 1_000_000
-_ASTRAY: Final = frozenset({404, 405})
+_WRONG_ADDRESS: Final = frozenset({404, 405})
 
 
 class LangfuseSink:
@@ -157,7 +157,7 @@ class LangfuseSink:
             SinkDeniedError: The keys are refused.
         """
         response = await self._http.request("POST", self._url.geturl() + _PATH, json=body)
-        error = answer_error(response, astray=_ASTRAY)
+        error = parse_error_response(response, wrong_address=_WRONG_ADDRESS)
         if isinstance(error, SinkRejectedError):
             return error
         if error is not None:
@@ -173,7 +173,7 @@ def _body(delivery: Delivery, *, environment: str | None, include_text: bool) ->
     outcome = delivery.outcome
     if not isinstance(outcome, Score):
         return SinkNoTargetError("Langfuse has a place for scores only")
-    place = place_of(delivery)
+    place = span_ref_of(delivery)
     if isinstance(place, SinkNoTargetError):
         return place
     # The same at each repeat: Langfuse takes a score of another time for another score.
@@ -185,10 +185,10 @@ def _body(delivery: Delivery, *, environment: str | None, include_text: bool) ->
         "name": outcome.metric,
         "value": outcome.value,
         "dataType": "NUMERIC",
-        "comment": words_of(delivery) if include_text else None,
+        "comment": build_comment(delivery) if include_text else None,
         "environment": environment,
         "timestamp": timestamp,
-        "metadata": evidence(delivery),
+        "metadata": build_score_metadata(delivery),
     }
     return {name: value for name, value in body.items() if value is not None}
 

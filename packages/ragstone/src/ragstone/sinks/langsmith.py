@@ -15,13 +15,13 @@ from ragstone.errors import (
     SinkUnavailableError,
 )
 from ragstone.schema import Delivery, Failure, NotApplicable, Score
-from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port, printable
-from ragstone.sinks._row import evidence, iso_time, words_of, write_each
+from ragstone.sinks._http import HttpClient, base_url, host_and_port, parse_error_response, printable
+from ragstone.sinks._row import build_comment, build_score_metadata, iso_time, write_each
 
 __all__ = ["LangsmithSink"]
 
 _CLOUD: Final = "https://api.smith.langchain.com"
-_ASTRAY: Final = frozenset({404, 405})
+_WRONG_ADDRESS: Final = frozenset({404, 405})
 _SCORE_DECIMALS: Final = 4
 """The API refuses a score with more."""
 
@@ -118,7 +118,7 @@ class LangsmithSink:
         body = _feedback(delivery, session_id=self._project_id, include_text=self._include_text)
         response = await self._http.request("POST", f"{self._url.geturl()}/feedback", json=body)
         # A conflict is with ourselves: nobody else makes this id.
-        return None if response.status_code == 409 else answer_error(response, missing=frozenset({404}))
+        return None if response.status_code == 409 else parse_error_response(response, missing=frozenset({404}))
 
     async def _ask_project_id(self, project: str) -> str:
         response = await self._http.request(
@@ -126,7 +126,7 @@ class LangsmithSink:
             f"{self._url.geturl()}/sessions",
             params={"name": project, "limit": "1", "include_stats": "false"},
         )
-        error = answer_error(response, astray=_ASTRAY)
+        error = parse_error_response(response, wrong_address=_WRONG_ADDRESS)
         if error is not None:
             raise error
         try:
@@ -169,12 +169,12 @@ def _feedback(delivery: Delivery, *, session_id: str | None, include_text: bool)
         "key": outcome.metric,
         "score": round(outcome.value, _SCORE_DECIMALS) if isinstance(outcome, Score) else None,
         "error": True if isinstance(outcome, Failure) else None,
-        "comment": words_of(delivery) if include_text else None,
+        "comment": build_comment(delivery) if include_text else None,
         "feedback_source": {
             "type": "model" if outcome.judge else "api",
             "metadata": {name: value for name, value in who.items() if value is not None},
         },
-        "extra": evidence(delivery),
+        "extra": build_score_metadata(delivery),
         "created_at": scored_at,
         "modified_at": scored_at,
         "extend_trace_retention": False,

@@ -17,8 +17,8 @@ from ragstone.errors import (
     SinkUnavailableError,
 )
 from ragstone.schema import Delivery, Failure, Score
-from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port
-from ragstone.sinks._row import evidence, place_of, words_of, write_each
+from ragstone.sinks._http import HttpClient, base_url, host_and_port, parse_error_response
+from ragstone.sinks._row import build_comment, build_score_metadata, span_ref_of, write_each
 
 if TYPE_CHECKING:
     import httpx
@@ -29,7 +29,7 @@ _EXAMPLE: Final = "mlflow:http://localhost:5000"
 # Measured: a server with one process takes 97 a second one by one, 134 by two, and no more by four, eight or sixteen.
 # Four leave room for the way to a server that is not on this machine.
 _AT_ONCE: Final = 4
-_ASTRAY: Final = frozenset({404, 405})
+_WRONG_ADDRESS: Final = frozenset({404, 405})
 _NAME_MAX_CHARS: Final = 250
 """Names of assessments and sources, in MLflow's tables."""
 
@@ -119,7 +119,7 @@ class MlflowSink:
                 return None
         if _fields(response).get("error_code") == "RESOURCE_DOES_NOT_EXIST":
             return SinkTargetMissingError(f"{host_and_port(self._url)} does not have the trace")
-        return answer_error(response, astray=_ASTRAY)
+        return parse_error_response(response, wrong_address=_WRONG_ADDRESS)
 
     def _kept(self, response: httpx.Response, assessment_id: str) -> SinkError | None:
         """What it means when the server has answered with an assessment: nothing, if it is ours."""
@@ -134,11 +134,11 @@ class MlflowSink:
 
 def _assessment(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | SinkNoTargetError:
     """Return an outcome as MLflow takes it, or why it has no place there."""
-    place = place_of(delivery)
+    place = span_ref_of(delivery)
     if isinstance(place, SinkNoTargetError):
         return place
     outcome = delivery.outcome
-    words = words_of(delivery) if include_text else None
+    words = build_comment(delivery) if include_text else None
     feedback: dict[str, Any]
     if isinstance(outcome, Failure):
         feedback = {"error": {"error_code": outcome.kind} | ({"error_message": words} if words else {})}
@@ -158,7 +158,10 @@ def _assessment(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | S
         "rationale": words if isinstance(outcome, Score) else None,
         # It takes text only.
         "metadata": {"id": outcome.id}
-        | {name: value if isinstance(value, str) else json.dumps(value) for name, value in evidence(delivery).items()},
+        | {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in build_score_metadata(delivery).items()
+        },
     }
     return {name: value for name, value in assessment.items() if value is not None}
 

@@ -10,8 +10,8 @@ from urllib.parse import unquote
 
 from ragstone.errors import SinkError, SinkNoTargetError, SinkTargetMissingError, SinkUnavailableError
 from ragstone.schema import Delivery, Failure, Score
-from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port
-from ragstone.sinks._row import evidence, place_of, words_of
+from ragstone.sinks._http import HttpClient, base_url, host_and_port, parse_error_response
+from ragstone.sinks._row import build_comment, build_score_metadata, span_ref_of
 
 if TYPE_CHECKING:
     import httpx
@@ -21,7 +21,7 @@ __all__ = ["PhoenixSink"]
 _LOCAL: Final = "http://localhost:6006"
 _PATH: Final = "/v1/span_annotations"
 _REQUEST_MAX_ROWS: Final = 1000
-_ASTRAY: Final = frozenset({404, 405})
+_WRONG_ADDRESS: Final = frozenset({404, 405})
 _SPAN_ID: Final = re.compile(r"\b[0-9a-f]{16}\b")
 
 
@@ -122,7 +122,7 @@ class PhoenixSink:
             missing = _missing_spans(response)
             gone = {i for i, row in rows.items() if row["span_id"] in missing}
             if not gone:
-                if error := answer_error(response, astray=_ASTRAY):
+                if error := parse_error_response(response, wrong_address=_WRONG_ADDRESS):
                     raise error
                 break
             # It has stored nothing: what is left goes again.
@@ -133,7 +133,7 @@ class PhoenixSink:
 
 def _annotation(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | SinkNoTargetError:
     """Return an outcome as Phoenix takes it, or why it has no place there."""
-    place = place_of(delivery)
+    place = span_ref_of(delivery)
     if isinstance(place, SinkNoTargetError):
         return place
     if place.span_id is None:
@@ -147,9 +147,9 @@ def _annotation(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | S
         "result": {
             "score": outcome.value if isinstance(outcome, Score) else None,
             "label": "failure" if isinstance(outcome, Failure) else None,
-            "explanation": words_of(delivery) if include_text else None,
+            "explanation": build_comment(delivery) if include_text else None,
         },
-        "metadata": evidence(delivery),
+        "metadata": build_score_metadata(delivery),
     }
 
 

@@ -81,13 +81,13 @@ class PostgresqlSink:
 
     def __init__(self, url: str, *, include_text: bool = False, timeout_s: float = 30.0) -> None:
         try:
-            from ragstone._util.postgres import connection_parameters, place_of
+            from ragstone._util.postgres import connection_parameters, describe_database
         except ImportError as error:
             raise MissingExtraError(
                 feature="the sink 'postgresql'", package="psycopg", extra="ragstone[postgres]"
             ) from error
         self._parameters = connection_parameters(url)
-        self._place = place_of(self._parameters)
+        self._place = describe_database(self._parameters)
         self._include_text = include_text
         self._timeout_s = timeout_s
         self._connection: psycopg.Connection[Any] | None = None
@@ -135,7 +135,7 @@ class PostgresqlSink:
     def _write(self, batch: Sequence[Delivery]) -> None:
         import psycopg
 
-        from ragstone._util.postgres import without_secrets
+        from ragstone._util.postgres import strip_credentials
 
         rows = [_row(delivery, include_text=self._include_text) for delivery in batch]
         try:
@@ -143,7 +143,7 @@ class PostgresqlSink:
             with connection.transaction(), connection.cursor() as cursor:
                 cursor.executemany(_INSERT.encode(), rows)
         except psycopg.Error as error:
-            words = f"{self._place}: {without_secrets(str(error), self._parameters)}"
+            words = f"{self._place}: {strip_credentials(str(error), self._parameters)}"
             denied = _is_denied(error)
             # A new connection has the table made again, and knows of new passwords.
             self._drop()
@@ -156,7 +156,7 @@ class PostgresqlSink:
     def _connected(self) -> psycopg.Connection[Any]:
         import psycopg
 
-        from ragstone._util.postgres import take_any_text
+        from ragstone._util.postgres import register_text_dumper
 
         if self._pid != os.getpid():
             # The parent's: closing it here would end the parent's session.
@@ -165,7 +165,7 @@ class PostgresqlSink:
             parameters = {"connect_timeout": max(2, round(self._timeout_s)), **self._parameters}
             connection = psycopg.connect(**parameters, autocommit=True)
             try:
-                take_any_text(connection)
+                register_text_dumper(connection)
                 connection.execute(f"SET statement_timeout TO {round(self._timeout_s * 1000)}".encode())
                 if connection.execute("SELECT to_regclass(%s)", (_TABLE,)).fetchone() == (None,):
                     with connection.transaction():
@@ -210,7 +210,7 @@ def _row(delivery: Delivery, *, include_text: bool) -> tuple[object, ...]:
         score.value if score else None,
         interval.low if interval else None,
         interval.high if interval else None,
-        interval.level if interval else None,
+        interval.confidence_level if interval else None,
         score.method if score else None,
         score.n if score else None,
         outcome.kind if isinstance(outcome, Failure) else None,

@@ -111,11 +111,11 @@ class PrometheusSink:
         for delivery in batch:
             self._page.families.count(delivery)
 
-    def watch(self, ledger: Ledger) -> None:
+    def update_status(self, ledger: Ledger) -> None:
         """Show the books of this moment."""
         if self._closed:
             return
-        self._page.families.books.put(id(self), ledger)
+        self._page.families.ledgers.put(id(self), ledger)
         try:
             self._page.serve()
         except SinkUnavailableError:
@@ -175,7 +175,7 @@ class _Page:
         """Close the port after the last user."""
         with self._lock:
             self.users.discard(user)
-            self.families.books.remove(user)
+            self.families.ledgers.remove(user)
             if self.users:
                 return
             for key in [key for key, page in _pages.items() if page is self]:

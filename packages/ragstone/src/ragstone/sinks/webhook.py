@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from ragstone.errors import ConfigurationError, SinkDeniedError, SinkUnavailableError
 from ragstone.schema import Delivery
-from ragstone.sinks._http import HttpClient, answer_error, base_url, host_and_port, json_bytes
+from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response
 from ragstone.sinks._row import outcome_row
 
 __all__ = ["WebhookSink"]
@@ -23,7 +23,7 @@ __all__ = ["WebhookSink"]
 _VERSION: Final = 1
 _NAMESPACE: Final = uuid.UUID("0c1d5a52-8a0e-5c5b-9d43-6f1f3c3a9e10")
 _SECRET_PREFIX: Final = "whsec_"  # noqa: S105  the mark of a secret, not one
-_ASTRAY: Final = frozenset({404, 405})
+_WRONG_ADDRESS: Final = frozenset({404, 405})
 _GONE: Final = 410
 
 
@@ -102,7 +102,7 @@ class WebhookSink:
         response = await self._http.request(
             "POST", self._url, content=content, headers=self._headers(batch_id, content)
         )
-        error = answer_error(response, astray=_ASTRAY)
+        error = parse_error_response(response, wrong_address=_WRONG_ADDRESS)
         if error is not None:
             raise SinkDeniedError(str(error)) if response.status_code == _GONE else error
 

@@ -9,10 +9,10 @@ from ragstone.stats._agreement import (
     percent_agreement,
 )
 from ragstone.stats._bootstrap import bootstrap_interval
-from ragstone.stats._combine import Term as Term
+from ragstone.stats._combine import WeightedTerm as WeightedTerm
 from ragstone.stats._combine import weighted_sum_interval as weighted_sum_interval
-from ragstone.stats._contrast import Contrast as Contrast
-from ragstone.stats._contrast import contrast as contrast
+from ragstone.stats._contrast import GroupDifference as GroupDifference
+from ragstone.stats._contrast import compare_groups as compare_groups
 from ragstone.stats._correlation import CorrelationKind as CorrelationKind
 from ragstone.stats._correlation import CorrelationMean as CorrelationMean
 from ragstone.stats._correlation import fisher_interval as fisher_interval
@@ -30,9 +30,9 @@ from ragstone.stats._online.bernstein import BernsteinSequence
 from ragstone.stats._online.betting import BettingSequence
 from ragstone.stats._online.detector import ShiryaevRobertsDetector
 from ragstone.stats._online.streams import DifferenceSequence, ManskiSequence, ProportionSequence
-from ragstone.stats._population import Population as Population
+from ragstone.stats._population import Description as Description
+from ragstone.stats._population import describe as describe
 from ragstone.stats._population import pass_at_k
-from ragstone.stats._population import population as population
 from ragstone.stats._ppi import PredictionPoweredMean as PredictionPoweredMean
 from ragstone.stats._ppi import prediction_powered_mean
 from ragstone.stats._randomise import paired_bootstrap, paired_effect, sign_flip_test

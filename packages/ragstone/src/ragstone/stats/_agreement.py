@@ -81,7 +81,7 @@ def landis_koch(kappa: float) -> str:
     return next((word for top, word in _WORDS if round(kappa, 2) <= top), "almost perfect")
 
 
-def percent_agreement(ratings: Ratings, *, level: float = 0.95) -> Estimate | None:
+def percent_agreement(ratings: Ratings, *, confidence_level: float = 0.95) -> Estimate | None:
     """Share of pairs of raters that agree, averaged over items; None without an item that two raters rated.
 
     With two raters it is a proportion of items, with Wilson's interval. It is not corrected for chance: two raters who
@@ -98,7 +98,7 @@ def percent_agreement(ratings: Ratings, *, level: float = 0.95) -> Estimate | No
     if not m.size:
         return None
     shares = (counts[pairable] * (counts[pairable] - 1)).sum(axis=1) / (m * (m - 1))
-    return mean_interval(shares.tolist(), level=level)
+    return mean_interval(shares.tolist(), confidence_level=confidence_level)
 
 
 def cohen_kappa(
@@ -108,7 +108,7 @@ def cohen_kappa(
     weights: Literal["none", "linear", "quadratic"] = "none",
     categories: Sequence[Rating] | None = None,
     n_resamples: int = 2000,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> Agreement:
     """Cohen's kappa of two raters, in [-1, 1].
@@ -121,7 +121,7 @@ def cohen_kappa(
         categories: All categories in their order; without them those that occur, sorted. With weights, an unused
             category in the middle matters.
         n_resamples: Bootstrap resamples of the items.
-        level: Nominal coverage, in (0, 1).
+        confidence_level: Nominal coverage, in (0, 1).
         seed: Of the random numbers.
 
     Raises:
@@ -141,7 +141,7 @@ def cohen_kappa(
         raise ValueError(f"two raters rate the same items, got {len(first)} and {len(second)} ratings")
     if weights not in ("none", "linear", "quadratic"):
         raise ValueError(f"weights must be 'none', 'linear' or 'quadratic', got {weights!r}")
-    _check(n_resamples, level)
+    _check(n_resamples, confidence_level)
     codes, labels = _coded(list(zip(first, second, strict=True)), categories)
     both = codes[(codes >= 0).all(axis=1)]
     n, k = len(both), len(labels)
@@ -165,10 +165,12 @@ def cohen_kappa(
     rng = np.random.default_rng(seed)
     drawn = np.zeros((n_resamples, k * k))
     drawn[:, cells] = rng.multinomial(n, counts / n, size=n_resamples)
-    return _agreement(parts(table), parts(drawn), n=n, n_left_out=len(codes) - n, level=level)
+    return _agreement(parts(table), parts(drawn), n=n, n_left_out=len(codes) - n, confidence_level=confidence_level)
 
 
-def fleiss_kappa(ratings: Ratings, *, n_resamples: int = 2000, level: float = 0.95, seed: int = 0) -> Agreement:
+def fleiss_kappa(
+    ratings: Ratings, *, n_resamples: int = 2000, confidence_level: float = 0.95, seed: int = 0
+) -> Agreement:
     """Fleiss' kappa of several raters, the same number for each item (not necessarily the same people).
 
     Where some items have fewer ratings than others, use `krippendorff_alpha`.
@@ -176,7 +178,7 @@ def fleiss_kappa(ratings: Ratings, *, n_resamples: int = 2000, level: float = 0.
     Args:
         ratings: Items by raters, none missing, at least two raters.
         n_resamples: Bootstrap resamples of the items.
-        level: Nominal coverage, in (0, 1).
+        confidence_level: Nominal coverage, in (0, 1).
         seed: Of the random numbers.
 
     Raises:
@@ -192,7 +194,7 @@ def fleiss_kappa(ratings: Ratings, *, n_resamples: int = 2000, level: float = 0.
     """
     import numpy as np
 
-    _check(n_resamples, level)
+    _check(n_resamples, confidence_level)
     codes, labels = _coded(ratings, None)
     if not len(codes):
         return Agreement(coefficient=None, observed=None, expected=None, n=0, n_left_out=0)
@@ -212,7 +214,7 @@ def fleiss_kappa(ratings: Ratings, *, n_resamples: int = 2000, level: float = 0.
         return observed, chance
 
     drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=n_resamples).astype(float)
-    return _agreement(parts(np.ones((1, n))), parts(drawn), n=n, n_left_out=0, level=level)
+    return _agreement(parts(np.ones((1, n))), parts(drawn), n=n, n_left_out=0, confidence_level=confidence_level)
 
 
 def krippendorff_alpha(
@@ -220,7 +222,7 @@ def krippendorff_alpha(
     *,
     scale: Literal["nominal", "ordinal", "interval"] = "nominal",
     n_resamples: int = 2000,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> Agreement:
     """Krippendorff's alpha of any number of raters, with ratings missing where they will.
@@ -229,7 +231,7 @@ def krippendorff_alpha(
         ratings: Items by raters; None or NaN where a rater said nothing. Numbers, for the ordinal and interval scale.
         scale: How far apart two ratings are: all alike, by the ranks between them, or by their squared difference.
         n_resamples: Bootstrap resamples of the items.
-        level: Nominal coverage, in (0, 1).
+        confidence_level: Nominal coverage, in (0, 1).
         seed: Of the random numbers.
 
     Raises:
@@ -245,7 +247,7 @@ def krippendorff_alpha(
     """
     import numpy as np
 
-    _check(n_resamples, level)
+    _check(n_resamples, confidence_level)
     if scale not in ("nominal", "ordinal", "interval"):
         raise ValueError(f"scale must be 'nominal', 'ordinal' or 'interval', got {scale!r}")
     codes, labels = _coded(ratings, None)
@@ -287,7 +289,9 @@ def krippendorff_alpha(
         times = rng.multinomial(n, np.full(n, 1 / n), size=min(step, n_resamples - start)).astype(float)
         drawn.append(parts(times))
     observed, chance = (np.concatenate(side) for side in zip(*drawn, strict=True))
-    found = _agreement(parts(np.ones((1, n))), (observed, chance), n=n, n_left_out=all_items - n, level=level)
+    found = _agreement(
+        parts(np.ones((1, n))), (observed, chance), n=n, n_left_out=all_items - n, confidence_level=confidence_level
+    )
     if scale == "nominal":
         return found
     # A squared difference is no share: 1 minus it says nothing.
@@ -296,9 +300,11 @@ def krippendorff_alpha(
     )
 
 
-def _check(n_resamples: int, level: float) -> None:
-    if n_resamples < 1 or not 0 < level < 1:
-        raise ValueError(f"a bootstrap needs n_resamples >= 1 and level in (0, 1), got {n_resamples!r} and {level!r}")
+def _check(n_resamples: int, confidence_level: float) -> None:
+    if n_resamples < 1 or not 0 < confidence_level < 1:
+        raise ValueError(
+            f"a bootstrap needs n_resamples >= 1 and level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
+        )
 
 
 def _agreement(
@@ -307,7 +313,7 @@ def _agreement(
     *,
     n: int,
     n_left_out: int,
-    level: float,
+    confidence_level: float,
 ) -> Agreement:
     """From observed and expected disagreement, of the data and of resamples."""
     import numpy as np
@@ -319,20 +325,24 @@ def _agreement(
         # A resample in which everybody says the same has no coefficient.
         defined = drawn[1] > _ROUNDING
         values = 1 - drawn[0][defined] / drawn[1][defined]
-        low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2]) if values.size else (value, value)
+        low, high = (
+            np.quantile(values, [(1 - confidence_level) / 2, (1 + confidence_level) / 2])
+            if values.size
+            else (value, value)
+        )
         estimate = Estimate(
             value=value,
             low=min(float(low), value),
             high=max(float(high), value),
-            level=level,
+            confidence_level=confidence_level,
             method="bootstrap",
             n=n,
         )
         if observed <= _ROUNDING:
             # Every resample agrees as well. Were each item agreed on, or rated at random, the coefficient would be the
             # share of those agreed on, of which n of n were seen.
-            low = wilson_interval(n, n, level=level)[0]
-            estimate = Estimate(value=1.0, low=low, high=1.0, level=level, method="wilson", n=n)
+            low = wilson_interval(n, n, confidence_level=confidence_level)[0]
+            estimate = Estimate(value=1.0, low=low, high=1.0, confidence_level=confidence_level, method="wilson", n=n)
     return Agreement(coefficient=estimate, observed=1 - observed, expected=1 - chance, n=n, n_left_out=n_left_out)
 
 

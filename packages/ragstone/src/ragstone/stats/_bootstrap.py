@@ -29,7 +29,7 @@ def bootstrap_interval(
     low: float = -math.inf,
     high: float = math.inf,
     n_resamples: int = 2000,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> Estimate:
     """Estimate a statistic with a bootstrap interval.
@@ -48,7 +48,7 @@ def bootstrap_interval(
         low: Smallest possible value of the statistic, at which the interval is cut.
         high: Largest possible value.
         n_resamples: At least 2,000 for the ends of a 95 % interval.
-        level: Nominal coverage, in (0, 1).
+        confidence_level: Nominal coverage, in (0, 1).
         seed: Of the random numbers; the same seed gives the same interval.
 
     Returns:
@@ -71,7 +71,7 @@ def bootstrap_interval(
     import numpy as np
 
     x = np.asarray(values, dtype=float)
-    _check(x, clusters, method, n_resamples, level)
+    _check(x, clusters, method, n_resamples, confidence_level)
     point = _apply(statistic, x)
     if not math.isfinite(point):
         raise ValueError(f"the statistic is undefined for these observations: it gave {point!r}")
@@ -86,14 +86,14 @@ def bootstrap_interval(
     if drawn.size == 0 or drawn[0] == drawn[-1]:
         ends, used = [-math.inf, math.inf], "range"
     else:
-        tails = _bca_tails(x, statistic, members, point, drawn, level) if method == "bca" else None
+        tails = _bca_tails(x, statistic, members, point, drawn, confidence_level) if method == "bca" else None
         used = "percentile" if tails is None else "bca"
-        ends = np.quantile(drawn, tails or ((1 - level) / 2, (1 + level) / 2)).tolist()
+        ends = np.quantile(drawn, tails or ((1 - confidence_level) / 2, (1 + confidence_level) / 2)).tolist()
     return Estimate(
         value=point,
         low=min(point, max(low, ends[0])),
         high=max(point, min(high, ends[1])),
-        level=level,
+        confidence_level=confidence_level,
         method=used,
         n=len(x),
     )
@@ -113,7 +113,7 @@ def resampled_means(x: NDArray[np.float64], n_resamples: int, rng: np.random.Gen
 
 
 def _check(
-    x: NDArray[np.float64], clusters: Sequence[Hashable] | None, method: str, n_resamples: int, level: float
+    x: NDArray[np.float64], clusters: Sequence[Hashable] | None, method: str, n_resamples: int, confidence_level: float
 ) -> None:
     import numpy as np
 
@@ -131,9 +131,9 @@ def _check(
         )
     if method not in ("percentile", "bca"):
         raise ValueError(f'method is "percentile" or "bca", got {method!r}')
-    if n_resamples < 1 or not 0 < level < 1:
+    if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"needs n_resamples >= 1 and level in (0, 1), got n_resamples={n_resamples!r}, level={level!r}"
+            f"needs n_resamples >= 1 and level in (0, 1), got n_resamples={n_resamples!r}, confidence_level={confidence_level!r}"
         )
 
 
@@ -172,7 +172,7 @@ def _bca_tails(
     members: list[NDArray[np.intp]] | None,
     point: float,
     drawn: NDArray[np.float64],
-    level: float,
+    confidence_level: float,
 ) -> tuple[float, float] | None:
     """The shares of resamples below the ends; None where bias or acceleration cannot be found."""
     import numpy as np
@@ -196,7 +196,7 @@ def _bca_tails(
     acceleration = float((away**3).sum() / (6 * (away**2).sum() ** 1.5))
     bias = float(ndtri(below))
     tails = []
-    for z in (float(ndtri((1 - level) / 2)), float(ndtri((1 + level) / 2))):
+    for z in (float(ndtri((1 - confidence_level) / 2)), float(ndtri((1 + confidence_level) / 2))):
         shrunk = 1 - acceleration * (bias + z)
         if shrunk <= 0:
             return None

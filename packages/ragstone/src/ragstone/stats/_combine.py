@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Term", "weighted_sum_interval"]
+__all__ = ["WeightedTerm", "weighted_sum_interval"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
+class WeightedTerm:
     """One quantity of a weighted sum, with what is known about it."""
 
     weight: float
@@ -21,7 +21,7 @@ class Term:
     """True where the quantity lies in [low, high] for sure, False where that is a confidence interval."""
 
 
-def weighted_sum_interval(terms: Iterable[Term]) -> tuple[float, float, float]:
+def weighted_sum_interval(terms: Iterable[WeightedTerm]) -> tuple[float, float, float]:
     """Return value, low and high of the sum of `weight * value`.
 
     Certain bounds add up. Confidence intervals of independent estimates are combined by the method of variance

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Contrast", "SetMean", "contrast"]
+__all__ = ["GroupDifference", "GroupMean", "compare_groups"]
 
 _CELLS: Final = 1_000_000
 """Resamples times items worked on at once: 8 MB a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetMean:
+class GroupMean:
     """The mean of one set, with the two things that a plus-minus sign may mean."""
 
     mean: Estimate
@@ -31,20 +31,25 @@ class SetMean:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contrast:
+class GroupDifference:
     """Two sets of scores, first minus second."""
 
-    first: SetMean
-    second: SetMean
+    first: GroupMean
+    second: GroupMean
     difference: Estimate
     """Of the means, with a bootstrap interval."""
     superiority: Estimate
     """Probability that a random item of the first set scores above one of the second, ties half: 0.5 is no difference."""
 
 
-def contrast(
-    first: Sequence[float], second: Sequence[float], *, n_resamples: int = 2000, level: float = 0.95, seed: int = 0
-) -> Contrast:
+def compare_groups(
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    n_resamples: int = 2000,
+    confidence_level: float = 0.95,
+    seed: int = 0,
+) -> GroupDifference:
     """Contrast two independent sets of scores by bootstrap.
 
     Each resample draws as many items as there are, with replacement, from each set on its own. (Drawing fewer, say 50
@@ -55,7 +60,7 @@ def contrast(
         first: Finite scores.
         second: Finite scores of other items.
         n_resamples: Bootstrap resamples, at least 1.
-        level: Nominal coverage, in (0, 1).
+        confidence_level: Nominal coverage, in (0, 1).
         seed: Of the random numbers.
 
     Raises:
@@ -76,8 +81,10 @@ def contrast(
         raise ValueError(
             f"a contrast needs finite scores on both sides, got {a.size} and {b.size}; leave failures out, and count them"
         )
-    if n_resamples < 1 or not 0 < level < 1:
-        raise ValueError(f"a bootstrap needs n_resamples >= 1 and level in (0, 1), got {n_resamples!r} and {level!r}")
+    if n_resamples < 1 or not 0 < confidence_level < 1:
+        raise ValueError(
+            f"a bootstrap needs n_resamples >= 1 and level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
+        )
     values, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     k = values.size
     counts = [np.bincount(side, minlength=k) for side in (codes[: a.size], codes[a.size :])]
@@ -93,19 +100,24 @@ def contrast(
 
     def estimate(column: int, n: int) -> Estimate:
         value = float(table[0, column])
-        low, high = np.quantile(table[1:, column], [(1 - level) / 2, (1 + level) / 2])
+        low, high = np.quantile(table[1:, column], [(1 - confidence_level) / 2, (1 + confidence_level) / 2])
         return Estimate(
-            value=value, low=min(float(low), value), high=max(float(high), value), level=level, method="bootstrap", n=n
+            value=value,
+            low=min(float(low), value),
+            high=max(float(high), value),
+            confidence_level=confidence_level,
+            method="bootstrap",
+            n=n,
         )
 
-    def side(column: int, x: NDArray[np.float64]) -> SetMean:
-        return SetMean(
+    def side(column: int, x: NDArray[np.float64]) -> GroupMean:
+        return GroupMean(
             mean=estimate(column, x.size),
             spread=float(x.std(ddof=1)) if x.size > 1 else None,
             standard_error=float(table[1:, column].std(ddof=1)) if n_resamples > 1 else 0.0,
         )
 
-    return Contrast(
+    return GroupDifference(
         first=side(0, a),
         second=side(1, b),
         difference=estimate(2, a.size + b.size),

@@ -89,7 +89,7 @@ def kendall(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArr
 
 
 def fisher_interval(
-    r: float, n: int, *, kind: CorrelationKind = "pearson", level: float = 0.95
+    r: float, n: int, *, kind: CorrelationKind = "pearson", confidence_level: float = 0.95
 ) -> tuple[float, float] | None:
     """Interval of one correlation of `n` independent pairs, by Fisher's z; None where n is too small to say anything.
 
@@ -100,7 +100,7 @@ def fisher_interval(
     interval is Wilson's.
 
     Raises:
-        ValueError: `r` outside [-1, 1], or `level` not in (0, 1).
+        ValueError: `r` outside [-1, 1], or `confidence_level` not in (0, 1).
 
     Source:
         Fisher 1921; Bonett and Wright 2000 (Spearman); Fieller, Hartley and Pearson 1957 (Kendall).
@@ -110,12 +110,12 @@ def fisher_interval(
         >>> round(low, 3), round(high, 3)
         (0.17, 0.729)
     """
-    error = _z_error(r, n, kind, level)
+    error = _z_error(r, n, kind, confidence_level)
     if error is None:
         return None
     if abs(r) == 1:
-        return perfect_interval(r, n, level=level)
-    half = _quantile(level) * error
+        return perfect_interval(r, n, confidence_level=confidence_level)
+    half = _quantile(confidence_level) * error
     return math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
 
 
@@ -124,7 +124,7 @@ def fisher_mean(
     ns: Sequence[int] | None = None,
     *,
     kind: CorrelationKind = "pearson",
-    level: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> CorrelationMean:
     """Average correlations as Fisher's z, each with the same weight.
 
@@ -138,7 +138,7 @@ def fisher_mean(
         correlations: In [-1, 1], or None.
         ns: Pairs behind each; without them there is no interval.
         kind: What they are, for their standard errors.
-        level: Nominal coverage, in (0, 1).
+        confidence_level: Nominal coverage, in (0, 1).
 
     Raises:
         ValueError: A number outside [-1, 1], or unequal lengths.
@@ -164,9 +164,9 @@ def fisher_mean(
     elif known:
         z = math.fsum(math.atanh(r) for _, r in known) / len(known)
         value = math.tanh(z)
-        errors = [] if ns is None else [_z_error(r, ns[i], kind, level) for i, r in known]
+        errors = [] if ns is None else [_z_error(r, ns[i], kind, confidence_level) for i, r in known]
         if errors and None not in errors:
-            half = _quantile(level) * math.fsum(e for e in errors if e is not None) / len(errors)
+            half = _quantile(confidence_level) * math.fsum(e for e in errors if e is not None) / len(errors)
             low, high = math.tanh(z - half), math.tanh(z + half)
     return CorrelationMean(
         value=value,
@@ -178,15 +178,15 @@ def fisher_mean(
     )
 
 
-def perfect_interval(r: float, n: int, *, level: float) -> tuple[float, float]:
+def perfect_interval(r: float, n: int, *, confidence_level: float) -> tuple[float, float]:
     """Interval of a correlation of 1 or -1 of `n` pairs."""
-    least = wilson_interval(n, n, level=level)[0]
+    least = wilson_interval(n, n, confidence_level=confidence_level)[0]
     return (least, 1.0) if r > 0 else (-1.0, -least)
 
 
-def _z_error(r: float, n: int, kind: CorrelationKind, level: float) -> float | None:
-    if not (-1 <= r <= 1 and 0 < level < 1):
-        raise ValueError(f"an interval needs r in [-1, 1] and level in (0, 1), got {r!r} and {level!r}")
+def _z_error(r: float, n: int, kind: CorrelationKind, confidence_level: float) -> float | None:
+    if not (-1 <= r <= 1 and 0 < confidence_level < 1):
+        raise ValueError(f"an interval needs r in [-1, 1] and level in (0, 1), got {r!r} and {confidence_level!r}")
     if kind not in ("pearson", "spearman", "kendall"):
         raise ValueError(f"kind must be 'pearson', 'spearman' or 'kendall', got {kind!r}")
     if n < (5 if kind == "kendall" else 4):
@@ -196,10 +196,10 @@ def _z_error(r: float, n: int, kind: CorrelationKind, level: float) -> float | N
     return math.sqrt((1 + r * r / 2 if kind == "spearman" else 1.0) / (n - 3))
 
 
-def _quantile(level: float) -> float:
+def _quantile(confidence_level: float) -> float:
     from scipy.special import ndtri
 
-    return float(ndtri((1 + level) / 2))
+    return float(ndtri((1 + confidence_level) / 2))
 
 
 def _pairs(

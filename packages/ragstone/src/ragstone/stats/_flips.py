@@ -30,7 +30,7 @@ class FlipRate:
 
 
 def flip_rate(
-    repeats: Sequence[Sequence[float | None]], *, threshold: float = 0.0, level: float = 0.95
+    repeats: Sequence[Sequence[float | None]], *, threshold: float = 0.0, confidence_level: float = 0.95
 ) -> FlipRate | None:
     """Measure how often repeated scores of one item differ by more than `threshold`; None without any item repeated.
 
@@ -39,7 +39,7 @@ def flip_rate(
     Args:
         repeats: Items by repeats; None or NaN where a repeat has no score. Rows may have different lengths.
         threshold: Differences up to it are no flip; rounding errors never are.
-        level: Nominal coverage, in (0, 1).
+        confidence_level: Nominal coverage, in (0, 1).
 
     Raises:
         ValueError: A negative threshold.
@@ -66,8 +66,8 @@ def flip_rate(
     if not shares:
         return None
     return FlipRate(
-        pairs=mean_interval(shares, level=level),
-        items=mean_interval([float(share > 0) for share in shares], level=level),
+        pairs=mean_interval(shares, confidence_level=confidence_level),
+        items=mean_interval([float(share > 0) for share in shares], confidence_level=confidence_level),
         spread=math.sqrt(math.fsum(squares) / freedom),
         threshold=threshold,
         n=len(shares),

@@ -32,7 +32,7 @@ def independent_tukey(
     low: float = 0.0,
     high: float = 1.0,
     n_resamples: int = 10_000,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> TukeyResult:
     """Compare groups of different items, with p-values and intervals that hold for all pairs together.
@@ -56,7 +56,7 @@ def independent_tukey(
         low: Smallest possible value.
         high: Largest possible value.
         n_resamples: Deals drawn.
-        level: Of the simultaneous intervals, in (0, 1).
+        confidence_level: Of the simultaneous intervals, in (0, 1).
         seed: Of the random numbers; the same seed gives the same result on any machine.
 
     Raises:
@@ -73,7 +73,7 @@ def independent_tukey(
     """
     import numpy as np
 
-    x, w, ends = _checked(groups, probabilities, low, high, n_resamples, level)
+    x, w, ends = _checked(groups, probabilities, low, high, n_resamples, confidence_level)
     family = [(j, i) for i, j in itertools.combinations(range(len(x)), 2)] if pairs is None else list(pairs)
     if any(not (0 <= i < len(x) and 0 <= j < len(x) and i != j) for i, j in family) or not family:
         raise ValueError(f"pairs must name two of the {len(x)} groups each, counted from 0, got {family!r}")
@@ -86,11 +86,11 @@ def independent_tukey(
     elif is_large:
         drawn = _normal_limit({g: moments[g][1] for g in compared}, tested, max(n_resamples, 100_000), seed)
     else:
-        drawn = _dealt([x[g] for g in compared], [w[g] for g in compared], tested, compared, n_resamples, seed)
+        drawn = _permute_maxima([x[g] for g in compared], [w[g] for g in compared], tested, compared, n_resamples, seed)
     drawn.sort()
-    allowed = math.floor((1 - level) * (drawn.size + 1) + _SAME) - 1
+    allowed = math.floor((1 - confidence_level) * (drawn.size + 1) + _SAME) - 1
     critical = float(drawn[-1 - allowed]) if 0 <= allowed < drawn.size else None
-    own_level = 1 - (1 - level) / (2 * len(family))
+    own_level = 1 - (1 - confidence_level) / (2 * len(family))
     found = []
     for i, j in family:
         n = int(x[i].size + x[j].size)
@@ -118,7 +118,7 @@ def independent_tukey(
         n_systems=len(x),
         n_rows=int(sum(values.size for values in x)),
         alternative="two-sided",
-        level=level,
+        confidence_level=confidence_level,
         method="independent_normal" if is_large else "independent_permutation",
         n_resamples=int(drawn.size),
         exact=False,
@@ -142,8 +142,8 @@ def _pair(
     )
 
 
-def _own(values: NDArray[np.float64], ends: tuple[float, float], level: float) -> tuple[float, float]:
-    estimate = mean_interval(values.tolist(), low=ends[0], high=ends[1], level=level)
+def _own(values: NDArray[np.float64], ends: tuple[float, float], confidence_level: float) -> tuple[float, float]:
+    estimate = mean_interval(values.tolist(), low=ends[0], high=ends[1], confidence_level=confidence_level)
     return estimate.low, estimate.high
 
 
@@ -156,7 +156,7 @@ def _moments(x: NDArray[np.float64], w: NDArray[np.float64]) -> tuple[float, flo
     return mean, float(((w * (x - mean)) ** 2).sum()) / total**2 * x.size / (x.size - 1)
 
 
-def _dealt(
+def _permute_maxima(
     x: Sequence[NDArray[np.float64]],
     w: Sequence[NDArray[np.float64]],
     tested: Sequence[tuple[int, int]],
@@ -219,12 +219,14 @@ def _checked(
     low: float,
     high: float,
     n_resamples: int,
-    level: float,
+    confidence_level: float,
 ) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]], tuple[float, float]]:
     import numpy as np
 
-    if n_resamples < 1 or not 0 < level < 1:
-        raise ValueError(f"n_resamples must be at least 1 and level in (0, 1), got {n_resamples!r} and {level!r}")
+    if n_resamples < 1 or not 0 < confidence_level < 1:
+        raise ValueError(
+            f"n_resamples must be at least 1 and level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
+        )
     x = [np.asarray(group, dtype=float) for group in groups]
     if len(x) < 2:
         raise ValueError(f"a comparison needs at least two groups, got {len(x)}")

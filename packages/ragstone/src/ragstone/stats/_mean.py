@@ -32,7 +32,7 @@ class Estimate:
     value: float
     low: float
     high: float
-    level: float
+    confidence_level: float
     method: str
     """How the interval was made: "wilson", "betting", "student_t", ... or "range", where nothing is known beyond what
     values are possible."""
@@ -40,7 +40,11 @@ class Estimate:
 
 
 def mean_interval(
-    values: Sequence[float] | NDArray[np.float64], *, low: float = 0.0, high: float = 1.0, level: float = 0.95
+    values: Sequence[float] | NDArray[np.float64],
+    *,
+    low: float = 0.0,
+    high: float = 1.0,
+    confidence_level: float = 0.95,
 ) -> Estimate:
     """Estimate the mean of scores that lie in [low, high], with a two-sided interval.
 
@@ -57,7 +61,7 @@ def mean_interval(
         values: At least one finite number in [low, high].
         low: Smallest possible value, or -infinity.
         high: Largest possible value, or infinity.
-        level: Nominal coverage, in (0, 1).
+        confidence_level: Nominal coverage, in (0, 1).
 
     Raises:
         ValueError: No values, a value that is not finite or out of range, or `low >= high`.
@@ -73,8 +77,8 @@ def mean_interval(
 
     if not low < high:
         raise ValueError(f"a range needs low < high, got low={low!r} and high={high!r}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level!r}")
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
     x = np.sort(np.asarray(values, dtype=float))
     if x.size == 0:
         raise ValueError("a mean needs at least one value; report the denominator 0 instead")
@@ -86,25 +90,25 @@ def mean_interval(
     mean = float(x.mean())
     constant = bool(x[0] == x[-1])
     if math.isinf(high - low):
-        half = math.inf if constant else _student_t(x, level=level)
+        half = math.inf if constant else _student_t(x, confidence_level=confidence_level)
         return Estimate(
             value=mean,
             low=min(mean, max(low, mean - half)),
             high=max(mean, min(high, mean + half)),
-            level=level,
+            confidence_level=confidence_level,
             method="range" if constant else "student_t",
             n=n,
         )
     unit = (x - low) / (high - low)
     if bool(np.isin(unit, (0.0, 1.0)).all()):
-        a, b, method = *wilson_interval(int(unit.sum()), n, level=level), "wilson"
+        a, b, method = *wilson_interval(int(unit.sum()), n, confidence_level=confidence_level), "wilson"
     elif not constant and n >= max(_SMALL_N, _COCHRAN * _skewness(unit) ** 2):
-        half = _student_t(unit, level=level)
+        half = _student_t(unit, confidence_level=confidence_level)
         a, b, method = float(unit.mean()) - half, float(unit.mean()) + half, "student_t"
     elif n <= _BETTING_MAX_N:
-        a, b, method = *_betting(unit, level=level), "betting"
+        a, b, method = *_betting(unit, confidence_level=confidence_level), "betting"
     else:
-        log = math.log(4 / (1 - level))
+        log = math.log(4 / (1 - confidence_level))
         half = math.sqrt(2 * float(unit.var(ddof=1)) * log / n) + 7 * log / (3 * (n - 1))
         a, b, method = float(unit.mean()) - half, float(unit.mean()) + half, "empirical_bernstein"
     width = high - low
@@ -112,13 +116,13 @@ def mean_interval(
         value=mean,
         low=min(mean, low + width * max(a, 0.0)),
         high=max(mean, low + width * min(b, 1.0)),
-        level=level,
+        confidence_level=confidence_level,
         method=method,
         n=n,
     )
 
 
-def wilson_interval(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
+def wilson_interval(successes: int, n: int, *, confidence_level: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval for a proportion, in [0, 1].
 
     Raises:
@@ -131,7 +135,7 @@ def wilson_interval(successes: int, n: int, *, level: float = 0.95) -> tuple[flo
 
     if n <= 0 or not 0 <= successes <= n:
         raise ValueError(f"a proportion needs 0 <= successes <= n and n > 0, got successes={successes!r}, n={n!r}")
-    z = float(ndtri((1 + level) / 2))
+    z = float(ndtri((1 + confidence_level) / 2))
     p = successes / n
     centre = p + z * z / (2 * n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
@@ -168,12 +172,12 @@ def failure_bounds(mean: float | None, n: int, n_failed: int, *, low: float, hig
     return (known + low * n_failed) / total, (known + high * n_failed) / total
 
 
-def _student_t(x: NDArray[np.float64], *, level: float) -> float:
+def _student_t(x: NDArray[np.float64], *, confidence_level: float) -> float:
     """Half the width of Student's interval for the mean of at least two values."""
     from scipy.special import stdtrit
 
     n = x.size
-    return float(stdtrit(n - 1, (1 + level) / 2)) * float(x.std(ddof=1)) / math.sqrt(n)
+    return float(stdtrit(n - 1, (1 + confidence_level) / 2)) * float(x.std(ddof=1)) / math.sqrt(n)
 
 
 def _skewness(x: NDArray[np.float64]) -> float:
@@ -186,7 +190,7 @@ def _skewness(x: NDArray[np.float64]) -> float:
     return float((centred**3).mean() / (centred**2).mean() ** 1.5)
 
 
-def _betting(unit: NDArray[np.float64], *, level: float) -> tuple[float, float]:
+def _betting(unit: NDArray[np.float64], *, confidence_level: float) -> tuple[float, float]:
     """Return the hedged betting interval for values in [0, 1].
 
     The capital of one ordering depends on the order. The mean of the final capitals over several orderings is an
@@ -199,7 +203,7 @@ def _betting(unit: NDArray[np.float64], *, level: float) -> tuple[float, float]:
     rng = np.random.default_rng(0)
     orders = 1 if unit[0] == unit[-1] else _PERMUTATIONS if n < 200 else _FEWER_PERMUTATIONS
     x = np.stack([rng.permutation(unit) for _ in range(orders)])
-    alpha = 1 - level
+    alpha = 1 - confidence_level
     m = np.linspace(0.0, 1.0, _GRID)
     # Predictable plug-in estimates: mean and variance before each value, with one pseudo-value at 1/2.
     t = np.arange(1, n + 1)

@@ -16,14 +16,14 @@ class HolmResult:
     adjusted: tuple[float, ...]
     """Adjusted p-values: a hypothesis is rejected where its own is at most 1 - level."""
     rejected: tuple[bool, ...]
-    level: float
+    confidence_level: float
     """The probability that no true hypothesis is rejected is at least this."""
     n_untestable: int
     """How many had no p-value; they count as 1 and stay in the family."""
 
 
-def holm(p_values: Sequence[float | None], *, level: float = 0.95) -> HolmResult:
-    """Correct p-values for their number, so that the chance of any false rejection is at most 1 - `level`.
+def holm(p_values: Sequence[float | None], *, confidence_level: float = 0.95) -> HolmResult:
+    """Correct p-values for their number, so that the chance of any false rejection is at most 1 - `confidence_level`.
 
     Valid under any dependence of the tests. None and NaN mean that a hypothesis could not be tested: that is no
     evidence, so it counts as p = 1, and it stays in the family, since leaving it out would make the others easier to
@@ -31,10 +31,10 @@ def holm(p_values: Sequence[float | None], *, level: float = 0.95) -> HolmResult
 
     Args:
         p_values: One a hypothesis, in [0, 1], or None.
-        level: One less the chance of a false rejection, in (0, 1).
+        confidence_level: One less the chance of a false rejection, in (0, 1).
 
     Raises:
-        ValueError: A p-value outside [0, 1], or `level` outside (0, 1).
+        ValueError: A p-value outside [0, 1], or `confidence_level` outside (0, 1).
 
     Source:
         Holm 1979.
@@ -43,7 +43,7 @@ def holm(p_values: Sequence[float | None], *, level: float = 0.95) -> HolmResult
         >>> holm([0.01, None, 0.02]).adjusted
         (0.03, 1.0, 0.04)
     """
-    _check_level(level)
+    _check_level(confidence_level)
     known = [_p_value(p) for p in p_values]
     order = sorted(range(len(known)), key=lambda i: known[i])
     adjusted = [1.0] * len(known)
@@ -55,8 +55,8 @@ def holm(p_values: Sequence[float | None], *, level: float = 0.95) -> HolmResult
     return HolmResult(
         adjusted=tuple(adjusted),
         # 1 - 0.95 is 0.05 and a bit more: what equals the limit counts as within.
-        rejected=tuple(p <= (1 - level) * (1 + 1e-12) for p in adjusted),
-        level=level,
+        rejected=tuple(p <= (1 - confidence_level) * (1 + 1e-12) for p in adjusted),
+        confidence_level=confidence_level,
         n_untestable=sum(p is None or math.isnan(p) for p in p_values),
     )
 
@@ -118,6 +118,6 @@ def _p_value(p: float | None) -> float:
     return float(p)
 
 
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level!r}")
+def _check_level(confidence_level: float) -> None:
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")

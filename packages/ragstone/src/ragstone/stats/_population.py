@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Population", "pass_at_k", "population"]
+__all__ = ["Description", "describe", "pass_at_k"]
 
 _DECIMALS: Final = 9
 """0.1 + 0.2 equals 0.3: values that agree to so many decimals are ties, and are at a bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Population:
+class Description:
     """Descriptive statistics of the values of one metric."""
 
     n: int
@@ -56,9 +56,9 @@ class Population:
         return self.q3 - self.q1
 
 
-def population(
-    values: Sequence[float], *, low: float | None = None, high: float | None = None, level: float = 0.95
-) -> Population | None:
+def describe(
+    values: Sequence[float], *, low: float | None = None, high: float | None = None, confidence_level: float = 0.95
+) -> Description | None:
     """Describe values; None where there are none.
 
     Quartiles are of type 7 (linear between order statistics, as in numpy and R).
@@ -67,7 +67,7 @@ def population(
         values: Finite numbers.
         low: The metric's lower bound; None where it has none.
         high: Its upper bound.
-        level: Of the intervals of the shares at the bounds.
+        confidence_level: Of the intervals of the shares at the bounds.
 
     Raises:
         ValueError: A value that is not finite.
@@ -93,9 +93,9 @@ def population(
     def share(bound: float | None) -> Estimate | None:
         if bound is None or not np.isfinite(bound):
             return None
-        return mean_interval(_at(x, bound).astype(float).tolist(), level=level)
+        return mean_interval(_at(x, bound).astype(float).tolist(), confidence_level=confidence_level)
 
-    return Population(
+    return Description(
         n=int(x.size),
         mean=float(x.mean()),
         geometric_mean=_geometric_mean(x),

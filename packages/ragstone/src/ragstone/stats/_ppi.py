@@ -47,7 +47,7 @@ def prediction_powered_mean(
     weight: float | None = None,
     low: float = 0.0,
     high: float = 1.0,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> PredictionPoweredMean:
     """Estimate the mean human label over all items: the judge's mean, corrected by its error where labels are.
 
@@ -66,7 +66,7 @@ def prediction_powered_mean(
         weight: How much the judge counts: 1 is the classical form, 0 ignores it, None finds the best weight.
         low: Smallest possible label; the interval is cut there.
         high: Largest possible label.
-        level: Nominal coverage, in (0, 1).
+        confidence_level: Nominal coverage, in (0, 1).
 
     Raises:
         ValueError: Unequal lengths, fewer than two labels or two judged items, a label out of range, a score that is
@@ -95,11 +95,11 @@ def prediction_powered_mean(
         raise ValueError("judge scores must be finite; leave failures out, and count them")
     if weight is not None and not 0 <= weight <= 1:
         raise ValueError(f"weight must lie in [0, 1], got {weight!r}")
-    labels_only = mean_interval(human, low=low, high=high, level=level)
+    labels_only = mean_interval(human, low=low, high=high, confidence_level=confidence_level)
     n, rest = y.size, g.size
     lam = _tuned(y, f, g) if weight is None else weight
     value = float(y.mean() + lam * (g.mean() - f.mean()))
-    t = float(stdtrit(n - 1, (1 + level) / 2))
+    t = float(stdtrit(n - 1, (1 + confidence_level) / 2))
     corrected = y - lam * f
     of_judge = lam**2 * float(g.var(ddof=1)) / rest
     variance = float(corrected.var(ddof=1)) / n + of_judge
@@ -109,7 +109,9 @@ def prediction_powered_mean(
         # Labels that are all alike, or a judge that hit all of them, show no error; that does not mean there is none.
         scores = np.concatenate([f, g])
         ends = low - lam * float(scores.max()), high - lam * float(scores.min())
-        of_labels = mean_interval(np.clip(corrected, *ends).tolist(), low=ends[0], high=ends[1], level=level)
+        of_labels = mean_interval(
+            np.clip(corrected, *ends).tolist(), low=ends[0], high=ends[1], confidence_level=confidence_level
+        )
         below = math.hypot(of_labels.value - of_labels.low, t * math.sqrt(of_judge))
         above = math.hypot(of_labels.high - of_labels.value, t * math.sqrt(of_judge))
     value = min(max(value, low), high)
@@ -118,7 +120,7 @@ def prediction_powered_mean(
             value=value,
             low=max(low, value - below),
             high=min(high, value + above),
-            level=level,
+            confidence_level=confidence_level,
             method="ppi_tuned" if weight is None else "ppi",
             n=n,
         ),

@@ -32,7 +32,7 @@ class PairedTest:
     few resamples exist to reject anything at this level."""
     high: float | None
     """Upper end; None likewise, for "greater"."""
-    level: float
+    confidence_level: float
     alternative: Alternative
     method: str
     """ "sign_flip" or "paired_bootstrap"."""
@@ -51,7 +51,7 @@ def sign_flip_test(
     *,
     alternative: Alternative = "two-sided",
     n_resamples: int = 10_000,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> PairedTest:
     """Test by paired randomisation whether two systems, scored on the same samples, differ.
@@ -65,7 +65,7 @@ def sign_flip_test(
         second: Scores of the same samples in the same order.
         alternative: "greater" where the first is claimed to be better.
         n_resamples: Flips drawn; where no more than this many different ones exist, all are enumerated.
-        level: Of the interval, which excludes 0 exactly where p <= 1 - `level`.
+        confidence_level: Of the interval, which excludes 0 exactly where p <= 1 - `confidence_level`.
         seed: Of the random numbers.
 
     Raises:
@@ -80,7 +80,12 @@ def sign_flip_test(
     """
     x, n_missing = _pairs(first, second)
     result = randomised_tukey(
-        x, pairs=[(0, 1)], alternative=alternative, n_resamples=n_resamples, level=level, seed=seed
+        x,
+        pairs=[(0, 1)],
+        alternative=alternative,
+        n_resamples=n_resamples,
+        confidence_level=confidence_level,
+        seed=seed,
     )
     (pair,) = result.pairs
     return PairedTest(
@@ -89,7 +94,7 @@ def sign_flip_test(
         mc_error=pair.mc_error,
         low=pair.low,
         high=pair.high,
-        level=level,
+        confidence_level=confidence_level,
         alternative=alternative,
         method="sign_flip",
         n=len(x),
@@ -105,7 +110,7 @@ def paired_bootstrap(
     *,
     alternative: Alternative = "two-sided",
     n_resamples: int = 10_000,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> PairedTest:
     """Compare two systems by resampling the samples, both scores of one together.
@@ -121,7 +126,7 @@ def paired_bootstrap(
         second: Scores of the same samples in the same order.
         alternative: "greater" where the first is claimed to be better.
         n_resamples: Resamples drawn.
-        level: Of the interval.
+        confidence_level: Of the interval.
         seed: Of the random numbers.
 
     Raises:
@@ -138,9 +143,9 @@ def paired_bootstrap(
     import numpy as np
 
     x, n_missing = _pairs(first, second)
-    if n_resamples < 1 or not 0 < level < 1:
+    if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"needs n_resamples >= 1 and level in (0, 1), got n_resamples={n_resamples!r}, level={level!r}"
+            f"needs n_resamples >= 1 and level in (0, 1), got n_resamples={n_resamples!r}, confidence_level={confidence_level!r}"
         )
     if alternative not in get_args(Alternative):
         raise ValueError(f'alternative is "two-sided", "greater" or "less", got {alternative!r}')
@@ -151,7 +156,7 @@ def paired_bootstrap(
     not_above = (int(np.searchsorted(drawn, same, side="right")) + 1) / (n_resamples + 1)
     not_below = (int(drawn.size - np.searchsorted(drawn, -same)) + 1) / (n_resamples + 1)
     p = {"greater": not_above, "less": not_below, "two-sided": min(1.0, 2 * min(not_above, not_below))}[alternative]
-    tail = (1 - level) / (2 if alternative == "two-sided" else 1)
+    tail = (1 - confidence_level) / (2 if alternative == "two-sided" else 1)
     low, high = (float(end) for end in np.quantile(drawn, (tail, 1 - tail)))
     spread = bool(drawn[-1] - drawn[0] > same)
     return PairedTest(
@@ -160,7 +165,7 @@ def paired_bootstrap(
         mc_error=math.sqrt(p * (1 - p) / n_resamples) if spread else None,
         low=low if spread and alternative != "less" else None,
         high=high if spread and alternative != "greater" else None,
-        level=level,
+        confidence_level=confidence_level,
         alternative=alternative,
         method="paired_bootstrap",
         n=len(x),

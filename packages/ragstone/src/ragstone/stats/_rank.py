@@ -74,7 +74,7 @@ def bootstrap_mean(
     values: Sequence[Sequence[float]] | NDArray[np.float64],
     *,
     n_resamples: int = 2000,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> list[Estimate | None]:
     """Estimate column means from rows that are resampled as wholes, with percentile intervals.
@@ -85,7 +85,7 @@ def bootstrap_mean(
     Args:
         values: Clusters by columns.
         n_resamples: Bootstrap resamples.
-        level: Nominal coverage, in (0, 1).
+        confidence_level: Nominal coverage, in (0, 1).
         seed: Of the random numbers; the same seed gives the same intervals.
 
     Returns:
@@ -105,10 +105,10 @@ def bootstrap_mean(
     import numpy as np
 
     x = np.asarray(values, dtype=float)
-    if x.ndim != 2 or n_resamples < 1 or not 0 < level < 1:
+    if x.ndim != 2 or n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
             "a bootstrap needs rows and columns, n_resamples >= 1 and level in (0, 1), got "
-            f"{x.ndim} dimensions, n_resamples={n_resamples!r}, level={level!r}"
+            f"{x.ndim} dimensions, n_resamples={n_resamples!r}, confidence_level={confidence_level!r}"
         )
     defined = ~np.isnan(x)
     filled = np.where(defined, x, 0.0)
@@ -132,14 +132,16 @@ def bootstrap_mean(
         drew_any = counts[:, column] > 0
         means = sums[drew_any, column] / counts[drew_any, column]
         mean = float(filled[:, column].sum() / known)
-        low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2]) if means.size else (mean, mean)
+        low, high = (
+            np.quantile(means, [(1 - confidence_level) / 2, (1 + confidence_level) / 2]) if means.size else (mean, mean)
+        )
         estimates.append(
             Estimate(
                 value=mean,
                 # Rounding alone can put the mean of equal cells outside.
                 low=min(float(low), mean),
                 high=max(float(high), mean),
-                level=level,
+                confidence_level=confidence_level,
                 method="bootstrap",
                 n=known,
             )
@@ -153,7 +155,7 @@ def bootstrap_spearman(
     clusters: Sequence[int] | NDArray[np.intp],
     *,
     n_resamples: int = 2000,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> list[Estimate | None]:
     """Correlate columns with `y` over all rows, with percentile intervals from resampling clusters of rows.
@@ -165,7 +167,7 @@ def bootstrap_spearman(
         y: A value for each row.
         clusters: Number of the cluster of each row, from 0, without gaps.
         n_resamples: Bootstrap resamples.
-        level: Nominal coverage, in (0, 1).
+        confidence_level: Nominal coverage, in (0, 1).
         seed: Of the random numbers.
 
     Returns:
@@ -211,18 +213,22 @@ def bootstrap_spearman(
         if point is None:
             estimates.append(None)
             continue
-        low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2]) if found.size else (point, point)
+        low, high = (
+            np.quantile(found, [(1 - confidence_level) / 2, (1 + confidence_level) / 2])
+            if found.size
+            else (point, point)
+        )
         low, high = max(-1.0, min(float(low), point)), min(1.0, max(float(high), point))
         perfect = abs(point) > 1 - _PERFECT
         if perfect:
             # Every resample is in order as well: bounded as a share of n in n clusters that are.
-            low, high = perfect_interval(math.copysign(1.0, point), n, level=level)
+            low, high = perfect_interval(math.copysign(1.0, point), n, confidence_level=confidence_level)
         estimates.append(
             Estimate(
                 value=point,
                 low=min(low, point),
                 high=max(high, point),
-                level=level,
+                confidence_level=confidence_level,
                 method="wilson" if perfect else "bootstrap",
                 n=target.size,
             )

@@ -9,7 +9,7 @@ __all__ = ["beta_mixture_interval"]
 
 
 def beta_mixture_interval(
-    successes: int, n: int, *, level: float = 0.95, a: float = 0.5, b: float = 0.5
+    successes: int, n: int, *, confidence_level: float = 0.95, a: float = 0.5, b: float = 0.5
 ) -> tuple[float, float]:
     """Anytime-valid interval for a proportion, in [0, 1]: the set that the beta-mixture martingale has not refuted.
 
@@ -20,12 +20,12 @@ def beta_mixture_interval(
     Args:
         successes: How many of the draws were successes.
         n: How many draws there were; with 0 the interval is [0, 1].
-        level: Probability that the interval never misses.
+        confidence_level: Probability that the interval never misses.
         a: First parameter of the mixing beta distribution; 1/2 and 1/2 are sharp near 0 and 1.
         b: Second parameter.
 
     Raises:
-        ValueError: `successes` is not in [0, n], `level` not in (0, 1), or a parameter not above 0.
+        ValueError: `successes` is not in [0, n], `confidence_level` not in (0, 1), or a parameter not above 0.
 
     Source:
         Robbins 1970 (mixture martingales); Ville 1939 (the inequality).
@@ -37,15 +37,15 @@ def beta_mixture_interval(
     """
     if not 0 <= successes <= n:
         raise ValueError(f"a proportion needs 0 <= successes <= n, got successes={successes!r}, n={n!r}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level!r}")
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
     if a <= 0 or b <= 0:
         raise ValueError(f"the parameters of a beta distribution are above 0, got a={a!r}, b={b!r}")
     if n == 0:
         return 0.0, 1.0
     failures = n - successes
     # p is refuted when the mixture's likelihood exceeds p's by the factor 1 / alpha.
-    evidence = _log_beta(a + successes, b + failures) - _log_beta(a, b) - math.log(1 / (1 - level))
+    evidence = _log_beta(a + successes, b + failures) - _log_beta(a, b) - math.log(1 / (1 - confidence_level))
 
     def refuted(p: float) -> bool:
         log_likelihood = 0.0

@@ -53,7 +53,7 @@ class TukeyResult:
     n_systems: int
     n_rows: int
     alternative: Alternative
-    level: float
+    confidence_level: float
     """The intervals hold all differences together with this probability."""
     method: str
     """ "randomised_tukey" or "independent_tukey"."""
@@ -72,7 +72,7 @@ def randomised_tukey(
     pairs: Sequence[tuple[int, int]] | None = None,
     alternative: Alternative = "two-sided",
     n_resamples: int = 10_000,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> TukeyResult:
     """Compare systems scored on the same samples, with p-values and intervals that hold for all pairs together.
@@ -80,7 +80,7 @@ def randomised_tukey(
     Were the systems all alike, the scores of a sample could as well have come in another order. So each row is permuted,
     the largest difference of any pair is noted, and this many times; a pair's p-value is the share of permutations, the
     data themselves counted as one, in which the largest difference reached the pair's. Samples are compared with
-    themselves alone, scores need no distribution, and the chance of any false claim is at most 1 - `level` where no
+    themselves alone, scores need no distribution, and the chance of any false claim is at most 1 - `confidence_level` where no
     system differs. Where some differ, and their scores vary unlike the others', that chance is not bounded exactly.
 
     Missing scores: a pair's difference is over the rows that have both scores, so that a system which fails on hard
@@ -88,7 +88,7 @@ def randomised_tukey(
     by the root of their number of rows, as Tukey and Kramer do, so that a pair with few rows does not hide the others.
 
     The simultaneous interval of a difference is the difference, plus and minus the critical value of the same test: it
-    excludes 0 exactly where p <= 1 - `level`.
+    excludes 0 exactly where p <= 1 - `confidence_level`.
 
     Args:
         scores: Samples by systems; NaN is a missing score.
@@ -96,7 +96,7 @@ def randomised_tukey(
         alternative: "greater" claims for each pair that the first is better, "less" that it is worse: a directed family
             must name its pairs, and its p-values are those of the largest difference in the claimed direction.
         n_resamples: Permutations drawn; where no more than this many different ones exist, all are enumerated.
-        level: Of the simultaneous intervals, in (0, 1).
+        confidence_level: Of the simultaneous intervals, in (0, 1).
         seed: Of the random numbers; the same seed gives the same result on any machine.
 
     Raises:
@@ -113,7 +113,7 @@ def randomised_tukey(
     """
     import numpy as np
 
-    x, family = _checked(scores, pairs, alternative, level)
+    x, family = _checked(scores, pairs, alternative, confidence_level)
     if n_resamples < 1:
         raise ValueError(f"a randomisation test needs n_resamples >= 1, got {n_resamples!r}")
     # The first child makes blocks, the second the permutations.
@@ -147,7 +147,7 @@ def randomised_tukey(
     extra = 0 if exact else 1
     p = (total - np.searchsorted(drawn, reached - tolerance) + extra) / (total + extra)
     # This many permutations may reach a difference that is rejected.
-    allowed = math.floor((1 - level) * (total + extra) + _SAME) - extra
+    allowed = math.floor((1 - confidence_level) * (total + extra) + _SAME) - extra
     critical = float(drawn[-1 - allowed]) + tolerance if allowed >= 0 else math.inf
     # The data are among all permutations: no difference exceeds the largest of these, however it came about.
     rejects = critical < (drawn[-1] if exact else math.inf)
@@ -168,7 +168,7 @@ def randomised_tukey(
         n_systems=x.shape[1],
         n_rows=x.shape[0],
         alternative=alternative,
-        level=level,
+        confidence_level=confidence_level,
         method="randomised_tukey",
         n_resamples=total,
         exact=exact,
@@ -181,7 +181,7 @@ def _checked(
     scores: Sequence[Sequence[float]] | NDArray[np.float64],
     pairs: Sequence[tuple[int, int]] | None,
     alternative: Alternative,
-    level: float,
+    confidence_level: float,
 ) -> tuple[NDArray[np.float64], list[tuple[int, int]]]:
     import numpy as np
 
@@ -200,8 +200,8 @@ def _checked(
         raise ValueError(
             f"scores are finite, or NaN where missing; row {row} of system {column} has {float(x[row, column])!r}"
         )
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level!r}")
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
     if alternative not in ("two-sided", "greater", "less"):
         raise ValueError(f'alternative is "two-sided", "greater" or "less", got {alternative!r}')
     if pairs is None and alternative != "two-sided":

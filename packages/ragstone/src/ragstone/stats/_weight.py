@@ -23,7 +23,7 @@ def hajek_mean(
     finite: bool = False,
     low: float = 0.0,
     high: float = 1.0,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> Estimate:
     """Estimate the mean over all traffic from the items that were sampled, each with its own probability.
 
@@ -40,7 +40,7 @@ def hajek_mean(
             False for the mean of the process that makes such traffic.
         low: Smallest possible score; the interval is cut there.
         high: Largest possible score.
-        level: Nominal coverage, in (0, 1).
+        confidence_level: Nominal coverage, in (0, 1).
 
     Raises:
         ValueError: Unequal lengths, fewer than two items, or a value or probability out of range.
@@ -55,7 +55,7 @@ def hajek_mean(
     """
     from scipy.special import stdtrit
 
-    x, p = _checked(values, probabilities, level)
+    x, p = _checked(values, probabilities, confidence_level)
     if x.size < 2 or x.min() < low or x.max() > high:
         raise ValueError(
             f"a weighted mean needs at least two values in [{low!r}, {high!r}], got {x.size} of them in [{x.min()!r}, {x.max()!r}]"
@@ -68,19 +68,28 @@ def hajek_mean(
         residual = residual * (1 - p)
     variance = float(residual.sum()) / total**2 * x.size / (x.size - 1)
     effective = total**2 / float((w * w).sum())
-    half = float(stdtrit(max(effective - 1, 1.0), (1 + level) / 2)) * math.sqrt(variance)
+    half = float(stdtrit(max(effective - 1, 1.0), (1 + confidence_level) / 2)) * math.sqrt(variance)
     mean = min(max(mean, low), high)
     if x.min() == x.max() and not (finite and p.min() == 1):
         # Values that are all alike show no error, and there is one: that of as many equal values as these are worth.
-        alike = mean_interval([float(x[0])] * max(1, round(effective)), low=low, high=high, level=level)
+        alike = mean_interval(
+            [float(x[0])] * max(1, round(effective)), low=low, high=high, confidence_level=confidence_level
+        )
         return replace(alike, n=int(x.size))
     return Estimate(
-        value=mean, low=max(low, mean - half), high=min(high, mean + half), level=level, method="hajek", n=int(x.size)
+        value=mean,
+        low=max(low, mean - half),
+        high=min(high, mean + half),
+        confidence_level=confidence_level,
+        method="hajek",
+        n=int(x.size),
     )
 
 
 def _checked(
-    values: Sequence[float] | NDArray[np.float64], probabilities: Sequence[float] | NDArray[np.float64], level: float
+    values: Sequence[float] | NDArray[np.float64],
+    probabilities: Sequence[float] | NDArray[np.float64],
+    confidence_level: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     import numpy as np
 
@@ -91,6 +100,6 @@ def _checked(
         raise ValueError("values must be finite; leave failures out, and count them")
     if not ((p > 0) & (p <= 1)).all():
         raise ValueError(f"a probability of being sampled lies in (0, 1], got {float(p[~((p > 0) & (p <= 1))][0])!r}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level!r}")
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
     return x, p

@@ -1,6 +1,6 @@
 """The database of traces, outcomes and deliveries: the `Store` Protocol, and `SqliteStore`."""
 
-from ragstone.store._factory import is_database_url, open_store, settled, shown
+from ragstone.store._factory import describe_store, is_database_url, open_store, resolve_store
 from ragstone.store._protocol import (
     DeliveryState,
     MetricCounts,
@@ -23,8 +23,8 @@ __all__ = [
     "Store",
     "TraceReport",
     "TraceState",
+    "describe_store",
     "is_database_url",
     "open_store",
-    "settled",
-    "shown",
+    "resolve_store",
 ]

@@ -7,11 +7,11 @@ from typing import Final
 
 from typing_extensions import override
 
-from ragstone.schema import Delivery, SinkBooks
+from ragstone.schema import Delivery, DeliveryCounts
 from ragstone.store._protocol import DeliveryState, OutboxRow
 from ragstone.store._sql import Sql, SqlStore, to_outcome
 
-__all__ = ["SqlDeliveries", "outbox_rows", "sink_books"]
+__all__ = ["SqlDeliveries", "deliveries", "sink_books"]
 
 _COLUMNS: Final = {
     "trace_id": "t.trace_id",
@@ -33,7 +33,7 @@ class SqlDeliveries(SqlStore):
     """The methods of a store that deliver outcomes to sinks."""
 
     @override
-    def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
+    def due_deliveries(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
         with self._database.read() as db:
             rows = db.execute(
                 f"""
@@ -57,7 +57,7 @@ class SqlDeliveries(SqlStore):
             ]
 
     @override
-    def outbox_sent(self, sink: str, outcome_ids: Sequence[str]) -> None:
+    def mark_sent(self, sink: str, outcome_ids: Sequence[str]) -> None:
         with self._database.write() as db:
             db.executemany(
                 """
@@ -68,7 +68,7 @@ class SqlDeliveries(SqlStore):
             )
 
     @override
-    def outbox_retry(self, sink: str, outcome_ids: Sequence[str], *, next_try: float, error: str) -> None:
+    def mark_retry(self, sink: str, outcome_ids: Sequence[str], *, next_try: float, error: str) -> None:
         with self._database.write() as db:
             db.executemany(
                 """
@@ -79,12 +79,12 @@ class SqlDeliveries(SqlStore):
             )
 
     @override
-    def outbox_skipped(self, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
+    def mark_skipped(self, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
         self._end_deliveries(sink, outcome_ids, "skipped", reason)
 
     @override
-    def outbox_dead(self, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
-        self._end_deliveries(sink, outcome_ids, "dead", error)
+    def mark_failed(self, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
+        self._end_deliveries(sink, outcome_ids, "failed", error)
 
     def _end_deliveries(self, sink: str, outcome_ids: Sequence[str], state: DeliveryState, reason: str) -> None:
         with self._database.write() as db:
@@ -97,7 +97,7 @@ class SqlDeliveries(SqlStore):
             )
 
     @override
-    def outbox_again(self, *, sink: str | None = None, state: DeliveryState = "dead") -> int:
+    def requeue_deliveries(self, *, sink: str | None = None, state: DeliveryState = "failed") -> int:
         with self._database.write() as db:
             return db.execute(
                 """
@@ -108,11 +108,11 @@ class SqlDeliveries(SqlStore):
             ).rowcount
 
     @override
-    def outbox_rows(
+    def deliveries(
         self, *, sink: str | None = None, state: DeliveryState | None = None, limit: int = 100
     ) -> list[OutboxRow]:
         with self._database.read() as db:
-            return outbox_rows(db, sink=sink, state=state, limit=max(limit, 0))
+            return deliveries(db, sink=sink, state=state, limit=max(limit, 0))
 
     @override
     def stop_sink(self, sink: str, *, reason: str) -> None:
@@ -120,7 +120,7 @@ class SqlDeliveries(SqlStore):
             db.execute("UPDATE sinks SET stopped = ? WHERE name = ?", (reason, sink))
 
 
-def outbox_rows(
+def deliveries(
     db: Sql,
     *,
     trace_id: str | None = None,
@@ -153,7 +153,7 @@ def outbox_rows(
     ]
 
 
-def sink_books(db: Sql, *, now: float) -> dict[str, SinkBooks]:
+def sink_books(db: Sql, *, now: float) -> dict[str, DeliveryCounts]:
     """Count the deliveries to each sink. A sink that left the plan keeps its rows, so that they stay visible."""
     stopped: dict[str, str | None] = dict(db.execute("SELECT name, stopped FROM sinks ORDER BY name"))
     counts: dict[str, dict[str, int]] = {name: {} for name in stopped}
@@ -168,7 +168,7 @@ def sink_books(db: Sql, *, now: float) -> dict[str, SinkBooks]:
         error = db.execute(
             "SELECT last_error FROM outbox WHERE sink = ? AND state = 'pending' ORDER BY next_try LIMIT 1", (sink,)
         ).fetchone()
-        books[sink] = SinkBooks(
+        books[sink] = DeliveryCounts(
             **by_state,
             oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
             last_error=None if error is None else error[0],

@@ -12,7 +12,7 @@ from ragstone.errors import MissingExtraError
 from ragstone.store._protocol import Store
 from ragstone.store.sqlite import SqliteStore
 
-__all__ = ["is_database_url", "open_store", "settled", "shown"]
+__all__ = ["describe_store", "is_database_url", "open_store", "resolve_store"]
 
 _SCHEMES = ("postgresql://", "postgres://")
 
@@ -22,12 +22,12 @@ def is_database_url(store: str | os.PathLike[str]) -> bool:
     return os.fspath(store).startswith(_SCHEMES)
 
 
-def settled(store: str | os.PathLike[str]) -> str:
+def resolve_store(store: str | os.PathLike[str]) -> str:
     """The same store from any working directory: the absolute path of a file; a URL is it already."""
     return os.fspath(store) if is_database_url(store) else str(Path(store).absolute())
 
 
-def shown(store: str | os.PathLike[str]) -> str:
+def describe_store(store: str | os.PathLike[str]) -> str:
     """The store in words that may be logged: of a URL the host and the database, never the credentials."""
     if not is_database_url(store):
         return os.fspath(store)

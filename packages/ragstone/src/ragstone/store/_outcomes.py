@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score
-from ragstone.store._deliveries import outbox_rows, sink_books
+from ragstone.store._deliveries import deliveries, sink_books
 from ragstone.store._protocol import MetricCounts, PlannedMetric, ScoredTrace, TraceReport, TraceState
 from ragstone.store._sql import PAGE, Sql, SqlStore, to_body, to_outcome, to_trace
 
@@ -70,7 +70,9 @@ class SqlOutcomes(SqlStore):
             return [_counts(db, metric, sampled=bool(sampled)) for metric in read_plan(db)]
 
     @override
-    def worst(self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher") -> list[ScoredTrace]:
+    def worst_scores(
+        self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher"
+    ) -> list[ScoredTrace]:
         with self._database.read() as db:
             rows = db.execute(
                 """
@@ -155,7 +157,7 @@ class SqlOutcomes(SqlStore):
                 lease_owner=lease_owner,
                 lease_until=lease_until if lease_owner is not None else None,
                 outcomes=tuple(to_outcome(text) for (text,) in bodies),
-                outbox=tuple(outbox_rows(db, trace_id=trace_id)),
+                outbox=tuple(deliveries(db, trace_id=trace_id)),
             )
             reasons = _reasons(report, read_plan(db), max_attempts=self._max_attempts, now=self._clock())
             return replace(report, reasons=tuple(reasons))

@@ -23,8 +23,8 @@ __all__ = [
 TraceState = Literal["pending", "scored", "not_applicable", "failed", "sampled_out"]
 """State of a trace; see `ragstone.schema.Ledger`."""
 
-DeliveryState = Literal["pending", "sent", "skipped", "dead"]
-"""State of a delivery. `skipped`: the sink does not store such outcomes. `dead`: it is not retried automatically."""
+DeliveryState = Literal["pending", "sent", "skipped", "failed"]
+"""State of a delivery. `skipped`: the sink does not store such outcomes. `failed`: it is not retried automatically."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,11 +243,13 @@ class Store(Protocol):
         """
         ...
 
-    def inclusion(self, *, since: float | None = None, until: float | None = None) -> dict[str, float]:
+    def inclusion_probabilities(self, *, since: float | None = None, until: float | None = None) -> dict[str, float]:
         """Return the sampling probability of each kept trace, by trace id, if it is below 1; times as in `outcomes`."""
         ...
 
-    def worst(self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher") -> list[ScoredTrace]:
+    def worst_scores(
+        self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher"
+    ) -> list[ScoredTrace]:
         """Return the `n` worst scores of the planned version of a metric, worst first.
 
         Args:
@@ -257,31 +259,31 @@ class Store(Protocol):
         """
         ...
 
-    def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
+    def due_deliveries(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
         """Return up to `limit` deliveries to `sink` that are due at `now` (Unix seconds; default: the clock's time)."""
         ...
 
-    def outbox_sent(self, sink: str, outcome_ids: Sequence[str]) -> None:
+    def mark_sent(self, sink: str, outcome_ids: Sequence[str]) -> None:
         """Mark these deliveries as sent."""
         ...
 
-    def outbox_retry(self, sink: str, outcome_ids: Sequence[str], *, next_try: float, error: str) -> None:
+    def mark_retry(self, sink: str, outcome_ids: Sequence[str], *, next_try: float, error: str) -> None:
         """Note that these deliveries failed and are due again at `next_try` (Unix seconds)."""
         ...
 
-    def outbox_skipped(self, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
+    def mark_skipped(self, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
         """Mark these deliveries as skipped: the sink does not store such outcomes."""
         ...
 
-    def outbox_dead(self, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
-        """Mark these deliveries as failed for good, unless `outbox_again` makes them pending again."""
+    def mark_failed(self, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
+        """Mark these deliveries as failed for good, unless `requeue_deliveries` makes them pending again."""
         ...
 
-    def outbox_again(self, *, sink: str | None = None, state: DeliveryState = "dead") -> int:
+    def requeue_deliveries(self, *, sink: str | None = None, state: DeliveryState = "failed") -> int:
         """Make deliveries of a state pending again, of one sink or of all, and return how many there were."""
         ...
 
-    def outbox_rows(
+    def deliveries(
         self, *, sink: str | None = None, state: DeliveryState | None = None, limit: int = 100
     ) -> list[OutboxRow]:
         """Return the state of single deliveries, oldest first."""
@@ -296,7 +298,7 @@ class Store(Protocol):
         """Whether several workers, also on several hosts, may score from this store at once."""
         ...
 
-    def check_place(self) -> None:
+    def check_not_replaced(self) -> None:
         """Check that what is written still reaches this store.
 
         Raises:

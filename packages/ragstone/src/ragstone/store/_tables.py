@@ -26,7 +26,7 @@ __all__ = [
 APPLICATION_ID: Final = 0x52475354
 """The letters RGST: in the header of every store file, and in front of the numbers of our advisory locks."""
 
-SQLITE_VERSION: Final = 2
+SQLITE_VERSION: Final = 3
 """Version of the tables of a file, kept in its `user_version`. The records in them carry their own."""
 
 # `seq` is the order of arrival, and what long reads page by. Bodies live apart so that counting never reads text.
@@ -106,7 +106,7 @@ SQLITE_TABLES: Final[dict[str, str]] = {
             seq INTEGER PRIMARY KEY,
             outcome_id TEXT NOT NULL REFERENCES outcomes (outcome_id),
             sink TEXT NOT NULL,
-            state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'sent', 'skipped', 'dead')),
+            state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'sent', 'skipped', 'failed')),
             attempts INTEGER NOT NULL DEFAULT 0,
             since REAL NOT NULL,  -- when it was put in line, last
             next_try REAL NOT NULL,
@@ -122,7 +122,7 @@ _SQLITE_INDEXES: Final = (
     # Nearly always empty: what the ledger has to look at one by one.
     "CREATE INDEX traces_partial ON traces (trace_id) WHERE partial = 1",
     "CREATE INDEX outcomes_by_metric ON outcomes (metric, metric_version, judge_hash, kind, value)",
-    "CREATE INDEX outbox_due ON outbox (sink, next_try) WHERE state = 'pending'",
+    "CREATE INDEX due_deliveries ON outbox (sink, next_try) WHERE state = 'pending'",
     "CREATE INDEX outbox_by_state ON outbox (sink, state)",
     # Reports and comparisons go by the time of the request.
     "CREATE INDEX traces_by_time ON traces (started_at)",
@@ -138,18 +138,42 @@ def _sqlite_to_version_2(db: sqlite3.Connection) -> None:
     db.execute(
         """
         INSERT INTO outbox (seq, outcome_id, sink, state, attempts, since, next_try, last_error)
-        SELECT x.seq, x.outcome_id, x.sink, x.state, x.attempts, o.stored_at, x.next_try, x.last_error
+        SELECT x.seq, x.outcome_id, x.sink, CASE x.state WHEN 'dead' THEN 'failed' ELSE x.state END, x.attempts,
+               o.stored_at, x.next_try, x.last_error
         FROM outbox_1 AS x JOIN outcomes AS o USING (outcome_id)
         """
     )
     db.execute("DROP TABLE outbox_1")
+    _create_missing_indexes(db)
+
+
+def _sqlite_to_version_3(db: sqlite3.Connection) -> None:
+    """Deliveries that are not tried again are `failed`."""
+    db.execute("ALTER TABLE outbox RENAME TO outbox_2")
+    db.execute(SQLITE_TABLES["outbox"])
+    db.execute(
+        """
+        INSERT INTO outbox (seq, outcome_id, sink, state, attempts, since, next_try, last_error)
+        SELECT seq, outcome_id, sink, CASE state WHEN 'dead' THEN 'failed' ELSE state END, attempts, since, next_try,
+               last_error
+        FROM outbox_2
+        """
+    )
+    db.execute("DROP TABLE outbox_2")
+    _create_missing_indexes(db)
+
+
+def _create_missing_indexes(db: sqlite3.Connection) -> None:
     for statement in _SQLITE_INDEXES:
         name = statement.split()[2]
         if not db.execute("SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?", (name,)).fetchone():
             db.execute(statement)
 
 
-SQLITE_MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {1: _sqlite_to_version_2}
+SQLITE_MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {
+    1: _sqlite_to_version_2,
+    2: _sqlite_to_version_3,
+}
 """By version: the step from there to the next one. Each runs in a transaction of its own, with its new version."""
 
 
@@ -164,7 +188,7 @@ def create_sqlite_tables(db: sqlite3.Connection) -> None:
 POSTGRES_SCHEMA: Final = "ragstone"
 """All tables are in a schema of their own: the database may be an application's."""
 
-POSTGRES_VERSION: Final = 1
+POSTGRES_VERSION: Final = 2
 """Version of the tables. The records in them carry their own."""
 
 # The columns mean what they mean in `SQLITE_TABLES`. Names compare as bytes, so that their order is the same everywhere.
@@ -227,7 +251,7 @@ POSTGRES_TABLES: Final = (
         seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         outcome_id TEXT COLLATE "C" NOT NULL REFERENCES outcomes (outcome_id),
         sink TEXT COLLATE "C" NOT NULL,
-        state TEXT COLLATE "C" NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'sent', 'skipped', 'dead')),
+        state TEXT COLLATE "C" NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'sent', 'skipped', 'failed')),
         attempts BIGINT NOT NULL DEFAULT 0,
         since DOUBLE PRECISION NOT NULL,
         next_try DOUBLE PRECISION NOT NULL,
@@ -242,9 +266,19 @@ POSTGRES_TABLES: Final = (
     "CREATE INDEX traces_partial ON traces (trace_id) WHERE partial = 1",
     "CREATE INDEX traces_by_time ON traces (started_at)",
     "CREATE INDEX outcomes_by_metric ON outcomes (metric, metric_version, judge_hash, kind, value)",
-    "CREATE INDEX outbox_due ON outbox (sink, next_try, seq) WHERE state = 'pending'",
+    "CREATE INDEX due_deliveries ON outbox (sink, next_try, seq) WHERE state = 'pending'",
     "CREATE INDEX outbox_by_state ON outbox (sink, state)",
 )
 
-POSTGRES_MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {}
+
+def _postgres_to_version_2(db: Sql) -> None:
+    """Deliveries that are not tried again are `failed`."""
+    db.execute("ALTER TABLE outbox DROP CONSTRAINT outbox_state_check")
+    db.execute("UPDATE outbox SET state = 'failed' WHERE state = 'dead'")
+    db.execute(
+        "ALTER TABLE outbox ADD CONSTRAINT outbox_state_check CHECK (state IN ('pending', 'sent', 'skipped', 'failed'))"
+    )
+
+
+POSTGRES_MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {1: _postgres_to_version_2}
 """By version: the step from there to the next one."""

@@ -174,7 +174,7 @@ class SqlTraces(SqlStore):
                 yield to_trace(body)
 
     @override
-    def inclusion(self, *, since: float | None = None, until: float | None = None) -> dict[str, float]:
+    def inclusion_probabilities(self, *, since: float | None = None, until: float | None = None) -> dict[str, float]:
         with self._database.read() as db:
             return dict(
                 db.execute(

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Self
 import psycopg
 from typing_extensions import override
 
-from ragstone._util.postgres import connection_parameters, place_of, take_any_text, without_secrets
+from ragstone._util.postgres import connection_parameters, describe_database, register_text_dumper, strip_credentials
 from ragstone.errors import (
     ConfigurationError,
     StoreCorruptError,
@@ -144,11 +144,11 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
         self._plan, self._displaced = plan, ""
 
     @override
-    def outbox_due(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
+    def due_deliveries(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
         # None while another worker delivers to the sink.
         if self._owning and not self._delivers(sink):
             return []
-        return super().outbox_due(sink, limit=limit, now=now)
+        return super().due_deliveries(sink, limit=limit, now=now)
 
     @override
     def stop_sink(self, sink: str, *, reason: str) -> None:
@@ -165,7 +165,7 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
         return True
 
     @override
-    def check_place(self) -> None:
+    def check_not_replaced(self) -> None:
         # Other workers may have replaced the plan while the connection was lost.
         if self._displaced:
             raise StoreError(self._displaced)
@@ -346,7 +346,7 @@ class PostgresDatabase(Transactions):
 
     def __init__(self, url: str, *, writable: bool, on_connect: Callable[[PostgresConnection], None]) -> None:
         self._parameters = _CONNECT | connection_parameters(url)
-        self.place = place_of(self._parameters)
+        self.place = describe_database(self._parameters)
         """Which database this is, without credentials."""
         self._writable = writable
         self._on_connect = on_connect
@@ -434,7 +434,7 @@ class PostgresDatabase(Transactions):
         connection = None
         try:
             connection = psycopg.connect(**self._parameters, autocommit=True)
-            take_any_text(connection)
+            register_text_dumper(connection)
             for setting in _SETTINGS:
                 connection.execute(setting.encode())
             if connection.info.parameter_status("server_encoding") != "UTF8":
@@ -454,7 +454,7 @@ class PostgresDatabase(Transactions):
         return connection
 
     def _store_error(self, error: psycopg.Error) -> StoreError:
-        words = without_secrets(str(error), self._parameters)
+        words = strip_credentials(str(error), self._parameters)
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             return StoreError(
                 f"this user may not do that in {self.place} ({words}). A store needs the right to create the schema "

@@ -104,7 +104,7 @@ class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries):
         return False
 
     @override
-    def check_place(self) -> None:
+    def check_not_replaced(self) -> None:
         # What is written into a file that is no longer the store would be lost with the last handle.
         if _inode(self._path) != self._inode:
             raise StoreError(

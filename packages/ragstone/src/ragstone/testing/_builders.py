@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragstone.schema import Passage, Sample, Search, Trace, TraceStatus
+from ragstone.schema import Passage, Retrieval, Sample, Trace, TraceStatus
 
 __all__ = ["make_sample", "make_trace"]
 
@@ -63,8 +63,8 @@ def make_trace(
         make_trace("t-7", status="error", error="ValueError: no model", response=None)
         ```
     """
-    searches = () if contexts is None else (Search(query=query, passages=_passages(contexts)),)
-    given: dict[str, Any] = {"searches": searches, "source": "test", "ended_at": started_at + 1.0} | fields
+    searches = () if contexts is None else (Retrieval(query=query, passages=_passages(contexts)),)
+    given: dict[str, Any] = {"retrievals": searches, "source": "test", "ended_at": started_at + 1.0} | fields
     return Trace(
         trace_id=trace_id,
         query=query,

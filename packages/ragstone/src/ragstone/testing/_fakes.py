@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ragstone.capture import TraceDraft
 from ragstone.errors import JudgeReplyError
-from ragstone.judges import Abstention, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply, record_usage
+from ragstone.judges import AbstentionEstimate, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply, record_usage
 from ragstone.schema import Interval, Usage
 from ragstone.sinks import Delivery
 from ragstone.testing._json_values import schema_value
@@ -83,7 +83,7 @@ class FakeJudge:
             raise JudgeReplyError(f"expected a number from {low:g} to {high:g}, got {value!r}", raw=str(value))
         return NumberReply(value=float(value), raw=f"{value:g}", method="single_reply", usage=usage)
 
-    async def ask_json(self, prompt: Prompt, shape: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:  # noqa: ARG002
+    async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:  # noqa: ARG002
         """Answer the value."""
         usage = await self._asked(prompt)
         if callable(self._json):
@@ -91,11 +91,11 @@ class FakeJudge:
         elif self._json is not None:
             value = self._json[prompt.construct]
         else:
-            value = schema_value(shape.json_schema(), lambda path: _share(prompt, path))
+            value = schema_value(schema.json_schema(), lambda path: _share(prompt, path))
         raw = dumps(value)
         try:
             # As strict as replies are read: true is no number here either.
-            return JsonReply(value=shape.validate_json(raw, strict=True), raw=raw, method="json_reply", usage=usage)
+            return JsonReply(value=schema.validate_json(raw, strict=True), raw=raw, method="json_reply", usage=usage)
         except ValidationError as error:
             raise JudgeReplyError(f"the reply has another shape than was asked for: {error}", raw=raw) from None
 
@@ -165,7 +165,7 @@ class FakeReader:
         """The name given, and its hash."""
         return JudgeIdentity(name=self._name, hash=hashlib.sha256(self._name.encode()).hexdigest()[:16])
 
-    async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
+    async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
         """Say what the test said."""
         self.asked.append((query, tuple(passages)))
         usage = Usage(calls=1, input_tokens=len("".join(passages)) // 4, output_tokens=1)
@@ -175,7 +175,7 @@ class FakeReader:
             raise p
         low, high = max(0.0, p - self._half_width), min(1.0, p + self._half_width)
         drawn = self._half_width > 0
-        return Abstention(
+        return AbstentionEstimate(
             value=p,
             interval=Interval(low=low, high=high, method="wilson" if drawn else "exact"),
             method="monte_carlo" if drawn else "exact_sequence",
@@ -189,7 +189,7 @@ class FakeReader:
         self.asked.append((query, tuple(passages)))
         return TextReply(text=self._answer(query, passages) if callable(self._answer) else self._answer)
 
-    def abstains(self, reply: str) -> bool:
+    def is_abstention(self, reply: str) -> bool:
         """Whether a reply is NO-RESPONSE."""
         return reply.strip() == "NO-RESPONSE"
 

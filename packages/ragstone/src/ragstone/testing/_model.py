@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from ragstone.judges import Capabilities, ChatRequest, Completion, ForcedReading, Message, TokenReading, record_usage
+from ragstone.judges import Capabilities, ChatRequest, Completion, Message, ReplyLogprobs, TokenLogprobs, record_usage
 from ragstone.schema import Usage
 
 __all__ = ["END", "IMPOSSIBLE", "ScriptedModel"]
@@ -89,7 +89,7 @@ class ScriptedModel:
         return self._name
 
     @property
-    def shape(self) -> Mapping[str, object]:
+    def settings(self) -> Mapping[str, object]:
         """Its name."""
         return {"model": self._name}
 
@@ -134,7 +134,7 @@ class ScriptedModel:
 
     def _spoken(self, request: ChatRequest, *, greedy: bool) -> Completion:
         said: list[int] = []
-        readings: list[TokenReading] = []
+        readings: list[TokenLogprobs] = []
         paths = self._paths(request.messages)
         while len(said) < request.max_tokens:
             nexts = self._next(paths, tuple(said))
@@ -144,7 +144,7 @@ class ScriptedModel:
             else:
                 ((token, p),) = self._random.choices(ranked, [p for _, p in ranked])
             top = tuple((self._pieces[other], math.log(q)) for other, q in ranked[: request.top_logprobs] if q > 0)
-            readings.append(TokenReading(text=self._pieces[token], logprob=math.log(p), top=top))
+            readings.append(TokenLogprobs(text=self._pieces[token], logprob=math.log(p), top=top))
             if self._pieces[token] == END:
                 break
             said.append(token)
@@ -200,13 +200,13 @@ class ScriptedModel:
             read.append({t: math.log(nexts[t]) if nexts.get(t, 0) > 0 else IMPOSSIBLE for t in tokens})
         return read
 
-    async def forced(self, messages: Sequence[Message], reply: str) -> ForcedReading:
+    async def reply_logprobs(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
         """The script's log-probabilities of the canonical tokens of `reply`."""
         ids = [*self._encode(reply), self._id(END)]
         prompt = self._chat(messages)
         rows = await self.next_logprobs([[*prompt, *ids[:i]] for i in range(len(ids))], [[token] for token in ids])
         logprobs = [row[token] for row, token in zip(rows, ids, strict=True)]
-        return ForcedReading(logprobs=tuple(logprobs[:-1]), end_logprob=logprobs[-1])
+        return ReplyLogprobs(logprobs=tuple(logprobs[:-1]), end_logprob=logprobs[-1])
 
     async def aclose(self) -> None:
         """Nothing to let go of."""

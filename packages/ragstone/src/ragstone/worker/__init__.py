@@ -1,12 +1,12 @@
 """The owner of a store at work: what comes in, is scored, and goes out; and what anybody sees of its books."""
 
-from ragstone.worker._intake import Intake
-from ragstone.worker._intake import Troubles as Troubles
+from ragstone.worker._intake import StepErrors as StepErrors
+from ragstone.worker._intake import TraceSource
+from ragstone.worker._intake import get_skip_reason as get_skip_reason
 from ragstone.worker._intake import spool_directory as spool_directory
-from ragstone.worker._intake import why_not as why_not
 from ragstone.worker._setup import ScoringSetup
 from ragstone.worker._status import pending_message as pending_message
 from ragstone.worker._status import read_ledger as read_ledger
 from ragstone.worker._worker import Worker as Worker
 
-__all__ = ["Intake", "ScoringSetup"]
+__all__ = ["ScoringSetup", "TraceSource"]

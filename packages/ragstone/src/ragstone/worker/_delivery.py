@@ -19,9 +19,9 @@ from ragstone.errors import (
 from ragstone.schema import Delivery
 from ragstone.sinks import Sink
 from ragstone.store import Store
-from ragstone.worker._intake import Troubles
+from ragstone.worker._intake import StepErrors
 
-__all__ = ["Outlet"]
+__all__ = ["SinkDispatcher"]
 
 logger = logging.getLogger("ragstone")
 
@@ -38,7 +38,7 @@ _MISSING_PATIENCE_S: Final = 24 * 3600.0
 """How long an outcome waits for its trace: exporters may be slow, and a trace that was sampled out never comes."""
 
 
-class Outlet:
+class SinkDispatcher:
     """Delivers what one sink is owed.
 
     A sink that is down delays its deliveries and nothing else: each comes again, ever more slowly and at most ten minutes
@@ -55,7 +55,7 @@ class Outlet:
     def __init__(
         self,
         sink: Sink,
-        troubles: Troubles,
+        troubles: StepErrors,
         *,
         clock: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
@@ -70,8 +70,8 @@ class Outlet:
         """The next batch; empty when nothing is due, or the sink is stopped."""
         if self._stopped:
             return []
-        return self._troubles.guarded(
-            "read the outbox", lambda: store.outbox_due(self.sink.name, limit=_BATCH, now=self._clock()), []
+        return self._troubles.run_step(
+            "read the outbox", lambda: store.due_deliveries(self.sink.name, limit=_BATCH, now=self._clock()), []
         )
 
     async def deliver(self, items: Sequence[Delivery], store: Store) -> None:
@@ -96,13 +96,13 @@ class Outlet:
             words = f"{type(error).__name__}: {error}"
             logger.error("ragstone sink %s failed: %s", self.sink.name, words, exc_info=items[0].attempts == 0)  # noqa: TRY400
             refused = {item.outcome.id: SinkUnavailableError(words) for item in items}
-        self._note(items, refused, store)
+        self._record_results(items, refused, store)
 
-    def _note(self, items: Sequence[Delivery], refused: Mapping[str, SinkError], store: Store) -> None:
+    def _record_results(self, items: Sequence[Delivery], refused: Mapping[str, SinkError], store: Store) -> None:
         name = self.sink.name
         sent = [item.outcome.id for item in items if item.outcome.id not in refused]
         if sent:
-            self._book(lambda: store.outbox_sent(name, sent))
+            self._record(lambda: store.mark_sent(name, sent))
         # What failed together for one reason is noted together.
         together: dict[tuple[type[SinkError], str], tuple[SinkError, list[Delivery]]] = {}
         for item in items:
@@ -110,22 +110,24 @@ class Outlet:
             if error is not None:
                 together.setdefault((type(error), str(error)), (error, []))[1].append(item)
         for error, group in together.values():
-            self._note_group(group, error, store, took_some=bool(sent))
+            self._record_failures(group, error, store, took_some=bool(sent))
 
-    def _note_group(self, items: Sequence[Delivery], error: SinkError, store: Store, *, took_some: bool) -> None:
+    def _record_failures(self, items: Sequence[Delivery], error: SinkError, store: Store, *, took_some: bool) -> None:
         name, ids, words = self.sink.name, [item.outcome.id for item in items], str(error)
         if isinstance(error, SinkNoTargetError):
-            self._book(lambda: store.outbox_skipped(name, ids, reason=words))
+            self._record(lambda: store.mark_skipped(name, ids, reason=words))
             return
         if isinstance(error, SinkTargetMissingError):
             too_old = self._clock() - _MISSING_PATIENCE_S
             late = [item.outcome.id for item in items if item.since is not None and item.since <= too_old]
             if late:
-                self._bury(late, f"its trace did not come for {_MISSING_PATIENCE_S / 3600:.0f} h: {words}", store)
+                self._mark_failed(
+                    late, f"its trace did not come for {_MISSING_PATIENCE_S / 3600:.0f} h: {words}", store
+                )
             items = [item for item in items if item.outcome.id not in late]
             ids = [item.outcome.id for item in items]
         if isinstance(error, SinkRejectedError):
-            self._bury(ids, words, store)
+            self._mark_failed(ids, words, store)
             return
         if not items:
             return
@@ -138,17 +140,17 @@ class Outlet:
             self._stop(words, store)
         elif not (attempts or took_some) and not isinstance(error, SinkTargetMissingError):
             logger.warning("ragstone sink %s: %s; trying again in %.0f s", name, words, wait_s)
-        self._book(lambda: store.outbox_retry(name, ids, next_try=self._clock() + wait_s, error=words))
+        self._record(lambda: store.mark_retry(name, ids, next_try=self._clock() + wait_s, error=words))
 
-    def _bury(self, ids: Sequence[str], words: str, store: Store) -> None:
+    def _mark_failed(self, ids: Sequence[str], words: str, store: Store) -> None:
         logger.error("ragstone sink %s does not take %d of its outcomes: %s", self.sink.name, len(ids), words)
-        self._book(lambda: store.outbox_dead(self.sink.name, ids, error=words))
+        self._record(lambda: store.mark_failed(self.sink.name, ids, error=words))
 
     def _stop(self, words: str, store: Store) -> None:
         if not self._stopped:
             self._stopped = True
             logger.error("ragstone sink %s is stopped, its outcomes wait in the outbox: %s", self.sink.name, words)
-            self._book(lambda: store.stop_sink(self.sink.name, reason=words))
+            self._record(lambda: store.stop_sink(self.sink.name, reason=words))
 
     def _wait_s(self, attempts: int, error: SinkError) -> float:
         least = _MISSING_MIN_S if isinstance(error, SinkTargetMissingError) else _BACKOFF_MIN_S
@@ -158,5 +160,5 @@ class Outlet:
         asked_s = error.retry_after_s if isinstance(error, SinkUnavailableError) else None
         return wait_s if asked_s is None else max(wait_s, min(asked_s, _ASKED_MAX_S))
 
-    def _book(self, step: Callable[[], None]) -> None:
-        self._troubles.guarded("note a delivery", step, None)
+    def _record(self, step: Callable[[], None]) -> None:
+        self._troubles.run_step("note a delivery", step, None)

@@ -1,4 +1,4 @@
-"""What comes in: `Intake` moves traces from somewhere into the store, a batch at a time."""
+"""What comes in: `TraceSource` moves traces from somewhere into the store, a batch at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ragstone.schema import Trace
 from ragstone.spool import SegmentState, SpoolReader
 from ragstone.store import Store, is_database_url
 
-__all__ = ["Intake", "SpoolIntake", "Troubles", "spool_directory", "why_not"]
+__all__ = ["SpoolTraceSource", "StepErrors", "TraceSource", "get_skip_reason", "spool_directory"]
 
 logger = logging.getLogger("ragstone")
 
@@ -43,7 +43,7 @@ def spool_directory(store: str | os.PathLike[str]) -> Path:
     return Path(state) / "ragstone" / f"{place}.spool"
 
 
-def why_not(trace: Trace) -> str | None:
+def get_skip_reason(trace: Trace) -> str | None:
     """Say why a trace is not scored; None when it is."""
     if trace.status != "ok":
         return f"the request ended as {trace.status!r}" + (f": {trace.error}" if trace.error else "")
@@ -54,7 +54,7 @@ def why_not(trace: Trace) -> str | None:
     return None
 
 
-class Troubles:
+class StepErrors:
     """Steps of the machinery that fail at present (a full disk, a segment of a newer version), and with what."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Troubles:
     def __bool__(self) -> bool:
         return bool(self._words)
 
-    def guarded(self, what: str, step: Callable[[], T], otherwise: T) -> T:
+    def run_step(self, what: str, step: Callable[[], T], otherwise: T) -> T:
         """Run one step of the machinery; a full disk or a damaged segment must not end the worker."""
         try:
             result = step()
@@ -77,7 +77,7 @@ class Troubles:
         self._words.pop(what, None)
         return result
 
-    def check(self) -> None:
+    def raise_first(self) -> None:
         """Say what could not be done.
 
         Raises:
@@ -88,10 +88,10 @@ class Troubles:
             raise StoreError(f"not everything could be done: cannot {what}: {words}")
 
 
-class Intake(Protocol):
-    """A source of traces. `move` is called again and again, on a thread, by one caller at a time."""
+class TraceSource(Protocol):
+    """A source of traces. `transfer_batch` is called again and again, on a thread, by one caller at a time."""
 
-    def move(self, store: Store, troubles: Troubles) -> int:
+    def transfer_batch(self, store: Store, troubles: StepErrors) -> int:
         """Take in at most one batch, so that scoring goes on meanwhile; how many entries were moved.
 
         0 says that there is nothing at the moment. Which entries were taken in is noted in the store, in the transaction
@@ -100,19 +100,19 @@ class Intake(Protocol):
         ...
 
     @property
-    def is_open(self) -> bool:
+    def may_have_more(self) -> bool:
         """Whether more may come that is not there yet, so that a worker that runs until it is idle waits for it."""
         ...
 
 
-class SpoolIntake:
+class SpoolTraceSource:
     """Moves what applications captured.
 
     Args:
         directory: The spool.
     """
 
-    is_open = False
+    may_have_more = False
     """Applications come and go; nobody waits for the next one."""
 
     def __init__(self, directory: Path) -> None:
@@ -120,23 +120,23 @@ class SpoolIntake:
         self._reader = SpoolReader(directory)
         self._lock = FileLock(directory.with_name(f"{directory.name}.lock"))
 
-    def move(self, store: Store, troubles: Troubles) -> int:
+    def transfer_batch(self, store: Store, troubles: StepErrors) -> int:
         """Move a batch of each segment; one that cannot be read does not hold back the others."""
         if not store.is_shared:
             return self._move(store, troubles)
         # Another worker of this host may be moving the same batch: it would count drops a second time.
-        if not self._directory.is_dir() or not troubles.guarded("lock the spool", self._lock.acquire, otherwise=False):
+        if not self._directory.is_dir() or not troubles.run_step("lock the spool", self._lock.acquire, otherwise=False):
             return 0
         try:
             return self._move(store, troubles)
         finally:
             self._lock.release()
 
-    def _move(self, store: Store, troubles: Troubles) -> int:
+    def _move(self, store: Store, troubles: StepErrors) -> int:
         none: list[SegmentState] = []
-        segments = troubles.guarded("list the spool", self._reader.segments, none)
+        segments = troubles.run_step("list the spool", self._reader.segments, none)
         return sum(
-            troubles.guarded(f"drain {s.name}", lambda name=s.name: self._drain(name, store), 0)  # type: ignore[misc]
+            troubles.run_step(f"drain {s.name}", lambda name=s.name: self._drain(name, store), 0)  # type: ignore[misc]
             for s in segments
         )
 

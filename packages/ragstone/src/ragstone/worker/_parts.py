@@ -10,12 +10,12 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from ragstone.metrics import Metric, ReadingMetric
+from ragstone.metrics import Metric, ReaderMetric
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer
 from ragstone.worker._setup import ScoringSetup
 
-__all__ = ["SHARED_LEASE_S", "Outage", "Parts", "lease_s"]
+__all__ = ["SHARED_LEASE_S", "JudgeOutage", "MetricGroups", "lease_s"]
 
 logger = logging.getLogger("ragstone")
 
@@ -41,7 +41,7 @@ def lease_s(deadline_s: float) -> float:
     return (2 + _WAITING) * deadline_s + 2 * _PAUSE_MAX_S
 
 
-class Parts:
+class MetricGroups:
     """Scores requests part by part; a part is all metrics that rest on the same models.
 
     Args:
@@ -58,7 +58,7 @@ class Parts:
         self._parts = [
             (
                 setup.scorer_of(metrics),
-                Outage(patience_s=patience_s, who=_who(metrics)),
+                JudgeOutage(patience_s=patience_s, who=_describe_role(metrics)),
                 asyncio.Semaphore(setup.concurrency),
             )
             for metrics in groups.values()
@@ -66,18 +66,18 @@ class Parts:
         self._judged = [outage for key, (_, outage, _) in zip(groups, self._parts, strict=True) if key]
         for outage in self._judged:
             # Parts may share a model, or the machine it runs on.
-            outage.on_end = self._poke
+            outage.on_end = self._retry_now
 
-    def _poke(self) -> None:
+    def _retry_now(self) -> None:
         for outage in self._judged:
-            outage.poke()
+            outage.retry_now()
 
     @property
     def judge_is_down(self) -> bool:
         """Whether a judge or a reader is unavailable at present."""
         return any(outage.is_on for outage in self._judged)
 
-    def room(self, n_in_work: int) -> int:
+    def free_slots(self, n_in_work: int) -> int:
         """How many more requests to take on."""
         waiting = [outage.waiting for outage in self._judged] or [0]
         # Who waits needs no slot: another request can find out whether the model is down or only refuses those.
@@ -89,40 +89,40 @@ class Parts:
         self,
         sample: Sample,
         *,
-        hold: Callable[[], object],
-        keep: Callable[[Sequence[AnyOutcome], bool], Awaitable[None]],
+        extend_lease: Callable[[], object],
+        store_outcomes: Callable[[Sequence[AnyOutcome], bool], Awaitable[None]],
     ) -> None:
         """Score one request.
 
         Args:
             sample: What to score.
-            hold: Called before each wait, to keep the request ours.
-            keep: Takes the outcomes of each part as soon as they are there, and whether they are the last ones.
+            extend_lease: Called before each wait, to keep the request ours.
+            store_outcomes: Takes the outcomes of each part as soon as they are there, and whether they are the last ones.
         """
         left = len(self._parts)
 
-        async def one(scorer: Scorer, outage: Outage, slots: asyncio.Semaphore) -> None:
+        async def one(scorer: Scorer, outage: JudgeOutage, slots: asyncio.Semaphore) -> None:
             nonlocal left
 
             async def score() -> Sequence[AnyOutcome]:
                 async with slots:
                     return await scorer.score(sample)
 
-            outcomes = await outage.sit_out(score, hold=hold)
+            outcomes = await outage.score_with_retry(score, extend_lease=extend_lease)
             left -= 1
-            await keep(outcomes, left == 0)
+            await store_outcomes(outcomes, left == 0)
 
         async with asyncio.TaskGroup() as group:
             for part in self._parts:
                 group.create_task(one(*part))
 
 
-def _who(metrics: Sequence[Metric]) -> str:
-    reading = any(isinstance(metric, ReadingMetric) for metric in metrics)
+def _describe_role(metrics: Sequence[Metric]) -> str:
+    reading = any(isinstance(metric, ReaderMetric) for metric in metrics)
     return "the reader, or the judge beside it," if reading else "the judge"
 
 
-class Outage:
+class JudgeOutage:
     """Keeps requests waiting while a judge answers nobody, so that an outage delays scores instead of losing them.
 
     A request whose judged metrics all went unanswered waits and is tried again: when any other request is answered, and now and
@@ -142,7 +142,7 @@ class Outage:
         self._clock = clock
         self._answered_at = -math.inf
         self._answered = asyncio.Event()
-        self._told = False
+        self._is_logged = False
         self._who = who
         self.on_end: Callable[[], object] = lambda: None
         """Called when an outage is over."""
@@ -152,16 +152,16 @@ class Outage:
     @property
     def is_on(self) -> bool:
         """Whether the judge is unavailable: a request failed, and the judge has not answered since."""
-        return self._told
+        return self._is_logged
 
-    async def sit_out(
-        self, score: Callable[[], Awaitable[Sequence[AnyOutcome]]], *, hold: Callable[[], object]
+    async def score_with_retry(
+        self, score: Callable[[], Awaitable[Sequence[AnyOutcome]]], *, extend_lease: Callable[[], object]
     ) -> Sequence[AnyOutcome]:
         """Score a request, again and again while the judge is down.
 
         Args:
             score: Tries once.
-            hold: Called before each wait, to keep the request ours.
+            extend_lease: Called before each wait, to keep the request ours.
         """
         failed_at: float | None = None
         pause_s = _PAUSE_MIN_S
@@ -178,16 +178,16 @@ class Outage:
             if failed_at is None:
                 failed_at = self._clock()
             left_s = failed_at + self._patience_s - self._clock()
-            slow = any(_in_part(o) and o.kind == "timeout" for o in outcomes if isinstance(o, Failure))
+            slow = any(_was_partly_answered(o) and o.kind == "timeout" for o in outcomes if isinstance(o, Failure))
             if left_s <= 0 or decides or (slow and was_slow):
                 return outcomes
             was_slow = was_slow or slow
-            if any(map(_in_part, outcomes)):
+            if any(map(_was_partly_answered, outcomes)):
                 pause_s = max(pause_s, _PAUSE_PAID_S)
-            hold()
+            extend_lease()
             if self._answered_at > failed_at:
                 continue
-            self._tell(outcomes)
+            self._log_outage(outcomes)
             self._answered.clear()
             self.waiting += 1
             try:
@@ -195,24 +195,24 @@ class Outage:
                     await asyncio.wait_for(self._answered.wait(), min(pause_s, left_s))
             finally:
                 self.waiting -= 1
-            most_s = _PAUSE_MAX_S if any(map(_in_part, outcomes)) else _PAUSE_USUAL_S
+            most_s = _PAUSE_MAX_S if any(map(_was_partly_answered, outcomes)) else _PAUSE_USUAL_S
             pause_s = min(2 * pause_s, most_s)
 
     def _note_answer(self) -> None:
         self._answered_at = self._clock()
         self._answered.set()
-        if self._told:
+        if self._is_logged:
             logger.warning("%s answers again; scoring goes on", self._who)
-            self._told = False
+            self._is_logged = False
             self.on_end()
 
-    def poke(self) -> None:
+    def retry_now(self) -> None:
         """Let those that wait try now: there is reason to hope, and no proof."""
         self._answered.set()
 
-    def _tell(self, outcomes: Sequence[AnyOutcome]) -> None:
-        if not self._told:
-            self._told = True
+    def _log_outage(self, outcomes: Sequence[AnyOutcome]) -> None:
+        if not self._is_logged:
+            self._is_logged = True
             why = next(o.reason for o in outcomes if isinstance(o, Failure) and o.judge_hash)
             logger.error("%s answers nobody (%s); requests stay pending until it does", self._who, why)
 
@@ -225,7 +225,7 @@ def _answered(outcome: AnyOutcome) -> bool:
     return outcome.raw is not None or (isinstance(outcome, Score) and paid)
 
 
-def _in_part(outcome: AnyOutcome) -> bool:
+def _was_partly_answered(outcome: AnyOutcome) -> bool:
     """Whether it failed although a model said something for it."""
     return isinstance(outcome, Failure) and outcome.usage is not None and outcome.usage.output_tokens > 0
 

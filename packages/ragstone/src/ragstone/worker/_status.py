@@ -11,7 +11,7 @@ from pathlib import Path
 from ragstone.errors import SpoolError, StoreError, StoreNotReadyError
 from ragstone.schema import Captured, Dropped, Ledger, LedgerRow, SampledOut
 from ragstone.spool import SpoolReader
-from ragstone.store import Store, is_database_url, open_store, shown
+from ragstone.store import Store, describe_store, is_database_url, open_store
 from ragstone.worker._intake import spool_directory
 
 __all__ = ["pending_message", "read_ledger"]
@@ -30,7 +30,7 @@ def read_ledger(store: str | os.PathLike[str]) -> Ledger:
         StoreError: There is neither a store nor a spool, or the store cannot be read.
     """
     spool = spool_directory(store)
-    if not _may_exist(store) and not spool.is_dir():
+    if not _store_or_spool_exists(store) and not spool.is_dir():
         raise StoreError(
             f"there is no store {str(Path(store).absolute())!r}; give what was given to Monitor(store=...)"
         )
@@ -48,7 +48,7 @@ def read_ledger(store: str | os.PathLike[str]) -> Ledger:
     return ledger
 
 
-def _may_exist(store: str | os.PathLike[str]) -> bool:
+def _store_or_spool_exists(store: str | os.PathLike[str]) -> bool:
     return is_database_url(store) or Path(store).exists()
 
 
@@ -75,7 +75,7 @@ def _offsets_in(opened: Store, spool: Path) -> dict[str, int]:
 def _opened(store: str | os.PathLike[str]) -> Iterator[Store | None]:
     """The store for reading, or None if nothing was written yet."""
     try:
-        opened = open_store(store, mode="read") if _may_exist(store) else None
+        opened = open_store(store, mode="read") if _store_or_spool_exists(store) else None
     except StoreNotReadyError:
         opened = None
     with opened or nullcontext():
@@ -146,6 +146,6 @@ def pending_message(store: str | os.PathLike[str], ledger: Ledger, options: Sequ
         options = [f"--metrics={','.join(ledger.metrics)}"] if ledger.metrics else []
         if not os.environ.get("RAGSTONE_JUDGE"):
             options = [*options, "--judge=JUDGE"]
-    command = shlex.join(["ragstone", "worker", shown(store), "--until-idle", *options])
+    command = shlex.join(["ragstone", "worker", describe_store(store), "--until-idle", *options])
     requests = "1 request is" if n == 1 else f"{n} requests are"
     return f"{requests} pending. Score with: {command}"

@@ -14,11 +14,11 @@ from typing import Any
 
 from ragstone.errors import StoreError
 from ragstone.schema import Failure, NotApplicable, Score, Trace, sample_from_trace
-from ragstone.sinks import WatchingSink
+from ragstone.sinks import StatusSink
 from ragstone.store import PlannedMetric, Store, open_store
-from ragstone.worker._delivery import Outlet
-from ragstone.worker._intake import Intake, SpoolIntake, Troubles, spool_directory, why_not
-from ragstone.worker._parts import SHARED_LEASE_S, Parts, lease_s
+from ragstone.worker._delivery import SinkDispatcher
+from ragstone.worker._intake import SpoolTraceSource, StepErrors, TraceSource, get_skip_reason, spool_directory
+from ragstone.worker._parts import SHARED_LEASE_S, MetricGroups, lease_s
 from ragstone.worker._setup import ScoringSetup
 
 __all__ = ["Worker"]
@@ -42,7 +42,7 @@ class Worker:
         store: Path of a store file, or URL of a database.
         setup: Metrics, judge, sinks and limits. The caller closes it.
         intakes: What traces come from besides the spool of this store.
-        outage_patience_s: Seconds for which a trace waits for a judge that answers nobody.
+        max_outage_s: Seconds for which a trace waits for a judge that answers nobody.
         ends_at_cap: Return when a spend cap is reached, and leave what it kept from being asked to the next worker; else
             that has failed.
         clock: Unix seconds.
@@ -53,19 +53,19 @@ class Worker:
         store: str | os.PathLike[str],
         setup: ScoringSetup,
         *,
-        intakes: Sequence[Intake] = (),
-        outage_patience_s: float = 3600.0,
+        intakes: Sequence[TraceSource] = (),
+        max_outage_s: float = 3600.0,
         ends_at_cap: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
-        self._spool = SpoolIntake(spool_directory(store))
+        self._spool = SpoolTraceSource(spool_directory(store))
         self._intakes = tuple(intakes)
         self._setup = setup
         self._lease_s = lease_s(setup.deadline_s)
-        self._outage_patience_s = outage_patience_s
+        self._outage_patience_s = max_outage_s
         self._ends_at_cap = ends_at_cap
-        self.cap_reached = False
+        self.budget_exhausted = False
         """Whether a spend cap kept something from being asked."""
         self._clock = clock
         self._name = f"worker-{uuid.uuid4().hex[:12]}"
@@ -73,8 +73,8 @@ class Worker:
         self._wake: Callable[[], None] = lambda: None
         self._idle = False
         self._progress = 0
-        self._troubles = Troubles()
-        self._parts: Parts | None = None
+        self._troubles = StepErrors()
+        self._parts: MetricGroups | None = None
         self._watch_next = 0.0
         self._in_work: set[str] = set()
         self._renew_next = 0.0
@@ -99,7 +99,7 @@ class Worker:
         return bool(self._troubles) or (self._parts is not None and self._parts.judge_is_down)
 
     @property
-    def looks(self) -> int:
+    def poll_count(self) -> int:
         """How often the worker has looked for work; an `idle` is news once this has grown by two."""
         return self._progress
 
@@ -170,31 +170,31 @@ class Worker:
         return True
 
     async def _loop(self, store: Store, woken: asyncio.Event, *, until_idle: bool) -> None:
-        outlets = [Outlet(sink, self._troubles, clock=self._clock) for sink in self._setup.sinks]
-        self._parts = parts = Parts(self._setup, patience_s=self._outage_patience_s)
+        outlets = [SinkDispatcher(sink, self._troubles, clock=self._clock) for sink in self._setup.sinks]
+        self._parts = parts = MetricGroups(self._setup, patience_s=self._outage_patience_s)
         scoring: set[asyncio.Task[None]] = set()
         deliveries: dict[str, asyncio.Task[None]] = {}
         wait_s = _POLL_MIN_S
         try:
             while not self._stop.is_set():
                 woken.clear()
-                store.check_place()
+                store.check_not_replaced()
                 self._renew(store)
-                ending = self._ends_at_cap and self.cap_reached
-                moved = 0 if ending else await self._take_in(store)
-                claimed = [] if ending else self._claim(store, parts.room(len(scoring)))
+                ending = self._ends_at_cap and self.budget_exhausted
+                moved = 0 if ending else await self._ingest_batches(store)
+                claimed = [] if ending else self._claim(store, parts.free_slots(len(scoring)))
                 for trace in claimed:
                     work = asyncio.create_task(self._score(trace, store, parts))
                     scoring.add(work)
                     work.add_done_callback(scoring.discard)
                     work.add_done_callback(lambda _: woken.set())
                 delivered = self._deliveries(store, outlets, deliveries, woken)
-                self._watch(store)
-                busy = bool(moved or claimed or scoring or delivered or any(i.is_open for i in self._intakes))
+                self._update_status_sinks(store)
+                busy = bool(moved or claimed or scoring or delivered or any(i.may_have_more for i in self._intakes))
                 self._idle = not busy and not self._troubles
                 self._progress += 1
                 if until_idle and not busy:
-                    self._troubles.check()
+                    self._troubles.raise_first()
                     break
                 if ending and not scoring and not delivered:
                     break
@@ -210,55 +210,55 @@ class Worker:
             with contextlib.suppress(StoreError):
                 store.release(self._name)
 
-    async def _take_in(self, store: Store) -> int:
+    async def _ingest_batches(self, store: Store) -> int:
         """Move a batch from the spool and from each intake; reading somebody's files is slow, so off the loop."""
         # Not on a thread: when the interpreter ends there are no more of them, and there are captures to be taken in.
-        moved = self._spool.move(store, self._troubles)
+        moved = self._spool.transfer_batch(store, self._troubles)
         for intake in self._intakes:
-            moved += await asyncio.to_thread(intake.move, store, self._troubles)
+            moved += await asyncio.to_thread(intake.transfer_batch, store, self._troubles)
         return moved
 
     def _claim(self, store: Store, free: int) -> list[Trace]:
         if free <= 0:
             return []
-        return self._troubles.guarded("claim traces", lambda: store.claim(self._name, free, lease_s=self._lease_s), [])
+        return self._troubles.run_step("claim traces", lambda: store.claim(self._name, free, lease_s=self._lease_s), [])
 
     def _renew(self, store: Store) -> None:
         """Show other workers that this one lives."""
         if store.is_shared and time.monotonic() >= self._renew_next:
             self._renew_next = time.monotonic() + self._lease_s / 3
             held = sorted(self._in_work)
-            self._troubles.guarded("keep leases", lambda: store.renew(self._name, held, self._lease_s), 0)
+            self._troubles.run_step("keep leases", lambda: store.renew(self._name, held, self._lease_s), 0)
 
-    def _hold(self, trace: Trace, store: Store) -> None:
-        self._troubles.guarded("keep a lease", lambda: store.renew(self._name, [trace.trace_id], self._lease_s), 0)
+    def _extend_lease(self, trace: Trace, store: Store) -> None:
+        self._troubles.run_step("keep a lease", lambda: store.renew(self._name, [trace.trace_id], self._lease_s), 0)
 
-    async def _score(self, trace: Trace, store: Store, parts: Parts) -> None:
-        reason = why_not(trace)
+    async def _score(self, trace: Trace, store: Store, parts: MetricGroups) -> None:
+        reason = get_skip_reason(trace)
         self._in_work.add(trace.trace_id)
         try:
             if reason is None:
                 await parts.score(
                     sample_from_trace(trace),
-                    hold=lambda: self._hold(trace, store),
-                    keep=lambda outcomes, last: self._keep(trace, outcomes, store, last=last),
+                    extend_lease=lambda: self._extend_lease(trace, store),
+                    store_outcomes=lambda outcomes, last: self._store_outcomes(trace, outcomes, store, last=last),
                 )
             else:
                 outcomes = self._setup.scorer.not_applicable(trace.trace_id, reason)
-                await self._keep(trace, outcomes, store, last=True)
+                await self._store_outcomes(trace, outcomes, store, last=True)
         except Exception:
             # The lease runs out and the trace comes again; the store gives up on it after some attempts.
             logger.exception("ragstone worker: trace %s could not be finished", trace.trace_id)
         finally:
             self._in_work.discard(trace.trace_id)
 
-    async def _keep(
+    async def _store_outcomes(
         self, trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], store: Store, *, last: bool
     ) -> None:
         """Store outcomes; what was paid for is kept until the disk takes it."""
         paid = [o for o in outcomes if not (isinstance(o, Failure) and o.kind == "budget")]
         if len(paid) < len(outcomes):
-            self.cap_reached = True
+            self.budget_exhausted = True
             if self._ends_at_cap:
                 # The lease stays ours until all are handed back, as of who has not failed.
                 outcomes, last = paid, False
@@ -267,14 +267,18 @@ class Worker:
         # False is an answer of `complete`, None is trouble.
         stored: bool | None = None
         while stored is None:
-            stored = self._troubles.guarded(
+            stored = self._troubles.run_step(
                 "store outcomes", lambda: store.complete(trace.trace_id, outcomes, owner=owner), None
             )
             if stored is None:
                 await asyncio.sleep(_STORE_RETRY_S)
 
     def _deliveries(
-        self, store: Store, outlets: Sequence[Outlet], running: dict[str, asyncio.Task[None]], woken: asyncio.Event
+        self,
+        store: Store,
+        outlets: Sequence[SinkDispatcher],
+        running: dict[str, asyncio.Task[None]],
+        woken: asyncio.Event,
     ) -> bool:
         """Keep one delivery task a sink going while its outbox has something due; tell whether any is."""
         for outlet in outlets:
@@ -288,13 +292,13 @@ class Worker:
                 running[outlet.sink.name] = task
         return any(not task.done() for task in running.values())
 
-    def _watch(self, store: Store) -> None:
+    def _update_status_sinks(self, store: Store) -> None:
         """Show the books to the sinks that ask for them."""
-        watching = [sink for sink in self._setup.sinks if isinstance(sink, WatchingSink)]
+        watching = [sink for sink in self._setup.sinks if isinstance(sink, StatusSink)]
         if not watching or time.monotonic() < self._watch_next:
             return
         self._watch_next = time.monotonic() + _WATCH_S
-        ledger = self._troubles.guarded("make up the books", store.ledger, None)
+        ledger = self._troubles.run_step("make up the books", store.ledger, None)
         if ledger is not None:
             for sink in watching:
-                sink.watch(ledger)
+                sink.update_status(ledger)

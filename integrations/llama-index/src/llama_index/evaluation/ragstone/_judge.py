@@ -36,7 +36,7 @@ class LlamaIndexModel(FunctionModel):
     Args:
         llm: The model, `Settings.llm` for instance.
         name: The model in words; by default its name and class.
-        concurrency: Requests in flight at once.
+        max_concurrent_requests: Requests in flight at once.
         timeout_s: Seconds for one reply, its own retries included.
 
     Raises:
@@ -49,7 +49,7 @@ class LlamaIndexModel(FunctionModel):
     """
 
     def __init__(
-        self, llm: BaseLLM, *, name: str | None = None, concurrency: int = 16, timeout_s: float = 120.0
+        self, llm: BaseLLM, *, name: str | None = None, max_concurrent_requests: int = 16, timeout_s: float = 120.0
     ) -> None:
         given: object = llm
         if not isinstance(given, BaseLLM):
@@ -60,8 +60,8 @@ class LlamaIndexModel(FunctionModel):
         super().__init__(
             lambda request: _asked(settings, request),
             name=name or (f"{model} through {kind}" if model else kind),
-            shape={**settings.shape, "model": model},
-            concurrency=concurrency,
+            settings={**settings.settings, "model": model},
+            concurrency=max_concurrent_requests,
             timeout_s=timeout_s,
             secrets=settings.secrets,
         )
@@ -75,10 +75,10 @@ class LlamaIndexJudge(ModelJudge):
     Args:
         llm: See `LlamaIndexModel`.
         name: See `LlamaIndexModel`.
-        concurrency: See `LlamaIndexModel`.
+        max_concurrent_requests: See `LlamaIndexModel`.
         timeout_s: See `LlamaIndexModel`.
-        number_max_tokens: See `ragstone.judges.ModelJudge`: models that reason before they answer need thousands.
-        score_mode: "single": the number in one reply. "sampled": the mean of `draws` replies at temperature 1, with an
+        max_tokens: See `ragstone.judges.ModelJudge`: models that reason before they answer need thousands.
+        judge_score_mode: "single": the number in one reply. "sampled": the mean of `reader_max_draws` replies at temperature 1, with an
             interval.
         draws: Replies for "sampled".
 
@@ -97,17 +97,17 @@ class LlamaIndexJudge(ModelJudge):
         llm: BaseLLM,
         *,
         name: str | None = None,
-        concurrency: int = 16,
+        max_concurrent_requests: int = 16,
         timeout_s: float = 120.0,
-        number_max_tokens: int = 64,
-        score_mode: Literal["single", "sampled"] = "single",
+        max_tokens: int = 64,
+        judge_score_mode: Literal["single", "sampled"] = "single",
         draws: int = 5,
     ) -> None:
         super().__init__(
-            LlamaIndexModel(llm, name=name, concurrency=concurrency, timeout_s=timeout_s),
+            LlamaIndexModel(llm, name=name, max_concurrent_requests=max_concurrent_requests, timeout_s=timeout_s),
             temperature=None,
-            number_max_tokens=number_max_tokens,
-            score_mode=score_mode,
+            max_tokens=max_tokens,
+            judge_score_mode=judge_score_mode,
             draws=draws,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from llama_index.observability.ragstone._tree import Entry, LiveTrace, Span
-from ragstone.capture import PassageDraft, SearchDraft
+from ragstone.capture import PassageDraft, RetrievalDraft
 from ragstone.schema import TraceStatus
 
 __all__ = ["finish"]
@@ -23,8 +23,8 @@ def finish(trace: LiveTrace, *, status: TraceStatus, ended_at: float) -> None:
     draft.status = status
     draft.ended_at = ended_at
     log = [entry for entry in list(trace.log) if not _span_of(entry).discarded]
-    draft.searches = [entry.search for entry in log if isinstance(entry, Span) and entry.search is not None]
-    draft.contexts = _contexts(trace, log, draft.searches)
+    draft.retrievals = [entry.search for entry in log if isinstance(entry, Span) and entry.search is not None]
+    draft.contexts = _contexts(trace, log, draft.retrievals)
     if status in ("ok", "truncated"):
         draft.response = trace.answer if trace.answer is not None else _last_answer(trace, status)
     if not draft.query:
@@ -45,7 +45,7 @@ def _last_answer(trace: LiveTrace, status: TraceStatus) -> str | None:
     return None if span.discarded else text
 
 
-def _contexts(trace: LiveTrace, log: list[Span | Entry], searches: list[SearchDraft]) -> list[PassageDraft] | None:
+def _contexts(trace: LiveTrace, log: list[Span | Entry], searches: list[RetrievalDraft]) -> list[PassageDraft] | None:
     """What reached the prompt, or None where that is simply what the searches found."""
     found = [passage for search in searches for passage in search.passages]
     if (stated := trace.contexts) is not None:

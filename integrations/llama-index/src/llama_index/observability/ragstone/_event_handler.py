@@ -19,7 +19,7 @@ from llama_index.core.instrumentation.events.llm import (
 )
 
 from llama_index.observability.ragstone._replies import model_from
-from llama_index.observability.ragstone._requests import Requests
+from llama_index.observability.ragstone._requests import RequestTracker
 from ragstone.capture import Guard, guarded
 
 __all__ = ["ContextsEvent", "RagstoneEventHandler"]
@@ -42,26 +42,26 @@ class ContextsEvent(BaseEvent):
         return "RagstoneContextsEvent"
 
 
-def _model_asked(requests: Requests, event: Any) -> None:
-    requests.model_asked(event.span_id, model_from(event.model_dict))
+def _model_asked(requests: RequestTracker, event: Any) -> None:
+    requests.on_model_request(event.span_id, model_from(event.model_dict))
 
 
-def _model_replied(requests: Requests, event: Any) -> None:
-    requests.model_replied(event.span_id, event.response)
+def _model_replied(requests: RequestTracker, event: Any) -> None:
+    requests.on_model_response(event.span_id, event.response)
 
 
-def _token_came(requests: Requests, event: Any) -> None:
-    requests.token_came(event.span_id, event.response.delta)
+def _token_came(requests: RequestTracker, event: Any) -> None:
+    requests.on_token(event.span_id, event.response.delta)
 
 
-_HEARD: dict[type[BaseEvent], Callable[[Requests, Any], None]] = {
+_HEARD: dict[type[BaseEvent], Callable[[RequestTracker, Any], None]] = {
     LLMChatStartEvent: _model_asked,
     LLMCompletionStartEvent: _model_asked,
     LLMChatInProgressEvent: _token_came,
     LLMCompletionInProgressEvent: _token_came,
     LLMChatEndEvent: _model_replied,
     LLMCompletionEndEvent: _model_replied,
-    StreamChatDeltaReceivedEvent: lambda requests, event: requests.turn_grew(event.span_id, event.delta),
+    StreamChatDeltaReceivedEvent: lambda requests, event: requests.on_turn_update(event.span_id, event.delta),
     ExceptionEvent: lambda requests, event: requests.stream_failed(event.span_id, event.exception),
     ContextsEvent: lambda requests, event: requests.contexts_stated(event.span_id, event.contexts),
 }
@@ -71,10 +71,10 @@ class RagstoneEventHandler(BaseEventHandler):
     """Hears what happens inside spans; keeps nothing itself."""
 
     if TYPE_CHECKING:
-        requests: Requests
+        requests: RequestTracker
         _guard: Guard
 
-    def __init__(self, requests: Requests, guard: Guard) -> None:
+    def __init__(self, requests: RequestTracker, guard: Guard) -> None:
         super().__init__()
         # Past pydantic, whose private attributes cost microseconds at every look.
         self.__dict__["requests"] = requests

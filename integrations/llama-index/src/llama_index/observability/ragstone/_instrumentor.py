@@ -10,10 +10,10 @@ from typing import Any
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # re-exported, if not by the letter
 
 from llama_index.observability.ragstone._event_handler import RagstoneEventHandler
-from llama_index.observability.ragstone._requests import Requests
+from llama_index.observability.ragstone._requests import RequestTracker
 from llama_index.observability.ragstone._span_handler import RagstoneSpanHandler
 from llama_index.observability.ragstone._tree import SpanTree
-from ragstone.capture import Guard, Recorder, after_fork_in_child, before_exit
+from ragstone.capture import Guard, Recorder, after_fork_in_child, register_exit_hook
 from ragstone.errors import ConfigurationError
 
 __all__ = ["RagstoneInstrumentor"]
@@ -71,8 +71,8 @@ class RagstoneInstrumentor:
         self.answer = answer
         self._tree = SpanTree(ttl_s=ttl_s, max_live=max_live, clock=clock)
         self._guard = Guard("ragstone.llamaindex")
-        self._requests = Requests(recorder, self, self._tree, guard=self._guard, clock=clock)
-        before_exit(self._requests.end_all)
+        self._requests = RequestTracker(recorder, self, self._tree, guard=self._guard, clock=clock)
+        register_exit_hook(self._requests.end_all)
         self._span_handler = RagstoneSpanHandler(self._requests)
         self._event_handler = RagstoneEventHandler(self._requests, self._guard)
 
@@ -109,11 +109,11 @@ class RagstoneInstrumentor:
         return self._tree.late
 
     @property
-    def live(self) -> int:
+    def in_flight(self) -> int:
         """How many requests are in flight."""
         return len(self._tree)
 
-    def sweep(self, *, older_than_s: float | None = None) -> int:
+    def record_abandoned(self, *, older_than_s: float | None = None) -> int:
         """Record requests that have not ended for too long as `abandoned`.
 
         Each new request sweeps a little, and the end of the process sweeps all; call this where no new requests come,
@@ -125,7 +125,7 @@ class RagstoneInstrumentor:
         Returns:
             How many were recorded.
         """
-        return self._requests.sweep(older_than_s=older_than_s)
+        return self._requests.record_abandoned(older_than_s=older_than_s)
 
 
 # By identity: LlamaIndex's handlers are equal when their fields are.

@@ -11,10 +11,10 @@ from llama_index.observability.ragstone._otel import current_span
 from llama_index.observability.ragstone._replies import reply_from
 from llama_index.observability.ragstone._stream import pulled_stream
 from llama_index.observability.ragstone._tree import REQUESTS, Entry, Kind, LiveTrace, Span, SpanTree
-from ragstone.capture import Guard, Recorder, SearchDraft, capture_suppressed, guarded
+from ragstone.capture import Guard, Recorder, RetrievalDraft, capture_suppressed, guarded
 from ragstone.schema import TraceStatus
 
-__all__ = ["Extractors", "Requests"]
+__all__ = ["Extractors", "RequestTracker"]
 
 
 class Extractors(Protocol):
@@ -25,7 +25,7 @@ class Extractors(Protocol):
     answer: Callable[[Any], str | None] | None
 
 
-class Requests:
+class RequestTracker:
     """The requests in flight through one instrumentor; every method may be called from any thread, and none raises."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Requests:
             if kind is Kind.RETRIEVE:
                 passages = self._guard.attempt(translate.passages_from, result, trace.passages)
                 if passages is not None:
-                    span.search = SearchDraft(query=span.query, passages=passages, name=span.name)
+                    span.search = RetrievalDraft(query=span.query, passages=passages, name=span.name)
             elif kind is Kind.POSTPROCESS:
                 passages = self._guard.attempt(translate.passages_from, result, trace.passages)
                 if passages is not None:
@@ -133,15 +133,19 @@ class Requests:
             self._written(span, "".join(span.parts or ()), description)
 
     @guarded
-    def model_asked(self, key: str | None, model: str | None) -> None:
+    def on_model_request(self, key: str | None, model: str | None) -> None:
         """A model is called; the reply may name it more precisely."""
-        if model is not None and (span := self._heard(key)) is not None and span.trace.draft.model is None:
+        if (
+            model is not None
+            and (span := self._handle_stream_event(key)) is not None
+            and span.trace.draft.model is None
+        ):
             span.trace.draft.model = model
 
     @guarded
-    def model_replied(self, key: str | None, response: Any) -> None:
+    def on_model_response(self, key: str | None, response: Any) -> None:
         """A model has answered."""
-        span = self._heard(key)
+        span = self._handle_stream_event(key)
         if span is None or span.counted or (reply := reply_from(response)) is None:
             return
         for above in span.ancestors():
@@ -154,15 +158,15 @@ class Requests:
             span.trace.last_answer = (span, reply.text)
 
     @guarded
-    def token_came(self, key: str | None, text: str | None) -> None:
+    def on_token(self, key: str | None, text: str | None) -> None:
         """A piece of a reply has come."""
-        if text and (span := self._heard(key)) is not None and not span.inside_search:
+        if text and (span := self._handle_stream_event(key)) is not None and not span.inside_search:
             self.first_token(span.trace)
 
     @guarded
-    def turn_grew(self, key: str | None, text: str) -> None:
+    def on_turn_update(self, key: str | None, text: str) -> None:
         """A streamed chat turn has a piece more."""
-        if (span := self._heard(key)) is not None:
+        if (span := self._handle_stream_event(key)) is not None:
             span.parts = span.parts or []
             span.parts.append(text)
             self.first_token(span.trace)
@@ -170,20 +174,20 @@ class Requests:
     @guarded
     def stream_failed(self, key: str | None, error: BaseException) -> None:
         """A model's stream has raised; closing it early is no failure."""
-        if not isinstance(error, GeneratorExit) and (span := self._heard(key)) is not None:
+        if not isinstance(error, GeneratorExit) and (span := self._handle_stream_event(key)) is not None:
             span.trace.note_inner_error(translate.describe_error(error))
 
     @guarded
     def cancelled(self, key: str | None) -> None:
         """The application has stopped a workflow, or one of its steps with it."""
-        if (span := self._heard(key)) is not None:
+        if (span := self._handle_stream_event(key)) is not None:
             span.stopped = span.key == key
             span.trace.cancelled = span.trace.cancelled or span.parent is None
 
     @guarded
     def contexts_stated(self, key: str | None, contexts: Iterable[Any]) -> None:
         """The application says itself what it put into the prompt."""
-        if (span := self._heard(key)) is not None:
+        if (span := self._handle_stream_event(key)) is not None:
             span.trace.contexts = translate.passages_from(contexts)
 
     def first_token(self, trace: LiveTrace) -> None:
@@ -191,7 +195,7 @@ class Requests:
         if trace.draft.first_token_s is None:
             trace.draft.first_token_s = self._clock() - trace.draft.started_at
 
-    def sweep(self, *, older_than_s: float | None) -> int:
+    def record_abandoned(self, *, older_than_s: float | None) -> int:
         """Record requests that have not ended for too long as `abandoned`; returns how many."""
         return self._abandon(self.tree.give_up(older_than_s=older_than_s, at_most=None))
 
@@ -208,7 +212,7 @@ class Requests:
         if self.tree.close(trace):
             self._record(trace, status)
 
-    def _heard(self, key: str | None) -> Span | None:
+    def _handle_stream_event(self, key: str | None) -> Span | None:
         span = self.tree.find(key)
         return None if span is None or span.muted else span
 
@@ -247,7 +251,7 @@ class Requests:
             return
         passages = self._guard.attempt(translate.found_by_tool, result, trace.passages)
         if passages is not None:
-            span.search = SearchDraft(query=span.query, passages=passages, name=span.name)
+            span.search = RetrievalDraft(query=span.query, passages=passages, name=span.name)
             trace.log.append(span)
 
     def _written(self, span: Span, text: str | None, error: str | None) -> None:
@@ -311,7 +315,7 @@ class _Listener:
 
     __slots__ = ("__weakref__", "_guard", "_requests", "_trace", "root_key")
 
-    def __init__(self, requests: Requests, trace: LiveTrace, guard: Guard) -> None:
+    def __init__(self, requests: RequestTracker, trace: LiveTrace, guard: Guard) -> None:
         self._guard = guard
         self._requests = requests
         self._trace = trace

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core.instrumentation.span import BaseSpan
 from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 
-from llama_index.observability.ragstone._requests import Requests
+from llama_index.observability.ragstone._requests import RequestTracker
 
 __all__ = ["RagstoneSpanHandler"]
 
@@ -17,9 +17,9 @@ class RagstoneSpanHandler(BaseSpanHandler[BaseSpan]):
     """Hears where each span begins and ends; keeps none itself."""
 
     if TYPE_CHECKING:
-        requests: Requests
+        requests: RequestTracker
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: RequestTracker) -> None:
         super().__init__()
         # Past pydantic, whose private attributes cost microseconds at every look.
         self.__dict__["requests"] = requests

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol
 
-__all__ = ["StreamListener", "pulled_stream", "tap", "tap_async"]
+__all__ = ["StreamListener", "pulled_stream", "tap_async", "wrap_stream"]
 
 _pulled: ContextVar[str | None] = ContextVar("ragstone_llama_index_pulled_stream", default=None)
 
@@ -68,7 +68,9 @@ class _Text:
         return "".join(self._parts) if self._last is None else (self._text_of(self._last) or "")
 
 
-def tap(tokens: Any, listener: StreamListener, text_of: Callable[[Any], str | None]) -> Generator[Any, Any, Any]:
+def wrap_stream(
+    tokens: Any, listener: StreamListener, text_of: Callable[[Any], str | None]
+) -> Generator[Any, Any, Any]:
     """Stand for an iterator of tokens.
 
     Args:

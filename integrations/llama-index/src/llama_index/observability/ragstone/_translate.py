@@ -32,7 +32,7 @@ from llama_index.core.tools.types import BaseTool, ToolOutput
 from llama_index.core.types import BaseOutputParser, BasePydanticProgram
 from llama_index.core.workflow import InputRequiredEvent, StopEvent, Workflow
 
-from llama_index.observability.ragstone._stream import StreamListener, tap, tap_async
+from llama_index.observability.ragstone._stream import StreamListener, tap_async, wrap_stream
 from llama_index.observability.ragstone._tree import Kind
 from ragstone.capture import PassageDraft, TraceDraft
 
@@ -238,7 +238,7 @@ def install_tap(result: Any, listener: StreamListener) -> bool:
             setattr(result, place, tap_async(tokens, listener, item_text))
             return True
     elif hasattr(tokens, "__next__"):
-        setattr(result, place, tap(tokens, listener, item_text))
+        setattr(result, place, wrap_stream(tokens, listener, item_text))
         return True
     return False
 

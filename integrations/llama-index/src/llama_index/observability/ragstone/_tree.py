@@ -21,7 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from enum import Enum
 
-from ragstone.capture import PassageDraft, SearchDraft, TraceDraft, after_fork_in_child
+from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft, after_fork_in_child
 
 __all__ = ["REQUESTS", "Entry", "Kind", "LiveTrace", "Span", "SpanTree"]
 
@@ -131,7 +131,7 @@ class Span:
         """Whether a model call below has told its tokens already."""
         self.query: str | None = None
         self.name: str | None = None
-        self.search: SearchDraft | None = None
+        self.search: RetrievalDraft | None = None
         self.texts_in: frozenset[str] = frozenset()
         """Texts of the nodes that a re-ranker was given."""
         self.parts: list[str] | None = None
@@ -180,7 +180,7 @@ class Entry:
         self.passages = passages
 
 
-class _Remembered:
+class _RecentIds:
     """A set that forgets its oldest members: two generations, the older one dropped when the younger is full."""
 
     __slots__ = ("_limit", "_old", "_young")
@@ -221,7 +221,7 @@ class SpanTree:
         self._lock = threading.RLock()
         self._spans: dict[str, Span] = {}
         self._live: OrderedDict[str, LiveTrace] = OrderedDict()
-        self._closed = _Remembered(_REMEMBERED)
+        self._closed = _RecentIds(_REMEMBERED)
 
     def __len__(self) -> int:
         """How many requests are in flight."""

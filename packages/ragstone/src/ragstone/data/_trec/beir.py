@@ -33,7 +33,7 @@ def read_beir(folder: str | os.PathLike[str], *, split: str = "test", run: Run |
     Example:
         ```python
         samples = read_beir("scifact", run=read_trec_run("bm25.run"))
-        ragstone.evaluate(samples, ["ranking", "judged_ranking"], judge="http://localhost:8000/v1")
+        ragstone.evaluate(samples, ["ranking", "judged"], judge="http://localhost:8000/v1")
         ```
     """
     folder = Path(folder)

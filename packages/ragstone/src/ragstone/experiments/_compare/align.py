@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._compare.names import names_of
-from ragstone.experiments._compare.scales import Scale, judge_notes, query_notes
+from ragstone.experiments._compare.scales import ScoreProvenance, judge_notes, query_notes
 from ragstone.experiments._evaluate import Experiment
-from ragstone.experiments._outcomes import OpenOutcomes, OutcomeSource, Period, card_of, open_outcomes
+from ragstone.experiments._outcomes import OutcomeSource, OutcomeStream, TimeRange, card_of, stream_outcomes
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score
@@ -70,7 +70,7 @@ class AlignedScores:
     """By system."""
     n_common: int
     """Samples that every system has."""
-    inclusion: NDArray[np.float64]
+    inclusion_probabilities: NDArray[np.float64]
     """Probability with which each row's request was kept by sampling."""
     paired: bool
     """Whether samples are compared each with itself; else systems are, each with its own."""
@@ -127,7 +127,7 @@ def align(
     ids = tuple(rows)
     found = tuple(_metric(name, systems, ids) for name in names)
     n_samples, n_common, is_disjoint = _overlap(systems, ids, notes, paired=paired)
-    if paired is None and not is_disjoint and any(isinstance(source, Period) for source in _listed(sources)):
+    if paired is None and not is_disjoint and any(isinstance(source, TimeRange) for source in _listed(sources)):
         raise DataError(
             "the times overlap, so that some requests are in several of them; choose times that do not, or say "
             "paired=True to compare what is in all with itself"
@@ -158,7 +158,7 @@ def align(
         metrics=found,
         n_samples=n_samples,
         n_common=n_common,
-        inclusion=inclusion,
+        inclusion_probabilities=inclusion,
         paired=paired,
         baseline_judged=judged_by_words,
         notes=tuple(notes),
@@ -192,7 +192,7 @@ class _System:
     name: str
     cards: Mapping[str, MetricCard]
     columns: dict[str, _Column] = field(default_factory=dict)
-    scales: dict[str, set[Scale]] = field(default_factory=dict)
+    scales: dict[str, set[ScoreProvenance]] = field(default_factory=dict)
     """By metric what its scores were made with."""
     others: set[str] = field(default_factory=set)
     """Metrics it has that were not asked for."""
@@ -200,11 +200,11 @@ class _System:
     is_baseline: bool = False
 
 
-def _opened(sources: Sources) -> list[OpenOutcomes]:
-    if isinstance(sources, (str, os.PathLike, Experiment, Period)):
+def _opened(sources: Sources) -> list[OutcomeStream]:
+    if isinstance(sources, (str, os.PathLike, Experiment, TimeRange)):
         sources = [sources]
     named = sources.items() if isinstance(sources, Mapping) else zip(names_of(sources), sources, strict=True)
-    opened = [open_outcomes(source, name=name) for name, source in named]
+    opened = [stream_outcomes(source, name=name) for name, source in named]
     if len(opened) < 2:
         raise ConfigurationError(
             f"a comparison needs at least two systems, got {len(opened)}; one system is summed up by `ragstone evaluate`"
@@ -216,7 +216,7 @@ def _listed(sources: Sources) -> list[OutcomeSource]:
     return list(sources.values()) if isinstance(sources, Mapping) else list(sources)
 
 
-def _read(opened: OpenOutcomes, rows: dict[str, int], wanted: Sequence[str] | None) -> _System:
+def _read(opened: OutcomeStream, rows: dict[str, int], wanted: Sequence[str] | None) -> _System:
     system = _System(name=opened.name, cards=opened.cards)
     asked: dict[str, bool] = {}
     for outcome in opened.outcomes:
@@ -231,7 +231,9 @@ def _read(opened: OpenOutcomes, rows: dict[str, int], wanted: Sequence[str] | No
         ends = None
         if isinstance(outcome, Score):
             state, value = SCORED, outcome.value
-            scale = Scale(version=outcome.metric_version, judge=outcome.judge or "", judge_hash=outcome.judge_hash)
+            scale = ScoreProvenance(
+                version=outcome.metric_version, judge=outcome.judge or "", judge_hash=outcome.judge_hash
+            )
             system.scales.setdefault(metric, set()).add(scale)
             system.is_baseline = system.is_baseline or is_baseline(scale.judge)
         else:
@@ -356,12 +358,12 @@ def _overlap(
     return {s.name: int(has[:, i].sum()) for i, s in enumerate(systems)}, n_common, is_disjoint
 
 
-def _inclusion(opened: Sequence[OpenOutcomes], rows: Mapping[str, int]) -> NDArray[np.float64]:
+def _inclusion(opened: Sequence[OutcomeStream], rows: Mapping[str, int]) -> NDArray[np.float64]:
     import numpy as np
 
     found = np.ones(len(rows))
     for source in opened:
-        for id_, probability in source.inclusion.items():
+        for id_, probability in source.inclusion_probabilities.items():
             if id_ in rows:
                 found[rows[id_]] = probability
     return found

@@ -11,10 +11,10 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments._compare.align import AlignedScores, Sources, align
 from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, judge_hypotheses
 from ragstone.experiments._compare.overview import overview
-from ragstone.experiments._compare.pairs import Family, MetricComparison, compare_metric, judged_across
+from ragstone.experiments._compare.pairs import Family, MetricComparison, adjust_across_metrics, compare_metric
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression
+from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, pairs_table
 from ragstone.experiments._compare.unpaired import compare_unpaired
-from ragstone.experiments._compare.words import equals, means_table, pairs_table, verdicts
 from ragstone.judges import BASELINE_NOTE
 
 __all__ = ["Comparison", "compare"]
@@ -35,7 +35,7 @@ class Comparison:
     """Samples that every system has."""
     paired: bool
     """Whether samples were compared each with itself; else systems were, each with its own requests."""
-    level: float
+    confidence_level: float
     """The chance of no false claim is at least this: for each metric, or for all if `across_metrics`."""
     across_metrics: bool
     n_permutations: int
@@ -47,11 +47,11 @@ class Comparison:
     @property
     def verdict(self) -> tuple[str, ...]:
         """What can be claimed, and then what cannot, one sentence each."""
-        return verdicts(self.metrics)
+        return format_verdicts(self.metrics)
 
     def check_regression(
         self,
-        metrics: Sequence[str] | str | None = None,
+        gate_metrics: Sequence[str] | str | None = None,
         *,
         baseline: str | None = None,
         margin: float | Mapping[str, float] | None = None,
@@ -59,7 +59,7 @@ class Comparison:
         """Check whether any other system is worse than the baseline, one-sided; see `assert_no_regression`.
 
         Args:
-            metrics: Names or groups that must not become worse; None takes all.
+            gate_metrics: Names or groups that must not become worse; None takes all.
             baseline: A system; None takes the comparison's, else the first.
             margin: A loss that must be ruled out, in the metric's own units; None fails what is significantly worse.
 
@@ -70,9 +70,9 @@ class Comparison:
         return check_regression(
             self.scores,
             baseline=baseline or self.baseline or self.systems[0],
-            metrics=metrics,
+            metrics=gate_metrics,
             margin=margin,
-            level=self.level,
+            confidence_level=self.confidence_level,
             n_permutations=self.n_permutations,
             seed=self.seed,
         )
@@ -85,7 +85,7 @@ class Comparison:
             "n_samples": dict(self.n_samples),
             "n_common": self.n_common,
             "paired": self.paired,
-            "level": self.level,
+            "level": self.confidence_level,
             "across_metrics": self.across_metrics,
             "seed": self.seed,
             "verdict": list(self.verdict),
@@ -96,10 +96,13 @@ class Comparison:
         }
 
     def __str__(self) -> str:
-        lines = [*overview(self.metrics, level=self.level, across_metrics=self.across_metrics), ""]
+        lines = [
+            *overview(self.metrics, confidence_level=self.confidence_level, across_metrics=self.across_metrics),
+            "",
+        ]
         for h in self.hypotheses:
             told = "supported" if h.supported else "not supported"
-            lines.append(f"hypothesis {h.name}: {told} (p {equals(h.adjusted)} after Holm's correction)")
+            lines.append(f"hypothesis {h.name}: {told} (p {format_p_value(h.adjusted)} after Holm's correction)")
         if self.hypotheses:
             lines.append("")
         lines += [means_table(self.metrics), "", pairs_table(self.metrics, paired=self.paired), ""]
@@ -118,8 +121,8 @@ def compare(
     baseline: str | None = None,
     hypotheses: Hypotheses = (),
     across_metrics: bool = False,
-    detect: float | None = None,
-    level: float = 0.95,
+    min_effect: float | None = None,
+    confidence_level: float = 0.95,
     n_permutations: int = 10_000,
     seed: int = 0,
     allow_different_judges: bool = False,
@@ -129,24 +132,24 @@ def compare(
 
     Samples are matched by their ids, never by their position. For each metric all pairs of systems are compared by the
     paired randomised Tukey test: whatever number of systems there is, the chance of any false claim about a metric is at
-    most 1 - `level`, and the intervals hold the differences of all pairs together. A sample that failed or was not
+    most 1 - `confidence_level`, and the intervals hold the differences of all pairs together. A sample that failed or was not
     applicable in one system is left out of that system's pairs, and counted; bounds say what the failed ones could change.
 
-    Traffic of two weeks has no request in common. Stores that share none, or `Period`s of them, are compared as
+    Traffic of two weeks has no request in common. Stores that share none, or `TimeRange`s of them, are compared as
     independent groups: by the largest standardised difference under permutation, with means that undo sampling. That needs
     more requests for the same certainty, and takes them as independent of each other.
 
     Args:
         systems: Systems by name, or in a row: experiments, files of outcomes (`ragstone evaluate --output`), stores,
-            or `Period`s of stores.
+            or `TimeRange`s of stores.
         metrics: Names or groups ("ccrs"); None takes all that there are.
         baseline: The name of a system with which alone the others are compared: fewer pairs, more power.
         hypotheses: Claims named before the data were seen, by name: {"H1": ["e5 > bm25 on ccrs.qr, ccrs.ir"]}. A
             hypothesis holds if all its claims do; hypotheses are corrected for their number (Holm).
         across_metrics: Hold the level for all metrics together, instead of for each.
-        detect: The difference that matters, in the metric's own units: how many more samples would show it is part of
+        min_effect: The difference that matters, in the metric's own units: how many more samples would show it is part of
             the verdict. None is one hundredth of the metric's range.
-        level: One less the chance of a false claim, in (0, 1).
+        confidence_level: One less the chance of a false claim, in (0, 1).
         n_permutations: Permutations drawn.
         seed: Of the random numbers; the same seed gives the same result on any machine.
         allow_different_judges: Compare scores of different judges or versions of a metric all the same, with a warning.
@@ -169,12 +172,12 @@ def compare(
         >>> ragstone.compare({"old": old, "new": new}).verdict
         ('new beats old on ccrs.cc by 100 points [44.4, 100]',)
     """
-    if detect is not None and not (math.isfinite(detect) and detect > 0):
+    if min_effect is not None and not (math.isfinite(min_effect) and min_effect > 0):
         raise ConfigurationError(
-            f"detect is a difference that matters, above 0 in the metric's own units, got {detect!r}"
+            f"min_effect is a difference that matters, above 0 in the metric's own units, got {min_effect!r}"
         )
-    if not 0 < level < 1:
-        raise ConfigurationError(f"level must lie in (0, 1), got {level!r}")
+    if not 0 < confidence_level < 1:
+        raise ConfigurationError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
     scores = align(systems, metrics=metrics, allow_different_judges=allow_different_judges, paired=paired)
     if hypotheses:
         _paired_only(scores, "a hypothesis")
@@ -186,25 +189,27 @@ def compare(
         len(scores.systems),
         baseline=None if baseline is None else scores.systems.index(baseline),
         # Intervals of several metrics hold together if each metric's miss with its share of the error.
-        level=1 - (1 - level) / len(scores.metrics) if across_metrics else level,
+        confidence_level=1 - (1 - confidence_level) / len(scores.metrics) if across_metrics else confidence_level,
         n_permutations=n_permutations,
         seed=seed,
     )
     found = tuple(
-        compare_metric(metric, scores.systems, family, detect=detect)
+        compare_metric(metric, scores.systems, family, min_effect=min_effect)
         if scores.paired
-        else compare_unpaired(metric, scores.systems, family, scores.inclusion, detect=detect)
+        else compare_unpaired(metric, scores.systems, family, scores.inclusion_probabilities, min_effect=min_effect)
         for metric in scores.metrics
     )
     return Comparison(
         systems=scores.systems,
-        metrics=judged_across(found, level=level) if across_metrics else found,
-        hypotheses=judge_hypotheses(scores, hypotheses, level=level, n_permutations=n_permutations, seed=seed),
+        metrics=adjust_across_metrics(found, confidence_level=confidence_level) if across_metrics else found,
+        hypotheses=judge_hypotheses(
+            scores, hypotheses, confidence_level=confidence_level, n_permutations=n_permutations, seed=seed
+        ),
         baseline=baseline,
         n_samples=scores.n_samples,
         n_common=scores.n_common,
         paired=scores.paired,
-        level=level,
+        confidence_level=confidence_level,
         across_metrics=across_metrics,
         n_permutations=n_permutations,
         seed=seed,
@@ -220,7 +225,7 @@ def _method(comparison: Comparison) -> str:
     against = "" if comparison.baseline is None else f" with {comparison.baseline!r}"
     return (
         f"differences{against}: paired randomised Tukey test; p-values and intervals hold for {together} together with "
-        f"{comparison.level:.4g} probability (seed {comparison.seed}, up to {comparison.n_permutations:,} permutations); effect "
+        f"{comparison.confidence_level:.4g} probability (seed {comparison.seed}, up to {comparison.n_permutations:,} permutations); effect "
         "is Hedges' g of the differences"
     )
 
@@ -229,7 +234,7 @@ def _method_unpaired(comparison: Comparison, together: str) -> str:
     return (
         "no sample is compared with itself: differences of independent groups, largest standardised difference under "
         f"permutation (its normal limit from 5,000 each); p-values and intervals hold for {together} together with "
-        f"{comparison.level:.4g} probability (seed {comparison.seed}), if requests are independent of each other; effect is "
+        f"{comparison.confidence_level:.4g} probability (seed {comparison.seed}), if requests are independent of each other; effect is "
         "Hedges' g of two groups"
     )
 

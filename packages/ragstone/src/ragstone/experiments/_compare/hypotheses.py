@@ -10,7 +10,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments._compare.align import AlignedMetric, AlignedScores
 from ragstone.stats import holm, randomised_tukey
 
-__all__ = ["Claim", "Hypotheses", "Hypothesis", "judge_hypotheses"]
+__all__ = ["Hypotheses", "Hypothesis", "HypothesisTerm", "judge_hypotheses"]
 
 Hypotheses = Mapping[str, str | Sequence[str]] | Sequence[str]
 """Claims by the hypothesis's name; or claims alone, each a hypothesis of its own. A claim is "B > A" (B is better than A),
@@ -20,7 +20,7 @@ _OPERATORS: Final = ("!=", ">")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class HypothesisTerm:
     """One part of a hypothesis: two systems on one metric."""
 
     system: str
@@ -38,7 +38,7 @@ class Hypothesis:
     """A statement that holds only if all its claims do."""
 
     name: str
-    claims: tuple[Claim, ...]
+    claims: tuple[HypothesisTerm, ...]
     p_value: float
     """The largest of the claims'; a claim that could not be tested counts as 1."""
     adjusted: float
@@ -47,9 +47,9 @@ class Hypothesis:
 
 
 def judge_hypotheses(
-    scores: AlignedScores, hypotheses: Hypotheses, *, level: float, n_permutations: int, seed: int
+    scores: AlignedScores, hypotheses: Hypotheses, *, confidence_level: float, n_permutations: int, seed: int
 ) -> tuple[Hypothesis, ...]:
-    """Test hypotheses, so that the chance of supporting any false one is at most 1 - `level`.
+    """Test hypotheses, so that the chance of supporting any false one is at most 1 - `confidence_level`.
 
     A hypothesis holds only if all its claims do, so that its p-value is the largest of theirs, and the claims need no
     correction among themselves (an intersection-union test). Hypotheses are corrected by Holm.
@@ -77,7 +77,7 @@ def judge_hypotheses(
             for pair, directed, metric in parts
         )
         found.append((name, claims, max(1.0 if c.p_value is None else c.p_value for c in claims)))
-    corrected = holm([p for _, _, p in found], level=level)
+    corrected = holm([p for _, _, p in found], confidence_level=confidence_level)
     return tuple(
         Hypothesis(name=name, claims=claims, p_value=p, adjusted=adjusted, supported=supported)
         for (name, claims, p), adjusted, supported in zip(found, corrected.adjusted, corrected.rejected, strict=True)
@@ -131,7 +131,7 @@ def _test(
     directed: bool,
     n_permutations: int,
     seed: int,
-) -> Claim:
+) -> HypothesisTerm:
     # What is better lies above, whichever way the metric runs.
     sign = 1 if metric.higher_is_better else -1
     (found,) = randomised_tukey(
@@ -141,7 +141,7 @@ def _test(
         n_resamples=n_permutations,
         seed=seed,
     ).pairs
-    return Claim(
+    return HypothesisTerm(
         system=systems[pair[0]],
         other=systems[pair[1]],
         metric=metric.name,

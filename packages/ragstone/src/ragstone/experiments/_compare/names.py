@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ragstone.experiments._evaluate import Experiment
-from ragstone.experiments._outcomes import OutcomeSource, Period
-from ragstone.store import is_database_url, shown
+from ragstone.experiments._outcomes import OutcomeSource, TimeRange
+from ragstone.store import describe_store, is_database_url
 
 __all__ = ["names_of"]
 
@@ -21,13 +21,15 @@ def names_of(sources: Sequence[OutcomeSource]) -> list[str]:
     Args:
         sources: The systems, in a row.
     """
-    given = {i: source.name for i, source in enumerate(sources) if isinstance(source, Period)}
+    given = {i: source.name for i, source in enumerate(sources) if isinstance(source, TimeRange)}
     paths = {
         i: Path(source).absolute()
         for i, source in enumerate(sources)
-        if not isinstance(source, Experiment | Period) and not is_database_url(source)
+        if not isinstance(source, Experiment | TimeRange) and not is_database_url(source)
     }
-    given |= {i: shown(os.fspath(s)) for i, s in enumerate(sources) if isinstance(s, str) and is_database_url(s)}
+    given |= {
+        i: describe_store(os.fspath(s)) for i, s in enumerate(sources) if isinstance(s, str) and is_database_url(s)
+    }
     names = {i: path.stem for i, path in paths.items()}
     deepest = max((len(path.parts) for path in paths.values()), default=0)
     for depth in range(2, deepest + 1):

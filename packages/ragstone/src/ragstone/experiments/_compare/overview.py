@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
-from ragstone.experiments._compare.words import (
+from ragstone.experiments._compare.text import (
     KINDS,
     Kind,
     claim_size,
-    doubt_of,
+    describe_failed_samples,
+    format_verdicts,
     full_name,
     kind_of,
-    seen_by_winner,
-    verdicts,
+    orient_to_winner,
 )
 
 __all__ = ["overview"]
@@ -26,7 +26,7 @@ _MOST_CLAIMS: Final = 40
 """As many are printed with their sizes; the table has the others'."""
 _MOST_NAMES: Final = 10
 """Metrics that are named for each of several pairs of systems; of more the number is told."""
-_LUCKY: Final = 0.5
+_EXPECTED_FALSE_POSITIVES: Final = 0.5
 """Metrics expected to differ by luck, from which on it has to be said."""
 _GROUPED: Final[dict[Kind, str]] = {
     "within": "a difference that matters is ruled out",
@@ -35,23 +35,27 @@ _GROUPED: Final[dict[Kind, str]] = {
     "apart": "nothing to compare, no sample has a score of both",
 }
 
-Told = tuple[MetricComparison, PairDifference]
+FormatPairs = tuple[MetricComparison, PairDifference]
 
 
-def overview(metrics: Sequence[MetricComparison], *, level: float, across_metrics: bool) -> list[str]:
+def overview(metrics: Sequence[MetricComparison], *, confidence_level: float, across_metrics: bool) -> list[str]:
     """What can be claimed, then what cannot; grouped by systems where there is much of it.
 
     Args:
         metrics: What was found.
-        level: One less the chance of a false claim.
+        confidence_level: One less the chance of a false claim.
         across_metrics: Whether that holds for all metrics together.
     """
-    sentences = verdicts(metrics)
+    sentences = format_verdicts(metrics)
     tested = sum(any(pair.n for pair in metric.pairs) for metric in metrics)
-    lucky = [] if across_metrics or tested * (1 - level) < _LUCKY else [_luck(tested, level)]
+    lucky = (
+        []
+        if across_metrics or tested * (1 - confidence_level) < _EXPECTED_FALSE_POSITIVES
+        else [_count_expected_false_positives(tested, confidence_level)]
+    )
     if len(sentences) <= _MOST_SENTENCES:
         return [*sentences, *lucky]
-    told: dict[Kind, list[Told]] = {kind: [] for kind in KINDS}
+    told: dict[Kind, list[FormatPairs]] = {kind: [] for kind in KINDS}
     for metric in metrics:
         for pair in metric.pairs:
             told[kind_of(metric, pair)].append((metric, pair))
@@ -62,12 +66,12 @@ def overview(metrics: Sequence[MetricComparison], *, level: float, across_metric
     return lines
 
 
-def _claims(claimed: Sequence[Told], n_metrics: int) -> list[str]:
+def _claims(claimed: Sequence[FormatPairs], n_metrics: int) -> list[str]:
     if not claimed:
         return [f"no difference can be claimed on any of {n_metrics} metrics"]
-    by_pair: dict[tuple[str, str], list[Told]] = {}
+    by_pair: dict[tuple[str, str], list[FormatPairs]] = {}
     for metric, pair in claimed:
-        won = seen_by_winner(pair)
+        won = orient_to_winner(pair)
         by_pair.setdefault((won.system, won.other), []).append((metric, won))
     n_wins = Counter(pair.better for _, pair in claimed)
     lines = []
@@ -89,7 +93,7 @@ def _more(kind: Kind) -> str:
     return " (the table of differences tells how many more samples would detect one)" if kind == "undecided" else ""
 
 
-def _by_systems(told: Sequence[Told]) -> Iterator[str]:
+def _by_systems(told: Sequence[FormatPairs]) -> Iterator[str]:
     """One line for all metrics of which the same is said of all systems, then one for pairs of systems."""
     n_told = Counter(_label(metric, pair) for metric, pair in told)
     n_pairs = {_label(metric, pair): len(metric.pairs) for metric, pair in told}
@@ -109,11 +113,11 @@ def _by_systems(told: Sequence[Told]) -> Iterator[str]:
 
 
 def _label(metric: MetricComparison, pair: PairDifference) -> str:
-    return f"{metric.metric}{doubt_of(metric, pair)}"
+    return f"{metric.metric}{describe_failed_samples(metric, pair)}"
 
 
-def _luck(tested: int, level: float) -> str:
+def _count_expected_false_positives(tested: int, confidence_level: float) -> str:
     return (
-        f"(each of {tested} metrics is tested by itself: if nothing differed, up to {tested * (1 - level):.1f} of them would be "
+        f"(each of {tested} metrics is tested by itself: if nothing differed, up to {tested * (1 - confidence_level):.1f} of them would be "
         "expected to show a difference by luck; --across-metrics, across_metrics=True, holds the level for all together)"
     )

@@ -30,12 +30,12 @@ __all__ = [
     "MetricComparison",
     "PairDifference",
     "SystemMean",
-    "better_of",
+    "adjust_across_metrics",
     "compare_metric",
-    "judged_across",
+    "find_winner",
+    "has_no_test",
     "possible_differences",
     "power_of",
-    "untested",
     "worst_case",
 ]
 
@@ -106,11 +106,11 @@ class MetricComparison:
     """The metric's range; infinite where it has no bound."""
     systems: tuple[SystemMean, ...]
     pairs: tuple[PairDifference, ...]
-    level: float
+    confidence_level: float
     """Of the intervals of the metric's differences, together."""
     discriminative_power: DiscriminativePower | None
     """Share of the pairs of systems that the metric tells apart; None unless all pairs were compared."""
-    detect: float | None
+    min_effect: float | None
     """The difference that matters, for `n_more`; None for a metric without bounds if none was named."""
     n_permutations: int
     """Permutations behind the p-values."""
@@ -131,30 +131,45 @@ class Family:
     """System and other, by their columns."""
     complete: bool
     """Whether these are all pairs."""
-    level: float
+    confidence_level: float
     n_permutations: int
     seed: int
 
     @classmethod
-    def of(cls, n_systems: int, *, baseline: int | None, level: float, n_permutations: int, seed: int) -> Family:
+    def of(
+        cls, n_systems: int, *, baseline: int | None, confidence_level: float, n_permutations: int, seed: int
+    ) -> Family:
         """All pairs, the later against the earlier; with a baseline each other system against that."""
         if baseline is None:
             pairs = tuple((j, i) for i, j in itertools.combinations(range(n_systems), 2))
         else:
             pairs = tuple((j, baseline) for j in range(n_systems) if j != baseline)
-        return cls(pairs=pairs, complete=baseline is None, level=level, n_permutations=n_permutations, seed=seed)
+        return cls(
+            pairs=pairs,
+            complete=baseline is None,
+            confidence_level=confidence_level,
+            n_permutations=n_permutations,
+            seed=seed,
+        )
 
 
 def compare_metric(
-    metric: AlignedMetric, systems: Sequence[str], family: Family, *, detect: float | None = None
+    metric: AlignedMetric, systems: Sequence[str], family: Family, *, min_effect: float | None = None
 ) -> MetricComparison:
-    """Compare systems on one metric; `family.level` holds for all its pairs together."""
+    """Compare systems on one metric; `family.confidence_level` holds for all its pairs together."""
     result = randomised_tukey(
-        metric.values, pairs=family.pairs, n_resamples=family.n_permutations, level=family.level, seed=family.seed
+        metric.values,
+        pairs=family.pairs,
+        n_resamples=family.n_permutations,
+        confidence_level=family.confidence_level,
+        seed=family.seed,
     )
-    if detect is None and math.isfinite(metric.high - metric.low):
-        detect = POINT * (metric.high - metric.low)
-    pairs = tuple(_pair(metric, systems, pair, level=family.level, detect=detect) for pair in result.pairs)
+    if min_effect is None and math.isfinite(metric.high - metric.low):
+        min_effect = POINT * (metric.high - metric.low)
+    pairs = tuple(
+        _pair(metric, systems, pair, confidence_level=family.confidence_level, min_effect=min_effect)
+        for pair in result.pairs
+    )
     return MetricComparison(
         metric=metric.name,
         higher_is_better=metric.higher_is_better,
@@ -162,21 +177,23 @@ def compare_metric(
         high=metric.high,
         systems=tuple(_mean(metric, i, name) for i, name in enumerate(systems)),
         pairs=pairs,
-        level=family.level,
-        discriminative_power=power_of(pairs, family.level) if family.complete else None,
-        detect=detect,
+        confidence_level=family.confidence_level,
+        discriminative_power=power_of(pairs, family.confidence_level) if family.complete else None,
+        min_effect=min_effect,
         n_permutations=result.n_resamples,
         exact=result.exact,
     )
 
 
-def untested(metric: MetricComparison) -> bool:
+def has_no_test(metric: MetricComparison) -> bool:
     """Whether no pair could be tested."""
     return all(pair.p_value is None for pair in metric.pairs)
 
 
-def judged_across(metrics: Sequence[MetricComparison], *, level: float) -> tuple[MetricComparison, ...]:
-    """Adjust p-values for all metrics as well, so that the chance of any false claim is at most 1 - `level`.
+def adjust_across_metrics(
+    metrics: Sequence[MetricComparison], *, confidence_level: float
+) -> tuple[MetricComparison, ...]:
+    """Adjust p-values for all metrics as well, so that the chance of any false claim is at most 1 - `confidence_level`.
 
     Holm's procedure, with a whole metric in the place of a hypothesis: p-values within a metric hold for all its pairs, so
     they are multiplied by the number of metrics; only where every pair of a metric is claimed is its share of the error
@@ -209,11 +226,15 @@ def judged_across(metrics: Sequence[MetricComparison], *, level: float) -> tuple
             metric,
             pairs=tuple(
                 _ending_at_0(
-                    replace(pair, p_value=p, better=better_of(pair, p, level=level, higher=metric.higher_is_better))
+                    replace(
+                        pair,
+                        p_value=p,
+                        better=find_winner(pair, p, confidence_level=confidence_level, higher=metric.higher_is_better),
+                    )
                 )
                 for pair, p in zip(metric.pairs, adjusted[i], strict=True)
             ),
-            discriminative_power=metric.discriminative_power and _power_of_values(adjusted[i], level),
+            discriminative_power=metric.discriminative_power and _power_of_values(adjusted[i], confidence_level),
         )
         for i, metric in enumerate(metrics)
     )
@@ -277,13 +298,18 @@ def _mean(metric: AlignedMetric, column: int, system: str) -> SystemMean:
 
 
 def _pair(
-    metric: AlignedMetric, systems: Sequence[str], found: TukeyPair, *, level: float, detect: float | None
+    metric: AlignedMetric,
+    systems: Sequence[str],
+    found: TukeyPair,
+    *,
+    confidence_level: float,
+    min_effect: float | None,
 ) -> PairDifference:
     first, second = metric.values[:, found.first], metric.values[:, found.second]
     n_failed, bounds = worst_case(metric, found.first, found.second)
     effect = paired_effect(first, second) if found.n else None
     half = None if found.low is None or found.high is None else (found.high - found.low) / 2
-    detectable, n_more = _reach(first, second, half, detect)
+    detectable, n_more = _find_detectable_difference(first, second, half, min_effect)
     width = metric.high - metric.low
     low, high = (None, None) if half is None else (found.low, found.high)
     if low is not None and high is not None and math.isfinite(width):
@@ -307,18 +333,20 @@ def _pair(
         detectable=detectable,
         n_more=n_more,
     )
-    return replace(pair, better=better_of(pair, pair.p_value, level=level, higher=metric.higher_is_better))
+    return replace(
+        pair, better=find_winner(pair, pair.p_value, confidence_level=confidence_level, higher=metric.higher_is_better)
+    )
 
 
-def better_of(pair: PairDifference, p: float | None, *, level: float, higher: bool) -> str | None:
+def find_winner(pair: PairDifference, p: float | None, *, confidence_level: float, higher: bool) -> str | None:
     """Who is claimed to be better, by an adjusted p-value; None where nobody is."""
-    if p is None or not pair.difference or p > (1 - level) * (1 + _SAME):
+    if p is None or not pair.difference or p > (1 - confidence_level) * (1 + _SAME):
         return None
     return pair.system if (pair.difference > 0) == higher else pair.other
 
 
-def _reach(
-    first: NDArray[np.float64], second: NDArray[np.float64], half: float | None, detect: float | None
+def _find_detectable_difference(
+    first: NDArray[np.float64], second: NDArray[np.float64], half: float | None, min_effect: float | None
 ) -> tuple[float | None, int | None]:
     """What difference so many samples show, and how many more would show the one that matters.
 
@@ -333,15 +361,15 @@ def _reach(
     if half is None or n < 2:
         return None, None
     reach = half + float(ndtri(POWER)) * float(difference.std(ddof=1)) / math.sqrt(n)
-    if detect is None:
+    if min_effect is None:
         return reach, None
-    return reach, max(0, math.ceil(n * (reach / detect) ** 2 * (1 - _SAME)) - n)
+    return reach, max(0, math.ceil(n * (reach / min_effect) ** 2 * (1 - _SAME)) - n)
 
 
-def power_of(pairs: Sequence[PairDifference], level: float) -> DiscriminativePower:
+def power_of(pairs: Sequence[PairDifference], confidence_level: float) -> DiscriminativePower:
     """Share of the pairs that a metric tells apart."""
-    return _power_of_values([pair.p_value for pair in pairs], level)
+    return _power_of_values([pair.p_value for pair in pairs], confidence_level)
 
 
-def _power_of_values(p_values: Sequence[float | None], level: float) -> DiscriminativePower:
-    return discriminative_power(p_values, alpha=1 - level)
+def _power_of_values(p_values: Sequence[float | None], confidence_level: float) -> DiscriminativePower:
+    return discriminative_power(p_values, alpha=1 - confidence_level)

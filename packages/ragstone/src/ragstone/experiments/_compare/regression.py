@@ -19,7 +19,7 @@ from ragstone.experiments._compare.align import (
     align,
 )
 from ragstone.experiments._compare.pairs import possible_differences
-from ragstone.experiments._compare.words import amount, equals
+from ragstone.experiments._compare.text import format_difference, format_p_value
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.stats import holm, mean_interval, randomised_tukey
 
@@ -72,7 +72,7 @@ class RegressionCheck:
 
     baseline: str
     gates: tuple[MetricGate, ...]
-    level: float
+    confidence_level: float
     notes: tuple[str, ...] = ()
 
     @property
@@ -89,7 +89,7 @@ class RegressionCheck:
         return {
             "baseline": self.baseline,
             "ok": self.ok,
-            "level": self.level,
+            "level": self.confidence_level,
             "gates": gates,
             "notes": list(self.notes),
         }
@@ -100,8 +100,8 @@ class RegressionCheck:
             (
                 g.metric,
                 g.candidate,
-                "no common score" if g.gain is None else amount(g.gain, points=g.in_points, sign=True),
-                "unknown" if g.low is None else amount(g.low, points=g.in_points, sign=True),
+                "no common score" if g.gain is None else format_difference(g.gain, points=g.in_points, sign=True),
+                "unknown" if g.low is None else format_difference(g.low, points=g.in_points, sign=True),
                 str(g.n),
                 _verdict(g),
             )
@@ -114,13 +114,13 @@ class RegressionCheck:
         n_bad = sum(not g.ok for g in self.gates)
         head = f"{against}: " + ("no regression found" if self.ok else f"FAILED on {n_bad} of {len(self.gates)}")
         rule = (
-            f"a metric passes if its gain is above minus the margin with {self.level:.0%} confidence"
+            f"a metric passes if its gain is above minus the margin with {self.confidence_level:.0%} confidence"
             if margins
-            else f"a metric fails if it is worse with {self.level:.0%} confidence, for all of them together"
+            else f"a metric fails if it is worse with {self.confidence_level:.0%} confidence, for all of them together"
         )
         failed = [
             f"{g.metric}: {g.n_failed} samples failed and are not in the gain of {g.candidate}; had they gone as badly as can "
-            f"be, it would be {amount(g.worst, points=g.in_points, sign=True)}"
+            f"be, it would be {format_difference(g.worst, points=g.in_points, sign=True)}"
             for g in self.gates
             if g.n_failed and g.worst is not None
         ]
@@ -139,16 +139,16 @@ def check_regression(
     baseline: str,
     metrics: Sequence[str] | str | None = None,
     margin: float | Mapping[str, float] | None = None,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     n_permutations: int = 10_000,
     seed: int = 0,
 ) -> RegressionCheck:
     """Compare every other system with the baseline, one-sided.
 
     Without a margin a metric fails where the candidate is significantly worse; the chance that any of them fails although
-    nothing became worse is at most 1 - `level` (Holm). With a margin it passes only where a loss of the margin or more is
+    nothing became worse is at most 1 - `confidence_level` (Holm). With a margin it passes only where a loss of the margin or more is
     ruled out, whatever failed samples had scored; since all have to pass, the chance of letting through a loss that
-    large on any of them is at most 1 - `level` without a correction (an intersection-union test).
+    large on any of them is at most 1 - `confidence_level` without a correction (an intersection-union test).
 
     Raises:
         ConfigurationError: A system, metric or margin that cannot be.
@@ -158,8 +158,8 @@ def check_regression(
         raise ConfigurationError(
             f"there is no system {baseline!r} to be the baseline; there are {', '.join(map(repr, scores.systems))}"
         )
-    if not _LEAST_LEVEL < level < 1:
-        raise ConfigurationError(f"a gate is one-sided and needs a level in (0.5, 1), got {level!r}")
+    if not _LEAST_LEVEL < confidence_level < 1:
+        raise ConfigurationError(f"a gate is one-sided and needs a level in (0.5, 1), got {confidence_level!r}")
     at = scores.systems.index(baseline)
     chosen, notes = _chosen(scores, at, [metrics] if isinstance(metrics, str) else metrics)
     if isinstance(margin, Mapping) and (lost := sorted({m.name for m in chosen} - margin.keys())):
@@ -172,7 +172,7 @@ def check_regression(
             scores.systems[i],
             (i, at),
             margin=margin[metric.name] if isinstance(margin, Mapping) else margin,
-            level=level,
+            confidence_level=confidence_level,
             n_permutations=n_permutations,
             seed=seed,
         )
@@ -181,12 +181,14 @@ def check_regression(
         if i != at
     ]
     if margin is None:
-        corrected = holm([gate.p_value for gate in gates], level=level)
+        corrected = holm([gate.p_value for gate in gates], confidence_level=confidence_level)
         gates = [
             gate if gate.p_value is None else replace(gate, p_value=p, state="worse" if worse else "ok")
             for gate, p, worse in zip(gates, corrected.adjusted, corrected.rejected, strict=True)
         ]
-    return RegressionCheck(baseline=baseline, gates=tuple(gates), level=level, notes=(*notes, *scores.notes))
+    return RegressionCheck(
+        baseline=baseline, gates=tuple(gates), confidence_level=confidence_level, notes=(*notes, *scores.notes)
+    )
 
 
 def assert_no_regression(
@@ -195,7 +197,7 @@ def assert_no_regression(
     metrics: Sequence[str] | str | None = None,
     *,
     margin: float | Mapping[str, float] | None = None,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     n_permutations: int = 10_000,
     seed: int = 0,
     allow_different_judges: bool = False,
@@ -210,7 +212,7 @@ def assert_no_regression(
             through. With one, in the metric's own units (0.01 is one point of a metric from 0 to 1) or by metric, it
             fails unless a loss of the margin or more is ruled out: the stricter gate, which needs enough samples, and
             few that failed, as each counts as badly as it can.
-        level: One less the chance of an error: of a failure though nothing became worse; with a margin, of passing though
+        confidence_level: One less the chance of an error: of a failure though nothing became worse; with a margin, of passing though
             something lost that much.
         n_permutations: Permutations drawn.
         seed: Of the random numbers; the same seed gives the same result on any machine.
@@ -230,7 +232,12 @@ def assert_no_regression(
     sources: Sources = {"baseline": baseline, "candidate": candidate}
     scores = align(sources, metrics=metrics, allow_different_judges=allow_different_judges)
     check = check_regression(
-        scores, baseline="baseline", margin=margin, level=level, n_permutations=n_permutations, seed=seed
+        scores,
+        baseline="baseline",
+        margin=margin,
+        confidence_level=confidence_level,
+        n_permutations=n_permutations,
+        seed=seed,
     )
     if not check.ok:
         raise AssertionError(str(check))
@@ -276,7 +283,7 @@ def _gate(
     pair: tuple[int, int],
     *,
     margin: float | None,
-    level: float,
+    confidence_level: float,
     n_permutations: int,
     seed: int,
 ) -> MetricGate:
@@ -287,13 +294,18 @@ def _gate(
     sign = 1 if metric.higher_is_better else -1
     better = sign * metric.values[:, list(pair)]
     (found,) = randomised_tukey(
-        better, pairs=[(0, 1)], alternative="less", n_resamples=n_permutations, level=level, seed=seed
+        better,
+        pairs=[(0, 1)],
+        alternative="less",
+        n_resamples=n_permutations,
+        confidence_level=confidence_level,
+        seed=seed,
     ).pairs
     candidates, baselines = metric.states[:, list(pair)].T
     # What a failed sample would have scored is not known, so what is to be ruled out must be ruled out for the worst.
     n_failed, lowest, highest = possible_differences(metric, *pair)
     worst = lowest if metric.higher_is_better else -highest
-    low = _at_least(worst, width=metric.high - metric.low, level=level)
+    low = _at_least(worst, width=metric.high - metric.low, confidence_level=confidence_level)
     state: Literal["ok", "not shown", "untestable"] = "ok"
     if not found.n:
         state = "untestable"
@@ -315,7 +327,7 @@ def _gate(
     )
 
 
-def _at_least(difference: NDArray[np.float64], *, width: float, level: float) -> float | None:
+def _at_least(difference: NDArray[np.float64], *, width: float, confidence_level: float) -> float | None:
     """Bound the mean of differences from below, one-sided.
 
     Differences are often 0 with a few large ones among them, and then neither permutations nor the normal approximation
@@ -327,19 +339,19 @@ def _at_least(difference: NDArray[np.float64], *, width: float, level: float) ->
     if not n or math.isinf(difference.min()):
         return None
     if math.isfinite(width) and not difference.any():
-        return -width * (1 - math.pow(1 - level, 1 / n))
-    low = mean_interval(difference.tolist(), low=-width, high=width, level=2 * level - 1).low
+        return -width * (1 - math.pow(1 - confidence_level, 1 / n))
+    low = mean_interval(difference.tolist(), low=-width, high=width, confidence_level=2 * confidence_level - 1).low
     return low if math.isfinite(low) else None
 
 
 def _verdict(gate: MetricGate) -> str:
     match gate.state:
         case "worse":
-            return f"WORSE (p {equals(gate.p_value)})"
+            return f"WORSE (p {format_p_value(gate.p_value)})"
         case "not shown":
-            return f"NOT SHOWN to lose less than {amount(gate.margin or 0.0, points=gate.in_points)}"
+            return f"NOT SHOWN to lose less than {format_difference(gate.margin or 0.0, points=gate.in_points)}"
         case "untestable":
             return "UNTESTABLE: no sample has a score of both"
     if gate.margin is not None:
-        return f"loses less than {amount(gate.margin, points=gate.in_points)}"
-    return f"not shown to be worse (p {equals(gate.p_value)})"
+        return f"loses less than {format_difference(gate.margin, points=gate.in_points)}"
+    return f"not shown to be worse (p {format_p_value(gate.p_value)})"

@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from ragstone._util.words import words_of
+from ragstone._util.words import split_words
 from ragstone.errors import ConfigurationError, DataError
 
-__all__ = ["Scale", "judge_notes", "query_notes"]
+__all__ = ["ScoreProvenance", "judge_notes", "query_notes"]
 
 
-class Scale(NamedTuple):
+class ScoreProvenance(NamedTuple):
     """What a score was made with. A plain tuple, as there is one for each of millions of scores."""
 
     version: str
@@ -29,7 +29,7 @@ _MIXED: Final = (
 )
 
 
-def judge_notes(metric: str, scales: Mapping[str, Collection[Scale]], *, allowed: bool) -> list[str]:
+def judge_notes(metric: str, scales: Mapping[str, Collection[ScoreProvenance]], *, allowed: bool) -> list[str]:
     """Refuse scores of a metric that are not one scale, or note them where they are allowed.
 
     Args:
@@ -55,7 +55,7 @@ def judge_notes(metric: str, scales: Mapping[str, Collection[Scale]], *, allowed
     return [f"WARNING {note}: differences may be those of the judges, not of the systems"]
 
 
-def _by_part(scales: Mapping[str, Collection[Scale]], part: str) -> dict[str, set[str]]:
+def _by_part(scales: Mapping[str, Collection[ScoreProvenance]], part: str) -> dict[str, set[str]]:
     return {system: {getattr(scale, part) for scale in made_with} for system, made_with in scales.items()}
 
 
@@ -72,7 +72,7 @@ def query_notes(queries: Mapping[str, Mapping[str, str]]) -> list[str]:
     for (first, asked), (second, others) in itertools.combinations(queries.items(), 2):
         common = [id_ for id_ in asked if id_ in others]
         # A blank more or less is no other question.
-        different = [id_ for id_ in common if words_of(asked[id_]) != words_of(others[id_])]
+        different = [id_ for id_ in common if split_words(asked[id_]) != split_words(others[id_])]
         if not different:
             continue
         at = different[0]

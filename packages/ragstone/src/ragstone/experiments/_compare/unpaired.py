@@ -15,7 +15,7 @@ from ragstone.experiments._compare.pairs import (
     MetricComparison,
     PairDifference,
     SystemMean,
-    better_of,
+    find_winner,
     power_of,
 )
 from ragstone.stats import TukeyPair, hajek_mean, independent_tukey, mean_interval
@@ -36,16 +36,16 @@ def compare_unpaired(
     family: Family,
     inclusion: NDArray[np.float64],
     *,
-    detect: float | None = None,
+    min_effect: float | None = None,
 ) -> MetricComparison:
-    """Compare systems of different samples on one metric; `family.level` holds for all its pairs together.
+    """Compare systems of different samples on one metric; `family.confidence_level` holds for all its pairs together.
 
     Args:
         metric: Samples by systems, of which each sample is of one system.
         systems: Their names.
         family: Which pairs.
         inclusion: Probability with which each sample was kept, by row.
-        detect: The difference that matters; None is a hundredth of the metric's range.
+        min_effect: The difference that matters; None is a hundredth of the metric's range.
     """
     import numpy as np
 
@@ -60,13 +60,22 @@ def compare_unpaired(
         low=low,
         high=high,
         n_resamples=family.n_permutations,
-        level=family.level,
+        confidence_level=family.confidence_level,
         seed=family.seed,
     )
-    if detect is None and math.isfinite(metric.high - metric.low):
-        detect = POINT * (metric.high - metric.low)
+    if min_effect is None and math.isfinite(metric.high - metric.low):
+        min_effect = POINT * (metric.high - metric.low)
     pairs = tuple(
-        _pair(metric, systems, found, groups, inclusion, kept, level=family.level, detect=detect)
+        _pair(
+            metric,
+            systems,
+            found,
+            groups,
+            inclusion,
+            kept,
+            confidence_level=family.confidence_level,
+            min_effect=min_effect,
+        )
         for found in result.pairs
     )
     return MetricComparison(
@@ -76,9 +85,9 @@ def compare_unpaired(
         high=metric.high,
         systems=tuple(_mean(metric, i, name, groups[i], kept[i]) for i, name in enumerate(systems)),
         pairs=pairs,
-        level=family.level,
-        discriminative_power=power_of(pairs, family.level) if family.complete else None,
-        detect=detect,
+        confidence_level=family.confidence_level,
+        discriminative_power=power_of(pairs, family.confidence_level) if family.complete else None,
+        min_effect=min_effect,
         n_permutations=result.n_resamples,
         exact=False,
     )
@@ -117,8 +126,8 @@ def _pair(
     inclusion: NDArray[np.float64],
     kept: Sequence[NDArray[np.float64]],
     *,
-    level: float,
-    detect: float | None,
+    confidence_level: float,
+    min_effect: float | None,
 ) -> PairDifference:
     from scipy.special import ndtri
 
@@ -127,8 +136,8 @@ def _pair(
     half = None if found.low is None or found.high is None else (found.high - found.low) / 2
     detectable = None if half is None else half + float(ndtri(POWER)) * error
     n_more = None
-    if detectable is not None and detect is not None:
-        n_more = max(0, math.ceil(found.n * (detectable / detect) ** 2 * (1 - 1e-12)) - found.n)
+    if detectable is not None and min_effect is not None:
+        n_more = max(0, math.ceil(found.n * (detectable / min_effect) ** 2 * (1 - 1e-12)) - found.n)
     width = metric.high - metric.low
     low, high = found.low, found.high
     if low is not None and high is not None and math.isfinite(width):
@@ -153,7 +162,9 @@ def _pair(
         detectable=detectable,
         n_more=n_more,
     )
-    return replace(pair, better=better_of(pair, pair.p_value, level=level, higher=metric.higher_is_better))
+    return replace(
+        pair, better=find_winner(pair, pair.p_value, confidence_level=confidence_level, higher=metric.higher_is_better)
+    )
 
 
 def _variance(x: NDArray[np.float64], kept: NDArray[np.float64]) -> float:

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._abstention.exact import CERTAIN, ExactReading
-from ragstone.judges._abstention.recognise import continues, goes_on, without_mark
-from ragstone.judges._model import ChatModel, ChatRequest, TokenReading
+from ragstone.judges._abstention.recognise import continues, extends_last_word, strip_final_punctuation
+from ragstone.judges._model import ChatModel, ChatRequest, TokenLogprobs
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
@@ -66,10 +66,12 @@ async def read_bound(
             raw=completion.text,
         )
     low, seen, high = bound(tokens, phrases)
-    return ExactReading(value=seen, interval=Interval(low=low, high=high, level=CERTAIN, method="bound"), complete=None)
+    return ExactReading(
+        value=seen, interval=Interval(low=low, high=high, confidence_level=CERTAIN, method="bound"), complete=None
+    )
 
 
-def bound(tokens: Sequence[TokenReading], phrases: Sequence[str]) -> tuple[float, float, float]:
+def bound(tokens: Sequence[TokenLogprobs], phrases: Sequence[str]) -> tuple[float, float, float]:
     """What the tokens of one reply, and the likeliest alternatives to each, say of starting with a phrase.
 
     At each place the probability of having come there splits: the listed tokens that complete a phrase (certain), those
@@ -87,7 +89,7 @@ def bound(tokens: Sequence[TokenReading], phrases: Sequence[str]) -> tuple[float
     Source:
         The tail: nothing unlisted is likelier than the least likely listed token, and all of it has what is left of 1.
     """
-    phrases = [without_mark(phrase) for phrase in phrases]
+    phrases = [strip_final_punctuation(phrase) for phrase in phrases]
     certain = possible = tail = 0.0
     said, reached = "", 1.0
     for token in tokens:
@@ -128,7 +130,7 @@ def _stage(said: str, phrases: Sequence[str]) -> Literal["phrase", "way", "open"
         return "phrase"
     if any(phrase.startswith(said) for phrase in phrases):
         return "way"
-    if any(not goes_on(phrase, said[len(phrase) :]) for phrase in opened):
+    if any(not extends_last_word(phrase, said[len(phrase) :]) for phrase in opened):
         return "open"
     known, half, _ = said.partition(_HALF)
     spelled = [phrase[len(known) :] for phrase in phrases if half and phrase.startswith(known)]

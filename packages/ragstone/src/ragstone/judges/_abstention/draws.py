@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone.errors import JudgeReplyError
-from ragstone.judges._abstention.recognise import Recogniser
+from ragstone.judges._abstention.recognise import AbstentionMatcher
 from ragstone.judges._model import TEMPERATURE_ONE, ChatModel, ChatRequest, Completion
 from ragstone.judges._protocol import Judge, Prompt
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 from ragstone.stats import beta_mixture_interval, wilson_interval
 
-__all__ = ["REFUSAL_TASK", "Draws", "DrawsReading"]
+__all__ = ["REFUSAL_TASK", "MonteCarloEstimate", "MonteCarloSampler"]
 
 _BATCH: Final = 5
 """Replies drawn before the interval is looked at again, after the first look."""
@@ -32,7 +32,7 @@ REFUSAL_TASK: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrawsReading:
+class MonteCarloEstimate:
     """What the draws say."""
 
     value: float
@@ -44,7 +44,7 @@ class DrawsReading:
     """Draws with nothing to look at."""
 
 
-class Draws:
+class MonteCarloSampler:
     """Draws replies at temperature 1 and counts abstentions.
 
     Args:
@@ -52,7 +52,7 @@ class Draws:
         recogniser: What tells an abstention.
         max_draws: Most replies to draw.
         target_width: Width of the interval at which to stop earlier; None draws `max_draws` whatever they show.
-        level: Level of the interval.
+        confidence_level: Level of the interval.
         sampling: Fields to add to the requests.
         seed: Makes the draws the same each time on servers that take seeds.
         refusal_judge: Whom to ask about replies that hold no phrase.
@@ -61,11 +61,11 @@ class Draws:
     def __init__(
         self,
         model: ChatModel,
-        recogniser: Recogniser,
+        recogniser: AbstentionMatcher,
         *,
         max_draws: int,
         target_width: float | None,
-        level: float,
+        confidence_level: float,
         sampling: Mapping[str, Any],
         seed: int | None,
         refusal_judge: Judge | None,
@@ -74,15 +74,17 @@ class Draws:
         self._recogniser = recogniser
         self._max_draws = max_draws
         self._target_width = target_width
-        self._level = level
+        self._level = confidence_level
         self._sampling = {**TEMPERATURE_ONE, **sampling}
         self._seed = seed
         self._refusal_judge = refusal_judge
-        self._first_batch = max_draws if target_width is None else _least_draws(max_draws, target_width, level)
+        self._first_batch = (
+            max_draws if target_width is None else _least_draws(max_draws, target_width, confidence_level)
+        )
 
     async def read(
         self, messages: Sequence[Message], query: str, *, max_tokens: int, several_replies: bool
-    ) -> DrawsReading:
+    ) -> MonteCarloEstimate:
         """Draw, look, and draw again until the interval is narrow enough.
 
         Raises:
@@ -100,7 +102,7 @@ class Draws:
             n_drawn += len(replies)
             verdicts.update(await self._verdicts(replies, query, judged))
             if self._target_width is not None:
-                low, high = beta_mixture_interval(*_counts(verdicts), level=self._level)
+                low, high = beta_mixture_interval(*_counts(verdicts), confidence_level=self._level)
                 if high - low <= self._target_width:
                     break
                 batch = _BATCH
@@ -117,14 +119,14 @@ class Draws:
                 kind="refused" if 2 * declined > n_missing else "truncated",
             )
         if self._target_width is None:
-            low, high = wilson_interval(successes, n, level=self._level)
+            low, high = wilson_interval(successes, n, confidence_level=self._level)
             method = "wilson"
         else:
-            low, high = beta_mixture_interval(successes, n, level=self._level)
+            low, high = beta_mixture_interval(successes, n, confidence_level=self._level)
             method = "beta_mixture"
         value = successes / n
-        interval = Interval(low=min(low, value), high=max(high, value), level=self._level, method=method)
-        return DrawsReading(value=value, interval=interval, n=n, n_missing=n_missing)
+        interval = Interval(low=min(low, value), high=max(high, value), confidence_level=self._level, method=method)
+        return MonteCarloEstimate(value=value, interval=interval, n=n, n_missing=n_missing)
 
     async def _drawn(
         self, messages: Sequence[Message], wanted: int, n_drawn: int, max_tokens: int, *, several: bool
@@ -159,20 +161,20 @@ class Draws:
             verdict: str = self._recogniser.verdict(reply.text, cut=reply.finish == "length")
             if verdict == "answers" and self._refusal_judge is not None:
                 if reply.text not in judged:
-                    judged[reply.text] = await self._declines(self._refusal_judge, query, reply.text)
+                    judged[reply.text] = await self._is_refusal(self._refusal_judge, query, reply.text)
                 verdict = "abstains" if judged[reply.text] else "answers"
             verdicts.append(verdict)
         return verdicts
 
-    async def _declines(self, judge: Judge, query: str, reply: str) -> bool:
+    async def _is_refusal(self, judge: Judge, query: str, reply: str) -> bool:
         prompt = Prompt(construct="abstention", task=REFUSAL_TASK, fields={"query": query, "response": reply})
         return (await judge.ask_number(prompt, low=0, high=1)).value > 0.5
 
 
-def _least_draws(max_draws: int, target_width: float, level: float) -> int:
+def _least_draws(max_draws: int, target_width: float, confidence_level: float) -> int:
     """As many draws as it takes in the clearest case: before that there is nothing to look at."""
     for n in range(1, max_draws):
-        low, high = beta_mixture_interval(0, n, level=level)
+        low, high = beta_mixture_interval(0, n, confidence_level=confidence_level)
         if high - low <= target_width:
             return n
     return max_draws

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ragstone.judges._abstention.recognise import without_mark
-from ragstone.judges._model import ExactModel, ForcedReading, Once
+from ragstone.judges._abstention.recognise import strip_final_punctuation
+from ragstone.judges._model import AsyncOnce, ExactModel, ReplyLogprobs
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
@@ -68,9 +68,9 @@ class ExactSequence:
     def __init__(self, model: ExactModel, phrases: Sequence[str]) -> None:
         self._model = model
         self._phrases = tuple(phrases)
-        self._written = {**dict.fromkeys(map(without_mark, phrases), False), **dict.fromkeys(phrases, True)}
+        self._written = {**dict.fromkeys(map(strip_final_punctuation, phrases), False), **dict.fromkeys(phrases, True)}
         """What a reply can start with, and whether it is a phrase as it is written."""
-        self._plan = Once(self._planned)
+        self._plan = AsyncOnce(self._planned)
 
     async def read(
         self, messages: Sequence[Message], *, route: Literal["chain", "prefill", "echo"] = "chain"
@@ -91,7 +91,7 @@ class ExactSequence:
 
     async def _forced(self, messages: Sequence[Message]) -> ExactReading:
         replies = list(self._written)
-        read = await asyncio.gather(*(self._model.forced(messages, reply) for reply in replies))
+        read = await asyncio.gather(*(self._model.reply_logprobs(messages, reply) for reply in replies))
         readings = dict(zip(replies, read, strict=True))
         ends = [readings[phrase].end_logprob for phrase in self._phrases]
         whole = [_probability(readings[phrase]) for phrase in self._phrases]
@@ -213,11 +213,11 @@ def _minimal(sequences: Iterable[Ids]) -> set[Ids]:
     return {ids for ids in known if not any(ids[:size] in known for size in range(1, len(ids)))}
 
 
-def _probability(reading: ForcedReading) -> float:
+def _probability(reading: ReplyLogprobs) -> float:
     return math.exp(math.fsum(reading.logprobs))
 
 
-def _holds(reply: str, reading: ForcedReading, other: str, shorter: ForcedReading) -> bool:
+def _holds(reply: str, reading: ReplyLogprobs, other: str, shorter: ReplyLogprobs) -> bool:
     """Whether `reply` begins with the tokens of `other`; they are not told, but equal tokens are equally likely."""
     if not reply.startswith(other) or len(shorter.logprobs) >= len(reading.logprobs):
         return False
@@ -232,5 +232,5 @@ def _holds(reply: str, reading: ForcedReading, other: str, shorter: ForcedReadin
 def _reading(start: float, unfollowed: float, complete: float | None) -> ExactReading:
     # Sums of rounded numbers may end a hair above 1.
     start = min(1.0, start)
-    interval = Interval(low=start, high=min(1.0, start + unfollowed), level=CERTAIN, method="exact")
+    interval = Interval(low=start, high=min(1.0, start + unfollowed), confidence_level=CERTAIN, method="exact")
     return ExactReading(value=start, interval=interval, complete=None if complete is None else min(start, complete))

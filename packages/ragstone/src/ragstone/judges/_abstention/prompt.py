@@ -63,7 +63,7 @@ class ReaderPrompt:
             _require_places(self._template)
 
     @property
-    def shape(self) -> Mapping[str, object]:
+    def settings(self) -> Mapping[str, object]:
         """All that shapes the conversation, for identities."""
         if self._function is not None:
             name = getattr(self._function, "__qualname__", type(self._function).__qualname__)

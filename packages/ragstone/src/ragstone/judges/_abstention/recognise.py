@@ -10,17 +10,17 @@ from typing import Final, Literal
 from ragstone.errors import ConfigurationError
 from ragstone.judges._model import after_reasoning
 
-__all__ = ["Recogniser", "continues", "goes_on", "phrases_from", "without_mark"]
+__all__ = ["AbstentionMatcher", "continues", "extends_last_word", "phrases_from", "strip_final_punctuation"]
 
 Verdict = Literal["abstains", "answers", "open"]
 
 # White space, invisible marks, quotes, Markdown, brackets.
-_DRESS: Final = (
+_FORMATTING: Final = (
     "\\s\ufeff\u200b-\u200f\u2060-\u2064\u202a-\u202e\u2066-\u2069"
     "\"'`*_#>~|()\\[\\]{}<\u00ab\u00bb\u2018-\u201f\u2039\u203a\u300c-\u300f"
 )
-_LEADING: Final = re.compile(f"^[{_DRESS}]+")
-_TRAILING: Final = re.compile(f"[{_DRESS}.!?,;:\u3001\u3002]+$")
+_LEADING: Final = re.compile(f"^[{_FORMATTING}]+")
+_TRAILING: Final = re.compile(f"[{_FORMATTING}.!?,;:\u3001\u3002]+$")
 _HYPHENS: Final = re.compile("[\u2010-\u2013\u2212]")
 _APOSTROPHES: Final = re.compile("[\u2018\u2019\u02bc]")
 # Scripts without blanks between words, and those whose words take endings: there a phrase has no end to look for.
@@ -28,7 +28,7 @@ _UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u
 _GOES_ON: Final = re.compile(r"[-']?\w")
 
 
-class Recogniser:
+class AbstentionMatcher:
     """Looks for phrases at the start of replies.
 
     Upper and lower case, white space, quotes, Markdown, brackets and the reasoning before the reply make no
@@ -73,7 +73,7 @@ def phrases_from(abstention: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(phrase.strip() for phrase in phrases))
 
 
-def without_mark(phrase: str) -> str:
+def strip_final_punctuation(phrase: str) -> str:
     """A phrase without the full stop, or whatever closes it: replies that leave that out abstain as well."""
     return _TRAILING.sub("", phrase)
 
@@ -83,7 +83,7 @@ def continues(rest: str) -> bool:
     return _GOES_ON.match(rest) is not None
 
 
-def goes_on(phrase: str, rest: str) -> bool:
+def extends_last_word(phrase: str, rest: str) -> bool:
     """Whether `rest`, which follows a phrase, makes its last word another one; it cannot in a script without blanks."""
     return _UNSPACED.search(phrase) is None and continues(rest)
 
@@ -97,4 +97,4 @@ def _plain(text: str) -> str:
 def _starts(said: str, phrase: str) -> bool:
     if not said.startswith(phrase):
         return False
-    return not goes_on(phrase, said[len(phrase) :])
+    return not extends_last_word(phrase, said[len(phrase) :])

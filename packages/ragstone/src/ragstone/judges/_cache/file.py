@@ -103,7 +103,7 @@ class ReplyCache:
         with self._writing() as db:
             db.executemany("INSERT OR REPLACE INTO reply VALUES (?, ?, ?, ?)", rows)
 
-    def recall(self, key: str, *, max_age_s: float) -> str | None:
+    def get_fact(self, key: str, *, max_age_s: float) -> str | None:
         """A fact that was noted at most so long ago.
 
         Raises:
@@ -113,7 +113,7 @@ class ReplyCache:
         # A clock that was set back must not keep a fact alive for ever.
         return str(row[0]) if row is not None and 0 <= self._clock() - row[1] <= max_age_s else None
 
-    def remember(self, key: str, value: str) -> None:
+    def put_fact(self, key: str, value: str) -> None:
         """Note a fact.
 
         Raises:
@@ -196,7 +196,7 @@ class ReplyCache:
                 # Rolls back what an error has left open.
                 db.close()
         except sqlite3.Error as error:
-            raise self._trouble(error) from error
+            raise self._storage_error(error) from error
         except OSError as error:
             raise StoreError(f"the reply cache {str(self.path)!r} cannot be used: {error.strerror or error}") from error
 
@@ -245,7 +245,7 @@ class ReplyCache:
             f"{str(self.path)!r} is a SQLite file of another program, not a reply cache; give another folder"
         )
 
-    def _trouble(self, error: sqlite3.Error) -> StoreError:
+    def _storage_error(self, error: sqlite3.Error) -> StoreError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             return StoreCorruptError(

@@ -165,18 +165,18 @@ class CachedReplies:
         # What trouble has hidden is no verdict for a day.
         if self._writes and not found.unmeasured:
             try:
-                await asyncio.to_thread(self._file.remember, key, found.model_dump_json())
+                await asyncio.to_thread(self._file.put_fact, key, found.model_dump_json())
             except StoreError as error:
-                self._give_up(error, reading=False)
+                self._disable(error, reading=False)
         return found
 
     async def _recalled(self, key: str) -> Capabilities | None:
         if not self._reads:
             return None
         try:
-            noted = await asyncio.to_thread(self._file.recall, key, max_age_s=_CAPABILITIES_MAX_AGE_S)
+            noted = await asyncio.to_thread(self._file.get_fact, key, max_age_s=_CAPABILITIES_MAX_AGE_S)
         except StoreError as error:
-            self._give_up(error, reading=True)
+            self._disable(error, reading=True)
             return None
         try:
             return None if noted is None else Capabilities.model_validate_json(noted)
@@ -196,7 +196,7 @@ class CachedReplies:
         try:
             return await asyncio.to_thread(self._file.read, key)
         except StoreError as error:
-            self._give_up(error, reading=True)
+            self._disable(error, reading=True)
             return None
 
     async def _write(self, key: str, model: str, reply: Mapping[str, Any]) -> None:
@@ -210,9 +210,9 @@ class CachedReplies:
             try:
                 await asyncio.to_thread(self._file.write, batch)
             except StoreError as error:
-                self._give_up(error, reading=False)
+                self._disable(error, reading=False)
 
-    def _give_up(self, error: StoreError, *, reading: bool) -> None:
+    def _disable(self, error: StoreError, *, reading: bool) -> None:
         """What cannot be read is not worth writing; what cannot be written may still be read."""
         if self._writes:
             rest = "nothing more is read from it or written to it" if reading else "nothing more is written to it"

@@ -44,12 +44,12 @@ class ChatClient:
     @property
     def name(self) -> str:
         """Model and host. Final once the model is known: given, or found by `prepare()`."""
-        return f"{self._model or 'the served model'} at {urlsplit(self._endpoint.shown_url).netloc}"
+        return f"{self._model or 'the served model'} at {urlsplit(self._endpoint.public_url).netloc}"
 
     @property
-    def shape(self) -> Mapping[str, object]:
+    def settings(self) -> Mapping[str, object]:
         """Endpoint, model and what is added to every request."""
-        return {"endpoint": self._endpoint.shown_url, "model": self._model, "extra_body": self._extra_body}
+        return {"endpoint": self._endpoint.public_url, "model": self._model, "extra_body": self._extra_body}
 
     async def prepare(self) -> None:
         """Find out the served model, unless one was given. Called by the first question otherwise.
@@ -65,7 +65,7 @@ class ChatClient:
                 self._model = await self._served_model()
 
     async def _served_model(self) -> str:
-        url = self._endpoint.shown_url
+        url = self._endpoint.public_url
         try:
             listing = await self._endpoint.request("GET", "/models")
         except RequestRefusedError as refused:

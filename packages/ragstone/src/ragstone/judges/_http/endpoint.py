@@ -18,9 +18,9 @@ from ragstone.errors import (
     JudgeRejectedError,
     JudgeUnavailableError,
 )
-from ragstone.judges._capacity.gate import Permit, Share, capacity_of
-from ragstone.judges._capacity.spend import SpendCap, usage_of
-from ragstone.judges._http.errors import basic, causes_of, message_in, retry_after_s, secrets_in
+from ragstone.judges._http.errors import basic, causes_of, extract_error_message, find_secrets, retry_after_s
+from ragstone.judges._limits.gate import ClientLimits, Permit, capacity_of
+from ragstone.judges._limits.spend import Budget, usage_of
 from ragstone.judges._model import record_usage
 from ragstone.schema import Usage
 
@@ -31,8 +31,8 @@ __all__ = [
     "NAMED_BY_ENVIRONMENT",
     "Endpoint",
     "RequestRefusedError",
-    "affinity",
     "estimated_tokens",
+    "hash_prefix",
     "normalised_url",
     "reply_length",
 ]
@@ -89,7 +89,7 @@ class _Connection:
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _RetryableError:
     """A failed attempt that may succeed when repeated."""
 
     reason: str
@@ -100,7 +100,7 @@ class _Trouble:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Sending:
+class _RequestState:
     """One request, through all its attempts."""
 
     method: Literal["GET", "POST"]
@@ -115,7 +115,7 @@ class _Sending:
 
 
 class Endpoint:
-    """Sends requests to one base URL, as many at a time as the `Capacity` it shares with others allows.
+    """Sends requests to one base URL, as many at a time as the `EndpointLimiter` it shares with others allows.
 
     Attempts that fail for a reason that may pass are repeated: time-outs, lost connections, 408, 409 and 5xx up to
     `max_retries` times with exponential back-off; 429 for up to `max_wait_s`, and meanwhile nothing else is sent.
@@ -127,17 +127,17 @@ class Endpoint:
         base_url: str,
         *,
         api_key: str | None,
-        share: Share,
+        share: ClientLimits,
         max_retries: int,
         max_wait_s: float,
         backoff_s: float,
         prices: tuple[float, float] | None = None,
-        spend_cap: SpendCap | None = None,
+        budget: Budget | None = None,
         affinity_header: str | None = None,
     ) -> None:
         self.base_url = normalised_url(base_url)
         self._api_key = api_key
-        self._secrets = secrets_in(self.base_url, api_key)
+        self._secrets = find_secrets(self.base_url, api_key)
         self._share = share
         self._timeout_s = share.timeout_s
         self.capacity = capacity_of(self.base_url, api_key)
@@ -146,7 +146,7 @@ class Endpoint:
         self._max_wait_s = max_wait_s
         self._backoff_s = backoff_s
         self._prices = prices
-        self._cap = spend_cap
+        self._cap = budget
         self._affinity_header = affinity_header
         self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
         self._after_fork()
@@ -158,7 +158,7 @@ class Endpoint:
         self._connections_lock = threading.Lock()
 
     @property
-    def shown_url(self) -> str:
+    def public_url(self) -> str:
         """The base URL without the credentials and the query it may hold."""
         parts = urlsplit(self.base_url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
@@ -199,15 +199,15 @@ class Endpoint:
             # The client takes a whole URL as it stands.
             path = f"{self._root}{path[1:]}"
         capacity = self.capacity
-        sending = _Sending(
-            method=method, path=path, body=body, counted=counted and method == "POST", order=capacity.arrive()
+        sending = _RequestState(
+            method=method, path=path, body=body, counted=counted and method == "POST", order=capacity.enqueue()
         )
         if sending.counted and body is not None:
             sending.kind = reply_length(body)
             if capacity.counts_tokens:
                 sending.n_tokens = estimated_tokens(body)
             if self._affinity_header is not None:
-                sending.headers = {self._affinity_header: affinity(body)}
+                sending.headers = {self._affinity_header: hash_prefix(body)}
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self._max_wait_s
         n_failures = n_refusals = 0
@@ -225,9 +225,9 @@ class Endpoint:
                     order=sending.order,
                 )
             except JudgeUnavailableError as down:
-                raise JudgeUnavailableError(f"{self.shown_url}: {down}", kind=down.kind) from None
+                raise JudgeUnavailableError(f"{self.public_url}: {down}", kind=down.kind) from None
             outcome = await self._attempt(connection, sending, permit)
-            if not isinstance(outcome, _Trouble):
+            if not isinstance(outcome, _RetryableError):
                 return outcome
             if outcome.rate_limited:
                 n_refusals += 1
@@ -240,7 +240,7 @@ class Endpoint:
                     raise self._given_up(outcome, n_failures + n_refusals)
                 await asyncio.sleep(wait_s)
 
-    def _wait_s(self, trouble: _Trouble, n: int) -> float:
+    def _wait_s(self, trouble: _RetryableError, n: int) -> float:
         if trouble.retry_after_s is None:
             # The exponent is bounded so that the thousandth refusal does not overflow.
             return min(_MAX_BACKOFF_S, self._backoff_s * 2.0 ** min(n - 1, 16)) * self._random.uniform(0.5, 1.0)
@@ -248,11 +248,13 @@ class Endpoint:
         # lost to a limit of requests a minute.
         return trouble.retry_after_s + 0.005 + self._random.uniform(0, min(0.02 * trouble.retry_after_s, 0.25))
 
-    def _given_up(self, trouble: _Trouble, n_attempts: int) -> JudgeUnavailableError:
-        msg = f"{self.shown_url}: {trouble.reason}; gave up after {n_attempts} attempt{'s' if n_attempts > 1 else ''}"
+    def _given_up(self, trouble: _RetryableError, n_attempts: int) -> JudgeUnavailableError:
+        msg = f"{self.public_url}: {trouble.reason}; gave up after {n_attempts} attempt{'s' if n_attempts > 1 else ''}"
         return JudgeUnavailableError(msg, kind=trouble.kind, retry_after_s=trouble.retry_after_s)
 
-    async def _attempt(self, connection: _Connection, sending: _Sending, permit: Permit) -> dict[str, Any] | _Trouble:
+    async def _attempt(
+        self, connection: _Connection, sending: _RequestState, permit: Permit
+    ) -> dict[str, Any] | _RetryableError:
         """Send once, and tell the capacity how it ended."""
         capacity = self.capacity
         try:
@@ -261,7 +263,7 @@ class Endpoint:
                     try:
                         self._cap.begin()
                     except JudgeError:
-                        capacity.unused(permit)
+                        capacity.cancel(permit)
                         raise
                 record_usage(Usage(calls=1))
             outcome = await self._exchange(connection, sending)
@@ -269,12 +271,12 @@ class Endpoint:
             capacity.answered(permit, n_tokens=0.0, learn=False)
             raise
         except GeneratorExit:
-            capacity.abandon(permit)
+            capacity.discard(permit)
             raise
         except BaseException:
-            capacity.unused(permit, sent=True)
+            capacity.cancel(permit, sent=True)
             raise
-        if not isinstance(outcome, _Trouble):
+        if not isinstance(outcome, _RetryableError):
             usage = usage_of(outcome, self._prices)
             n_tokens = usage.input_tokens + usage.output_tokens
             capacity.answered(permit, n_tokens=n_tokens or None, learn=sending.counted)
@@ -290,7 +292,7 @@ class Endpoint:
             capacity.failed(permit, reason=outcome.reason, kind=outcome.kind, overload=outcome.overload)
         return outcome
 
-    async def _exchange(self, connection: _Connection, sending: _Sending) -> dict[str, Any] | _Trouble:
+    async def _exchange(self, connection: _Connection, sending: _RequestState) -> dict[str, Any] | _RetryableError:
         import aiohttp
         import openai
 
@@ -310,31 +312,35 @@ class Endpoint:
             # The client calls a refused or lost connection a time-out as well; what caused it knows better.
             causes = causes_of(error)
             if any(isinstance(cause, TimeoutError) for cause in causes):
-                return _Trouble(f"no reply within {self._timeout_s:g} s", kind="timeout", overload=True)
-            return _Trouble(f"cannot connect, or the connection broke ({self._redacted(message_in(str(causes[-1])))})")
+                return _RetryableError(f"no reply within {self._timeout_s:g} s", kind="timeout", overload=True)
+            return _RetryableError(
+                f"cannot connect, or the connection broke ({self._redacted(extract_error_message(str(causes[-1])))})"
+            )
         except (ValueError, RecursionError):
-            return _Trouble("the reply is not JSON", kind="unparseable")
+            return _RetryableError("the reply is not JSON", kind="unparseable")
         if isinstance(reply, str) and sending.path.endswith("/metrics"):
             # The one thing asked for that is text by nature.
             return {"text": reply}
         if not isinstance(reply, dict):
-            return _Trouble("the reply is not a JSON object", kind="unparseable")
+            return _RetryableError("the reply is not a JSON object", kind="unparseable")
         if (failed := reply.get("error")) and not (reply.get("choices") or reply.get("data")):
             # Gateways that have sent their 200 before the model behind them failed.
-            return _Trouble(f"HTTP 200 with an error: {self._redacted(message_in(failed))[:500]}")
+            return _RetryableError(f"HTTP 200 with an error: {self._redacted(extract_error_message(failed))[:500]}")
         if sending.counted and not reply.get("choices"):
-            return _Trouble(f"the completion has no message, only {sorted(reply)}", kind="unparseable")
+            return _RetryableError(f"the completion has no message, only {sorted(reply)}", kind="unparseable")
         return reply
 
-    def _trouble_from_status(self, error: openai.APIStatusError) -> _Trouble:
+    def _trouble_from_status(self, error: openai.APIStatusError) -> _RetryableError:
         status = error.status_code
-        reason = f"HTTP {status}: {self._redacted(message_in(error.body) or error.message)[:500]}"
+        reason = f"HTTP {status}: {self._redacted(extract_error_message(error.body) or error.message)[:500]}"
         # A quota that is used up is a 429 that does not pass.
         if status == 429 and error.code != "insufficient_quota":
-            return _Trouble(reason, rate_limited=True, retry_after_s=retry_after_s(error.response.headers))
+            return _RetryableError(reason, rate_limited=True, retry_after_s=retry_after_s(error.response.headers))
         if status in (408, 409, 425) or status >= 500:
-            return _Trouble(reason, retry_after_s=retry_after_s(error.response.headers), overload=status in _OVERLOADED)
-        msg = f"{self.shown_url}: {reason}"
+            return _RetryableError(
+                reason, retry_after_s=retry_after_s(error.response.headers), overload=status in _OVERLOADED
+            )
+        msg = f"{self.public_url}: {reason}"
         if status == 401 and not (self._api_key or "@" in urlsplit(self.base_url).netloc):
             msg += f"; no key was given: pass api_key=..., or {NAMED_BY_ENVIRONMENT}"
         raise RequestRefusedError(msg, status=status, param=error.param) from None
@@ -381,7 +387,7 @@ class Endpoint:
             timeout=self._timeout_s,
             http_client=openai.DefaultAioHttpClient(),
         )
-        return _Connection(client=client, keeper=_kept_open(client))
+        return _Connection(client=client, keeper=_get_client_for_loop(client))
 
     async def aclose(self) -> None:
         """Close the client of the running loop; those of other loops close with their loops."""
@@ -391,7 +397,7 @@ class Endpoint:
             await connection.keeper.aclose()
 
 
-async def _kept_open(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
+async def _get_client_for_loop(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
     """Hold a client open for as long as its event loop lives.
 
     A client's sockets belong to the loop they were opened on. `asyncio.run` closes unfinished asynchronous generators
@@ -432,7 +438,7 @@ def _texts(body: Mapping[str, Any]) -> Iterator[object]:
     yield body.get("prompt")
 
 
-def affinity(body: Mapping[str, Any]) -> str:
+def hash_prefix(body: Mapping[str, Any]) -> str:
     """A name for how a request begins: the system message and the first 1,024 characters of the first user message.
 
     Requests of one name share what a server keeps of their beginning, so a router does well to send them to one place.

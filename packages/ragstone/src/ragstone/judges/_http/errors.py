@@ -9,22 +9,22 @@ import time
 from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["basic", "causes_of", "message_in", "retry_after_s", "secrets_in"]
+__all__ = ["basic", "causes_of", "extract_error_message", "find_secrets", "retry_after_s"]
 
 
-def message_in(body: object) -> str:
+def extract_error_message(body: object) -> str:
     """What an error's body says, in one line: OpenAI's form, FastAPI's (`detail`), a bare text; "" when it says nothing."""
     if isinstance(body, str):
         return " ".join(body.split())
     if isinstance(body, list):
-        return "; ".join(text for item in body if (text := message_in(item)))
+        return "; ".join(text for item in body if (text := extract_error_message(item)))
     if not isinstance(body, Mapping):
         return ""
     if "loc" in body and "msg" in body:
         # A validation error; its `input` would repeat the whole request.
         where = body["loc"]
         return f"{'.'.join(map(str, where)) if isinstance(where, list) else where}: {body['msg']}"
-    return next((text for key in ("message", "detail", "error") if (text := message_in(body.get(key)))), "")
+    return next((text for key in ("message", "detail", "error") if (text := extract_error_message(body.get(key)))), "")
 
 
 def causes_of(error: BaseException) -> list[BaseException]:
@@ -56,7 +56,7 @@ def basic(user: str) -> str:
     return f"Basic {base64.b64encode(unquote(user).encode()).decode()}"
 
 
-def secrets_in(base_url: str, api_key: str | None) -> list[str]:
+def find_secrets(base_url: str, api_key: str | None) -> list[str]:
     """What must not be shown of a URL and a key, in the forms in which it is sent; the longest first."""
     parts = urlsplit(base_url)
     secrets = {api_key or ""}

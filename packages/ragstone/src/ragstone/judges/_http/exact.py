@@ -12,10 +12,10 @@ from ragstone.judges._cache.replies import CachedReplies
 from ragstone.judges._http.client import ChatClient
 from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError
 from ragstone.judges._http.replies import logprob_or_none, token_ids
-from ragstone.judges._model import ForcedReading, Once
+from ragstone.judges._model import AsyncOnce, ReplyLogprobs
 from ragstone.judges._render import Message
 
-__all__ = ["ExactReads"]
+__all__ = ["LogprobReader"]
 
 _MAX_ASKED: Final = 128
 """Tokens that vLLM takes in `logprob_token_ids`; they hold for all prompts of a request."""
@@ -29,7 +29,7 @@ _SAMPLE_TURN: Final = ({"role": "user", "content": "Hello"}, {"role": "assistant
 """A finished exchange, to see what ends a reply."""
 
 
-class ExactReads(ChatClient):
+class LogprobReader(ChatClient):
     """A client that reads exact probabilities. What a reply lacks is an error, never a guess."""
 
     def __init__(
@@ -37,8 +37,8 @@ class ExactReads(ChatClient):
     ) -> None:
         super().__init__(endpoint, model=model, extra_body=extra_body, cached=cached)
         self._texts: dict[str, list[int]] = {}
-        self._end = Once(self._found_end)
-        self._tail = Once(self._found_tail)
+        self._end = AsyncOnce(self._found_end)
+        self._tail = AsyncOnce(self._found_tail)
         self._echoes_alone = True
         """Whether a completion of no tokens is taken; some servers want at least one."""
 
@@ -130,7 +130,7 @@ class ExactReads(ChatClient):
                 )
         return rows
 
-    async def chained(self, messages: Sequence[Message], reply: str) -> ForcedReading:
+    async def chained(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
         """Log-probabilities of a reply, each token asked for by its id.
 
         Raises:
@@ -143,9 +143,9 @@ class ExactReads(ChatClient):
             [[*prompt, *path[:place]] for place in range(len(path))], [[token] for token in path]
         )
         read = [row[token] for row, token in zip(rows, path, strict=True)]
-        return ForcedReading(logprobs=tuple(read[: len(said)]), end_logprob=None if end is None else read[-1])
+        return ReplyLogprobs(logprobs=tuple(read[: len(said)]), end_logprob=None if end is None else read[-1])
 
-    async def prefilled(self, messages: Sequence[Message], reply: str) -> ForcedReading:
+    async def prefilled(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
         """Log-probabilities of a reply, from a chat in which it has been given already.
 
         Raises:
@@ -157,7 +157,7 @@ class ExactReads(ChatClient):
         start = _start_of(texts[:end], reply)
         if start is None:
             raise JudgeReplyError(f"{self.name} did not write {reply!r} into the conversation as it was given")
-        return ForcedReading(
+        return ReplyLogprobs(
             logprobs=tuple(_given(logprobs[start:end], reply)),
             end_logprob=_given(logprobs[end : end + 1], reply)[0] if tail else None,
         )
@@ -197,7 +197,7 @@ class ExactReads(ChatClient):
             logprobs.append(logprob_or_none(told.get("logprob")))
         return texts, logprobs
 
-    async def echoed(self, messages: Sequence[Message], reply: str) -> ForcedReading:
+    async def echoed(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
         """Log-probabilities of a reply, from a completion that repeats its prompt.
 
         Raises:
@@ -221,7 +221,7 @@ class ExactReads(ChatClient):
                 f"{self.name} was asked to repeat {len(whole)} tokens with their log-probabilities and did not"
             )
         read = _given([logprob_or_none(value) for value in listing[len(prompt) : len(whole)]], reply)
-        return ForcedReading(logprobs=tuple(read[: len(said)]), end_logprob=None if end is None else read[-1])
+        return ReplyLogprobs(logprobs=tuple(read[: len(said)]), end_logprob=None if end is None else read[-1])
 
     async def _echo(self, ids: Sequence[int]) -> dict[str, Any]:
         body = {

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, TypeVar
 
 from ragstone.errors import JudgeReplyError, JudgeUnavailableError
 from ragstone.judges._http.endpoint import RequestRefusedError
-from ragstone.judges._http.exact import ExactReads
-from ragstone.judges._model import Capabilities, ChatRequest, TokenReading
+from ragstone.judges._http.exact import LogprobReader
+from ragstone.judges._model import Capabilities, ChatRequest, TokenLogprobs
 from ragstone.judges._render import Message
 
 __all__ = ["RouteProbe", "Routes", "are_raw", "probe"]
@@ -50,7 +50,7 @@ Route = Literal["chain", "prefill", "echo"]
 Tried = Callable[..., Awaitable[Any]]
 
 
-async def probe(model: ExactReads, *, full: bool) -> Capabilities:
+async def probe(model: LogprobReader, *, full: bool) -> Capabilities:
     """Measure what the endpoint behind `model` can do, with about a dozen short requests; `full`: with about twenty.
 
     What only a person wants to know (seeds, structured output, the prefix cache) is measured when asked for in full:
@@ -64,7 +64,7 @@ async def probe(model: ExactReads, *, full: bool) -> Capabilities:
 
 
 class _Probe:
-    def __init__(self, model: ExactReads, *, full: bool) -> None:
+    def __init__(self, model: LogprobReader, *, full: bool) -> None:
         self._model = model
         self._full = full
         self._seen: dict[str, str] = {}
@@ -77,28 +77,28 @@ class _Probe:
 
     async def run(self) -> Capabilities:
         """All steps."""
-        reasons = await self._reasons()
-        card = await self._tried("context_length", self._card) or {}
+        reasons = await self._check_reasoning()
+        card = await self._try_step("context_length", self._card) or {}
         server, said = await self._server(card)
         context_length = _context_length(card, said)
         reading = await self._logprobs()
-        raw = await self._tried("logprobs_raw", self._raw, reading)
+        raw = await self._try_step("logprobs_raw", self._raw, reading)
         routes = Routes()
         if reading is not None:
-            routes = await RouteProbe(self._model, _YES, len(reading.top), self._seen, self._tried).run()
+            routes = await RouteProbe(self._model, _YES, len(reading.top), self._seen, self._try_step).run()
         else:
             why = "log-probabilities of chats, to compare with, do not come"
             self._seen |= dict.fromkeys(("chain", "prefill", "echo"), why)
         context_length = context_length or routes.context_length
         if context_length is None:
             self._seen["context_length"] = "the server does not say"
-        several = await self._tried("several_replies", self._several) or False
+        several = await self._try_step("several_replies", self._check_multiple_choices) or False
         if not self._full:
             why = "not measured; `ragstone doctor` does"
             self._seen |= dict.fromkeys(("seeds", "regex", "choice", "json_schema", "prefix_cache"), why)
         dialect = self._model.dialect
         return Capabilities(
-            model=str(self._model.shape["model"]),
+            model=str(self._model.settings["model"]),
             server=server,
             context_length=context_length,
             reasons=reasons,
@@ -109,9 +109,9 @@ class _Probe:
             asked_tokens=routes.asked_tokens,
             boundary_clean=routes.boundary_clean,
             several_replies=several,
-            seeds=await self._tried("seeds", self._seeds, several) if self._full else None,
+            seeds=await self._try_step("seeds", self._seeds, several) if self._full else None,
             structured=await self._structured() if self._full else (),
-            prefix_cache=await self._tried("prefix_cache", self._prefix_cache) if self._full else None,
+            prefix_cache=await self._try_step("prefix_cache", self._prefix_cache) if self._full else None,
             max_tokens_name=dialect.max_tokens_name,
             refused_parameters=tuple(sorted({*dialect.omitted, *self._refused()})),
             seen=self._seen,
@@ -122,7 +122,7 @@ class _Probe:
     def _refused(self) -> set[str]:
         return {"logprobs"} if self._seen.get("logprobs", "").startswith("refused") else set()
 
-    async def _tried(self, name: str, step: Callable[..., Awaitable[_T]], *given: Any) -> _T | None:
+    async def _try_step(self, name: str, step: Callable[..., Awaitable[_T]], *given: Any) -> _T | None:
         """The outcome of a step; None when the endpoint refuses it, or it cannot be measured."""
         try:
             try:
@@ -161,7 +161,7 @@ class _Probe:
                 return reply
         raise JudgeReplyError(f"no message in {_ATTEMPTS} replies, only {sorted(reply)}")
 
-    async def _reasons(self) -> bool:
+    async def _check_reasoning(self) -> bool:
         """Whether replies begin with reasoning; the first request, so that what it raises ends the probe."""
         try:
             reply = await self._chat(_YES, self._budget, temperature=0.0)
@@ -185,7 +185,7 @@ class _Probe:
     async def _card(self) -> dict[str, Any]:
         listing = await self._model.get("/models")
         cards = [card for card in listing.get("data") or () if isinstance(card, dict)]
-        return next((card for card in cards if card.get("id") == self._model.shape["model"]), {})
+        return next((card for card in cards if card.get("id") == self._model.settings["model"]), {})
 
     async def _server(self, card: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
         """What the server calls itself, and all that it says where it says that."""
@@ -199,10 +199,10 @@ class _Probe:
         version = said.get("version") or said.get("build_info") or ""
         return f"{'ollama' if owner == 'library' else owner} {version}".strip(), said
 
-    async def _logprobs(self) -> TokenReading | None:
+    async def _logprobs(self) -> TokenLogprobs | None:
         """The first token of a reply, with as many alternatives as there are to have."""
         for k in (20, 5):
-            reading = await self._tried("logprobs", self._read, k, 1.0)
+            reading = await self._try_step("logprobs", self._read, k, 1.0)
             if reading is not None:
                 if not reading.top:
                     self._seen["logprobs"] = "come without alternatives"
@@ -217,7 +217,7 @@ class _Probe:
         self._seen.setdefault("logprobs", "accepted, and none came")
         return None
 
-    async def _read(self, k: int, temperature: float) -> TokenReading | None:
+    async def _read(self, k: int, temperature: float) -> TokenLogprobs | None:
         request = ChatRequest(
             messages=_YES, max_tokens=self._brief, sampling={"temperature": temperature}, top_logprobs=k
         )
@@ -225,7 +225,7 @@ class _Probe:
         tokens = completion.tokens
         return tokens[0] if tokens else None
 
-    async def _raw(self, reading: TokenReading | None) -> bool | None:
+    async def _raw(self, reading: TokenLogprobs | None) -> bool | None:
         if reading is None:
             return None
         if "temperature" in self._model.dialect.omitted:
@@ -238,7 +238,7 @@ class _Probe:
         raw, self._seen["logprobs_raw"] = are_raw(cold, hot)
         return raw
 
-    async def _several(self) -> bool:
+    async def _check_multiple_choices(self) -> bool:
         reply = await self._chat(_YES, self._brief, temperature=1.0, fields={"n": 2})
         n = len(reply["choices"])
         self._seen["several_replies"] = f"{n} of 2 replies came in one request"
@@ -285,11 +285,11 @@ class _Probe:
         )
         obeyed: list[str] = []
         for name, fields, holds in tests:
-            if await self._tried(name, self._obeyed, name, fields, holds):
+            if await self._try_step(name, self._check_constraint, name, fields, holds):
                 obeyed.append(name)
         return tuple(obeyed)
 
-    async def _obeyed(self, name: str, fields: Mapping[str, Any], holds: Callable[[str], bool]) -> bool:
+    async def _check_constraint(self, name: str, fields: Mapping[str, Any], holds: Callable[[str], bool]) -> bool:
         reply = await self._chat(_YES, max(self._budget, 64), temperature=0.0, fields=fields)
         text = str(reply["choices"][0]["message"].get("content") or "")
         try:
@@ -342,7 +342,7 @@ class _Probe:
         return hits, queries
 
 
-def are_raw(cold: TokenReading, hot: TokenReading) -> tuple[bool | None, str]:
+def are_raw(cold: TokenLogprobs, hot: TokenLogprobs) -> tuple[bool | None, str]:
     """Whether log-probabilities stay the same at another temperature, and what was seen.
 
     Args:
@@ -428,7 +428,7 @@ class RouteProbe:
 
     def __init__(
         self,
-        model: ExactReads,
+        model: LogprobReader,
         messages: list[Message],
         k: int,
         seen: MutableMapping[str, str],

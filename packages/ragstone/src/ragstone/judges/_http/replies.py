@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from ragstone.errors import JudgeReplyError
-from ragstone.judges._model import Completion, TokenReading
+from ragstone.judges._model import Completion, TokenLogprobs
 
 __all__ = ["completions", "logprob_or_none", "token_ids"]
 
@@ -61,14 +61,14 @@ def _completion(choice: Mapping[str, Any]) -> Completion:
     return Completion(text=text, finish=finish, tokens=_tokens(choice.get("logprobs")))
 
 
-def _tokens(logprobs: object) -> tuple[TokenReading, ...] | None:
+def _tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:
     """Token readings, None where there are none: one value that is no log-probability spoils them all."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(content, list) or not content:
         return None
     try:
         return tuple(
-            TokenReading(
+            TokenLogprobs(
                 text=str(token["token"]),
                 logprob=_logprob(token["logprob"]),
                 top=tuple(

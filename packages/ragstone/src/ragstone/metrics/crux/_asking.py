@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ragstone.judges import Judge, Prompt
-from ragstone.metrics._ask import MarksReply, TextsReply, ask_marks, ask_texts
-from ragstone.metrics._shared import shared
+from ragstone.metrics._ask import RatingsReply, TextListReply, ask_ratings, ask_text_list
+from ragstone.metrics._shared import compute_once
 from ragstone.metrics.crux._matrix import RATING_MAX
 
 __all__ = [
@@ -52,7 +52,7 @@ TASK_FROM_QUERY: Final = (
 )
 
 
-async def sub_questions_of(judge: Judge, task: str, **field: str) -> TextsReply:
+async def sub_questions_of(judge: Judge, task: str, **field: str) -> TextListReply:
     """Have sub-questions written, once for all metrics of a sample. There may be none.
 
     Raises:
@@ -60,10 +60,10 @@ async def sub_questions_of(judge: Judge, task: str, **field: str) -> TextsReply:
     """
     prompt = Prompt(construct="sub_questions", task=task, fields=field)
     key = ("sub_questions", judge.identity.hash, task, *field.items())
-    return await shared(key, lambda: ask_texts(judge, prompt, most=MOST_QUESTIONS))
+    return await compute_once(key, lambda: ask_text_list(judge, prompt, most=MOST_QUESTIONS))
 
 
-async def rate_answerability(judge: Judge, evidence: str, questions: Sequence[str]) -> MarksReply:
+async def rate_answerability(judge: Judge, evidence: str, questions: Sequence[str]) -> RatingsReply:
     """Rate from 0 to 5 how well a text answers each sub-question, once for all metrics of a sample.
 
     Blank evidence answers nothing, and nobody is asked (`raw` and `method` are empty).
@@ -72,9 +72,9 @@ async def rate_answerability(judge: Judge, evidence: str, questions: Sequence[st
         JudgeError: The judge gave no usable answer.
     """
     if not evidence.strip():
-        return MarksReply(marks=(0,) * len(questions), raw="", method="")
+        return RatingsReply(marks=(0,) * len(questions), raw="", method="")
     # The sub-questions first: they are the same for all passages, and a server computes what prompts begin with once.
     fields: dict[str, str | tuple[str, ...]] = {"sub_questions": tuple(questions), "evidence": evidence}
     prompt = Prompt(construct="answerability", task=RATING_TASK, fields=fields)
     key = ("answerability", judge.identity.hash, evidence, *questions)
-    return await shared(key, lambda: ask_marks(judge, prompt, len(questions), high=RATING_MAX))
+    return await compute_once(key, lambda: ask_ratings(judge, prompt, len(questions), high=RATING_MAX))

@@ -7,9 +7,16 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from ragstone.judges import Judge
-from ragstone.metrics._base import TEXTLESS, MetricBase, are_ids_alone, lacking
+from ragstone.metrics._base import TEXTLESS, MetricBase, find_missing_fields, have_no_text
 from ragstone.metrics.crux._asking import RATING_TASK, TASK_FROM_REFERENCE, sub_questions_of
-from ragstone.metrics.crux._findings import Questions, Rated, odd_rating, questions_in, rate_contexts, rate_response
+from ragstone.metrics.crux._findings import (
+    Questions,
+    Rated,
+    find_invalid_rating,
+    questions_in,
+    rate_contexts,
+    rate_response,
+)
 from ragstone.metrics.crux._matrix import ETA, Answers, answers_of
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
@@ -26,21 +33,23 @@ class CruxMetric(MetricBase):
     """A metric on sub-questions: those of the sample, else written from its reference, which costs one call more."""
 
     group = "crux"
-    eta: ClassVar[float] = ETA
+    rating_threshold: ClassVar[float] = ETA
     tasks = (TASK_FROM_REFERENCE, RATING_TASK)
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:
         """As for every metric, but a reference replaces missing sub-questions, and ratings replace missing texts."""
         referred = bool(_reference(sample))
-        missing = tuple(name for name in lacking(sample, self.needs) if name != "sub_questions" or not referred)
+        missing = tuple(
+            name for name in find_missing_fields(sample, self.needs) if name != "sub_questions" or not referred
+        )
         if missing:
             named = (
                 f"{name} (nor a reference to make them from)" if name == "sub_questions" else name for name in missing
             )
             return self.make_not_applicable(sample, f"the sample has no {' and no '.join(named)}", missing)
-        if sample.ratings is None and "contexts" in self.needs and are_ids_alone(sample):
+        if sample.ratings is None and "contexts" in self.needs and have_no_text(sample):
             return self.make_not_applicable(sample, TEXTLESS)
-        odd = odd_rating(sample)
+        odd = find_invalid_rating(sample)
         return self.make_not_applicable(sample, odd) if odd else None
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
@@ -71,17 +80,17 @@ class CruxMetric(MetricBase):
         if (known := self._known(sample)) is not None:
             return known
         reply = await sub_questions_of(judge, TASK_FROM_REFERENCE, reference=_reference(sample))
-        questions = questions_in(reply.texts, "reference", sample, eta=self.eta)
+        questions = questions_in(reply.texts, "reference", sample, rating_threshold=self.rating_threshold)
         return replace(questions, replies=((reply.raw, reply.method),))
 
     def _known(self, sample: Sample) -> Questions | None:
         """The sub-questions that need no judge; None where there are none."""
         if any(text.strip() for text in sample.sub_questions):
-            return questions_in(sample.sub_questions, "given", sample, eta=self.eta)
+            return questions_in(sample.sub_questions, "given", sample, rating_threshold=self.rating_threshold)
         return None
 
     def _answered(self, rated: Rated, questions: Questions) -> Answers:
-        return answers_of(rated.keys, rated.ratings, questions.texts, eta=self.eta)
+        return answers_of(rated.keys, rated.ratings, questions.texts, rating_threshold=self.rating_threshold)
 
     def _made(
         self, sample: Sample, value: float, questions: Questions, rated: Rated, answers: Answers, **more: Any
@@ -91,7 +100,7 @@ class CruxMetric(MetricBase):
         methods = list(dict.fromkeys(method for _, method in said))
         missing = "; ".join(answers.missing[:_SHOWN]) + ("; ..." if len(answers.missing) > _SHOWN else "")
         n = len(questions.texts)
-        details = questions.details() | {"eta": self.eta, "answered": list(answers.answered)}
+        details = questions.details() | {"eta": self.rating_threshold, "answered": list(answers.answered)}
         return self.make_score(
             sample,
             value,

@@ -99,8 +99,8 @@ class RankedCoverage(ContextsMetric):
             self.version = f"1(alpha={alpha:g},k={k})"
 
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
-        covered = covered_by(rated.ratings, eta=self.eta)
-        n_required = len(required_subset(_of_pool(sample, questions), eta=self.eta))
+        covered = covered_by(rated.ratings, rating_threshold=self.rating_threshold)
+        n_required = len(required_subset(_of_pool(sample, questions), rating_threshold=self.rating_threshold))
         k = self.k or max(1, len(rated.keys), n_required)
         value = alpha_ndcg(rated.keys, covered, k=k, alpha=self.alpha)
         if value is None:

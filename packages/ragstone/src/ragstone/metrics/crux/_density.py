@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ragstone._util.words import words_of
+from ragstone._util.words import split_words
 from ragstone.errors import ConfigurationError
 from ragstone.metrics.crux import _examples
 from ragstone.metrics.crux._base import ContextsMetric, CruxMetric, ResponseMetric
@@ -59,9 +59,9 @@ class _PerToken(CruxMetric):
 
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
         required = _required(sample)
-        oracle = answers_of(required, sample.ratings or {}, questions.texts, eta=self.eta)
+        oracle = answers_of(required, sample.ratings or {}, questions.texts, rating_threshold=self.rating_threshold)
         n = len(questions.texts)
-        tokens, required_tokens = len(words_of(self._text(sample))), len(words_of("\n".join(required.values())))
+        tokens, required_tokens = len(split_words(self._text(sample))), len(split_words("\n".join(required.values())))
         coverage, required_coverage = len(answers.answered) / n, len(oracle.answered) / n
         value = relative_density(
             coverage=coverage,

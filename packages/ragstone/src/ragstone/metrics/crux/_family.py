@@ -25,4 +25,4 @@ CRUX: Final[tuple[Metric, ...]] = (
     FreeRedundancy(),
     FreeNovelty(),
 )
-"""The group `crux`, and `crux_free`, which needs no reference."""
+"""The group `crux`, and `crux_reference_free`, which needs no reference."""

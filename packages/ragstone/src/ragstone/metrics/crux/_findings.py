@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragstone.judges import Judge
-from ragstone.metrics._ask import MarksReply
+from ragstone.metrics._ask import RatingsReply
 from ragstone.metrics.crux._asking import rate_answerability
 from ragstone.metrics.crux._matrix import RATING_MAX, answerable
 from ragstone.schema import Passage, Sample
 
-__all__ = ["Questions", "Rated", "key_of", "odd_rating", "questions_in", "rate_contexts", "rate_response"]
+__all__ = ["Questions", "Rated", "find_invalid_rating", "key_of", "questions_in", "rate_contexts", "rate_response"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Questions:
         }
 
 
-def questions_in(texts: Sequence[str], source: str, sample: Sample, *, eta: float) -> Questions:
+def questions_in(texts: Sequence[str], source: str, sample: Sample, *, rating_threshold: float) -> Questions:
     """Which sub-questions count: those that a rated passage answers; all of them where nobody rated.
 
     A sub-question that nobody rated is not known to be unanswerable, so it counts.
@@ -50,7 +50,7 @@ def questions_in(texts: Sequence[str], source: str, sample: Sample, *, eta: floa
     texts = tuple(dict.fromkeys(text for text in texts if text.strip()))
     ratings = sample.ratings or {}
     rated = {text: ratings[text] for text in texts if ratings.get(text)}
-    unanswerable = tuple(text for text in rated if text not in answerable(rated, eta=eta))
+    unanswerable = tuple(text for text in rated if text not in answerable(rated, rating_threshold=rating_threshold))
     return Questions(
         texts=tuple(text for text in texts if text not in unanswerable),
         unanswerable=unanswerable,
@@ -59,7 +59,7 @@ def questions_in(texts: Sequence[str], source: str, sample: Sample, *, eta: floa
     )
 
 
-def odd_rating(sample: Sample) -> str | None:
+def find_invalid_rating(sample: Sample) -> str | None:
     """What is wrong with the ratings; None for those that can be used."""
     for question, row in (sample.ratings or {}).items():
         for passage, rating in row.items():
@@ -81,7 +81,7 @@ class Rated:
     """Sub-question to key to rating; those of the whole pool are in it."""
     n_judged: int
     """Texts that the judge rated, in whole or in part."""
-    replies: tuple[MarksReply, ...] = ()
+    replies: tuple[RatingsReply, ...] = ()
 
 
 def key_of(passage: Passage) -> str:

@@ -23,7 +23,7 @@ _SOURCE = "after CRUX, section 3.1; sub-questions from the query are ours"
 
 
 class _Free(CruxMetric):
-    group = "crux_free"
+    group = "crux_reference_free"
     source = _SOURCE
     tasks = (TASK_FROM_QUERY, RATING_TASK)
 
@@ -37,14 +37,14 @@ class _Free(CruxMetric):
 
     async def _questions(self, sample: Sample, judge: Judge) -> Questions:
         reply = await sub_questions_of(judge, TASK_FROM_QUERY, query=sample.query or "")
-        questions = questions_in(reply.texts, "query", sample, eta=self.eta)
+        questions = questions_in(reply.texts, "query", sample, rating_threshold=self.rating_threshold)
         return replace(questions, replies=((reply.raw, reply.method),))
 
 
 class FreeCoverage(_Free, Coverage):
     """Share of the sub-questions written from the query that at least one retrieved passage answers."""
 
-    name = "crux_free.coverage"
+    name = "crux_reference_free.coverage"
     title = "Context coverage (reference-free)"
     advice = (
         "Low means that passages do not cover what the query seems to ask. "
@@ -60,7 +60,7 @@ class FreeCoverage(_Free, Coverage):
 class FreeResponseCoverage(_Free, ResponseCoverage):
     """Share of the sub-questions written from the query that the response answers."""
 
-    name = "crux_free.response_coverage"
+    name = "crux_reference_free.response_coverage"
     title = "Answer coverage (reference-free)"
     advice = (
         "Low means that the answer does not cover what the query seems to ask. "
@@ -76,7 +76,7 @@ class FreeResponseCoverage(_Free, ResponseCoverage):
 class FreeRedundancy(_Free, Redundancy):
     """Share of the answers to those sub-questions that a passage above gives as well."""
 
-    name = "crux_free.redundancy"
+    name = "crux_reference_free.redundancy"
     title = "Context redundancy (reference-free)"
     advice = "High means that passages repeat each other. Next: Remove duplicates; diversify."
     needs = ("query", "contexts")
@@ -87,7 +87,7 @@ class FreeRedundancy(_Free, Redundancy):
 class FreeNovelty(_Free, Novelty):
     """Share of the passages that answer one of those sub-questions first."""
 
-    name = "crux_free.novelty"
+    name = "crux_reference_free.novelty"
     title = "Context novelty (reference-free)"
     advice = "Low means that many passages add nothing new. Next: Retrieve fewer, or diversify."
     needs = ("query", "contexts")

@@ -30,20 +30,22 @@ RatingMatrix = Mapping[str, Mapping[str, float]]
 """Sub-question to passage id to rating."""
 
 
-def covered_by(ratings: RatingMatrix, *, eta: float = ETA) -> dict[str, frozenset[str]]:
+def covered_by(ratings: RatingMatrix, *, rating_threshold: float = ETA) -> dict[str, frozenset[str]]:
     """Sub-question to the passages that answer it; each sub-question is there, also one that nothing answers."""
     return {
-        question: frozenset(passage for passage, rating in row.items() if rating >= eta)
+        question: frozenset(passage for passage, rating in row.items() if rating >= rating_threshold)
         for question, row in ratings.items()
     }
 
 
-def answerable(ratings: RatingMatrix, *, eta: float = ETA) -> tuple[str, ...]:
+def answerable(ratings: RatingMatrix, *, rating_threshold: float = ETA) -> tuple[str, ...]:
     """The sub-questions that at least one passage answers, in their order."""
-    return tuple(question for question, passages in covered_by(ratings, eta=eta).items() if passages)
+    return tuple(
+        question for question, passages in covered_by(ratings, rating_threshold=rating_threshold).items() if passages
+    )
 
 
-def required_subset(ratings: RatingMatrix, *, eta: float = ETA) -> tuple[str, ...]:
+def required_subset(ratings: RatingMatrix, *, rating_threshold: float = ETA) -> tuple[str, ...]:
     """Passages that together answer all that is answerable, none of which could go.
 
     Greedy: first what answers most of the sub-questions still open, of equals the smallest id; then those are struck
@@ -62,7 +64,7 @@ def required_subset(ratings: RatingMatrix, *, eta: float = ETA) -> tuple[str, ..
         ('b',)
     """
     answers: dict[str, set[str]] = {}
-    for question, passages in covered_by(ratings, eta=eta).items():
+    for question, passages in covered_by(ratings, rating_threshold=rating_threshold).items():
         for passage in passages:
             answers.setdefault(passage, set()).add(question)
     open_questions: set[str] = set().union(*answers.values())
@@ -118,14 +120,16 @@ class Answers:
         return sum(bool(p.new) for p in self.passages) / len(self.passages) if self.passages else None
 
 
-def answers_of(ranking: Iterable[str], ratings: RatingMatrix, questions: Sequence[str], *, eta: float = ETA) -> Answers:
+def answers_of(
+    ranking: Iterable[str], ratings: RatingMatrix, questions: Sequence[str], *, rating_threshold: float = ETA
+) -> Answers:
     """Go down a list of passages, and say of each what it adds.
 
     Args:
         ranking: Passage ids in their order. One that comes again repeats itself.
         ratings: A passage without a rating for a sub-question does not answer it.
         questions: Those that count, each once.
-        eta: What a rating must reach.
+        rating_threshold: What a rating must reach.
 
     Example:
         >>> found = answers_of(["a", "b"], {"when?": {"a": 5, "b": 4}, "where?": {"b": 2}}, ["when?", "where?"])
@@ -135,7 +139,7 @@ def answers_of(ranking: Iterable[str], ratings: RatingMatrix, questions: Sequenc
     seen: set[str] = set()
     passages = []
     for passage in ranking:
-        answers = [q for q in questions if ratings.get(q, {}).get(passage, 0.0) >= eta]
+        answers = [q for q in questions if ratings.get(q, {}).get(passage, 0.0) >= rating_threshold]
         new, repeated = (tuple(q for q in answers if (q in seen) is old) for old in (False, True))
         passages.append(PassageAnswers(passage=passage, new=new, repeated=repeated))
         seen.update(answers)

@@ -20,10 +20,10 @@ from typing import Final
 from ragstone.errors import JudgeError
 from ragstone.judges import Prompt
 from ragstone.metrics._card import Metric
-from ragstone.metrics._claim_metric import ClaimMetric, Found, quoted, told
-from ragstone.metrics._claims import EXTRACTION, IN_PASSAGES, ClaimCheck, together
+from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims, format_supported_claims
+from ragstone.metrics._claims import EXTRACTION, IN_PASSAGES, ClaimCheck, gather_or_cancel
 from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
-from ragstone.metrics._shares import Mark, Share, best_share, distinct, negated, share
+from ragstone.metrics._shares import Mark, ShareBounds, best_share, distinct, negated, share
 from ragstone.metrics.ragas import _examples as examples
 
 __all__ = ["RAGAS", "average_precision_bounds"]
@@ -79,15 +79,15 @@ class Faithfulness(ClaimMetric):
     tasks = (EXTRACTION, IN_PASSAGES)
     example = examples.FAITHFULNESS
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         claims = await check.of_response()
         if not claims:
             return "the response makes no claim"
-        supported = await check.in_contexts(claims)
-        return Found(
+        supported = await check.supported_by_contexts(claims)
+        return ClaimShare(
             share=share(supported),
-            details={"claims": told(claims, supported=supported)},
-            explanation=quoted("not in the passages", claims, negated(supported)),
+            details={"claims": describe_claims(claims, supported=supported)},
+            explanation=format_supported_claims("not in the passages", claims, negated(supported)),
         )
 
 
@@ -109,14 +109,14 @@ class AnswerRelevancy(ClaimMetric):
     tasks = (_WRITE_QUESTIONS, EQUIVALENCE)
     example = examples.ANSWER_RELEVANCY
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         response = check.sample.response or ""
         if not response.strip():
-            return Found(share=Share(0.0, 0.0), method="empty_response")
+            return ClaimShare(share=ShareBounds(0.0, 0.0), method="empty_response")
         prompt = Prompt(construct="answer_questions", task=_WRITE_QUESTIONS, fields={"response": response})
-        questions = (await check.asked_texts(prompt, most=_QUESTIONS)).texts
+        questions = (await check.ask_texts_once(prompt, most=_QUESTIONS)).texts
         if not questions:
-            return Found(share=Share(0.0, 0.0), details={"questions": [], "noncommittal": True})
+            return ClaimShare(share=ShareBounds(0.0, 0.0), details={"questions": [], "noncommittal": True})
         return await asked_equivalence(check, questions)
 
 
@@ -135,7 +135,7 @@ class ContextPrecision(ClaimMetric):
     tasks = tuple(_USEFUL_FOR.values())
     example = examples.CONTEXT_PRECISION
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         sample = check.sample
         texts = [passage.text for passage in sample.contexts or ()]
         if not texts:
@@ -149,18 +149,18 @@ class ContextPrecision(ClaimMetric):
             by = "response"
             fields[by] = sample.response
         distinct = list(dict.fromkeys(texts))
-        marks = await together(*(self._useful(check, by, fields, text) for text in distinct))
+        marks = await gather_or_cancel(*(self._useful(check, by, fields, text) for text in distinct))
         by_text = dict(zip(distinct, marks, strict=True))
         useful = [by_text[text] for text in texts]
         low, high = average_precision_bounds(texts, by_text)
-        return Found(share=Share(low, high), details={"judged_by": by, "useful": useful})
+        return ClaimShare(share=ShareBounds(low, high), details={"judged_by": by, "useful": useful})
 
     async def _useful(self, check: ClaimCheck, by: str, fields: dict[str, str | tuple[str, ...]], passage: str) -> Mark:
         if not passage.strip():
             return False
         prompt = Prompt(construct="passage_relevance", task=_USEFUL_FOR[by], fields={**fields, "passage": passage})
         try:
-            return (await check.asked_number(prompt)) >= 0.5
+            return (await check.ask_number_once(prompt)) >= 0.5
         except JudgeError as error:
             check.errors.append(error)
             return None
@@ -205,16 +205,16 @@ class ContextRecall(ClaimMetric):
     tasks = (EXTRACTION, IN_PASSAGES)
     example = examples.CONTEXT_RECALL
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         references = await check.of_references()
         if not references:
             return "the reference makes no claim"
         claims = distinct(references)
-        supported = await check.in_contexts(claims)
-        return Found(
+        supported = await check.supported_by_contexts(claims)
+        return ClaimShare(
             share=best_share(references, claims, supported),
-            details={"reference_claims": told(claims, supported=supported)},
-            explanation=quoted("not in the passages", claims, negated(supported)),
+            details={"reference_claims": describe_claims(claims, supported=supported)},
+            explanation=format_supported_claims("not in the passages", claims, negated(supported)),
         )
 
 

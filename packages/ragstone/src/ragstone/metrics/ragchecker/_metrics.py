@@ -30,11 +30,11 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from ragstone.metrics._card import Metric
-from ragstone.metrics._claim_metric import ClaimMetric, Found, quoted, told
+from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims, format_supported_claims
 from ragstone.metrics._claims import EXTRACTION, IN_ANSWER, IN_PASSAGES, ClaimCheck, pair
 from ragstone.metrics._shares import (
     Mark,
-    Share,
+    ShareBounds,
     any_of,
     best_share,
     both,
@@ -75,15 +75,15 @@ class Precision(_RagChecker):
     tasks = (EXTRACTION, IN_ANSWER)
     example = examples.PRECISION
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         claims = await check.of_response()
         if not claims:
             return NO_RESPONSE_CLAIM
-        right = await check.in_references(claims)
-        return Found(
+        right = await check.supported_by_references(claims)
+        return ClaimShare(
             share=share(right),
-            details={"claims": told(claims, right=right)},
-            explanation=quoted("not in the reference", claims, negated(right)),
+            details={"claims": describe_claims(claims, right=right)},
+            explanation=format_supported_claims("not in the reference", claims, negated(right)),
         )
 
 
@@ -101,16 +101,16 @@ class Recall(_RagChecker):
     tasks = (EXTRACTION, IN_ANSWER)
     example = examples.RECALL
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         references = await check.of_references()
         if not references:
             return NO_REFERENCE_CLAIM
         claims = distinct(references)
-        covered = await check.in_response(claims)
-        return Found(
+        covered = await check.supported_by_response(claims)
+        return ClaimShare(
             share=best_share(references, claims, covered),
-            details={"reference_claims": told(claims, in_response=covered)},
-            explanation=quoted("not in the response", claims, negated(covered)),
+            details={"reference_claims": describe_claims(claims, supported_by_response=covered)},
+            explanation=format_supported_claims("not in the response", claims, negated(covered)),
         )
 
 
@@ -128,16 +128,18 @@ class F1(_RagChecker):
     tasks = (EXTRACTION, IN_ANSWER)
     example = examples.F1
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
-        precision, recall = await pair(Precision()._found(check), Recall()._found(check))  # noqa: SLF001
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
+        precision, recall = await pair(Precision()._compute(check), Recall()._compute(check))  # noqa: SLF001
         if isinstance(recall, str):
             return recall
         if not isinstance(precision, str):
-            return Found(share=harmonic(precision.share, recall.share), details={**precision.details, **recall.details})
-        if recall.share == Share(0.0, 0.0):
+            return ClaimShare(
+                share=harmonic(precision.share, recall.share), details={**precision.details, **recall.details}
+            )
+        if recall.share == ShareBounds(0.0, 0.0):
             # Whatever precision were.
-            return Found(share=recall.share, details=recall.details)
-        return precision if recall.share.low else Found(share=Share(0.0, 1.0), details=recall.details)
+            return ClaimShare(share=recall.share, details=recall.details)
+        return precision if recall.share.low else ClaimShare(share=ShareBounds(0.0, 1.0), details=recall.details)
 
 
 class _OfReference(_RagChecker):
@@ -147,12 +149,12 @@ class _OfReference(_RagChecker):
     judge_calls = 1
     judge_calls_per_passage = 1
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         references = await check.of_references()
         if not references:
             return NO_REFERENCE_CLAIM
         claims = distinct(references)
-        return await self._from(check, references, claims, await check.in_passages(claims))
+        return await self._from(check, references, claims, await check.supported_by_passages(claims))
 
     async def _from(
         self,
@@ -160,7 +162,7 @@ class _OfReference(_RagChecker):
         references: Sequence[Sequence[str]],
         claims: Sequence[str],
         by_passage: Sequence[Sequence[Mark]],
-    ) -> Found | str:
+    ) -> ClaimShare | str:
         raise NotImplementedError
 
 
@@ -182,11 +184,11 @@ class ClaimRecall(_OfReference):
         references: Sequence[Sequence[str]],
         claims: Sequence[str],
         by_passage: Sequence[Sequence[Mark]],
-    ) -> Found | str:
+    ) -> ClaimShare | str:
         found = any_of(by_passage, len(claims))
-        details = {"reference_claims": told(claims, found=found, passages=_places(claims, by_passage))}
-        missed = quoted("not in the passages", claims, negated(found))
-        return Found(share=best_share(references, claims, found), details=details, explanation=missed)
+        details = {"reference_claims": describe_claims(claims, found=found, passages=_places(claims, by_passage))}
+        missed = format_supported_claims("not in the passages", claims, negated(found))
+        return ClaimShare(share=best_share(references, claims, found), details=details, explanation=missed)
 
 
 class ContextPrecision(_OfReference):
@@ -207,12 +209,15 @@ class ContextPrecision(_OfReference):
         references: Sequence[Sequence[str]],  # noqa: ARG002
         claims: Sequence[str],
         by_passage: Sequence[Sequence[Mark]],
-    ) -> Found | str:
+    ) -> ClaimShare | str:
         if not by_passage:
             return "no context: retrieval found no passage that could be relevant"
         relevant = _relevant(by_passage)
-        details = {"reference_claims": told(claims, passages=_places(claims, by_passage)), "relevant": list(relevant)}
-        return Found(share=share(relevant), details=details)
+        details = {
+            "reference_claims": describe_claims(claims, passages=_places(claims, by_passage)),
+            "relevant": list(relevant),
+        }
+        return ClaimShare(share=share(relevant), details=details)
 
 
 class ContextUtilization(_OfReference):
@@ -237,16 +242,16 @@ class ContextUtilization(_OfReference):
         references: Sequence[Sequence[str]],
         claims: Sequence[str],
         by_passage: Sequence[Sequence[Mark]],
-    ) -> Found | str:
+    ) -> ClaimShare | str:
         found = any_of(by_passage, len(claims))
-        used = await check.in_response(claims)
+        used = await check.supported_by_response(claims)
         by_claim = dict(zip(claims, zip(used, found, strict=True), strict=True))
         shares = [share_among(*zip(*map(by_claim.__getitem__, reference), strict=True)) for reference in references]
         known = [found for found in shares if found is not None]
         if not known:
             return "no passage bears out a claim of the reference, so there was nothing to use"
-        details = {"reference_claims": told(claims, found=found, in_response=used)}
-        return Found(share=highest(known), details=details)
+        details = {"reference_claims": describe_claims(claims, found=found, supported_by_response=used)}
+        return ClaimShare(share=highest(known), details=details)
 
 
 class _OfResponse(_RagChecker):
@@ -258,14 +263,16 @@ class _OfResponse(_RagChecker):
     judge_calls = 2
     judge_calls_per_passage = 1
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         claims = await check.of_response()
         if not claims:
             return NO_RESPONSE_CLAIM
-        right, by_passage = await pair(check.in_references(claims), check.in_passages(claims))
+        right, by_passage = await pair(check.supported_by_references(claims), check.supported_by_passages(claims))
         counted = self._counted(right, any_of(by_passage, len(claims)))
-        details = {"claims": told(claims, right=right, passages=_places(claims, by_passage))}
-        return Found(share=share(counted), details=details, explanation=quoted("these", claims, counted))
+        details = {"claims": describe_claims(claims, right=right, passages=_places(claims, by_passage))}
+        return ClaimShare(
+            share=share(counted), details=details, explanation=format_supported_claims("these", claims, counted)
+        )
 
     def _counted(self, right: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
         raise NotImplementedError
@@ -322,16 +329,16 @@ class Faithfulness(_RagChecker):
     tasks = (EXTRACTION, IN_PASSAGES)
     example = examples.FAITHFULNESS
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         claims = await check.of_response()
         if not claims:
             return NO_RESPONSE_CLAIM
-        by_passage = await check.in_passages(claims)
+        by_passage = await check.supported_by_passages(claims)
         found = any_of(by_passage, len(claims))
-        return Found(
+        return ClaimShare(
             share=share(found),
-            details={"claims": told(claims, found=found, passages=_places(claims, by_passage))},
-            explanation=quoted("not in a passage", claims, negated(found)),
+            details={"claims": describe_claims(claims, found=found, passages=_places(claims, by_passage))},
+            explanation=format_supported_claims("not in a passage", claims, negated(found)),
         )
 
 
@@ -344,24 +351,27 @@ class _NoiseSensitivity(_RagChecker):
     judge_calls = 3
     judge_calls_per_passage = 2
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         claims, references = await pair(check.of_response(), check.of_references())
         if not claims:
             return NO_RESPONSE_CLAIM
         if not references:
             return f"{NO_REFERENCE_CLAIM}, so no passage is relevant or irrelevant to it"
         right, (by_passage, reference_by_passage) = await pair(
-            check.in_references(claims), pair(check.in_passages(claims), check.in_passages(distinct(references)))
+            check.supported_by_references(claims),
+            pair(check.supported_by_passages(claims), check.supported_by_passages(distinct(references))),
         )
         relevant = _relevant(reference_by_passage)
         n = len(claims)
         in_relevant = any_of([both(c, (r,) * n) for c, r in zip(by_passage, relevant, strict=True)], n)
         counted = self._counted(negated(right), in_relevant, any_of(by_passage, n))
         details = {
-            "claims": told(claims, right=right, passages=_places(claims, by_passage)),
+            "claims": describe_claims(claims, right=right, passages=_places(claims, by_passage)),
             "relevant": list(relevant),
         }
-        return Found(share=share(counted), details=details, explanation=quoted("these", claims, counted))
+        return ClaimShare(
+            share=share(counted), details=details, explanation=format_supported_claims("these", claims, counted)
+        )
 
     def _counted(self, wrong: Sequence[Mark], in_relevant: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
         raise NotImplementedError

@@ -24,7 +24,7 @@ RANKING: Final[tuple[Metric, ...]] = (
     AlphaNdcg(),
     *(JudgedRankingMetric(_usual(kind)) for kind in JUDGED_KINDS),
 )
-"""The groups `ranking` and `judged_ranking`."""
+"""The groups `ranking` and `judged`."""
 
 
 def _labelled(name: str, k: str) -> Metric:

@@ -10,7 +10,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._relevance import RELEVANCE_HASH, Label, label_of
-from ragstone.metrics._shared import shared
+from ragstone.metrics._shared import compute_once
 from ragstone.metrics.ranking._examples import judged_example_of
 from ragstone.metrics.ranking._grades import THRESHOLD
 from ragstone.metrics.ranking._measures import KINDS, measure_from
@@ -41,7 +41,7 @@ class JudgedRankingMetric(MetricBase):
         ```
     """
 
-    group = "judged_ranking"
+    group = "judged"
     needs = ("query", "contexts")
     judge_calls_per_passage = 1
 
@@ -104,7 +104,7 @@ async def _labels(passages: Sequence[Passage], sample: Sample, judge: Judge) -> 
                 passage, query=query, reference=sample.reference, judge=judge, mode="judge", threshold=THRESHOLD
             )
 
-        return await shared(("passage_relevance", judge, query, sample.reference, passage.text), ask)
+        return await compute_once(("passage_relevance", judge, query, sample.reference, passage.text), ask)
 
     try:
         async with asyncio.TaskGroup() as group:

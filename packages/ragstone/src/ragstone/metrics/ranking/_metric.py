@@ -147,12 +147,12 @@ class AlphaNdcg(MetricBase):
     """alpha-nDCG: do passages come first that answer sub-questions which those above left open?
 
     The sub-questions and the passages that answer them are those of the sample's `ratings`: the pool is every passage
-    rated `eta` or more for any sub-question, retrieved or not.
+    rated `rating_threshold` or more for any sub-question, retrieved or not.
 
     Args:
         k: How many places count, in the list and in the ideal.
         alpha: How much of a sub-question's gain one passage uses up.
-        eta: A rating answers its sub-question from here on.
+        rating_threshold: A rating answers its sub-question from here on.
 
     Raises:
         ConfigurationError: An option out of range.
@@ -175,16 +175,16 @@ class AlphaNdcg(MetricBase):
         "ng = sum over the sub-questions answered of (1 - alpha)**(times answered above)"
     )
 
-    def __init__(self, *, k: int = 10, alpha: float = ALPHA, eta: float = _ETA) -> None:
-        if k < 1 or not 0 <= alpha <= 1 or not 0 < eta <= 5:
+    def __init__(self, *, k: int = 10, alpha: float = ALPHA, rating_threshold: float = _ETA) -> None:
+        if k < 1 or not 0 <= alpha <= 1 or not 0 < rating_threshold <= 5:
             raise ConfigurationError(
-                f"k must be at least 1, alpha in [0, 1] and eta in (0, 5], got k={k!r}, alpha={alpha!r}, eta={eta!r}"
+                f"k must be at least 1, alpha in [0, 1] and eta in (0, 5], got k={k!r}, alpha={alpha!r}, rating_threshold={rating_threshold!r}"
             )
-        self.k, self.alpha, self.eta = k, alpha, eta
+        self.k, self.alpha, self.rating_threshold = k, alpha, rating_threshold
         self.name = f"alpha_ndcg@{k}"
         self.title = f"Alpha-nDCG at {k} (diversity)"
-        self.version = f"1({alpha:g},{eta:g})"
-        if (alpha, eta) == (ALPHA, _ETA):
+        self.version = f"1({alpha:g},{rating_threshold:g})"
+        if (alpha, rating_threshold) == (ALPHA, _ETA):
             self.example = alpha_example_of(k)
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  nobody is asked
@@ -195,19 +195,21 @@ class AlphaNdcg(MetricBase):
                 sample, f"passage {nameless} has no id, and ratings name passages by their ids"
             )
         covered = {
-            question: [passage for passage, rating in rated.items() if rating >= self.eta]
+            question: [passage for passage, rating in rated.items() if rating >= self.rating_threshold]
             for question, rated in sample.ratings.items()
         }
         value = alpha_ndcg([p.id for p in sample.contexts if p.id is not None], covered, k=self.k, alpha=self.alpha)
         if value is None:
-            return self.make_not_applicable(sample, f"no passage is rated {self.eta:g} or more for any sub-question")
+            return self.make_not_applicable(
+                sample, f"no passage is rated {self.rating_threshold:g} or more for any sub-question"
+            )
         details = {
             "pool": "ratings",
             "n_pool": len({passage for passages in covered.values() for passage in passages}),
             "n_sub_questions": len(covered),
             "n_answerable": sum(bool(passages) for passages in covered.values()),
             "alpha": self.alpha,
-            "eta": self.eta,
+            "eta": self.rating_threshold,
         }
         return self.make_score(sample, value, method="exact", details=details)
 

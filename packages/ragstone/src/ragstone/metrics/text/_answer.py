@@ -23,7 +23,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
-from ragstone._util.words import folded, tokens_of
+from ragstone._util.words import normalize_case, split_tokens
 from ragstone.errors import ConfigurationError
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.text._base import TextMetric, TextOverlap, best_overlap, overlap_details
@@ -173,8 +173,8 @@ def _normalised(text: str) -> str:
 
 
 def _tokens(text: str) -> list[str]:
-    text = folded(text)
-    tokens = tokens_of("".join(letter for letter in text if not _is_punctuation(letter))) or tokens_of(text)
+    text = normalize_case(text)
+    tokens = split_tokens("".join(letter for letter in text if not _is_punctuation(letter))) or split_tokens(text)
     return [token for token in tokens if token not in _ARTICLES] or tokens
 
 

@@ -22,7 +22,7 @@ class CorpusScore:
     """In [0, 1]: sacrebleu's score divided by 100."""
     low: float
     high: float
-    level: float
+    confidence_level: float
     method: str
     """How the interval was made: "percentile_bootstrap", or "range" for one sample, which shows no spread."""
     n: int
@@ -39,7 +39,7 @@ def corpus_bleu(
     smoothing: Smoothing = "exp",
     max_order: int = 4,
     resamples: int = _RESAMPLES,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> CorpusScore:
     """The BLEU of a corpus: matches and lengths are summed over all responses before precisions are made of them.
@@ -54,7 +54,7 @@ def corpus_bleu(
         smoothing: What an order without a match counts.
         max_order: The longest run of tokens.
         resamples: How many corpora are drawn.
-        level: Nominal coverage, in (0, 1).
+        confidence_level: Nominal coverage, in (0, 1).
         seed: Of the draws.
 
     Raises:
@@ -75,7 +75,7 @@ def corpus_bleu(
 
     Bleu(tokenise=tokenise, smoothing=smoothing, max_order=max_order)  # looks at the options
     metric = BLEU(tokenize=tokenise, smooth_method=smoothing, max_ngram_order=max_order)
-    return _corpus(metric, responses, references, resamples=resamples, level=level, seed=seed)
+    return _corpus(metric, responses, references, resamples=resamples, confidence_level=confidence_level, seed=seed)
 
 
 def corpus_chrf(
@@ -84,7 +84,7 @@ def corpus_chrf(
     *,
     word_order: int = 0,
     resamples: int = _RESAMPLES,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> CorpusScore:
     """The chrF of a corpus: matches are summed over all responses, each with the reference that fits it best.
@@ -103,7 +103,14 @@ def corpus_chrf(
     from sacrebleu.metrics.chrf import CHRF
 
     ChrF(word_order=word_order)  # type: ignore[arg-type]  # looks at the options
-    return _corpus(CHRF(word_order=word_order), responses, references, resamples=resamples, level=level, seed=seed)
+    return _corpus(
+        CHRF(word_order=word_order),
+        responses,
+        references,
+        resamples=resamples,
+        confidence_level=confidence_level,
+        seed=seed,
+    )
 
 
 def _corpus(
@@ -112,14 +119,14 @@ def _corpus(
     references: Sequence[Sequence[str]],
     *,
     resamples: int,
-    level: float,
+    confidence_level: float,
     seed: int,
 ) -> CorpusScore:
     import numpy as np
 
-    if not 0 < level < 1 or resamples < 1:
+    if not 0 < confidence_level < 1 or resamples < 1:
         raise ValueError(
-            f"level must lie in (0, 1) and resamples be at least 1, got level={level!r}, resamples={resamples!r}"
+            f"confidence_level must lie in (0, 1) and resamples be at least 1, got confidence_level={confidence_level!r}, resamples={resamples!r}"
         )
     # sacrebleu sums the statistics of single samples, and makes a score of the sums. Both steps are what its metrics
     # override, so they are as fixed as its public names; a resampled corpus is then one more sum.
@@ -135,14 +142,14 @@ def _corpus(
     if n > 1:
         rng = np.random.default_rng(seed)
         drawn = [score_of(np.bincount(rng.integers(0, n, n), minlength=n) @ table) for _ in range(resamples)]
-        low, high = (float(end) for end in np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2]))
+        low, high = (float(end) for end in np.quantile(drawn, [(1 - confidence_level) / 2, (1 + confidence_level) / 2]))
         method = "percentile_bootstrap"
     return CorpusScore(
         value=value,
         # Where the drawn corpora lie to one side, as they may for few samples, the interval still holds the value.
         low=min(low, value),
         high=max(high, value),
-        level=level,
+        confidence_level=confidence_level,
         method=method,
         n=n,
         signature=str(metric.get_signature()),

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal
 
-from ragstone._util.words import words_of
+from ragstone._util.words import split_words
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.text._base import Parts, TextMetric, TextOverlap, best_overlap, overlap_details
 
@@ -166,7 +166,7 @@ def _rouge_l(text: str, references: Sequence[str], *, stem: bool) -> TextOverlap
 
 
 def _words(text: str, *, stem: bool) -> list[str]:
-    words = words_of(text)
+    words = split_words(text)
     return [_stemmer()(word) if len(word) > _SHORT else word for word in words] if stem else words
 
 

@@ -27,7 +27,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, get_args
 
 from ragstone.errors import ConfigurationError
-from ragstone.metrics._card import Extra, WorkedExample
+from ragstone.metrics._card import OptionalDependency, WorkedExample
 from ragstone.metrics.text._base import TextMetric
 
 __all__ = ["SACREBLEU", "Bleu", "ChrF", "Smoothing", "Tokeniser"]
@@ -36,7 +36,7 @@ Tokeniser = Literal["13a", "intl", "zh", "char", "none"]
 """sacrebleu's tokenisers that need neither another package nor a download."""
 Smoothing = Literal["exp", "floor", "add-k", "none"]
 
-SACREBLEU: Final = Extra(module="sacrebleu", package="sacrebleu", extra="ragstone[text]")
+SACREBLEU: Final = OptionalDependency(module="sacrebleu", package="sacrebleu", extra="ragstone[text]")
 _MAX_ORDER: Final = 4
 
 

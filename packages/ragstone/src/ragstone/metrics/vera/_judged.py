@@ -19,13 +19,13 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from ragstone._util.words import sentences_of
+from ragstone._util.words import split_sentences
 from ragstone.judges import Prompt
 from ragstone.metrics._card import Metric
-from ragstone.metrics._claim_metric import ClaimMetric, Found, quoted, told
-from ragstone.metrics._claims import IN_PASSAGES, ClaimCheck, together
+from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims, format_supported_claims
+from ragstone.metrics._claims import IN_PASSAGES, ClaimCheck, gather_or_cancel
 from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
-from ragstone.metrics._shares import Share, best_share, distinct, negated, share
+from ragstone.metrics._shares import ShareBounds, best_share, distinct, negated, share
 from ragstone.metrics.vera import _examples as examples
 
 __all__ = ["JUDGED"]
@@ -66,11 +66,11 @@ class Faithfulness(_Vera):
     tasks = (IN_PASSAGES,)
     example = examples.FAITHFULNESS
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         response = (check.sample.response or "").strip()
         if not response:
             return "the response is empty"
-        return Found(share=share(await check.in_contexts((response,))))
+        return ClaimShare(share=share(await check.supported_by_contexts((response,))))
 
 
 class Groundedness(_Vera):
@@ -86,15 +86,15 @@ class Groundedness(_Vera):
     tasks = (IN_PASSAGES,)
     example = examples.GROUNDEDNESS
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
-        sentences = sentences_of(check.sample.response or "")
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
+        sentences = split_sentences(check.sample.response or "")
         if not sentences:
             return "the response has no sentence"
-        supported = await check.in_contexts(sentences)
-        return Found(
+        supported = await check.supported_by_contexts(sentences)
+        return ClaimShare(
             share=share(supported),
-            details={"claims": told(sentences, supported=supported)},
-            explanation=quoted("not in the passages", sentences, negated(supported)),
+            details={"claims": describe_claims(sentences, supported=supported)},
+            explanation=format_supported_claims("not in the passages", sentences, negated(supported)),
         )
 
 
@@ -111,16 +111,16 @@ class RetrievalRecall(_Vera):
     tasks = (IN_PASSAGES,)
     example = examples.RETRIEVAL_RECALL
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
-        references = [part for text in dict.fromkeys(check.sample.reference) if (part := sentences_of(text))]
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
+        references = [part for text in dict.fromkeys(check.sample.reference) if (part := split_sentences(text))]
         if not references:
             return "the reference has no sentence"
         sentences = distinct(references)
-        supported = await check.in_contexts(sentences)
-        return Found(
+        supported = await check.supported_by_contexts(sentences)
+        return ClaimShare(
             share=best_share(references, sentences, supported),
-            details={"reference_claims": told(sentences, supported=supported)},
-            explanation=quoted("not in the passages", sentences, negated(supported)),
+            details={"reference_claims": describe_claims(sentences, supported=supported)},
+            explanation=format_supported_claims("not in the passages", sentences, negated(supported)),
         )
 
 
@@ -139,19 +139,19 @@ class RetrievalPrecision(_Vera):
     tasks = (_RELEVANT,)
     example = examples.RETRIEVAL_PRECISION
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
-        passages = [tuple(sentences_of(passage.text)) for passage in check.sample.contexts or ()]
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
+        passages = [tuple(split_sentences(passage.text)) for passage in check.sample.contexts or ()]
         if not any(passages):
             return "no context: retrieval found no sentence"
         fields = {"query": check.sample.query or ""}
         distinct = list(dict.fromkeys(passages))
-        columns = await together(
+        columns = await gather_or_cancel(
             *(check.marked("sentence_relevance", _RELEVANT, fields, "sentences", sentences) for sentences in distinct)
         )
         by_passage = dict(zip(distinct, columns, strict=True))
         relevant = tuple(itertools.chain.from_iterable(by_passage[sentences] for sentences in passages))
-        details = {"sentences": [told(sentences, relevant=by_passage[sentences]) for sentences in passages]}
-        return Found(share=share(relevant), details=details)
+        details = {"sentences": [describe_claims(sentences, relevant=by_passage[sentences]) for sentences in passages]}
+        return ClaimShare(share=share(relevant), details=details)
 
 
 class AnswerRelevance(_Vera):
@@ -171,14 +171,14 @@ class AnswerRelevance(_Vera):
     tasks = (_WRITE_QUESTION, EQUIVALENCE)
     example = examples.ANSWER_RELEVANCE
 
-    async def _found(self, check: ClaimCheck) -> Found | str:
+    async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         response = check.sample.response or ""
         if not response.strip():
-            return Found(share=Share(0.0, 0.0), method="empty_response")
+            return ClaimShare(share=ShareBounds(0.0, 0.0), method="empty_response")
         prompt = Prompt(construct="answer_questions", task=_WRITE_QUESTION, fields={"response": response})
-        questions = (await check.asked_texts(prompt, most=1)).texts
+        questions = (await check.ask_texts_once(prompt, most=1)).texts
         if not questions:
-            return Found(share=Share(0.0, 0.0), details={"questions": [], "noncommittal": True})
+            return ClaimShare(share=ShareBounds(0.0, 0.0), details={"questions": [], "noncommittal": True})
         return await asked_equivalence(check, questions)
 
 

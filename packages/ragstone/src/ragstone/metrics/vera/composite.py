@@ -18,7 +18,7 @@ What the source leaves open, or does otherwise:
 - The value is a logit, without bounds: it ranks answers to one question, or mean answers of two systems, by the same model.
   It is no share and no probability; `details` has its logistic too, which lies between 0 and 1.
 - **Cross-encoders are trained to find passages, not to weigh scores in words.** How far a sentence such as "0.2" moves the
-  logit is up to the model: measure it on your data (`ragstone meta`) before you decide by it.
+  logit is up to the model: measure it on your data (`ragstone validate-metrics`) before you decide by it.
 - A metric that is not applicable leaves nothing to state, and the composite is not applicable either; one that failed
   makes it fail.
 """
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge
 from ragstone.metrics._card import Metric, MetricCard, WorkedExample
-from ragstone.metrics._claims import together
+from ragstone.metrics._claims import gather_or_cancel
 from ragstone.metrics._local import LocalModelMetric
 from ragstone.metrics.vera._judged import JUDGED
 from ragstone.schema import Failure, NotApplicable, Sample, Score
@@ -109,7 +109,7 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
         """Score `sample` by all parts, then by the model; not applicable or failed if one of the parts is."""
-        outcomes = await together(*(part.score(sample, judge) for part in self.parts))
+        outcomes = await gather_or_cancel(*(part.score(sample, judge) for part in self.parts))
         values: dict[str, float] = {}
         for part, outcome in zip(self.parts, outcomes, strict=True):
             name = part.card.name

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragstone.replay._payloads import json_in
-from ragstone.replay._tree import Node, NodeKind
+from ragstone.replay._tree import NodeKind, Step
 from ragstone.replay.otlp._span import OtelSpan
 
 __all__ = ["Convention", "exploded", "indexed", "node_of", "tags_in", "text_or_none"]
@@ -24,12 +24,12 @@ class Convention:
     markers: tuple[str, ...]
     """Names of attributes, or their beginnings, that a file with such spans has."""
     claims: Callable[[OtelSpan], bool]
-    read: Callable[[OtelSpan], Node]
+    read: Callable[[OtelSpan], Step]
 
 
-def node_of(span: OtelSpan, *, kind: NodeKind = "other") -> Node:
+def node_of(span: OtelSpan, *, kind: NodeKind = "other") -> Step:
     """A step with what every span says, whatever the convention."""
-    return Node(
+    return Step(
         id=span.span_id,
         parent_id=span.parent_id,
         trace_id=span.trace_id,

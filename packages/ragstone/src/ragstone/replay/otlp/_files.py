@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from ragstone.errors import DataError, MissingExtraError
-from ragstone.replay._formats import Rejected
+from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import clean
 from ragstone.replay._records import records
-from ragstone.replay._source import MAX_RECORD_BYTES, Source
+from ragstone.replay._source import MAX_RECORD_BYTES, InputFile
 from ragstone.replay.otlp._json_messages import is_request, span_of, spans_of
 from ragstone.replay.otlp._protobuf import looks_like_protobuf, spans_in_stream
 from ragstone.replay.otlp._span import OtelSpan
@@ -21,7 +21,7 @@ _LARGE: Final = 8 * 2**20
 """Bytes of one JSON value beyond which it is read span by span: as Python's objects it takes ten times as much."""
 
 
-def spans_in(source: Source) -> Iterator[OtelSpan | Rejected]:
+def spans_in(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
     """The spans of a file or of a folder's files, in their order.
 
     Raises:
@@ -44,27 +44,27 @@ def _has_line_end(head: bytes) -> bool:
     return bool(end) and first.rstrip().endswith((b"}", b"]")) and rest.lstrip()[:1] in (b"{", b"[", b"")
 
 
-def _json(source: Source) -> Iterator[OtelSpan | Rejected]:
+def _json(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
     for record in records(source, within=()):
-        if isinstance(record, Rejected):
+        if isinstance(record, RejectedRecord):
             yield record
         elif not is_request(record.value):
-            yield Rejected(place=record.place, reason="no OTLP message: it has no `resourceSpans`")
+            yield RejectedRecord(place=record.place, reason="no OTLP message: it has no `resourceSpans`")
         else:
             for span in spans_of(record.value):
-                yield span if isinstance(span, OtelSpan) else Rejected(place=record.place, reason=span)
+                yield span if isinstance(span, OtelSpan) else RejectedRecord(place=record.place, reason=span)
 
 
-def _protobuf(source: Source) -> Iterator[OtelSpan | Rejected]:
+def _protobuf(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
     with source.open() as stream:
         try:
             for span in spans_in_stream(stream):
-                yield span if isinstance(span, OtelSpan) else Rejected(place="the file", reason=span)
+                yield span if isinstance(span, OtelSpan) else RejectedRecord(place="the file", reason=span)
         except DataError as error:
             raise DataError(f"{source.name!r} cannot be read on: {error}") from error
 
 
-def _large(source: Source, head: bytes) -> Iterator[OtelSpan | Rejected]:
+def _large(source: InputFile, head: bytes) -> Iterator[OtelSpan | RejectedRecord]:
     """One document, span by span."""
     try:
         import ijson
@@ -88,7 +88,7 @@ def _large(source: Source, head: bytes) -> Iterator[OtelSpan | Rejected]:
             try:
                 value = clean(next(items, None))
             except DataError as error:
-                yield Rejected(place=f"span {number}", reason=str(error))
+                yield RejectedRecord(place=f"span {number}", reason=str(error))
                 continue
             except (ijson.JSONError, ValueError, RecursionError) as error:
                 raise DataError(f"{source.name!r} cannot be read on from span {number}: {str(error)[:200]}") from error
@@ -96,7 +96,7 @@ def _large(source: Source, head: bytes) -> Iterator[OtelSpan | Rejected]:
                 return
             bounded.n_bytes = 0
             span = span_of(value)
-            yield span if isinstance(span, OtelSpan) else Rejected(place=f"span {number}", reason=span)
+            yield span if isinstance(span, OtelSpan) else RejectedRecord(place=f"span {number}", reason=span)
 
 
 class _Bounded:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from ragstone.errors import DataError
-from ragstone.replay._formats import Rejected
-from ragstone.replay._source import Source
-from ragstone.replay._stage import SpanStage, StagedSpan
+from ragstone.replay._formats import RejectedRecord
+from ragstone.replay._source import InputFile
+from ragstone.replay._stage import BufferedSpan, SpanBuffer
 from ragstone.replay.otlp._files import spans_in
 from ragstone.replay.otlp._protobuf import looks_like_protobuf
 from ragstone.replay.otlp._requests import CONVENTIONS, traces_of
@@ -42,7 +42,7 @@ class OtlpFormat:
         found = _conventions_in(head)
         return f"{by_protobuf or 'OTLP messages in JSON'}{f', with spans of {found}' if found else ''}"
 
-    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read the requests; spans of a trace may be anywhere in the file. See `TraceFormat`."""
         return requests_of(spans_in(source))
 
@@ -54,17 +54,17 @@ def _conventions_in(head: bytes) -> str:
     )
 
 
-def requests_of(spans: Iterator[OtelSpan | Rejected]) -> Iterator[Trace | Rejected]:
+def requests_of(spans: Iterator[OtelSpan | RejectedRecord]) -> Iterator[Trace | RejectedRecord]:
     """Group spans by trace, on disk, and make requests of them.
 
     Where the spans end in an error, what came before it is read first.
     """
-    with SpanStage() as stage:
+    with SpanBuffer() as stage:
         damage: DataError | None = None
-        batch: list[StagedSpan] = []
+        batch: list[BufferedSpan] = []
         try:
             for span in spans:
-                if isinstance(span, Rejected):
+                if isinstance(span, RejectedRecord):
                     yield span
                     continue
                 batch.append(span.staged())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ragstone.replay._payloads import count_in, json_in, last_of, passages_in, text_in
-from ragstone.replay._tree import Node, NodeKind
+from ragstone.replay._tree import NodeKind, Step
 from ragstone.replay.otlp._convention import Convention, indexed, node_of, text_or_none
 from ragstone.replay.otlp._span import OtelSpan
 
@@ -31,13 +31,13 @@ _USER_EVENT: Final = "gen_ai.user.message"
 _CHOICE_EVENT: Final = "gen_ai.choice"
 
 
-def _claims(span: OtelSpan) -> bool:
+def _matches(span: OtelSpan) -> bool:
     return "gen_ai.operation.name" in span.attributes or any(
         name.startswith(("gen_ai.", "llm.request.type")) for name in span.attributes
     )
 
 
-def genai_node(span: OtelSpan) -> Node:
+def genai_node(span: OtelSpan) -> Step:
     """The step that a span with `gen_ai.*` attributes is."""
     attributes = span.attributes
     kind = _OPERATIONS.get(str(attributes.get("gen_ai.operation.name")))
@@ -52,7 +52,7 @@ def genai_node(span: OtelSpan) -> Node:
         node.query = text_or_none(attributes.get("gen_ai.retrieval.query.text"))
         node.passages = passages_in(json_in(attributes.get("gen_ai.retrieval.documents")))
     elif kind in ("llm", "agent", "chain"):
-        node.query, node.answer = _asked(span), _said(span)
+        node.query, node.answer = _input_text(span), _output_text(span)
     if kind in ("llm", "agent"):
         node.model = text_or_none(
             attributes.get("gen_ai.response.model"),
@@ -71,7 +71,7 @@ def _count(attributes: Mapping[str, Any], *names: str) -> int | None:
     return next((count for count in counts if count is not None), None)
 
 
-def _asked(span: OtelSpan) -> str | None:
+def _input_text(span: OtelSpan) -> str | None:
     """The last message of a person, in an attribute, in numbered attributes, or in events."""
     for source in (span.attributes, *(event.attributes for event in span.events)):
         messages = json_in(source.get("gen_ai.input.messages"))
@@ -88,7 +88,7 @@ def _asked(span: OtelSpan) -> str | None:
     return texts[-1] if texts else None
 
 
-def _said(span: OtelSpan) -> str | None:
+def _output_text(span: OtelSpan) -> str | None:
     for source in (span.attributes, *(event.attributes for event in span.events)):
         for name in ("gen_ai.output.messages", "gen_ai.completion"):
             messages = json_in(source.get(name))
@@ -119,6 +119,6 @@ GENAI: Final = Convention(
     name="genai",
     title="OpenTelemetry GenAI",
     markers=("gen_ai.operation.name", "gen_ai.retrieval.", "gen_ai.usage.", "gen_ai.prompt."),
-    claims=_claims,
+    claims=_matches,
     read=genai_node,
 )

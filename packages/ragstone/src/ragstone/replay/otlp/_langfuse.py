@@ -14,7 +14,7 @@ from ragstone.replay._payloads import (
     passages_in,
     question_in,
 )
-from ragstone.replay._tree import Node, NodeKind
+from ragstone.replay._tree import NodeKind, Step
 from ragstone.replay.otlp._convention import Convention, exploded, node_of, tags_in, text_or_none
 from ragstone.replay.otlp._span import OtelSpan
 
@@ -33,11 +33,11 @@ _KINDS: Final[dict[str, NodeKind]] = {
 _OWN_METADATA: Final = frozenset({"tags", "is_langchain_root", "resourceAttributes", "scope"})
 
 
-def _claims(span: OtelSpan) -> bool:
+def _matches(span: OtelSpan) -> bool:
     return any(name.startswith("langfuse.") for name in span.attributes)
 
 
-def _read(span: OtelSpan) -> Node:
+def _read(span: OtelSpan) -> Step:
     attributes = span.attributes
     node = node_of(span, kind=_KINDS.get(str(attributes.get(f"{_OBSERVATION}.type", "span")).lower(), "other"))
     given, got = (_value(attributes.get(f"{_OBSERVATION}.{side}")) for side in ("input", "output"))
@@ -90,6 +90,6 @@ LANGFUSE: Final = Convention(
     name="langfuse",
     title="Langfuse's SDK",
     markers=("langfuse.observation.", "langfuse.trace."),
-    claims=_claims,
+    claims=_matches,
     read=_read,
 )

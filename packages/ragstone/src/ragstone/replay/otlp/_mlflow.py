@@ -13,7 +13,7 @@ from ragstone.replay._payloads import (
     passages_in,
     question_in,
 )
-from ragstone.replay._tree import Node, NodeKind
+from ragstone.replay._tree import NodeKind, Step
 from ragstone.replay.otlp._convention import Convention, node_of, text_or_none
 from ragstone.replay.otlp._span import OtelSpan
 
@@ -34,11 +34,11 @@ _KINDS: Final[dict[str, NodeKind]] = {
 }
 
 
-def _claims(span: OtelSpan) -> bool:
+def _matches(span: OtelSpan) -> bool:
     return any(name.startswith("mlflow.") for name in span.attributes)
 
 
-def _read(span: OtelSpan) -> Node:
+def _read(span: OtelSpan) -> Step:
     node, attributes = node_of(span), span.attributes
     values = {name: _value(value) for name, value in attributes.items() if name.startswith("mlflow.")}
     node.kind = _KINDS.get(str(values.get("mlflow.spanType")).upper(), "chain" if values else "other")
@@ -71,6 +71,6 @@ MLFLOW: Final = Convention(
     name="mlflow",
     title="MLflow",
     markers=("mlflow.spanType", "mlflow.spanInputs"),
-    claims=_claims,
+    claims=_matches,
     read=_read,
 )

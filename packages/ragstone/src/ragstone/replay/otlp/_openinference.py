@@ -16,7 +16,7 @@ from ragstone.replay._payloads import (
     passages_in,
     question_in,
 )
-from ragstone.replay._tree import Node, NodeKind
+from ragstone.replay._tree import NodeKind, Step
 from ragstone.replay.otlp._convention import Convention, exploded, indexed, node_of, tags_in, text_or_none
 from ragstone.replay.otlp._span import OtelSpan
 from ragstone.schema import Passage
@@ -39,15 +39,15 @@ _SHOWN_NODE: Final = re.compile(
 _HUMAN: Final = ("user", "human")
 
 
-def _claims(span: OtelSpan) -> bool:
+def _matches(span: OtelSpan) -> bool:
     return _KIND in span.attributes
 
 
-def _read(span: OtelSpan) -> Node:
+def _read(span: OtelSpan) -> Step:
     attributes = span.attributes
     node = node_of(span, kind=_KINDS.get(str(attributes[_KIND]).upper(), "other"))
     if node.kind == "llm":
-        node.query, node.answer = _asked(attributes), _said(attributes)
+        node.query, node.answer = _input_text(attributes), _output_text(attributes)
         node.model = text_or_none(attributes.get("llm.model_name"))
         node.input_tokens = count_in(attributes.get("llm.token_count.prompt"))
         node.output_tokens = count_in(attributes.get("llm.token_count.completion"))
@@ -71,7 +71,7 @@ def _read(span: OtelSpan) -> Node:
     return node
 
 
-def _recognise_postprocessor(node: Node, attributes: Mapping[str, Any], output: Any) -> None:
+def _recognise_postprocessor(node: Step, attributes: Mapping[str, Any], output: Any) -> None:
     """LlamaIndex's re-rankers are chains with nodes in and nodes out, of which only ids and scores are shown."""
     given = _value(attributes, "input")
     if not isinstance(given, Mapping) or "nodes" not in given or not isinstance(output, list):
@@ -94,14 +94,14 @@ def _value(attributes: Mapping[str, Any], side: str) -> Any:
     return json_in(value) if attributes.get(f"{side}.mime_type") == "application/json" else value
 
 
-def _asked(attributes: Mapping[str, Any]) -> str | None:
+def _input_text(attributes: Mapping[str, Any]) -> str | None:
     for message in reversed(indexed(attributes, "llm.input_messages")):
         if message.get("message.role") in _HUMAN and (text := _message_text(message)):
             return text
     return question_in(_value(attributes, "input"))
 
 
-def _said(attributes: Mapping[str, Any]) -> str | None:
+def _output_text(attributes: Mapping[str, Any]) -> str | None:
     messages = indexed(attributes, "llm.output_messages")
     if messages:
         last = messages[-1]
@@ -162,6 +162,6 @@ OPENINFERENCE: Final = Convention(
     name="openinference",
     title="OpenInference",
     markers=("openinference.span.kind",),
-    claims=_claims,
+    claims=_matches,
     read=_read,
 )

@@ -9,10 +9,10 @@ from typing import Any, Final
 from ragstone.capture import Redactor
 from ragstone.errors import DataError
 from ragstone.replay._assemble import assemble
-from ragstone.replay._formats import Rejected
+from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import parse_json
-from ragstone.replay._stage import StagedSpan, StagedTrace
-from ragstone.replay._tree import Node
+from ragstone.replay._stage import BufferedSpan, BufferedTrace
+from ragstone.replay._tree import Step
 from ragstone.replay.otlp._convention import Convention, node_of
 from ragstone.replay.otlp._genai import GENAI
 from ragstone.replay.otlp._json_messages import is_request, spans_of
@@ -41,8 +41,8 @@ _MEANT: Final = (
 
 def spans_of_request(
     message: bytes, content_type: str, *, redact: Redactor | None = None
-) -> list[StagedSpan | Rejected]:
-    """The spans of a request to an OTLP/HTTP receiver, ready for a `SpanStage`.
+) -> list[BufferedSpan | RejectedRecord]:
+    """The spans of a request to an OTLP/HTTP receiver, ready for a `SpanBuffer`.
 
     Args:
         message: The body, decompressed.
@@ -68,13 +68,13 @@ def spans_of_request(
     return [
         (span if redact is None else span.redacted(redact)).staged()
         if isinstance(span, OtelSpan)
-        else Rejected(place="the message", reason=span)
+        else RejectedRecord(place="the message", reason=span)
         for span in spans
     ]
 
 
-def traces_of(staged: StagedTrace) -> list[Trace | Rejected]:
-    """The requests in a trace: one as a rule, several where several were made within one, `Rejected` where there is none.
+def traces_of(staged: BufferedTrace) -> list[Trace | RejectedRecord]:
+    """The requests in a trace: one as a rule, several where several were made within one, `RejectedRecord` where there is none.
 
     Where spans of several conventions are in one trace, as instrumentations of a framework and of a client beside each
     other make them, it is read by each, and the reading that knows most of question, passages, answer, ids and tokens
@@ -84,20 +84,22 @@ def traces_of(staged: StagedTrace) -> list[Trace | Rejected]:
     spans = [OtelSpan.from_staged(body) for body in staged.spans]
     claiming = [convention for convention in CONVENTIONS if any(convention.claims(span) for span in spans)]
     if staged.is_cut:
-        return [Rejected(place=f"trace {staged.trace_id}", reason="it has more spans, or more bytes, than are kept")]
+        return [
+            RejectedRecord(place=f"trace {staged.trace_id}", reason="it has more spans, or more bytes, than are kept")
+        ]
     if not claiming:
         reason = f"no request: none of its {len(spans)} spans has attributes of a convention that is known"
-        return [Rejected(place=f"trace {staged.trace_id}", reason=reason)]
+        return [RejectedRecord(place=f"trace {staged.trace_id}", reason=reason)]
     readings = [_read(spans, [convention]) for convention in claiming]
-    best = max(readings, key=_knowledge)
-    if len(claiming) > 1 and _knowledge(best)[:2] < _ALL:
-        best = max(best, _read(spans, claiming), key=_knowledge)
+    best = max(readings, key=_rate_completeness)
+    if len(claiming) > 1 and _rate_completeness(best)[:2] < _ALL:
+        best = max(best, _read(spans, claiming), key=_rate_completeness)
     return best.items
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    items: list[Trace | Rejected]
+    items: list[Trace | RejectedRecord]
     is_asked: bool
     """Whether a step of the application itself says the question: what a model or a retriever was asked may not be it."""
 
@@ -108,7 +110,7 @@ def _read(spans: Sequence[OtelSpan], conventions: Sequence[Convention]) -> _Read
     return _Reading(assemble(nodes, source=conventions[0].name), is_asked)
 
 
-def _node(span: OtelSpan, conventions: Iterable[Convention]) -> Node:
+def _node(span: OtelSpan, conventions: Iterable[Convention]) -> Step:
     for convention in conventions:
         if convention.claims(span):
             node = convention.read(span)
@@ -121,7 +123,7 @@ def _of_application(attributes: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if not name.startswith(_MEANT)}
 
 
-def _knowledge(reading: _Reading) -> tuple[int, bool, int, int, int]:
+def _rate_completeness(reading: _Reading) -> tuple[int, bool, int, int, int]:
     """How much a reading knows: of question, passages and answer; then of ids, requests and tokens."""
     traces = [item for item in reading.items if isinstance(item, Trace)]
     parts = [

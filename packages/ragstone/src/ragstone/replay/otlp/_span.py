@@ -8,8 +8,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ragstone.capture import Redactor, redacted_value
-from ragstone.replay._stage import StagedSpan
+from ragstone.capture import Redactor, redact_json
+from ragstone.replay._stage import BufferedSpan
 
 __all__ = ["OtelSpan", "SpanEvent", "hex_id", "seconds"]
 
@@ -43,13 +43,13 @@ class OtelSpan:
     attributes: dict[str, Any]
     events: tuple[SpanEvent, ...] = ()
 
-    def staged(self) -> StagedSpan:
+    def staged(self) -> BufferedSpan:
         """What a stage keeps of it."""
         body = [
             self.trace_id, self.span_id, self.parent_id, self.name, self.started_at, self.ended_at, self.is_error,
             self.status_message, self.attributes, [[event.name, event.at, event.attributes] for event in self.events],
         ]  # fmt: skip
-        return StagedSpan(
+        return BufferedSpan(
             trace_id=self.trace_id,
             span_id=self.span_id,
             is_root=self.parent_id is None,
@@ -61,8 +61,8 @@ class OtelSpan:
         return replace(
             self,
             status_message=redact(self.status_message),
-            attributes=redacted_value(self.attributes, redact),
-            events=tuple(replace(event, attributes=redacted_value(event.attributes, redact)) for event in self.events),
+            attributes=redact_json(self.attributes, redact),
+            events=tuple(replace(event, attributes=redact_json(event.attributes, redact)) for event in self.events),
         )
 
     @classmethod

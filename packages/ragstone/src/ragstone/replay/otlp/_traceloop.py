@@ -14,7 +14,7 @@ from ragstone.replay._payloads import (
     passages_in,
     question_in,
 )
-from ragstone.replay._tree import Node
+from ragstone.replay._tree import Step
 from ragstone.replay.otlp._convention import Convention, exploded, text_or_none
 from ragstone.replay.otlp._genai import genai_node
 from ragstone.replay.otlp._span import OtelSpan
@@ -26,11 +26,11 @@ _PREFIX: Final = "traceloop."
 _PROPERTIES: Final = "traceloop.association.properties"
 
 
-def _claims(span: OtelSpan) -> bool:
+def _matches(span: OtelSpan) -> bool:
     return any(name.startswith(_PREFIX) for name in span.attributes)
 
 
-def _read(span: OtelSpan) -> Node:
+def _read(span: OtelSpan) -> Step:
     attributes = span.attributes
     node = genai_node(span)
     given = json_in(attributes.get("traceloop.entity.input"))
@@ -83,7 +83,7 @@ def _is_model(attributes: Mapping[str, Any], output: Any) -> bool:
     return isinstance(output, Mapping) and "additional_kwargs" in output and ("text" in output or "message" in output)
 
 
-def _fill_model(node: Node, given: Any, got: Any) -> None:
+def _fill_model(node: Step, given: Any, got: Any) -> None:
     """What a model's step of LlamaIndex says in its output alone."""
     node.query = node.query or question_in(given)
     if not isinstance(got, Mapping):
@@ -104,6 +104,6 @@ TRACELOOP: Final = Convention(
     name="traceloop",
     title="Traceloop",
     markers=("traceloop.entity.", "traceloop.span.kind", "traceloop.workflow.name"),
-    claims=_claims,
+    claims=_matches,
     read=_read,
 )

@@ -13,7 +13,7 @@ from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, judge_from
 from ragstone.research._dataset.draft import DATASET, DRAFT, JOURNAL, Draft, DraftItem, only, read_draft, write_rows
-from ragstone.research._dataset.journal import Asker, Journal, prepared
+from ragstone.research._dataset.journal import Journal, JournaledJudge, prepared
 from ragstone.research._dataset.review import MAX_TEXT, REVIEW, Key, read_review, texts_of
 
 __all__ = ["DatasetReview", "apply_review"]
@@ -101,19 +101,19 @@ def apply_review(
                 f"{len(edits.ratings)} {'text was' if len(edits.ratings) == 1 else 'texts were'} edited, and their ratings are of what stood there before; name a judge "
                 "to rate them anew (--judge), or keep the ratings where wording alone was changed (--keep-ratings)"
             )
-        chair = judge_from(judge)
-        by_baseline = chair.identity.is_baseline
+        resolved_judge = judge_from(judge)
+        by_baseline = resolved_judge.identity.is_baseline
 
         async def work() -> tuple[Draft, int]:
             with Journal(folder / JOURNAL) as journal, suppress_capture():
-                asker = Asker(chair, journal, concurrency=concurrency)
+                asker = JournaledJudge(resolved_judge, journal, concurrency=concurrency)
                 try:
-                    await prepared(chair)
+                    await prepared(resolved_judge)
                     return await _rated_anew(reviewed, edits.ratings, asker), asker.n_asked
                 finally:
                     await asker.aclose()
                     if not isinstance(judge, Judge):
-                        await chair.aclose()
+                        await resolved_judge.aclose()
 
         reviewed, n_asked = run_async(work())
     found = write_rows(folder, reviewed)
@@ -171,7 +171,7 @@ def _reviewed(draft: Draft, decisions: Mapping[Key, tuple[bool, str]]) -> tuple[
     return replace(draft, passages=passages, items=tuple(items)), _Edits(n=len(changed), ratings=rated)
 
 
-async def _rated_anew(draft: Draft, changed: frozenset[Key], asker: Asker) -> Draft:
+async def _rated_anew(draft: Draft, changed: frozenset[Key], asker: JournaledJudge) -> Draft:
     """Ask for the ratings of all pairs of which one text was edited.
 
     Raises:

@@ -13,8 +13,8 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, judge_from, metered
 from ragstone.metrics.crux import ETA
 from ragstone.research._dataset.draft import DATASET, DRAFT, JOURNAL, Draft, Rows, folder_of, write_json, write_rows
-from ragstone.research._dataset.journal import PASSING, Asker, Journal, prepared
-from ragstone.research._dataset.making import Making
+from ragstone.research._dataset.journal import PASSING, Journal, JournaledJudge, prepared
+from ragstone.research._dataset.making import ItemBuilder
 from ragstone.research._dataset.plan import DatasetPlan, Paths, plan_dataset
 from ragstone.research._dataset.review import REVIEW, edited, write_review
 from ragstone.schema import Usage
@@ -82,14 +82,14 @@ class DatasetBuild:
 
 def build_dataset(
     documents: Paths,
-    output: str | Path,
+    output_dir: str | Path,
     *,
     reports: Paths = (),
     judge: str | Judge | None = None,
     max_items: int = 20,
     max_passages: int = 12,
     questions: int = 10,
-    eta: float = ETA,
+    rating_threshold: float = ETA,
     concurrency: int = 8,
     progress: Callable[[int, int], None] | None = None,
 ) -> DatasetBuild:
@@ -102,13 +102,13 @@ def build_dataset(
 
     Args:
         documents: Files and folders: text, Markdown, or JSONL with `id` and `text`.
-        output: A folder; made when it is missing.
+        output_dir: A folder; made when it is missing.
         reports: Reference reports; each is an item then. Without them each section of a document is.
         judge: Who writes and rates: what `evaluate` takes.
         max_items: Items at most.
         max_passages: Passages in one item's pool at most.
         questions: Sub-questions of one item at most, up to 30.
-        eta: A passage answers from this rating on.
+        rating_threshold: A passage answers from this rating on.
         concurrency: Questions in flight at once.
         progress: Called with (items done, items in all).
 
@@ -125,29 +125,31 @@ def build_dataset(
     """
     if not 1 <= questions <= _MOST_QUESTIONS:
         raise ConfigurationError(f"questions must be from 1 to {_MOST_QUESTIONS}, got {questions!r}")
-    if concurrency < 1 or not 0 < eta <= 5:
+    if concurrency < 1 or not 0 < rating_threshold <= 5:
         raise ConfigurationError(
-            f"concurrency must be at least 1, and eta above 0 and at most 5, got {concurrency!r} and {eta!r}"
+            f"concurrency must be at least 1, and eta above 0 and at most 5, got {concurrency!r} and {rating_threshold!r}"
         )
     plan = plan_dataset(documents, reports=reports, max_items=max_items, max_passages=max_passages)
-    chair = judge_from(judge)
-    if chair.identity.is_baseline:
+    resolved_judge = judge_from(judge)
+    if resolved_judge.identity.is_baseline:
         raise ConfigurationError(
-            f"a data set is written by a model, and {chair.identity.name} is none; name one with judge= (--judge)"
+            f"a data set is written by a model, and {resolved_judge.identity.name} is none; name one with judge= (--judge)"
         )
-    folder = folder_of(output)
+    folder = folder_of(output_dir)
 
     async def work() -> DatasetBuild:
         with Journal(folder / JOURNAL) as journal, suppress_capture(), metered() as meter:
-            asker = Asker(chair, journal, concurrency=concurrency)
+            asker = JournaledJudge(resolved_judge, journal, concurrency=concurrency)
             try:
-                await prepared(chair)
-                notes = _set_out(journal, plan, chair)
-                made = await Making(plan, asker, n_questions=questions, eta=eta).made(progress)
+                await prepared(resolved_judge)
+                notes = _set_out(journal, plan, resolved_judge)
+                made = await ItemBuilder(plan, asker, n_questions=questions, rating_threshold=rating_threshold).build(
+                    progress
+                )
             finally:
                 await asker.aclose()
                 if not isinstance(judge, Judge):
-                    await chair.aclose()
+                    await resolved_judge.aclose()
             found, more = _write(folder, made.draft)
             return DatasetBuild(
                 folder=folder,
@@ -173,7 +175,7 @@ def _set_out(journal: Journal, plan: DatasetPlan, judge: Judge) -> list[str]:
         "judge": {"name": judge.identity.name, "hash": judge.identity.hash},
     }
     before = journal.plan
-    journal.set_out(now)
+    journal.record_run(now)
     if before is None:
         return []
     old, new = before.get("documents", {}), now["documents"]
@@ -196,7 +198,9 @@ def _write(folder: Path, draft: Draft) -> tuple[Rows, list[str]]:
     write_json(folder / DRAFT, draft.to_dict())
     notes = []
     if edited(folder):
-        notes.append(f"{folder / REVIEW} was edited and is left as it is; `ragstone dataset apply {folder}` uses it")
+        notes.append(
+            f"{folder / REVIEW} was edited and is left as it is; `ragstone dataset apply-review {folder}` uses it"
+        )
     else:
         write_review(folder, draft)
     return write_rows(folder, draft), notes

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, DataError
 
-__all__ = ["MAX_BYTES", "Document", "Library", "read_documents"]
+__all__ = ["MAX_BYTES", "Document", "LoadedDocuments", "read_documents"]
 
 MAX_BYTES: Final = 10 * 1024 * 1024
 """Of one file, and of one document in a JSONL file: more is no text that somebody wrote."""
@@ -37,7 +37,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
+class LoadedDocuments:
     """What was read, and what was not."""
 
     documents: tuple[Document, ...]
@@ -45,7 +45,7 @@ class Library:
     """Files in folders that cannot be read, each with the reason."""
 
 
-def read_documents(paths: Sequence[str | Path], *, max_bytes: int = MAX_BYTES) -> Library:
+def read_documents(paths: Sequence[str | Path], *, max_bytes: int = MAX_BYTES) -> LoadedDocuments:
     """Read text, Markdown and JSONL files (`id` and `text` in each row), and folders of them.
 
     Folders are read with all inside, apart from what is hidden; links that lead out of a folder are not followed. Of a
@@ -74,7 +74,7 @@ def read_documents(paths: Sequence[str | Path], *, max_bytes: int = MAX_BYTES) -
         raise ConfigurationError(
             f"there is no document in {', '.join(repr(str(p)) for p in paths) or 'nothing'}{more}; give {_kinds()}"
         )
-    return Library(documents=tuple(found.values()), left_out=tuple(left_out))
+    return LoadedDocuments(documents=tuple(found.values()), left_out=tuple(left_out))
 
 
 def _named(documents: Iterable[Document], known: Mapping[str, Document]) -> dict[str, Document]:

@@ -45,7 +45,7 @@ class DraftPassage:
     start: int
     end: int
     document_digest: str
-    strange_numbers: tuple[str, ...] = ()
+    unsupported_numbers: tuple[str, ...] = ()
     """Numbers that the document does not have."""
 
 
@@ -71,12 +71,12 @@ class Draft:
 
     passages: Mapping[str, DraftPassage]
     items: tuple[DraftItem, ...]
-    eta: float = ETA
+    rating_threshold: float = ETA
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
-            "eta": self.eta,
+            "eta": self.rating_threshold,
             "passages": [asdict(passage) for passage in self.passages.values()],
             "items": [asdict(item) for item in self.items],
         }
@@ -104,7 +104,9 @@ def read_draft(path: Path) -> Draft:
         passages = TypeAdapter(list[DraftPassage]).validate_python(held["passages"])
         items = TypeAdapter(list[DraftItem]).validate_python(held["items"])
         draft = Draft(
-            eta=float(held["eta"]), passages={passage.id: passage for passage in passages}, items=tuple(items)
+            rating_threshold=float(held["eta"]),
+            passages={passage.id: passage for passage in passages},
+            items=tuple(items),
         )
         _check(draft)
     except FileNotFoundError as error:
@@ -122,8 +124,8 @@ def read_draft(path: Path) -> Draft:
 
 def _check(draft: Draft) -> None:
     """Hold the parts of a draft against each other: a file may have been edited, or come from elsewhere."""
-    if not 0 < draft.eta <= 5:
-        raise ValueError(f"eta must be above 0 and at most 5, got {draft.eta!r}")
+    if not 0 < draft.rating_threshold <= 5:
+        raise ValueError(f"eta must be above 0 and at most 5, got {draft.rating_threshold!r}")
     for item in draft.items:
         pools = {frozenset(row) for row in item.ratings.values()}
         if item.ratings.keys() != item.questions.keys() or len(pools) > 1 or not all(pools):
@@ -139,7 +141,7 @@ def dataset_rows(draft: Draft) -> Rows:
     rows, left_out, n_unanswerable = [], [], 0
     for item in draft.items:
         by_text = {text: dict(item.ratings[question]) for question, text in item.questions.items()}
-        kept = answerable(by_text, eta=draft.eta)
+        kept = answerable(by_text, rating_threshold=draft.rating_threshold)
         n_unanswerable += len(by_text) - len(kept)
         if not kept:
             left_out.append(f"{item.id}: no passage answers any of its {len(by_text)} sub-questions")
@@ -150,7 +152,7 @@ def dataset_rows(draft: Draft) -> Rows:
 
 def _row(item: DraftItem, ratings: dict[str, dict[str, float]], draft: Draft) -> dict[str, Any]:
     pool = sorted({passage for row in ratings.values() for passage in row})
-    required = required_subset(ratings, eta=draft.eta)
+    required = required_subset(ratings, rating_threshold=draft.rating_threshold)
     sources = {
         passage: {
             name: getattr(draft.passages[passage], name) for name in ("document", "start", "end", "document_digest")
@@ -162,7 +164,7 @@ def _row(item: DraftItem, ratings: dict[str, dict[str, float]], draft: Draft) ->
         "query": item.query,
         "sub_questions": list(ratings),
         "ratings": ratings,
-        "qrels": {passage: _grade(passage, ratings, draft.eta) for passage in pool},
+        "qrels": {passage: _grade(passage, ratings, draft.rating_threshold) for passage in pool},
         "required": {passage: draft.passages[passage].text for passage in required},
         "sources": sources,
         "anchor": dict(item.anchor),
@@ -170,10 +172,10 @@ def _row(item: DraftItem, ratings: dict[str, dict[str, float]], draft: Draft) ->
     return row if item.reference is None else row | {"reference": item.reference}
 
 
-def _grade(passage: str, ratings: Mapping[str, Mapping[str, float]], eta: float) -> int:
+def _grade(passage: str, ratings: Mapping[str, Mapping[str, float]], rating_threshold: float) -> int:
     """0 for a passage that answers nothing, else 1 for a best rating of eta, 2 for one more, and so on."""
     best = max(row[passage] for row in ratings.values())
-    return int(best - eta) + 1 if best >= eta else 0
+    return int(best - rating_threshold) + 1 if best >= rating_threshold else 0
 
 
 def only(item: DraftItem, questions: Collection[str], passages: Collection[str]) -> DraftItem:

@@ -18,7 +18,7 @@ from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.judges import Judge, Preparable, Prompt
 from ragstone.metrics.crux import RATING_TASK, rate_answerability
 
-__all__ = ["PASSING", "Asker", "Journal", "key_of", "prepared"]
+__all__ = ["PASSING", "Journal", "JournaledJudge", "key_of", "prepared"]
 
 _ANSWER: Final = "answer"
 _PLAN: Final = "plan"
@@ -84,12 +84,12 @@ class Journal:
         """The answer to a question that has one."""
         return self._answers[key]
 
-    def keep(self, key: str, value: Any) -> None:
+    def append(self, key: str, value: Any) -> None:
         """Keep an answer; when this returns, a kill of the process loses it no more."""
         self._append({"kind": _ANSWER, "key": key, "value": value})
         self._answers[key] = value
 
-    def set_out(self, plan: dict[str, Any]) -> None:
+    def record_run(self, plan: dict[str, Any]) -> None:
         """Keep what this run sets out to do, where it differs from the last."""
         if plan != self.plan:
             self._append({"kind": _PLAN, "plan": plan})
@@ -145,7 +145,7 @@ PASSING: Final = frozenset({"budget", "unavailable", "timeout"})
 """Kinds of failures that the same command may overcome another time."""
 
 
-class Asker:
+class JournaledJudge:
     """Asks what the journal does not know yet, and keeps each answer before it is used.
 
     Args:
@@ -168,7 +168,7 @@ class Asker:
         """Questions that the journal knew."""
         return len(self._known)
 
-    async def ask(self, prompt: Prompt, shape: TypeAdapter[T], *, max_tokens: int) -> T:
+    async def ask(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int) -> T:
         """A value of a shape.
 
         Raises:
@@ -176,9 +176,9 @@ class Asker:
         """
 
         async def asked() -> Any:
-            return (await self.judge.ask_json(prompt, shape, max_tokens=max_tokens)).value
+            return (await self.judge.ask_json(prompt, schema, max_tokens=max_tokens)).value
 
-        return await self._once(prompt, asked, shape.validate_python)
+        return await self._once(prompt, asked, schema.validate_python)
 
     async def rate(self, text: str, questions: Sequence[str]) -> tuple[int, ...]:
         """Ratings of a text, one for each question.
@@ -213,7 +213,7 @@ class Asker:
         async with self._room:
             self.n_asked += 1
             value = await asked()
-            self._journal.keep(key, value)
+            self._journal.append(key, value)
         return value
 
     async def aclose(self) -> None:

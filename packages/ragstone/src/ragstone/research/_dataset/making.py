@@ -9,39 +9,39 @@ from typing import Any
 
 from ragstone.errors import JudgeError
 from ragstone.research._dataset.draft import Draft, DraftItem, DraftPassage
-from ragstone.research._dataset.journal import PASSING, Asker
+from ragstone.research._dataset.journal import PASSING, JournaledJudge
 from ragstone.research._dataset.plan import DatasetPlan, PlannedItem
 from ragstone.research._dataset.prompts import (
     distinct_questions,
+    find_unsupported_numbers,
     passage_prompt,
     passage_shape,
     query_prompt,
     query_shape,
     questions_prompt,
     questions_shape,
-    strange_numbers,
 )
 from ragstone.research._dataset.spans import Span
 
-__all__ = ["Making"]
+__all__ = ["ItemBuilder"]
 
 
-class Making:
+class ItemBuilder:
     """One run over all items."""
 
-    def __init__(self, plan: DatasetPlan, asker: Asker, *, n_questions: int, eta: float) -> None:
+    def __init__(self, plan: DatasetPlan, asker: JournaledJudge, *, n_questions: int, rating_threshold: float) -> None:
         self._plan = plan
         self._asker = asker
         self._n_questions = n_questions
-        self._eta = eta
+        self._eta = rating_threshold
         self._documents = {document.name: document for document in plan.documents}
         self._passages: dict[str, DraftPassage] = {}
         self.left_out: list[str] = []
         self.failures: Counter[str] = Counter()
         self.n_repeated = 0
-        self.draft = Draft(passages={}, items=(), eta=eta)
+        self.draft = Draft(passages={}, items=(), rating_threshold=rating_threshold)
 
-    async def made(self, progress: Callable[[int, int], None] | None) -> Making:
+    async def build(self, progress: Callable[[int, int], None] | None) -> ItemBuilder:
         """Make all items; what fails is left out and told."""
         n_done = 0
 
@@ -62,7 +62,7 @@ class Making:
         items = [made for item in self._plan.items if (made := await one(item)) is not None]
         used = {passage for item in items for row in item.ratings.values() for passage in row}
         passages = {span.id: self._passages[span.id] for span in self._plan.spans if span.id in used}
-        self.draft = Draft(passages=passages, items=tuple(items), eta=self._eta)
+        self.draft = Draft(passages=passages, items=tuple(items), rating_threshold=self._eta)
         return self
 
     async def _item(self, item: PlannedItem) -> DraftItem:
@@ -130,7 +130,7 @@ class Making:
                 start=span.start,
                 end=span.end,
                 document_digest=document.digest,
-                strange_numbers=strange_numbers(written, document.text),
+                unsupported_numbers=find_unsupported_numbers(written, document.text),
             )
         return self._passages[span.id]
 

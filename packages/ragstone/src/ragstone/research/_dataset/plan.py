@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.research._dataset.documents import Document, read_documents
-from ragstone.research._dataset.spans import Span, nearest, sections_of, spans_of, verify
+from ragstone.research._dataset.spans import Span, find_similar_spans, sections_of, spans_of, verify
 
 __all__ = ["DatasetPlan", "PlannedItem", "plan_dataset"]
 
@@ -121,7 +121,7 @@ def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, 
             text=anchor.text,
             anchor=anchor.anchor,
             reference=anchor.reference,
-            pool=nearest(anchor.text, everything, own=anchor.pool, most=max_passages),
+            pool=find_similar_spans(anchor.text, everything, own=anchor.pool, most=max_passages),
         )
         for anchor in anchors[:max_items]
     )

@@ -9,18 +9,18 @@ from typing import Annotated, Any, Final
 from pydantic import Field, StringConstraints, TypeAdapter
 from typing_extensions import TypedDict
 
-from ragstone._util.words import words_of
+from ragstone._util.words import split_words
 from ragstone.judges import Prompt
 
 __all__ = [
     "distinct_questions",
+    "find_unsupported_numbers",
     "passage_prompt",
     "passage_shape",
     "query_prompt",
     "query_shape",
     "questions_prompt",
     "questions_shape",
-    "strange_numbers",
 ]
 
 _QUERY_TASK: Final = (
@@ -108,7 +108,7 @@ def distinct_questions(questions: Sequence[str]) -> tuple[str, ...]:
     """
     kept: list[tuple[str, set[str]]] = []
     for question in (text.strip() for text in questions):
-        words = set(words_of(question))
+        words = set(split_words(question))
         if words and not any(_same(words, other) for _, other in kept):
             kept.append((question, words))
     return tuple(question for question, _ in kept)
@@ -119,7 +119,7 @@ def _same(words: set[str], other: set[str]) -> bool:
     return numbers == others and len(words & other) >= _SAME_FROM * len(words | other)
 
 
-def strange_numbers(text: str, document: str) -> tuple[str, ...]:
+def find_unsupported_numbers(text: str, document: str) -> tuple[str, ...]:
     """Numbers in a rewritten passage that its document does not have: what a person should look at first."""
     known = set(re.findall(r"\d+", document))
     return tuple(dict.fromkeys(number for number in re.findall(r"\d+", text) if number not in known))

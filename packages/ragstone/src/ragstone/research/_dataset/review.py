@@ -68,12 +68,12 @@ def _lines(draft: Draft) -> Iterator[tuple[str, ...]]:
         yield "yes", "query", item.id, "query", item.query, "", anchor
         for question, text in item.questions.items():
             row = item.ratings[question]
-            n = sum(rating >= draft.eta for rating in row.values())
+            n = sum(rating >= draft.rating_threshold for rating in row.values())
             best = f"best rating {max(row.values(), default=0):g}"
             about = f"{n} passages answer it, {best}" if n else f"no passage answers it, {best}: left out"
             yield "yes", "sub_question", item.id, question, text, about, anchor
     for passage in draft.passages.values():
-        strange = ", ".join(passage.strange_numbers)
+        strange = ", ".join(passage.unsupported_numbers)
         about = f"numbers that the document does not have: {strange}" if strange else ""
         yield "yes", "passage", "", passage.id, passage.text, about, passage.source
 

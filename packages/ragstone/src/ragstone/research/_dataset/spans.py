@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ragstone._util.words import words_of
+from ragstone._util.words import split_words
 from ragstone.errors import DataError
 from ragstone.research._dataset.documents import Document
 
-__all__ = ["SECTION_WORDS", "SPAN_WORDS", "Span", "nearest", "sections_of", "spans_of", "verify"]
+__all__ = ["SECTION_WORDS", "SPAN_WORDS", "Span", "find_similar_spans", "sections_of", "spans_of", "verify"]
 
 SPAN_WORDS: Final = 200
 """Of a passage, about (CRUX, figure 7)."""
@@ -62,7 +62,7 @@ def spans_of(document: Document, *, words: int = SPAN_WORDS) -> tuple[Span, ...]
 
 def _size(text: str) -> int:
     """Words; of text that goes on and on without a space, a word for each twelve characters."""
-    return max(len(words_of(text)), len(text) // 12)
+    return max(len(split_words(text)), len(text) // 12)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int]]:
@@ -80,7 +80,7 @@ def _trimmed(document: Document, start: int, end: int) -> list[Span]:
     text = document.text[start:end]
     start += len(text) - len(text.lstrip())
     text = text.strip()
-    return [Span(document=document.name, start=start, end=start + len(text), text=text)] if words_of(text) else []
+    return [Span(document=document.name, start=start, end=start + len(text), text=text)] if split_words(text) else []
 
 
 def sections_of(spans: Sequence[Span], *, words: int = SECTION_WORDS) -> tuple[tuple[Span, ...], ...]:
@@ -97,14 +97,14 @@ def sections_of(spans: Sequence[Span], *, words: int = SECTION_WORDS) -> tuple[t
     return tuple(tuple(section) for section in sections)
 
 
-def nearest(text: str, spans: Sequence[Span], *, own: Sequence[Span], most: int) -> tuple[Span, ...]:
+def find_similar_spans(text: str, spans: Sequence[Span], *, own: Sequence[Span], most: int) -> tuple[Span, ...]:
     """The spans that share most with a text: its own, then by common words, each worth more the fewer spans have it.
 
     Spans without a common word are never among them. Word overlap finds what a rating has to be asked for; what answers
     in quite other words is missed, and then is no part of the pool.
     """
-    sought = set(words_of(text))
-    bags = {span.id: set(words_of(span.text)) for span in spans}
+    sought = set(split_words(text))
+    bags = {span.id: set(split_words(span.text)) for span in spans}
     found_in = Counter(word for bag in bags.values() for word in bag)
     weight = {word: math.log(1 + len(bags) / found_in[word]) for word in sought if word in found_in}
     score = {span.id: math.fsum(weight[word] for word in sorted(sought & bags[span.id])) for span in spans}

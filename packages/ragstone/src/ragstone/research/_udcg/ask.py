@@ -15,7 +15,7 @@ from ragstone.metrics import LabelMode, passage_utilities, rouge_l
 from ragstone.research._udcg.rows import GRADES, PassageRating, rating_from, rating_of
 from ragstone.schema import Passage, Sample
 
-__all__ = ["Asker", "asking", "erag_scores", "somebody_is_named"]
+__all__ = ["CachedModels", "erag_scores", "is_model_configured", "open_models"]
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -31,7 +31,7 @@ _GRADE_TASK: Final = (
 _CORRECT_FROM: Final = 0.5
 
 
-def somebody_is_named(reader: str | Reader | None, judge: str | Judge | None) -> bool:
+def is_model_configured(reader: str | Reader | None, judge: str | Judge | None) -> bool:
     """Whether the user, or the environment, names a model to ask."""
     return any((reader, judge, os.environ.get("RAGSTONE_READER"), os.environ.get("RAGSTONE_JUDGE")))
 
@@ -69,14 +69,14 @@ async def erag_scores(
 
 
 @asynccontextmanager
-async def asking(
+async def open_models(
     reader: str | Reader | None,
     judge: str | Judge | None,
     *,
     labels: LabelMode = "auto",
     threshold: float = 0.5,
     concurrency: int = 16,
-) -> AsyncIterator[Asker]:
+) -> AsyncIterator[CachedModels]:
     """Have a reader and a judge at hand, ready to be asked; those made here are closed at the end.
 
     Args:
@@ -91,25 +91,25 @@ async def asking(
         JudgeError: One of them cannot be reached.
     """
     named = judge is not None or os.environ.get("RAGSTONE_JUDGE")
-    chair = judge_from(judge if named or not isinstance(reader, str) else reader)
-    lector = reader_from(reader, judge=chair)
-    asker = Asker(lector, chair, labels=labels, threshold=threshold, concurrency=concurrency)
+    resolved_judge = judge_from(judge if named or not isinstance(reader, str) else reader)
+    resolved_reader = reader_from(reader, judge=resolved_judge)
+    asker = CachedModels(resolved_reader, resolved_judge, labels=labels, threshold=threshold, concurrency=concurrency)
     try:
         with suppress_capture(), metered() as meter:
             asker.spent = meter
-            for model in (chair, lector):
+            for model in (resolved_judge, resolved_reader):
                 if isinstance(model, Preparable):
                     await model.prepare()
             yield asker
     finally:
         await asker.forget()
         if not isinstance(judge, Judge):
-            await chair.aclose()
+            await resolved_judge.aclose()
         if not isinstance(reader, Reader):
-            await lector.aclose()
+            await resolved_reader.aclose()
 
 
-class Asker:
+class CachedModels:
     """A reader and a judge with a memory: what several rows need of one passage is asked once. Made by `asking`."""
 
     def __init__(self, reader: Reader, judge: Judge, *, labels: LabelMode, threshold: float, concurrency: int) -> None:
@@ -237,7 +237,7 @@ class Asker:
         if response is None:
             texts = [passage.text for passage in sample.contexts or ()]
             response = (await self.reader.answer(sample.query or "", texts)).text
-        if not response.strip() or self.reader.abstains(response):
+        if not response.strip() or self.reader.is_abstention(response):
             return GRADES["abstain"]
         if not any(reference.strip() for reference in sample.reference):
             raise JudgeError(

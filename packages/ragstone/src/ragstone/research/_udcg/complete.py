@@ -11,11 +11,11 @@ from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode
-from ragstone.research._udcg.ask import Asker, asking, somebody_is_named
+from ragstone.research._udcg.ask import CachedModels, is_model_configured, open_models
 from ragstone.research._udcg.rows import ContextRow, PassageRating, rating_from, read_contexts
 from ragstone.schema import Usage
 
-__all__ = ["RatedContext", "RatedContexts", "complete", "few_questions"]
+__all__ = ["RatedContext", "RatedContexts", "complete", "warn_small_sample"]
 
 _FEW: Final = 20
 
@@ -45,14 +45,14 @@ class RatedContexts:
     usage: Usage = field(default_factory=Usage)
 
 
-def few_questions(n: int) -> tuple[str, ...]:
+def warn_small_sample(n: int) -> tuple[str, ...]:
     """What to say of intervals from resampling `n` questions: from 5 they hold the mean 83 times in 100, from 15, 92."""
     if n >= _FEW:
         return ()
     return (f"intervals rest on {n} questions with different grades, and from fewer than {_FEW} they are too narrow",)
 
 
-class _Lacking(Exception):  # noqa: N818  never leaves this file
+class _IncompleteRow(Exception):  # noqa: N818  never leaves this file
     """A row that cannot be completed."""
 
     def __init__(self, what: str, why: JudgeError | None = None) -> None:
@@ -85,17 +85,17 @@ async def complete(
             "there are no rows; each holds one context of a question, with the grade of the answer made from it"
         )
     usage, notes = Usage(), tuple[str, ...]()
-    if somebody_is_named(reader, judge):
-        async with asking(reader, judge, labels=labels, threshold=threshold, concurrency=concurrency) as asker:
+    if is_model_configured(reader, judge):
+        async with open_models(reader, judge, labels=labels, threshold=threshold, concurrency=concurrency) as asker:
 
-            async def ask(row: ContextRow) -> RatedContext | _Lacking:
+            async def ask(row: ContextRow) -> RatedContext | _IncompleteRow:
                 return await _asked(row, asker, erag=erag)
 
             found = await asker.each(ask, rows, progress)
             usage, notes = asker.spent.total, asker.notes()
     else:
         found = [_as_given(row, threshold, labels) for row in rows]
-        unknown = sum(isinstance(one, _Lacking) and one.what != "no passages" for one in found)
+        unknown = sum(isinstance(one, _IncompleteRow) and one.what != "no passages" for one in found)
         if unknown:
             raise ConfigurationError(
                 f"{unknown} of {len(rows)} rows lack a passage's utility or the answer's grade, and nobody is named to ask; "
@@ -108,9 +108,9 @@ async def complete(
     return _summed(found, usage, notes)
 
 
-def _summed(found: Sequence[RatedContext | _Lacking], usage: Usage, notes: tuple[str, ...]) -> RatedContexts:
+def _summed(found: Sequence[RatedContext | _IncompleteRow], usage: Usage, notes: tuple[str, ...]) -> RatedContexts:
     whole = tuple(one for one in found if isinstance(one, RatedContext))
-    lacking = [one for one in found if isinstance(one, _Lacking)]
+    lacking = [one for one in found if isinstance(one, _IncompleteRow)]
     why = [one.why for one in lacking if one.why is not None]
     if not whole:
         if why:
@@ -129,42 +129,42 @@ def _summed(found: Sequence[RatedContext | _Lacking], usage: Usage, notes: tuple
     )
 
 
-def _as_given(row: ContextRow, threshold: float, labels: LabelMode) -> RatedContext | _Lacking:
+def _as_given(row: ContextRow, threshold: float, labels: LabelMode) -> RatedContext | _IncompleteRow:
     passages = row.sample.contexts
     if not passages:
-        return _Lacking("no passages")
+        return _IncompleteRow("no passages")
     found = (rating_from(p, threshold=threshold, labels=labels) for p in passages)
     ratings = [rating for rating in found if rating is not None]
     if len(ratings) < len(passages):
-        return _Lacking("no utility")
+        return _IncompleteRow("no utility")
     if row.grade is None:
-        return _Lacking("no grade")
+        return _IncompleteRow("no grade")
     return RatedContext(question=row.question, id=row.sample.id, ratings=tuple(ratings), grade=row.grade)
 
 
-async def _asked(row: ContextRow, asker: Asker, *, erag: bool) -> RatedContext | _Lacking:
+async def _asked(row: ContextRow, asker: CachedModels, *, erag: bool) -> RatedContext | _IncompleteRow:
     sample = row.sample
     if not sample.contexts:
-        return _Lacking("no passages")
+        return _IncompleteRow("no passages")
     if not (sample.query and sample.query.strip()):
-        return _Lacking("no query")
+        return _IncompleteRow("no query")
     try:
         ratings = await asker.gathered([asker.rate(sample, passage) for passage in sample.contexts])
     except JudgeError as error:
-        return _Lacking("no utility", error)
+        return _IncompleteRow("no utility", error)
     if erag:
         if not any(reference.strip() for reference in sample.reference):
-            return _Lacking("no reference for eRAG")
+            return _IncompleteRow("no reference for eRAG")
         missing = [p for p, rating in zip(sample.contexts, ratings, strict=True) if rating.erag is None]
         try:
             scores = iter(await asker.gathered([asker.erag(sample, passage) for passage in missing]))
         except JudgeError as error:
-            return _Lacking("no eRAG", error)
+            return _IncompleteRow("no eRAG", error)
         ratings = [rating if rating.erag is not None else replace(rating, erag=next(scores)) for rating in ratings]
     grade = row.grade
     if grade is None:
         try:
             grade = await asker.grade(sample)
         except JudgeError as error:
-            return _Lacking("no grade", error)
+            return _IncompleteRow("no grade", error)
     return RatedContext(question=row.question, id=sample.id, ratings=tuple(ratings), grade=grade)

@@ -14,7 +14,7 @@ from ragstone.errors import MissingExtraError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.metrics.ranking import average_precision, hit_rate, ndcg, precision, reciprocal_rank
-from ragstone.research._udcg.complete import RatedContext, complete, few_questions
+from ragstone.research._udcg.complete import RatedContext, complete, warn_small_sample
 from ragstone.research._udcg.rows import PassageRating
 from ragstone.research._udcg.svm import common_length, cross_validated, design_of, need_sklearn
 from ragstone.stats import Estimate, bootstrap_mean, bootstrap_spearman, spearman
@@ -169,7 +169,7 @@ def correlate_udcg(
     per_question = np.array(
         [row for i in range(len(numbers)) if (row := _correlations(columns, grades, clusters == i)) is not None]
     ).reshape(-1, len(names))
-    notes += few_questions(per_question.shape[0])
+    notes += warn_small_sample(per_question.shape[0])
     said = np.nan_to_num(per_question, nan=0.0)
     for column, name in enumerate(names):
         # Not constant but absent: the metric has no value for any context of the question.

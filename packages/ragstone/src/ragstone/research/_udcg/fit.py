@@ -13,7 +13,7 @@ from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
-from ragstone.research._udcg.complete import complete, few_questions
+from ragstone.research._udcg.complete import complete, warn_small_sample
 from ragstone.research._udcg.svm import (
     C_GRID,
     choose_c,
@@ -105,7 +105,7 @@ def fit_udcg(
     judge: str | Judge | None = None,
     labels: LabelMode = "auto",
     threshold: float = 0.5,
-    grid: Sequence[float] = C_GRID,
+    svm_c: Sequence[float] = C_GRID,
     n_resamples: int = 2000,
     seed: int = 0,
     concurrency: int = 16,
@@ -124,7 +124,7 @@ def fit_udcg(
         judge: Who is asked for relevance labels and grades that are missing. Where neither is named, nobody is asked.
         labels: Where relevance comes from, as for `Udcg`.
         threshold: From here on a label of the data means relevant.
-        grid: Candidates for C.
+        svm_c: Candidates for C.
         n_resamples: Bootstrap resamples of the questions.
         seed: Of folds, solver and bootstrap; recorded.
         concurrency: Rows in work at once.
@@ -132,7 +132,7 @@ def fit_udcg(
 
     Raises:
         MissingExtraError: scikit-learn is not installed.
-        ConfigurationError: Something is missing and nobody is named to ask, or the grid is no list of positive numbers.
+        ConfigurationError: Something is missing and nobody is named to ask, or the svm_c is no list of positive numbers.
         DataError: A row that cannot be read, or fewer than two questions with different grades.
         JudgeError: A model cannot be reached.
 
@@ -146,8 +146,8 @@ def fit_udcg(
         ```
     """
     need_sklearn()
-    if not grid or not all(math.isfinite(c) and c > 0 for c in grid):
-        raise ConfigurationError(f"grid (--c) must list positive numbers, got {grid!r}")
+    if not svm_c or not all(math.isfinite(c) and c > 0 for c in svm_c):
+        raise ConfigurationError(f"grid (--svm-c) must list positive numbers, got {svm_c!r}")
     rated = run_async(
         complete(
             data,
@@ -164,15 +164,15 @@ def fit_udcg(
     other = len(rated.contexts) - len(fitting)
     left_out = dict(rated.left_out) | ({f"not {k} passages": other} if other else {})
     design = design_of(fitting)
-    teaching = [question for question in range(len(design.questions)) if design.teaches(question)]
+    teaching = [question for question in range(len(design.questions)) if design.has_different_grades(question)]
     if len(teaching) < 2:
         raise DataError(
             f"{len(teaching)} of {len(design.questions)} questions have contexts of {k} passages with different grades; "
             "to learn, and to check what was learned, takes at least 2"
         )
-    c, by_c = choose_c(design, teaching, grid, folds=_FOLDS, seed=seed)
+    c, by_c = choose_c(design, teaching, svm_c, folds=_FOLDS, seed=seed)
     weights, converged = solve(design, teaching, c, seed)
-    held_out = cross_validated(design, grid=grid, seed=seed)
+    held_out = cross_validated(design, svm_c=svm_c, seed=seed)
     plain = design.x[:, :k].sum(axis=1) + design.x[:, k:].sum(axis=1) / 3
     table = []
     for question in teaching:
@@ -213,5 +213,5 @@ def fit_udcg(
         converged=converged,
         left_out=left_out,
         errors=rated.errors,
-        notes=(*rated.notes, *few_questions(len(teaching))),
+        notes=(*rated.notes, *warn_small_sample(len(teaching))),
     )

@@ -13,7 +13,7 @@ from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, JudgeIdentity, Reader
 from ragstone.metrics import LabelMode
-from ragstone.research._udcg.ask import Asker, asking
+from ragstone.research._udcg.ask import CachedModels, open_models
 from ragstone.research._udcg.rows import annotation_of, read_contexts, row_of
 from ragstone.schema import Passage, Sample, Usage
 
@@ -28,7 +28,7 @@ class UdcgRanking:
 
     rows: tuple[Mapping[str, Any], ...]
     """Rows that `evaluate`, `fit_udcg` and `correlate_udcg` read; annotations are in the passages' `metadata`."""
-    by: str
+    rank_by: str
     n_passages: int
     n_failed: int
     """Passages without a value; they come last, in the order they had."""
@@ -48,7 +48,7 @@ class UdcgRanking:
     def to_dict(self) -> dict[str, Any]:
         """The counts as plain values, for JSON."""
         return {
-            "by": self.by,
+            "by": self.rank_by,
             "n_samples": len(self.rows),
             "n_unranked": self.n_unranked,
             "n_passages": self.n_passages,
@@ -61,7 +61,7 @@ class UdcgRanking:
         }
 
     def __str__(self) -> str:
-        lines = [f"{len(self.rows)} samples, {self.n_passages} passages ranked by {self.by}"]
+        lines = [f"{len(self.rows)} samples, {self.n_passages} passages ranked by {self.rank_by}"]
         if self.n_failed:
             lines.append(f"{self.n_failed} passages have no value and come last; the first: {self.errors[0]}")
         if self.n_unranked:
@@ -71,27 +71,27 @@ class UdcgRanking:
         return "\n".join([*lines, *self.notes])
 
 
-def best_passages(scores: Sequence[float | None], k: int | None = None) -> list[int]:
-    """Indices of the `k` best scores, best first; of equals the earlier one, and what has no score at the end.
+def best_passages(scores: Sequence[float | None], top_k: int | None = None) -> list[int]:
+    """Indices of the `top_k` best scores, best first; of equals the earlier one, and what has no score at the end.
 
     Raises:
-        ConfigurationError: `k` is below 1.
+        ConfigurationError: `top_k` is below 1.
 
     Example:
         >>> best_passages([0.1, None, 0.9, 0.1], 3)
         [2, 0, 3]
     """
-    if k is not None and k < 1:
-        raise ConfigurationError(f"k must be at least 1, got {k!r}")
+    if top_k is not None and top_k < 1:
+        raise ConfigurationError(f"top_k must be at least 1, got {top_k!r}")
     known = [(score is None, -(score or 0.0), i) for i, score in enumerate(scores)]
-    return [i for *_, i in sorted(known)][:k]
+    return [i for *_, i in sorted(known)][:top_k]
 
 
 def rank_udcg(
     data: SampleSource,
     *,
-    k: int | None = None,
-    by: RankBy = "utility",
+    top_k: int | None = None,
+    rank_by: RankBy = "utility",
     keep_order: bool = False,
     reader: str | Reader | None = None,
     judge: str | Judge | None = None,
@@ -107,8 +107,8 @@ def rank_udcg(
 
     Args:
         data: What `evaluate` takes, or rows as for `fit_udcg`.
-        k: Keep that many; None keeps all.
-        by: "utility", or "erag" (ROUGE-L of the reader's answer from each passage alone; needs references).
+        top_k: Keep that many; None keeps all.
+        rank_by: "utility", or "erag" (ROUGE-L of the reader's answer from each passage alone; needs references).
         keep_order: Annotate and move nothing.
         reader: The forms of `judge`, or a `Reader`; None reads `RAGSTONE_READER`, else takes the judge's model.
         judge: As for `evaluate`.
@@ -130,20 +130,22 @@ def rank_udcg(
         rank_udcg("samples.jsonl", k=5, judge="http://localhost:8000/v1").to_jsonl("ranked.jsonl")
         ```
     """
-    best_passages([], k)
-    if by not in ("utility", "erag"):
-        raise ConfigurationError(f"by must be 'utility' or 'erag', got {by!r}")
-    if keep_order and k is not None:
-        raise ConfigurationError(f"keep_order moves nothing, so there are no best k={k} to keep; give one of them")
+    best_passages([], top_k)
+    if rank_by not in ("utility", "erag"):
+        raise ConfigurationError(f"rank_by must be 'utility' or 'erag', got {rank_by!r}")
+    if keep_order and top_k is not None:
+        raise ConfigurationError(
+            f"keep_order moves nothing, so there are no best top_k={top_k} to keep; give one of them"
+        )
     samples = [row.sample for row in read_contexts(data)]
     if not samples:
         raise DataError("there is nothing to rank: 0 samples could be read")
 
     async def work() -> UdcgRanking:
-        async with asking(reader, judge, labels=labels, threshold=threshold, concurrency=concurrency) as asker:
+        async with open_models(reader, judge, labels=labels, threshold=threshold, concurrency=concurrency) as asker:
 
             async def one(sample: Sample) -> _Ranked:
-                return await _ranked(sample, asker, k=k, by=by, keep_order=keep_order)
+                return await _ranked(sample, asker, top_k=top_k, rank_by=rank_by, keep_order=keep_order)
 
             ranked = await asker.each(one, samples, progress)
             errors = [error for one in ranked for error in one.errors]
@@ -156,7 +158,7 @@ def rank_udcg(
                 )
             return UdcgRanking(
                 rows=tuple(one.row for one in ranked),
-                by=by,
+                rank_by=rank_by,
                 n_passages=asked,
                 n_failed=len(errors),
                 n_unranked=sum(not one.n_passages for one in ranked),
@@ -177,29 +179,31 @@ class _Ranked:
     errors: tuple[JudgeError, ...] = ()
 
 
-async def _ranked(sample: Sample, asker: Asker, *, k: int | None, by: RankBy, keep_order: bool) -> _Ranked:
+async def _ranked(
+    sample: Sample, asker: CachedModels, *, top_k: int | None, rank_by: RankBy, keep_order: bool
+) -> _Ranked:
     referenced = any(reference.strip() for reference in sample.reference)
-    if not sample.contexts or not (sample.query and sample.query.strip()) or (by == "erag" and not referenced):
+    if not sample.contexts or not (sample.query and sample.query.strip()) or (rank_by == "erag" and not referenced):
         return _Ranked(row=row_of(sample, {}))
-    found = await asker.gathered([_annotated(sample, passage, asker, by) for passage in sample.contexts])
+    found = await asker.gathered([_annotated(sample, passage, asker, rank_by) for passage in sample.contexts])
     annotations = {passage.text: note for passage, (note, _) in zip(sample.contexts, found, strict=True)}
     errors = tuple(error for _, error in found if error is not None)
     order = list(range(len(found)))
     if not keep_order:
-        order = best_passages([None if error else note[by] for note, error in found], k)
+        order = best_passages([None if error else note[rank_by] for note, error in found], top_k)
     if order != list(range(len(sample.contexts))):
         sample = _moved(sample, order)
     return _Ranked(row=row_of(sample, annotations), n_passages=len(found), errors=errors)
 
 
 async def _annotated(
-    sample: Sample, passage: Passage, asker: Asker, by: RankBy
+    sample: Sample, passage: Passage, asker: CachedModels, rank_by: RankBy
 ) -> tuple[Mapping[str, Any], JudgeError | None]:
     try:
         rating = await asker.rate(sample, passage)
         # Not what stood there: of another reader it would be another reader's.
         note = {**rating.annotation, "relevance": 1 if rating.relevant else -1, "utility": rating.utility}
-        if by == "erag":
+        if rank_by == "erag":
             note["erag"] = rating.erag if rating.erag is not None else await asker.erag(sample, passage)
     except JudgeError as error:
         reason = str(error).encode(errors="replace").decode()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ragstone.data import SampleSource, iterate_rows, read_samples, unreadable
+from ragstone.data import SampleSource, build_rows_error, iter_rows, read_samples
 from ragstone.errors import DataError
 from ragstone.metrics import LabelMode, PassageUtility
 from ragstone.schema import FIELD_ALIASES, Passage, Sample
@@ -65,7 +65,7 @@ def read_contexts(data: SampleSource) -> list[ContextRow]:
     times: Counter[str] = Counter()
 
     def rows() -> Iterator[Any]:
-        for row in iterate_rows(data):
+        for row in iter_rows(data):
             if isinstance(row, Mapping):
                 # It names the question here, and not the row.
                 named = row.get(_QUESTION)
@@ -84,7 +84,7 @@ def read_contexts(data: SampleSource) -> list[ContextRow]:
     # Skipping is not offered here: which rows make up a question decides its correlation.
     samples, bad = read_samples(rows(), on_bad_row="skip")
     if bad:
-        raise unreadable(bad, len(samples), "Mend them, or take them out of the data")
+        raise build_rows_error(bad, len(samples), "Mend them, or take them out of the data")
     contexts = []
     for position, (sample, named) in enumerate(zip(samples, questions, strict=True), start=1):
         if named is None and not (sample.query and sample.query.strip()):

@@ -39,7 +39,7 @@ class Design:
     differences: tuple[NDArray[np.float64], ...]
     """For each question, x of the better context less x of the worse one, for each pair with different grades."""
 
-    def teaches(self, question: int) -> bool:
+    def has_different_grades(self, question: int) -> bool:
         """Whether a question's contexts have different grades."""
         return len(self.differences[question]) > 0
 
@@ -91,7 +91,7 @@ def solve(design: Design, questions: Sequence[int], c: float, seed: int) -> tupl
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import LinearSVC
 
-    teaching = [question for question in questions if design.teaches(question)]
+    teaching = [question for question in questions if design.has_different_grades(question)]
     x = np.concatenate([design.differences[question] for question in teaching])
     # The solver wants two classes; which pair is turned round changes nothing in the problem.
     sign = np.where(np.arange(x.shape[0]) % 2 == 0, 1, -1)
@@ -108,14 +108,14 @@ def solve(design: Design, questions: Sequence[int], c: float, seed: int) -> tupl
 
 
 def choose_c(
-    design: Design, questions: Sequence[int], grid: Sequence[float], *, folds: int, seed: int
+    design: Design, questions: Sequence[int], svm_c: Sequence[float], *, folds: int, seed: int
 ) -> tuple[float, dict[float, float]]:
     """The C of the best mean Spearman on held-out questions (the smallest of equals), and that mean for each C."""
-    teaching = [question for question in questions if design.teaches(question)]
-    if len(grid) == 1 or len(teaching) < 2:
-        return grid[0], {}
+    teaching = [question for question in questions if design.has_different_grades(question)]
+    if len(svm_c) == 1 or len(teaching) < 2:
+        return svm_c[0], {}
     scores: dict[float, float] = {}
-    for c in grid:
+    for c in svm_c:
         total = 0.0
         for held_out in _folds(teaching, folds, seed):
             weights, _ = solve(design, [q for q in teaching if q not in held_out], c, seed)
@@ -126,7 +126,7 @@ def choose_c(
     return min(c for c, score in scores.items() if score >= best - 1e-9), scores
 
 
-def cross_validated(design: Design, *, grid: Sequence[float] = C_GRID, seed: int = 0) -> NDArray[np.float64]:
+def cross_validated(design: Design, *, svm_c: Sequence[float] = C_GRID, seed: int = 0) -> NDArray[np.float64]:
     """Score each context with weights learned, and a C chosen, without its question; all NaN where too few teach.
 
     The weights of each fold have length 1: within a question only their direction counts, and so the folds compare.
@@ -134,14 +134,14 @@ def cross_validated(design: Design, *, grid: Sequence[float] = C_GRID, seed: int
     import numpy as np
 
     scores = np.full(design.y.size, np.nan)
-    teaching = [question for question in range(len(design.questions)) if design.teaches(question)]
-    others = [question for question in range(len(design.questions)) if not design.teaches(question)]
+    teaching = [question for question in range(len(design.questions)) if design.has_different_grades(question)]
+    others = [question for question in range(len(design.questions)) if not design.has_different_grades(question)]
     if len(teaching) < 2:
         return scores
     folds = _folds(teaching, _OUTER, seed)
     for number, held_out in enumerate(folds):
         training = [question for question in teaching if question not in held_out]
-        c, _ = choose_c(design, training, grid, folds=_INNER, seed=seed)
+        c, _ = choose_c(design, training, svm_c, folds=_INNER, seed=seed)
         weights, _ = solve(design, training, c, seed)
         length = float(np.sqrt(weights @ weights)) or 1.0
         for question in (*held_out, *others[number :: len(folds)]):

@@ -35,22 +35,22 @@ class BernsteinSequence:
         True
     """
 
-    __slots__ = ("_bets", "_penalty", "_squares", "_sum", "_weighted", "high", "level", "low", "n")
+    __slots__ = ("_bets", "_penalty", "_squares", "_sum", "_weighted", "confidence_level", "high", "low", "n")
 
-    def __init__(self, *, low: float = 0.0, high: float = 1.0, level: float = 0.95) -> None:
+    def __init__(self, *, low: float = 0.0, high: float = 1.0, confidence_level: float = 0.95) -> None:
         """Start with no value seen.
 
         Args:
             low: Smallest possible value.
             high: Largest possible value.
-            level: Probability that the interval never misses, in (0, 1).
+            confidence_level: Probability that the interval never misses, in (0, 1).
 
         Raises:
             ValueError: An option out of range.
         """
         check_range(low, high)
-        check_level(level)
-        self.low, self.high, self.level = low, high, level
+        check_level(confidence_level)
+        self.low, self.high, self.confidence_level = low, high, confidence_level
         self.n = 0
         self._sum = self._squares = self._bets = self._weighted = self._penalty = 0.0
 
@@ -70,7 +70,7 @@ class BernsteinSequence:
         # Mean and variance of the past, with one pseudo-value of 1/2 and 1/4.
         before = (0.5 + self._sum) / t
         variance = (0.25 + self._squares) / t
-        bet = min(_CAP, math.sqrt(2 * math.log(2 / (1 - self.level)) / (variance * t * math.log1p(t))))
+        bet = min(_CAP, math.sqrt(2 * math.log(2 / (1 - self.confidence_level)) / (variance * t * math.log1p(t))))
         self._bets += bet
         self._weighted += bet * value
         # 4 (x - mean)^2 times (-log(1 - bet) - bet) / 4.
@@ -84,7 +84,7 @@ class BernsteinSequence:
         if not self.n:
             return self.low, self.high
         centre = self._weighted / self._bets
-        half = (math.log(2 / (1 - self.level)) + self._penalty) / self._bets
+        half = (math.log(2 / (1 - self.confidence_level)) + self._penalty) / self._bets
         width = self.high - self.low
         return self.low + width * max(0.0, centre - half), self.low + width * min(1.0, centre + half)
 
@@ -100,7 +100,7 @@ class BernsteinSequence:
             ValueError: A state of another kind.
         """
         read_state(state, _KIND)
-        made = cls(low=state["low"], high=state["high"], level=state["level"])
+        made = cls(low=state["low"], high=state["high"], confidence_level=state["level"])
         for name in cls.__slots__:
             setattr(made, name, state[name.removeprefix("_")])
         return made

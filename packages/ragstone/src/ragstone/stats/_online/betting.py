@@ -44,13 +44,15 @@ class BettingSequence:
         (True, 100)
     """
 
-    def __init__(self, *, low: float = 0.0, high: float = 1.0, level: float = 0.95, grid: int = 1001) -> None:
+    def __init__(
+        self, *, low: float = 0.0, high: float = 1.0, confidence_level: float = 0.95, grid: int = 1001
+    ) -> None:
         """Start with no value seen.
 
         Args:
             low: Smallest possible value.
             high: Largest possible value.
-            level: Probability that the interval never misses, in (0, 1).
+            confidence_level: Probability that the interval never misses, in (0, 1).
             grid: Candidate means, at least 3; ends are rounded outward to them.
 
         Raises:
@@ -59,10 +61,10 @@ class BettingSequence:
         import numpy as np
 
         check_range(low, high)
-        check_level(level)
+        check_level(confidence_level)
         if grid < 3:
             raise ValueError(f"grid must be at least 3, got {grid!r}")
-        self.low, self.high, self.level, self.grid = low, high, level, grid
+        self.low, self.high, self.confidence_level, self.grid = low, high, confidence_level, grid
         self.n = 0
         self._sum = 0.0
         self._squares = 0.0
@@ -88,7 +90,7 @@ class BettingSequence:
         t = self.n + 1
         # With one pseudo-value: mean 1/2 and variance 1/4 before anything is seen. The bet knows the past alone.
         variance = (0.25 + self._squares) / t
-        bet = math.sqrt(2 * math.log(2 / (1 - self.level)) / (variance * t * math.log1p(t)))
+        bet = math.sqrt(2 * math.log(2 / (1 - self.confidence_level)) / (variance * t * math.log1p(t)))
         m = np.arange(self._first, self._first + self._up.size) / (self.grid - 1)
         with np.errstate(divide="ignore"):
             up, down = np.minimum(bet, _CAP / m), np.minimum(bet, _CAP / (1 - m))
@@ -98,7 +100,7 @@ class BettingSequence:
         self._sum += value
         self._squares += (value - (0.5 + self._sum) / (t + 1)) ** 2
         # The first bettor's capital falls with the candidate, the second's rises: what each has beaten lies at one end.
-        threshold = math.log(2 / (1 - self.level))
+        threshold = math.log(2 / (1 - self.confidence_level))
         begin = int((self._up >= threshold).sum())
         end = self._up.size - int((self._down >= threshold).sum())
         if begin or end < self._up.size:
@@ -120,7 +122,7 @@ class BettingSequence:
             "kind": _KIND,
             "low": self.low,
             "high": self.high,
-            "level": self.level,
+            "level": self.confidence_level,
             "grid": self.grid,
             "n": self.n,
             "sum": self._sum,
@@ -140,7 +142,7 @@ class BettingSequence:
         import numpy as np
 
         read_state(state, _KIND)
-        made = cls(low=state["low"], high=state["high"], level=state["level"], grid=state["grid"])
+        made = cls(low=state["low"], high=state["high"], confidence_level=state["level"], grid=state["grid"])
         made.n, made._sum, made._squares = state["n"], state["sum"], state["squares"]
         made._first = state["first"]
         made._up, made._down = np.asarray(state["up"], dtype=float), np.asarray(state["down"], dtype=float)

@@ -20,10 +20,10 @@ def check_range(low: float, high: float) -> None:
         raise ValueError(f"a range needs finite low < high, got low={low!r} and high={high!r}")
 
 
-def check_level(level: float) -> None:
+def check_level(confidence_level: float) -> None:
     """Refuse what is no probability."""
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level!r}")
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
 
 
 def unit(x: float, low: float, high: float) -> float:

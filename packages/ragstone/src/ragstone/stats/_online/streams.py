@@ -30,10 +30,10 @@ class ProportionSequence:
         (0.0, 0.22)
     """
 
-    def __init__(self, *, level: float = 0.95) -> None:
-        """Start with nothing seen; `level` is the probability that the interval never misses."""
-        check_level(level)
-        self.level = level
+    def __init__(self, *, confidence_level: float = 0.95) -> None:
+        """Start with nothing seen; `confidence_level` is the probability that the interval never misses."""
+        check_level(confidence_level)
+        self.confidence_level = confidence_level
         self.n = 0
         self.successes = 0
 
@@ -57,11 +57,11 @@ class ProportionSequence:
 
     def interval(self) -> tuple[float, float] | None:
         """The interval now; it always exists."""
-        return beta_mixture_interval(self.successes, self.n, level=self.level)
+        return beta_mixture_interval(self.successes, self.n, confidence_level=self.confidence_level)
 
     def state(self) -> State:
         """All of it as plain data, for a store."""
-        return {"kind": _PROPORTION, "level": self.level, "n": self.n, "successes": self.successes}
+        return {"kind": _PROPORTION, "level": self.confidence_level, "n": self.n, "successes": self.successes}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
@@ -71,7 +71,7 @@ class ProportionSequence:
             ValueError: A state of another kind.
         """
         read_state(state, _PROPORTION)
-        made = cls(level=state["level"])
+        made = cls(confidence_level=state["level"])
         made.n, made.successes = state["n"], state["successes"]
         return made
 
@@ -97,11 +97,13 @@ class ManskiSequence:
         (True, 0.25)
     """
 
-    def __init__(self, *, low: float = 0.0, high: float = 1.0, level: float = 0.95, grid: int = 1001) -> None:
+    def __init__(
+        self, *, low: float = 0.0, high: float = 1.0, confidence_level: float = 0.95, grid: int = 1001
+    ) -> None:
         """Start with nothing seen; the options are those of `BettingSequence`."""
-        self.pessimist = BettingSequence(low=low, high=high, level=level, grid=grid)
-        self.optimist = BettingSequence(low=low, high=high, level=level, grid=grid)
-        self.failures = ProportionSequence(level=level)
+        self.pessimist = BettingSequence(low=low, high=high, confidence_level=confidence_level, grid=grid)
+        self.optimist = BettingSequence(low=low, high=high, confidence_level=confidence_level, grid=grid)
+        self.failures = ProportionSequence(confidence_level=confidence_level)
 
     @property
     def n(self) -> int:
@@ -171,10 +173,12 @@ class DifferenceSequence:
         True
     """
 
-    def __init__(self, *, low: float = 0.0, high: float = 1.0, level: float = 0.95, grid: int = 1001) -> None:
+    def __init__(
+        self, *, low: float = 0.0, high: float = 1.0, confidence_level: float = 0.95, grid: int = 1001
+    ) -> None:
         """Start with nothing seen; `low` and `high` are the range of one score, the others as for `BettingSequence`."""
         check_range(low, high)
-        self.sequence = BettingSequence(low=low - high, high=high - low, level=level, grid=grid)
+        self.sequence = BettingSequence(low=low - high, high=high - low, confidence_level=confidence_level, grid=grid)
 
     @property
     def n(self) -> int:

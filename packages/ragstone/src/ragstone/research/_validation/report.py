@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from ragstone._util.table import text_table
 from ragstone.judges import BASELINE_NOTE
-from ragstone.research._meta.describe import Distribution, MetricPairCorrelation, MetricPower
-from ragstone.research._meta.labels import LabelAgreement
-from ragstone.research._meta.repeats import MetricFlips
+from ragstone.research._validation.describe import Distribution, MetricPairCorrelation, MetricPower
+from ragstone.research._validation.labels import LabelAgreement
+from ragstone.research._validation.repeats import MetricRepeatability
 from ragstone.stats import Agreement, Estimate
 
-__all__ = ["MetaReport", "finite", "shown"]
+__all__ = ["MetricValidation", "finite", "shown"]
 
 _CROWDED: Final = 0.5
 """Share of scores at one bound from which a metric says little about single answers."""
@@ -29,7 +29,7 @@ _SMALL_P: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetaReport:
+class MetricValidation:
     """The metrics themselves, evaluated on a user's outcomes."""
 
     systems: tuple[str, ...]
@@ -38,13 +38,13 @@ class MetaReport:
     """Empty with a single metric."""
     powers: tuple[MetricPower, ...]
     """Empty with a single system."""
-    flips: tuple[MetricFlips, ...]
+    repeatability: tuple[MetricRepeatability, ...]
     """Empty without repeats."""
     labels: tuple[LabelAgreement, ...]
     """Empty without labels."""
     notes: tuple[str, ...]
     alpha: float
-    level: float
+    confidence_level: float
     seed: int
 
     def findings(self) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class MetaReport:
         return plain
 
     def __str__(self) -> str:
-        ci = f"[{self.level:.0%} CI]"
+        ci = f"[{self.confidence_level:.0%} CI]"
         # What stands out comes first: of many metrics the tables are long.
         parts = ["\n".join(found)] if (found := self.findings()) else []
         parts.append(_distributions(self.distributions, ci))
@@ -67,8 +67,8 @@ class MetaReport:
             parts.append(_correlations(self.correlations, ci))
         if self.powers:
             parts.append(_powers(self.powers))
-        if self.flips:
-            parts.append(_flips(self.flips, ci))
+        if self.repeatability:
+            parts.append(_flips(self.repeatability, ci))
         if self.labels:
             parts.append(_labels(self.labels, ci))
         if self.notes:
@@ -206,7 +206,7 @@ def _p(value: float) -> str:
     return f"{value:.1g}" if value < _SMALL_P else f"{value:.3f}"
 
 
-def _flips(found: Sequence[MetricFlips], ci: str) -> str:
+def _flips(found: Sequence[MetricRepeatability], ci: str) -> str:
     head = (
         "repeats",
         "system",
@@ -305,7 +305,7 @@ def _agreement(found: Agreement | None) -> str:
     return f"{shown(found.coefficient)} {found.words}"
 
 
-def _findings(report: MetaReport) -> Iterator[str]:
+def _findings(report: MetricValidation) -> Iterator[str]:
     crowded: dict[str, dict[str, list[str]]] = {}
     for d in report.distributions:
         if d.population is None:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from ragstone.data import Rejection, SampleSource, iterate_rows, unreadable
+from ragstone.data import RejectedRow, SampleSource, build_rows_error, iter_rows
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import SystemOutcomes
-from ragstone.research._meta.sources import scores_of
+from ragstone.research._validation.sources import scores_of
 from ragstone.schema import FIELD_ALIASES
 from ragstone.stats import (
     Agreement,
@@ -18,7 +18,7 @@ from ragstone.stats import (
     PredictionPoweredMean,
     bootstrap_spearman,
     cohen_kappa,
-    contrast,
+    compare_groups,
     fisher_interval,
     fleiss_kappa,
     kendall,
@@ -67,16 +67,18 @@ def read_labels(source: SampleSource, *, metrics: Sequence[str], column: str | N
         DataError: Rows without an id or a label, labels that are no number and no known word, or no label at all.
     """
     found: list[Label] = []
-    bad: list[Rejection] = []
+    bad: list[RejectedRow] = []
     n_rows = 0
-    for position, row in enumerate(iterate_rows(source), start=1):
+    for position, row in enumerate(iter_rows(source), start=1):
         n_rows += 1
         try:
             found += _labels(row, position, metrics, column)
         except DataError as error:
-            bad.append(Rejection(position=position, reason=str(error)))
+            bad.append(RejectedRow(position=position, reason=str(error)))
     if bad:
-        raise unreadable(bad, n_rows - len(bad), "Labels that cannot be read would not be missing at random; mend them")
+        raise build_rows_error(
+            bad, n_rows - len(bad), "Labels that cannot be read would not be missing at random; mend them"
+        )
     if not found:
         raise DataError(f"there are no labels: {n_rows} rows, none with one")
     return found
@@ -160,7 +162,7 @@ class LabelOptions:
     threshold: float | None = None
     """Scores from here on count as a pass against yes-no labels; None for the middle of the range."""
     n_resamples: int = 2000
-    level: float = 0.95
+    confidence_level: float = 0.95
     seed: int = 0
 
 
@@ -248,14 +250,18 @@ def _one(
     among, fleiss = _among([list(by.values()) for by in said.values()], scale, options)
     human_mean, notes = _human_mean(people, judge, rest, scale, options)
     tau = kendall(people, judge)
-    ends = None if tau is None else fisher_interval(tau, len(ids), kind="kendall", level=options.level)
+    ends = (
+        None
+        if tau is None
+        else fisher_interval(tau, len(ids), kind="kendall", confidence_level=options.confidence_level)
+    )
     rank = (
         bootstrap_spearman(
             [[value] for value in people],
             judge,
             range(len(ids)),
             n_resamples=options.n_resamples,
-            level=options.level,
+            confidence_level=options.confidence_level,
             seed=options.seed,
         )[0]
         if len(ids) > 1
@@ -276,7 +282,14 @@ def _one(
         spearman=rank,
         kendall=None
         if tau is None or ends is None
-        else Estimate(value=tau, low=ends[0], high=ends[1], level=options.level, method="fisher_z", n=len(ids)),
+        else Estimate(
+            value=tau,
+            low=ends[0],
+            high=ends[1],
+            confidence_level=options.confidence_level,
+            method="fisher_z",
+            n=len(ids),
+        ),
         people=among,
         people_fleiss=fleiss,
         human_mean=human_mean,
@@ -355,15 +368,15 @@ def _agree(
             weights="quadratic" if len(scale.categories) > 2 else "none",
             categories=scale.categories,
             n_resamples=options.n_resamples,
-            level=options.level,
+            confidence_level=options.confidence_level,
             seed=options.seed,
         )
-        exact = percent_agreement(list(zip(theirs, ours, strict=True)), level=options.level)
+        exact = percent_agreement(list(zip(theirs, ours, strict=True)), confidence_level=options.confidence_level)
     alpha = krippendorff_alpha(
         list(zip(theirs, ours, strict=True)),
         scale=scale.kind,
         n_resamples=options.n_resamples,
-        level=options.level,
+        confidence_level=options.confidence_level,
         seed=options.seed,
     )
     return exact, cohen, alpha
@@ -378,11 +391,17 @@ def _among(
         return None, None
     table = [[*row, *[None] * (most - len(row))] for row in said]
     alpha = krippendorff_alpha(
-        table, scale=scale.kind, n_resamples=options.n_resamples, level=options.level, seed=options.seed
+        table,
+        scale=scale.kind,
+        n_resamples=options.n_resamples,
+        confidence_level=options.confidence_level,
+        seed=options.seed,
     )
     if not scale.categories or any(len(row) < most for row in said):
         return alpha, None
-    return alpha, fleiss_kappa(table, n_resamples=options.n_resamples, level=options.level, seed=options.seed)
+    return alpha, fleiss_kappa(
+        table, n_resamples=options.n_resamples, confidence_level=options.confidence_level, seed=options.seed
+    )
 
 
 def _human_mean(
@@ -393,9 +412,11 @@ def _human_mean(
         few = "scored samples with a label" if len(people) < 2 else "scored samples without one"
         return None, [f"no prediction-powered mean: it needs at least two {few}"]
     low, high = scale.scores
-    found = prediction_powered_mean(people, judge, rest, low=low, high=high, level=options.level)
+    found = prediction_powered_mean(people, judge, rest, low=low, high=high, confidence_level=options.confidence_level)
     notes = []
-    apart = contrast(judge, rest, n_resamples=options.n_resamples, level=options.level, seed=options.seed).difference
+    apart = compare_groups(
+        judge, rest, n_resamples=options.n_resamples, confidence_level=options.confidence_level, seed=options.seed
+    ).difference
     if not apart.low <= 0 <= apart.high:
         notes.append(
             f"labelled samples do not look like a random sample: their scores are {apart.value:+.3f} "

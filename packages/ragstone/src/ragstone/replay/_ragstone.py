@@ -9,15 +9,15 @@ from pydantic import ValidationError
 
 from ragstone.errors import DataError, StoreVersionError
 from ragstone.replay._fields import has_fields
-from ragstone.replay._formats import Rejected
+from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._records import records
-from ragstone.replay._source import Source
+from ragstone.replay._source import InputFile
 from ragstone.schema import Trace, migrate
 
-__all__ = ["OwnFormat"]
+__all__ = ["RagstoneFormat"]
 
 
-class OwnFormat:
+class RagstoneFormat:
     """Traces of Ragstone: JSON lines or JSON. They keep the source they came from first."""
 
     name = "ragstone"
@@ -27,16 +27,16 @@ class OwnFormat:
         fields = ("trace_id", "started_at", "schema_version")
         return "traces with `trace_id`, `started_at` and `schema_version`" if has_fields(head, *fields) else None
 
-    def read(self, source: Source) -> Iterator[Trace | Rejected]:
+    def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read traces, in their order."""
         for record in records(source, within=("traces",)):
-            if isinstance(record, Rejected):
+            if isinstance(record, RejectedRecord):
                 yield record
                 continue
             try:
                 yield _trace(record.value)
             except (DataError, StoreVersionError) as error:
-                yield Rejected(place=record.place, reason=str(error))
+                yield RejectedRecord(place=record.place, reason=str(error))
 
 
 def _trace(value: Any) -> Trace:

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, JudgeUnavailableError
-from ragstone.judges._capacity.flow_control import Breaker, Bucket, Window
+from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, TokenBucket
 
-__all__ = ["Capacity", "Permit", "Share", "Waiter", "capacity_of"]
+__all__ = ["ClientLimits", "EndpointLimiter", "Permit", "Waiter", "capacity_of"]
 
 _CONCURRENCY: Final = 16
 """Requests in flight at most, where nobody says otherwise."""
@@ -29,14 +29,14 @@ _TOKENS_BURST_S: Final = 10.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Share:
+class ClientLimits:
     """What one user of an endpoint allows; in force for as long as somebody holds it. The smallest of each counts."""
 
     concurrency: int | None = None
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     timeout_s: float = 60.0
-    outage_s: float = 30.0
+    fail_fast_after_s: float = 30.0
     probe_s: float = 1.0
     """Seconds between two tries during an outage."""
 
@@ -47,19 +47,19 @@ class Share:
             limit = getattr(self, name)
             if limit is not None and not limit > 0:
                 raise ConfigurationError(f"{name} must be above 0, or None for no limit, got {limit!r}")
-        if not self.timeout_s > 0 or not self.outage_s >= 0:
+        if not self.timeout_s > 0 or not self.fail_fast_after_s >= 0:
             raise ConfigurationError(
-                "timeout_s must be above 0, outage_s not below 0, got "
-                f"timeout_s={self.timeout_s!r}, outage_s={self.outage_s!r}"
+                "timeout_s must be above 0, fail_fast_after_s not below 0, got "
+                f"timeout_s={self.timeout_s!r}, fail_fast_after_s={self.fail_fast_after_s!r}"
             )
 
 
 @dataclass(slots=True, eq=False)
 class Permit:
-    """The right to send one request now. Ends with one of `Capacity`'s `answered`, `refused`, `failed`, `unused`."""
+    """The right to send one request now. Ends with one of `EndpointLimiter`'s `answered`, `refused`, `failed`, `unused`."""
 
     loop: asyncio.AbstractEventLoop
-    share: Share
+    share: ClientLimits
     kind: int
     n_requests: int
     n_tokens: float
@@ -72,7 +72,7 @@ class Permit:
 @dataclass(slots=True, eq=False)
 class Waiter:
     loop: asyncio.AbstractEventLoop
-    share: Share
+    share: ClientLimits
     kind: int
     n_requests: int
     n_tokens: float
@@ -88,7 +88,7 @@ class Waiter:
 _Parcel = tuple[Waiter, Permit | Exception]
 
 
-class Capacity:
+class EndpointLimiter:
     """Decides who may send when. Safe to use from any thread with a running event loop.
 
     Requests go out in the order in which they came, across loops. Whatever ends a wait (cancellation, a closed loop)
@@ -100,7 +100,7 @@ class Capacity:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._shares: weakref.WeakSet[Share] = weakref.WeakSet()
+        self._shares: weakref.WeakSet[ClientLimits] = weakref.WeakSet()
         self._stale = False
         self._begin()
         after_fork_in_child(self._begin)
@@ -112,13 +112,13 @@ class Capacity:
         self._timers: dict[asyncio.AbstractEventLoop, tuple[float, asyncio.TimerHandle]] = {}
         self._n_arrived = 0
         self._abandoned: deque[Permit | Waiter] = deque()
-        self.window = Window()
-        self.breaker = Breaker()
-        self._requests = Bucket(burst_s=_REQUESTS_BURST_S)
-        self._tokens = Bucket(burst_s=_TOKENS_BURST_S)
+        self.window = ConcurrencyWindow()
+        self.breaker = CircuitBreaker()
+        self._requests = TokenBucket(burst_s=_REQUESTS_BURST_S)
+        self._tokens = TokenBucket(burst_s=_TOKENS_BURST_S)
         self._stale = True
 
-    def join(self, share: Share) -> None:
+    def join(self, share: ClientLimits) -> None:
         """Let a user's limits count from now on, for as long as it lives."""
         # The callback may come at any moment, also under the lock: it must not want the lock.
         weakref.finalize(share, _mark_stale, weakref.ref(self)).atexit = False
@@ -143,7 +143,7 @@ class Capacity:
 
     async def acquire(
         self,
-        share: Share,
+        share: ClientLimits,
         *,
         kind: int = 0,
         n_requests: int = 1,
@@ -162,7 +162,7 @@ class Capacity:
             order: Its place in the queue, from `arrive`; None is the end.
 
         Raises:
-            JudgeUnavailableError: The endpoint has been down for longer than the share's `outage_s`.
+            JudgeUnavailableError: The endpoint has been down for longer than the share's `fail_fast_after_s`.
         """
         loop = asyncio.get_running_loop()
         now = self._clock()
@@ -175,7 +175,7 @@ class Capacity:
             while at and self._waiters[at - 1].order > waiter.order:
                 at -= 1
             self._waiters.insert(at, waiter)
-            parcels, next_s = self._pump(now)
+            parcels, next_s = self._dispatch(now)
         self._hand_out(parcels, next_s)
         try:
             given = await waiter.future
@@ -183,13 +183,13 @@ class Capacity:
             self._withdraw(waiter)
             raise
         except GeneratorExit:
-            self.abandon(waiter)
+            self.discard(waiter)
             raise
         if isinstance(given, Permit):
             return given
         raise given
 
-    def arrive(self) -> int:
+    def enqueue(self) -> int:
         """A place in the queue, for a request that may have to queue several times."""
         with self._lock:
             self._n_arrived += 1
@@ -201,11 +201,11 @@ class Capacity:
                 self._waiters.remove(waiter)
             permit = waiter.permit
         if permit is not None:
-            self.unused(permit)
+            self.cancel(permit)
         else:
-            self._pump_and_hand_out()
+            self._dispatch_and_hand_out()
 
-    def abandon(self, what: Permit | Waiter) -> None:
+    def discard(self, what: Permit | Waiter) -> None:
         """Give up what a coroutine held that is collected as garbage: at any moment, so also while the lock is held."""
         self._abandoned.append(what)
 
@@ -229,7 +229,7 @@ class Capacity:
                 self.window.answered(permit.kind, permit.sent_at, now, full=full, timeout_s=permit.share.timeout_s)
             if n_tokens is not None:
                 self._tokens.take(n_tokens - permit.n_tokens, now)
-        self._pump_and_hand_out()
+        self._dispatch_and_hand_out()
 
     def refused(self, permit: Permit, *, wait_s: float, told: bool) -> None:
         """The endpoint said 429: nobody sends for `wait_s` seconds (`told`: because it said so)."""
@@ -243,7 +243,7 @@ class Capacity:
             n_admitted = sum(other.sent_at < entered_by for other in self._in_flight)
             self.window.refused(permit.sent_at, now, wait_s=wait_s, n_admitted=n_admitted, told=told)
             self._tokens.take(-permit.n_tokens, now)
-        self._pump_and_hand_out()
+        self._dispatch_and_hand_out()
 
     def failed(
         self,
@@ -262,14 +262,14 @@ class Capacity:
             self.breaker.failed(now, reason=reason, kind=kind, probe=probe, probe_s=permit.share.probe_s)
             if overload:
                 self.window.overloaded(permit.sent_at, now)
-        self._pump_and_hand_out()
+        self._dispatch_and_hand_out()
 
-    def unused(self, permit: Permit, *, sent: bool = False) -> None:
+    def cancel(self, permit: Permit, *, sent: bool = False) -> None:
         """It was given up, before or after it was `sent`."""
         with self._lock:
             now = self._clock()
             self._drop(permit, now, sent=sent)
-        self._pump_and_hand_out()
+        self._dispatch_and_hand_out()
 
     def _drop(self, permit: Permit, now: float, *, sent: bool) -> None:
         if permit not in self._in_flight:
@@ -282,9 +282,9 @@ class Capacity:
             self._requests.take(-permit.n_requests, now)
             self._tokens.take(-permit.n_tokens, now)
 
-    def is_down(self, share: Share) -> bool:
+    def is_down(self, share: ClientLimits) -> bool:
         """Whether the endpoint has been down for longer than a share allows."""
-        return self.breaker.open and self.breaker.lasted_s(self._clock()) >= share.outage_s
+        return self.breaker.open and self.breaker.outage_duration_s(self._clock()) >= share.fail_fast_after_s
 
     def pause_s(self) -> float:
         """Seconds for which the endpoint wants to be left alone."""
@@ -292,14 +292,14 @@ class Capacity:
 
     # Who may send -------------------------------------------------------------------------------------------------
 
-    def _pump(self, now: float) -> tuple[list[_Parcel], float | None]:
+    def _dispatch(self, now: float) -> tuple[list[_Parcel], float | None]:
         """Give permits to those whose turn it is; under the lock.
 
         Returns:
             What to hand out, and the seconds until there may be more to do, None when nobody waits.
         """
         if self._stale:
-            self._reckon(now)
+            self._update_limits(now)
         while self._abandoned:
             what = self._abandoned.popleft()
             if isinstance(what, Waiter):
@@ -311,7 +311,7 @@ class Capacity:
         next_s: float | None = None
         while self._waiters:
             if self.breaker.open:
-                next_s = self._pump_outage(now, parcels)
+                next_s = self._dispatch_outage(now, parcels)
                 break
             waiter = self._waiters[0]
             next_s = self._wait_s(waiter, now)
@@ -329,7 +329,7 @@ class Capacity:
             or self._tokens.wait_s(waiter.n_tokens, now)
         )
 
-    def _pump_outage(self, now: float, parcels: list[_Parcel]) -> float:
+    def _dispatch_outage(self, now: float, parcels: list[_Parcel]) -> float:
         """One request at a time tries; when it has taken too long already, the others are turned away."""
         breaker = self.breaker
         probing = breaker.probing_since
@@ -340,16 +340,16 @@ class Capacity:
             permit.probe = True
             breaker.probing_since = probing = now
             parcels.append((waiter, permit))
-        lasted_s = breaker.lasted_s(now)
+        outage_duration_s = breaker.outage_duration_s(now)
         until_probe_s = max(breaker.next_probe_at - now, self.window.paused_s(now))
         # The requests of one sample come within milliseconds, and should all meet the same fate.
         worth_waiting = (
             until_probe_s < _TOGETHER_S if probing is None else now - probing < breaker.grace_s(self.window.latency_s)
         )
         for waiter in list(self._waiters):
-            if lasted_s >= waiter.share.outage_s and not worth_waiting:
+            if outage_duration_s >= waiter.share.fail_fast_after_s and not worth_waiting:
                 self._waiters.remove(waiter)
-                message = breaker.message(now, waiter.share.outage_s)
+                message = breaker.message(now, waiter.share.fail_fast_after_s)
                 parcels.append((waiter, JudgeUnavailableError(message, kind=breaker.kind)))
         return _TICK_S if probing is not None else max(0.001, until_probe_s)
 
@@ -365,7 +365,7 @@ class Capacity:
         self._tokens.take(waiter.n_tokens, now)
         return permit
 
-    def _reckon(self, now: float) -> None:
+    def _update_limits(self, now: float) -> None:
         """Find the limits that are in force."""
         self._stale = False
         shares = list(self._shares)
@@ -379,9 +379,9 @@ class Capacity:
 
     # Across loops -------------------------------------------------------------------------------------------------
 
-    def _pump_and_hand_out(self) -> None:
+    def _dispatch_and_hand_out(self) -> None:
         with self._lock:
-            parcels, next_s = self._pump(self._clock())
+            parcels, next_s = self._dispatch(self._clock())
         self._hand_out(parcels, next_s)
 
     def _hand_out(self, parcels: list[_Parcel], next_s: float | None) -> None:
@@ -420,7 +420,7 @@ class Capacity:
             self._waiters = [waiter for waiter in self._waiters if not waiter.loop.is_closed()]
             for closed in [other for other in list(self._timers) if other.is_closed()]:
                 del self._timers[closed]
-            parcels, next_s = self._pump(now)
+            parcels, next_s = self._dispatch(now)
         self._hand_out(parcels, next_s)
 
 
@@ -430,7 +430,7 @@ def _deliver(future: asyncio.Future[Permit | Exception], given: Permit | Excepti
         future.set_result(given)
 
 
-def _mark_stale(reference: weakref.ref[Capacity]) -> None:
+def _mark_stale(reference: weakref.ref[EndpointLimiter]) -> None:
     capacity = reference()
     if capacity is not None:
         capacity._stale = True  # noqa: SLF001  our own
@@ -440,25 +440,25 @@ class _Registry:
     """The capacities of this process, each for as long as somebody uses it."""
 
     def __init__(self) -> None:
-        self._known: weakref.WeakValueDictionary[tuple[str, str], Capacity] = weakref.WeakValueDictionary()
+        self._known: weakref.WeakValueDictionary[tuple[str, str], EndpointLimiter] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
         after_fork_in_child(self._after_fork)
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
 
-    def get(self, key: tuple[str, str]) -> Capacity:
+    def get(self, key: tuple[str, str]) -> EndpointLimiter:
         with self._lock:
             capacity = self._known.get(key)
             if capacity is None:
-                self._known[key] = capacity = Capacity()
+                self._known[key] = capacity = EndpointLimiter()
             return capacity
 
 
 _registry: Final = _Registry()
 
 
-def capacity_of(base_url: str, api_key: str | None) -> Capacity:
+def capacity_of(base_url: str, api_key: str | None) -> EndpointLimiter:
     """The capacity of an endpoint: the same for everybody in this process who asks it with the same key."""
     parts = urlsplit(base_url)
     where = f"{parts.scheme}://{parts.netloc.lower()}{parts.path}"

@@ -13,18 +13,18 @@ from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
 __all__ = [
     "KINDS",
     "Kind",
-    "amount",
     "claim_size",
-    "doubt_of",
+    "describe_failed_samples",
+    "format_difference",
+    "format_verdicts",
     "full_name",
     "interval_text",
     "kind_of",
     "means_table",
+    "orient_to_winner",
     "pairs_table",
     "probability",
-    "seen_by_winner",
     "size",
-    "verdicts",
 ]
 
 Kind = Literal["claimed", "within", "undecided", "alike", "apart"]
@@ -38,7 +38,7 @@ _LEAST_P: Final = 0.0001
 _MOST_DIGITS: Final = 4
 
 
-def amount(value: float, *, points: bool, sign: bool = False, digits: int = 1) -> str:
+def format_difference(value: float, *, points: bool, sign: bool = False, digits: int = 1) -> str:
     """A difference in words: "2.6 points", or in the metric's own units where its range is not 0 to 1.
 
     Args:
@@ -65,7 +65,7 @@ def probability(p: float | None) -> str:
     return f"< {_LEAST_P:.4f}" if p < _LEAST_P else f"{p:.2g}"
 
 
-def equals(p: float | None) -> str:
+def format_p_value(p: float | None) -> str:
     """A p-value behind the letter p: "= 0.03", "< 0.0001" or "untestable"."""
     told = probability(p)
     return f"= {told}" if told[0].isdigit() else told
@@ -87,12 +87,12 @@ def full_name(metric: MetricComparison) -> str:
     return metric.metric if metric.higher_is_better else f"{metric.metric} (lower is better)"
 
 
-def verdicts(metrics: Sequence[MetricComparison]) -> tuple[str, ...]:
+def format_verdicts(metrics: Sequence[MetricComparison]) -> tuple[str, ...]:
     """What can be said of metrics, and then what cannot, one sentence each."""
-    return tuple(sentence for kind in KINDS for metric in metrics for sentence in _told(metric, kind))
+    return tuple(sentence for kind in KINDS for metric in metrics for sentence in _format_pairs(metric, kind))
 
 
-def _told(metric: MetricComparison, kind: Kind) -> list[str]:
+def _format_pairs(metric: MetricComparison, kind: Kind) -> list[str]:
     """What is to be said of this kind about the pairs of a metric."""
     name = full_name(metric)
     pairs = [pair for pair in metric.pairs if kind_of(metric, pair) == kind]
@@ -103,7 +103,7 @@ def _told(metric: MetricComparison, kind: Kind) -> list[str]:
     told = []
     for pair in pairs:
         both = f"{pair.system} and {pair.other}"
-        doubt = doubt_of(metric, pair)
+        doubt = describe_failed_samples(metric, pair)
         if kind == "within":
             told.append(f"{both} are within {_step(metric)} of each other on {name}: {size(metric, pair)}{doubt}")
         elif kind == "alike":
@@ -116,7 +116,7 @@ def _told(metric: MetricComparison, kind: Kind) -> list[str]:
 def _claims(metric: MetricComparison, pairs: Sequence[PairDifference]) -> list[str]:
     told = []
     for winner in dict.fromkeys(pair.better for pair in pairs if pair.better is not None):
-        won = [(pair.other, claim_size(metric, pair)) for pair in map(seen_by_winner, pairs) if pair.system == winner]
+        won = [(pair.other, claim_size(metric, pair)) for pair in map(orient_to_winner, pairs) if pair.system == winner]
         (first, by), *others = won
         told.append(
             f"{winner} beats {', and '.join([f'{first} on {full_name(metric)} by {by}', *(f'{o} by {b}' for o, b in others)])}"
@@ -130,7 +130,9 @@ def _undecided(metric: MetricComparison, pairs: Sequence[PairDifference]) -> lis
     several = len(pairs) > 1
     which = ", ".join(f"{p.system} and {p.other}" + (f" ({size(metric, p)})" if several else "") for p in pairs)
     by = "" if several else f": {size(metric, pairs[0])}"
-    return [f"no difference can be claimed on {full_name(metric)} between {which}{by}; {_wanted(metric, pairs)}"]
+    return [
+        f"no difference can be claimed on {full_name(metric)} between {which}{by}; {_estimate_samples_needed(metric, pairs)}"
+    ]
 
 
 def means_table(metrics: Sequence[MetricComparison]) -> str:
@@ -188,7 +190,7 @@ def size(metric: MetricComparison, pair: PairDifference, *, sign: bool = False) 
     """A difference with its interval."""
     ends = [end for end in (pair.difference, pair.low, pair.high) if end is not None]
     digits = _digits(ends)
-    told = amount(pair.difference or 0.0, points=metric.in_points, sign=sign, digits=digits)
+    told = format_difference(pair.difference or 0.0, points=metric.in_points, sign=sign, digits=digits)
     if pair.low is None or pair.high is None:
         return told
     return f"{told} {interval_text(pair.low, pair.high, points=metric.in_points, digits=digits)}"
@@ -203,7 +205,7 @@ def _digits(values: Sequence[float]) -> int:
     return digits
 
 
-def seen_by_winner(pair: PairDifference) -> PairDifference:
+def orient_to_winner(pair: PairDifference) -> PairDifference:
     """The difference as the better system sees it: from its side, and above 0 also where less is better."""
     winner = pair.better or pair.system
     difference, low, high, bounds = pair.difference or 0.0, pair.low, pair.high, pair.bounds
@@ -227,11 +229,11 @@ def claim_size(metric: MetricComparison, pair: PairDifference) -> str:
     return f"{size(metric, pair)}{_doubt(metric, pair)}"
 
 
-def doubt_of(metric: MetricComparison, pair: PairDifference) -> str:
+def describe_failed_samples(metric: MetricComparison, pair: PairDifference) -> str:
     """What the samples that failed could do to a claim that systems are alike, or nearly so; empty where nothing."""
     match kind_of(metric, pair):
         case "within":
-            edge = metric.detect or 0.0
+            edge = metric.min_effect or 0.0
             return _doubt(metric, pair, -edge, edge)
         case "alike":
             return _doubt(metric, pair, 0.0, 0.0, what="the difference")
@@ -254,16 +256,16 @@ def _doubt(
 
 def _within(metric: MetricComparison, pair: PairDifference) -> bool:
     """Whether a difference that matters is ruled out."""
-    if metric.detect is None or pair.low is None or pair.high is None:
+    if metric.min_effect is None or pair.low is None or pair.high is None:
         return False
-    return -metric.detect < pair.low <= pair.high < metric.detect
+    return -metric.min_effect < pair.low <= pair.high < metric.min_effect
 
 
 def _step(metric: MetricComparison) -> str:
-    return amount(metric.detect or 0.0, points=metric.in_points)
+    return format_difference(metric.min_effect or 0.0, points=metric.in_points)
 
 
-def _wanted(metric: MetricComparison, undecided: Sequence[PairDifference]) -> str:
+def _estimate_samples_needed(metric: MetricComparison, undecided: Sequence[PairDifference]) -> str:
     """What would decide: how many more samples, for all undecided pairs."""
     few = [pair for pair in undecided if pair.detectable is None]
     if few:
@@ -272,7 +274,7 @@ def _wanted(metric: MetricComparison, undecided: Sequence[PairDifference]) -> st
     wanted = [pair.n_more for pair in undecided if pair.n_more is not None]
     if not wanted:
         reach = max(pair.detectable or 0.0 for pair in undecided)
-        return f"these samples detect {amount(reach, points=metric.in_points)}"
+        return f"these samples detect {format_difference(reach, points=metric.in_points)}"
     if not max(wanted):
         return f"the samples suffice to detect {_step(metric)}"
     return (

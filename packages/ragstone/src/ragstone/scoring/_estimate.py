@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import AsyncIterable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ragstone.judges import RehearsalJudge, RehearsalReader
-from ragstone.metrics import Metric, ReadingMetric, check_sample
+from ragstone.judges import DryRunJudge, DryRunReader
+from ragstone.metrics import Metric, ReaderMetric, check_sample
 from ragstone.schema import NotApplicable, Sample, Usage
 from ragstone.scoring._scorer import Scorer
 
-__all__ = ["MetricForecast", "Rehearsal", "rehearse"]
+__all__ = ["MetricEstimate", "RunEstimate", "estimate_run"]
 
 
 @dataclass(slots=True, kw_only=True)
-class MetricForecast:
+class MetricEstimate:
     """What one metric would do."""
 
     metric: str
@@ -29,11 +29,11 @@ class MetricForecast:
 
 
 @dataclass(slots=True, kw_only=True)
-class Rehearsal:
+class RunEstimate:
     """What a run would do."""
 
     n_samples: int
-    metrics: tuple[MetricForecast, ...]
+    metrics: tuple[MetricEstimate, ...]
     usage: Usage
     """Calls and tokens of all metrics together, shared questions once. Tokens are estimated from characters."""
 
@@ -42,14 +42,14 @@ class Rehearsal:
         price_in, price_out = usd_per_million_tokens
         return (self.usage.input_tokens * price_in + self.usage.output_tokens * price_out) / 1e6
 
-    def seconds(self, *, in_flight: int, call_s: float) -> float:
+    def estimate_seconds(self, *, max_concurrent_requests: int, call_latency_s: float) -> float:
         """Time, with so many calls at once that take so long each."""
-        return self.usage.calls * call_s / in_flight
+        return self.usage.calls * call_latency_s / max_concurrent_requests
 
 
-async def rehearse(
+async def estimate_run(
     samples: AsyncIterable[Sample] | Iterable[Sample], metrics: Sequence[Metric], *, calls_per_reading: int = 1
-) -> Rehearsal:
+) -> RunEstimate:
     """Play a run through: which metrics apply to how many samples, and what would be asked. Nobody is asked.
 
     How many questions some metrics ask depends on what a judge answers (claims, say); the word overlap that answers here
@@ -60,12 +60,12 @@ async def rehearse(
         metrics: By what; readers they have are not asked.
         calls_per_reading: Requests for one p(abstain): 1 where the endpoint tells probabilities, else the draws.
     """
-    reader = RehearsalReader(calls_per_reading=calls_per_reading)
-    bound = [metric.bound(reader) if isinstance(metric, ReadingMetric) else metric for metric in metrics]
+    reader = DryRunReader(calls_per_reading=calls_per_reading)
+    bound = [metric.with_reader(reader) if isinstance(metric, ReaderMetric) else metric for metric in metrics]
     # A metric with a model of its own asks nobody, and loading it is what a rehearsal is to avoid.
     local = [metric for metric in bound if metric.card.extra is not None]
-    scorer = Scorer([metric for metric in bound if metric.card.extra is None], RehearsalJudge(), concurrency=1)
-    forecasts = {metric.card.name: MetricForecast(metric=metric.card.name) for metric in metrics}
+    scorer = Scorer([metric for metric in bound if metric.card.extra is None], DryRunJudge(), concurrency=1)
+    forecasts = {metric.card.name: MetricEstimate(metric=metric.card.name) for metric in metrics}
     n = 0
     async for sample, outcomes in scorer.score_many(samples):
         n += 1
@@ -85,4 +85,4 @@ async def rehearse(
             forecast.n_applicable += 1
             if outcome.usage is not None:
                 forecast.usage += outcome.usage
-    return Rehearsal(n_samples=n, metrics=tuple(forecasts.values()), usage=scorer.usage)
+    return RunEstimate(n_samples=n, metrics=tuple(forecasts.values()), usage=scorer.usage)

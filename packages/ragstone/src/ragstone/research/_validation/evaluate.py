@@ -1,4 +1,4 @@
-"""`meta_evaluate`: outcomes of systems in, what the metrics are worth out."""
+"""`validate_metrics`: outcomes of systems in, what the metrics are worth out."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, SystemOutcomes
 from ragstone.judges import BASELINE_NOTE
-from ragstone.research._meta.describe import correlations, distributions, powers
-from ragstone.research._meta.labels import LabelOptions, agreements, read_labels
-from ragstone.research._meta.repeats import flips, read_repeats
-from ragstone.research._meta.report import MetaReport
-from ragstone.research._meta.sources import metrics_of, read_systems
+from ragstone.research._validation.describe import correlations, distributions, powers
+from ragstone.research._validation.labels import LabelOptions, agreements, read_labels
+from ragstone.research._validation.repeats import flips, read_repeats
+from ragstone.research._validation.report import MetricValidation
+from ragstone.research._validation.sources import metrics_of, read_systems
 
-__all__ = ["meta_evaluate"]
+__all__ = ["validate_metrics"]
 
 
-def meta_evaluate(
+def validate_metrics(
     *systems: OutcomeSource | Mapping[str, OutcomeSource],
     labels: SampleSource | None = None,
     label_column: str | None = None,
@@ -27,11 +27,11 @@ def meta_evaluate(
     flip_threshold: float = 0.1,
     metrics: Sequence[str] | None = None,
     alpha: float = 0.05,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     n_resamples: int = 2000,
     n_permutations: int = 10_000,
     seed: int = 0,
-) -> MetaReport:
+) -> MetricValidation:
     """Evaluate the metrics themselves on outcomes of yours: can these scores be trusted, and what for?
 
     What is reported depends on what is there. One system: distributions (ceilings, floors, ties) and correlations between
@@ -51,7 +51,7 @@ def meta_evaluate(
         flip_threshold: Scores further apart than this share of the metric's range are a flip.
         metrics: Names or groups; None for all that have outcomes.
         alpha: Significance level of the discriminative power.
-        level: Nominal coverage of all intervals.
+        confidence_level: Nominal coverage of all intervals.
         n_resamples: Bootstrap resamples.
         n_permutations: Permutations behind p-values.
         seed: Of all random numbers.
@@ -69,12 +69,14 @@ def meta_evaluate(
         >>> rows = [
         ...     {"query": "Why?", "contexts": ["Rain."], "response": w, "reference": "Rain."} for w in ("Rain.", "No.")
         ... ]
-        >>> report = meta_evaluate(ragstone.evaluate(rows, ["ccrs.ac", "ccrs.ir"], judge="lexical"))
+        >>> report = validate_metrics(ragstone.evaluate(rows, ["ccrs.ac", "ccrs.ir"], judge="lexical"))
         >>> report.distributions[0].population.n
         2
     """
-    if not (0 < alpha < 1 and 0 < level < 1):
-        raise ConfigurationError(f"alpha and level must lie in (0, 1), got alpha={alpha!r} and level={level!r}")
+    if not (0 < alpha < 1 and 0 < confidence_level < 1):
+        raise ConfigurationError(
+            f"alpha and confidence_level must lie in (0, 1), got alpha={alpha!r} and confidence_level={confidence_level!r}"
+        )
     if n_resamples < 1 or n_permutations < 1 or flip_threshold < 0:
         raise ConfigurationError(
             "n_resamples and n_permutations must be at least 1 and flip_threshold at least 0, got "
@@ -84,19 +86,23 @@ def meta_evaluate(
     chosen = metrics_of(read, metrics)
     gathered = read_repeats(read, repeats)
     options = LabelOptions(
-        label_range=label_range, threshold=threshold, n_resamples=n_resamples, level=level, seed=seed
+        label_range=label_range,
+        threshold=threshold,
+        n_resamples=n_resamples,
+        confidence_level=confidence_level,
+        seed=seed,
     )
     said = None if labels is None else read_labels(labels, metrics=chosen, column=label_column)
-    return MetaReport(
+    return MetricValidation(
         systems=tuple(system.name for system in read),
-        distributions=tuple(distributions(read, chosen, level=level)),
-        correlations=tuple(correlations(read, chosen, level=level)),
+        distributions=tuple(distributions(read, chosen, confidence_level=confidence_level)),
+        correlations=tuple(correlations(read, chosen, confidence_level=confidence_level)),
         powers=tuple(powers(read, chosen, alpha=alpha, n_permutations=n_permutations, seed=seed)),
-        flips=tuple(flips(read, gathered, chosen, threshold=flip_threshold, level=level)),
+        repeatability=tuple(flips(read, gathered, chosen, threshold=flip_threshold, confidence_level=confidence_level)),
         labels=() if said is None else tuple(agreements(read, chosen, said, options)),
         notes=tuple(_notes(read, chosen)),
         alpha=alpha,
-        level=level,
+        confidence_level=confidence_level,
         seed=seed,
     )
 

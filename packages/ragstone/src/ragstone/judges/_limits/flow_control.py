@@ -6,7 +6,7 @@ import math
 import time
 from typing import Final
 
-__all__ = ["Breaker", "Bucket", "Window"]
+__all__ = ["CircuitBreaker", "ConcurrencyWindow", "TokenBucket"]
 
 _START: Final = 16
 """Requests at once before anything is known."""
@@ -29,7 +29,7 @@ _PROBE_GRACE_MIN_S: Final = 10.0
 _PROBE_GRACE_FACTOR: Final = 4.0
 
 
-class Window:
+class ConcurrencyWindow:
     """The number of requests in flight, and pauses; not thread-safe, and told the time.
 
     Doubles every round trip until the first trouble, then grows by one every round trip, while it is used to the full and
@@ -171,7 +171,7 @@ def _smoothed(old: float | None, new: float) -> float:
     return new if old is None else old + _SMOOTHING * (new - old)
 
 
-class Bucket:
+class TokenBucket:
     """Holds up to `burst_s` seconds' worth of a budget; not thread-safe.
 
     Args:
@@ -220,7 +220,7 @@ class Bucket:
         self._at = now
 
 
-class Breaker:
+class CircuitBreaker:
     """Knows since when an endpoint has answered nobody; not thread-safe, and told the time."""
 
     def __init__(self) -> None:
@@ -239,7 +239,7 @@ class Breaker:
         """Whether the endpoint seems to be down."""
         return self._streak >= _FAILURES
 
-    def lasted_s(self, now: float) -> float:
+    def outage_duration_s(self, now: float) -> float:
         """Seconds since the first failure; 0 when there is no outage."""
         return now - self._since if self.open else 0.0
 
@@ -267,10 +267,10 @@ class Breaker:
         """Seconds for which a probe that is under way is worth waiting for."""
         return max(_PROBE_GRACE_MIN_S, _PROBE_GRACE_FACTOR * (latency_s or 0.0))
 
-    def message(self, now: float, outage_s: float) -> str:
+    def message(self, now: float, fail_fast_after_s: float) -> str:
         """What to tell those who are turned away."""
         since = time.strftime("%H:%M:%S", time.localtime(self._since_unix))
         return (
-            f"no answer since {since} ({self.lasted_s(now):.0f} s), last: {self.reason}; nothing more is sent but a "
-            f"request now and then that finds out whether it is back (outage_s={outage_s:g})"
+            f"no answer since {since} ({self.outage_duration_s(now):.0f} s), last: {self.reason}; nothing more is sent but a "
+            f"request now and then that finds out whether it is back (fail_fast_after_s={fail_fast_after_s:g})"
         )

@@ -8,20 +8,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ragstone.experiments import SystemOutcomes
-from ragstone.research._meta.sources import scores_of
+from ragstone.research._validation.sources import scores_of
 from ragstone.schema import Failure, Score
 from ragstone.stats import (
     CorrelationKind,
     CorrelationMean,
+    Description,
     DiscriminativePower,
     Estimate,
-    Population,
+    describe,
     discriminative_power,
     fisher_mean,
     kendall,
     mean_interval,
     pearson,
-    population,
     randomised_tukey,
     spearman,
 )
@@ -35,7 +35,7 @@ class Distribution:
 
     metric: str
     system: str
-    population: Population | None
+    population: Description | None
     """None where nothing was scored."""
     mean: Estimate | None
     """With its interval; as in the table of `evaluate`."""
@@ -73,7 +73,9 @@ class MetricPower:
     n_permutations: int
 
 
-def distributions(systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, level: float) -> list[Distribution]:
+def distributions(
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, confidence_level: float
+) -> list[Distribution]:
     """Describe each metric in each system."""
     found = []
     for metric in metrics:
@@ -88,8 +90,10 @@ def distributions(systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, 
                 Distribution(
                     metric=metric,
                     system=system.name,
-                    population=population(values, low=low, high=high, level=level),
-                    mean=mean_interval(values, low=low, high=high, level=level) if values else None,
+                    population=describe(values, low=low, high=high, confidence_level=confidence_level),
+                    mean=mean_interval(values, low=low, high=high, confidence_level=confidence_level)
+                    if values
+                    else None,
                     n_failed=n_failed,
                     n_not_applicable=sum(not isinstance(o, Score) for o in outcomes) - n_failed,
                 )
@@ -98,7 +102,7 @@ def distributions(systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, 
 
 
 def correlations(
-    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, level: float
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, confidence_level: float
 ) -> list[MetricPairCorrelation]:
     """Correlate metrics with each other, in each system over the samples that both scored."""
     measures: dict[CorrelationKind, Callable[[list[float], list[float]], float | None]] = {
@@ -123,7 +127,9 @@ def correlations(
                     first=first,
                     second=second,
                     kind=kind,
-                    mean=fisher_mean(list(values.values()), list(sizes.values()), kind=kind, level=level),
+                    mean=fisher_mean(
+                        list(values.values()), list(sizes.values()), kind=kind, confidence_level=confidence_level
+                    ),
                     per_system=values,
                     n_pairs=sizes,
                 )
@@ -143,7 +149,7 @@ def powers(
         shared = [row for row in table if sum(not math.isnan(v) for v in row) > 1]
         if len(columns) < 2 or not shared:
             continue
-        result = randomised_tukey(shared, n_resamples=n_permutations, level=1 - alpha, seed=seed)
+        result = randomised_tukey(shared, n_resamples=n_permutations, confidence_level=1 - alpha, seed=seed)
         ps = [pair.p_value for pair in result.pairs]
         found.append(
             MetricPower(

@@ -10,12 +10,12 @@ from pydantic import TypeAdapter
 
 from ragstone.errors import JudgeError
 from ragstone.judges._model import record_usage
-from ragstone.judges._protocol import Abstention, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
+from ragstone.judges._protocol import AbstentionEstimate, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.judges._render import number_request, render
 from ragstone.judges.lexical import LexicalJudge, LexicalReader
 from ragstone.schema import Usage
 
-__all__ = ["RehearsalJudge", "RehearsalReader"]
+__all__ = ["DryRunJudge", "DryRunReader"]
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ _READING_CHARS: Final = 400
 """The frame that a reader's prompt puts around question and passages."""
 
 
-class RehearsalJudge:
+class DryRunJudge:
     """Answers as the lexical baseline does, and reports each question to the meters as if a model had been asked.
 
     Tokens are estimated from characters, four a token. What the baseline cannot answer (free text) counts as asked.
@@ -60,14 +60,14 @@ class RehearsalJudge:
         _count(_chars(prompt, number_request(low, high)), _NUMBER_TOKENS)
         return await self._stand_in.ask_number(prompt, low=low, high=high)
 
-    async def ask_json(self, prompt: Prompt, shape: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
+    async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
         """Count the question, and answer by word overlap.
 
         Raises:
             JudgeError: Kind "unsupported": the baseline has no stand-in for this construct.
         """
         try:
-            reply = await self._stand_in.ask_json(prompt, shape, max_tokens=max_tokens)
+            reply = await self._stand_in.ask_json(prompt, schema, max_tokens=max_tokens)
         except JudgeError:
             _count(_chars(prompt), max_tokens // 2)
             raise
@@ -78,7 +78,7 @@ class RehearsalJudge:
         """Nothing to let go of."""
 
 
-class RehearsalReader:
+class DryRunReader:
     """Reads as the lexical baseline does, and reports each question to the meters.
 
     Args:
@@ -100,7 +100,7 @@ class RehearsalReader:
         digest = hashlib.sha256(b"rehearsal reader").hexdigest()[:16]
         return JudgeIdentity(name="rehearsal", hash=digest, is_baseline=True)
 
-    async def abstention(self, query: str, passages: Sequence[str]) -> Abstention:
+    async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
         """Count the question, and answer by word overlap.
 
         Raises:
@@ -108,16 +108,16 @@ class RehearsalReader:
         """
         for _ in range(self._calls):
             _count(_READING_CHARS + len(query) + sum(map(len, passages)), _NUMBER_TOKENS)
-        return await self._stand_in.abstention(query, passages)
+        return await self._stand_in.estimate_abstention(query, passages)
 
     async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
         """Count the question, and answer by word overlap."""
         _count(_READING_CHARS + len(query) + sum(map(len, passages)), _ANSWER_TOKENS)
         return await self._stand_in.answer(query, passages)
 
-    def abstains(self, reply: str) -> bool:
+    def is_abstention(self, reply: str) -> bool:
         """Whether a reply is an abstention."""
-        return self._stand_in.abstains(reply)
+        return self._stand_in.is_abstention(reply)
 
     async def aclose(self) -> None:
         """Nothing to let go of."""

@@ -10,13 +10,13 @@ from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.schema import Usage
 
-__all__ = ["SpendCap", "usage_of"]
+__all__ = ["Budget", "usage_of"]
 
 _MAX_TOKENS: Final = 10**9
 """No request takes as many. JSON has integers of any size, and sums, dollars and databases do not."""
 
 
-class SpendCap:
+class Budget:
     """Stops asking when so many calls, tokens or dollars are spent; what was paid for stays.
 
     One cap may be given to several models, which then share it. Calls never exceed their cap. Tokens and dollars are known
@@ -24,31 +24,31 @@ class SpendCap:
     The count begins with the object, and each process has its own.
 
     Args:
-        max_calls: Requests sent.
-        max_tokens: Tokens of input and output together, as the endpoint counts them.
-        max_usd: US dollars; the models need `usd_per_million_tokens`.
+        calls: Requests sent.
+        tokens: Tokens of input and output together, as the endpoint counts them.
+        usd: US dollars; the models need `usd_per_million_tokens`.
 
     Raises:
         ConfigurationError: No cap at all, or one that is not above 0.
 
     Example:
         ```python
-        judge = OpenAICompatibleJudge(url, usd_per_million_tokens=(0.15, 0.6), spend_cap=SpendCap(max_usd=5))
+        judge = OpenAICompatibleJudge(url, usd_per_million_tokens=(0.15, 0.6), budget=Budget(budget_usd=5))
         ```
     """
 
-    def __init__(
-        self, *, max_calls: int | None = None, max_tokens: int | None = None, max_usd: float | None = None
-    ) -> None:
+    def __init__(self, *, calls: int | None = None, tokens: int | None = None, usd: float | None = None) -> None:
         self._caps = {
             name: cap
-            for name, cap in (("max_calls", max_calls), ("max_tokens", max_tokens), ("max_usd", max_usd))
+            for name, cap in (("budget_calls", calls), ("max_tokens", tokens), ("budget_usd", usd))
             if cap is not None
         }
         if not self._caps or not all(cap > 0 for cap in self._caps.values()):
             given = ", ".join(f"{name}={cap!r}" for name, cap in self._caps.items()) or "none"
-            raise ConfigurationError(f"a SpendCap needs max_calls, max_tokens or max_usd, each above 0, got {given}")
-        self.needs_prices = max_usd is not None
+            raise ConfigurationError(
+                f"a Budget needs budget_calls, max_tokens or budget_usd, each above 0, got {given}"
+            )
+        self.needs_prices = usd is not None
         """Whether a model needs `usd_per_million_tokens` for it."""
         self._spent = Usage()
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class SpendCap:
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"SpendCap({', '.join(f'{name}={cap!r}' for name, cap in self._caps.items())})"
+        return f"Budget({', '.join(f'{name}={cap!r}' for name, cap in self._caps.items())})"
 
     @property
     def spent(self) -> Usage:
@@ -73,9 +73,9 @@ class SpendCap:
     def _reached(self) -> list[str]:
         spent = self._spent
         totals: dict[str, float] = {
-            "max_calls": spent.calls,
+            "budget_calls": spent.calls,
             "max_tokens": spent.input_tokens + spent.output_tokens,
-            "max_usd": spent.cost_usd or 0.0,
+            "budget_usd": spent.cost_usd or 0.0,
         }
         return [f"{name}={cap!r}" for name, cap in self._caps.items() if totals[name] >= cap]
 

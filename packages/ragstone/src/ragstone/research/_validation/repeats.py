@@ -11,7 +11,7 @@ from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import FlipRate, flip_rate
 
-__all__ = ["MetricFlips", "flips", "read_repeats"]
+__all__ = ["MetricRepeatability", "flips", "read_repeats"]
 
 AnyOutcome = Score | NotApplicable | Failure
 Repeats = dict[str, dict[str, list[AnyOutcome]]]
@@ -19,7 +19,7 @@ Repeats = dict[str, dict[str, list[AnyOutcome]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricFlips:
+class MetricRepeatability:
     """How steady one metric's scores of one system are when the same is asked again."""
 
     metric: str
@@ -89,8 +89,8 @@ def flips(
     metrics: Sequence[str],
     *,
     threshold: float,
-    level: float,
-) -> list[MetricFlips]:
+    confidence_level: float,
+) -> list[MetricRepeatability]:
     """Measure how often repeats differ by more than `threshold` of the metric's range."""
     found = []
     for metric in metrics:
@@ -107,10 +107,10 @@ def flips(
                 values = [o.value for o in same if isinstance(o, Score)]
                 n_unscored += len(same) - len(values)
                 rows.append(values)
-            rate = flip_rate(rows, threshold=threshold * width, level=level)
+            rate = flip_rate(rows, threshold=threshold * width, confidence_level=confidence_level)
             if rate is not None:
                 found.append(
-                    MetricFlips(
+                    MetricRepeatability(
                         metric=metric,
                         system=system.name,
                         rate=rate,

@@ -1,0 +1,95 @@
+"""An option of the command line is the name of its Python parameter, with dashes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import typer
+
+import ragstone
+from ragstone.cli._app import app
+from ragstone.judges import ChatReader, ConnectionOptions, judge_from
+from ragstone.replay import areplay_traces
+from ragstone.research import build_dataset, correlate_udcg, fit_udcg, rank_udcg, topicality, validate_metrics
+from ragstone.worker import ScoringSetup
+
+PYTHON: dict[str, tuple[Callable[..., Any], ...]] = {
+    "evaluate": (ragstone.evaluate,),
+    "compare": (ragstone.compare, ragstone.Comparison.check_regression),
+    "replay": (areplay_traces,),
+    "worker": (ScoringSetup,),
+    "validate-metrics": (validate_metrics,),
+    "topicality": (topicality,),
+    "dataset build": (build_dataset,),
+    "udcg fit": (fit_udcg,),
+    "udcg correlate": (correlate_udcg,),
+    "udcg rank": (rank_udcg,),
+}
+"""The functions that a command stands for."""
+
+ONLY_HERE = {
+    *(
+        "json",
+        "output",
+        "dry-run",
+        "until-idle",
+        "no-redact",
+        "fail-if-worse",
+        "field",
+        "cache",
+        "call-latency",
+        "repeat",
+    ),
+    *("budget-calls", "budget-tokens", "budget-usd", "no-across-metrics"),
+}
+"""Options that have no parameter of their name: they print, write, or stand for an object or its opposite."""
+
+
+def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """All commands, by their full names."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+OF_OBJECTS = {
+    "judge-": {*inspect.signature(judge_from).parameters, "score_mode", "draws", "max_tokens"},
+    "reader-": {*inspect.signature(ChatReader.__init__).parameters},
+}
+
+
+def spellings(parameter: str) -> set[str]:
+    """What the option of a parameter may be called: without its unit, without `n_`, one of several."""
+    bare = parameter.removesuffix("_s").removeprefix("n_")
+    return {name.replace("_", "-") for name in (parameter, bare, bare.removesuffix("s"), bare.removesuffix("es"))} | {
+        bare.removesuffix("eses").replace("_", "-") + "esis"
+    }
+
+
+def test_every_command_is_known():
+    """A renamed command is renamed here as well."""
+    assert PYTHON.keys() <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(PYTHON))
+def test_options_are_called_as_in_python(name: str):
+    """No option is without its Python twin."""
+    parameters = {p for function in PYTHON[name] for p in inspect.signature(function).parameters}
+    allowed = {s for p in {*parameters, *ConnectionOptions.__annotations__, "judge", "reader"} for s in spellings(p)}
+    options = {o.removeprefix("--") for p in COMMANDS[name].params for o in p.opts if o.startswith("--")}
+
+    unmatched = {
+        option
+        for option in options - allowed - ONLY_HERE - {"help"}
+        if not any(
+            option.startswith(prefix) and option.removeprefix(prefix).replace("-", "_") in names
+            for prefix, names in OF_OBJECTS.items()
+        )
+    }
+    assert not unmatched

@@ -1,0 +1,121 @@
+"""Records and stores of older versions: read as they were, with today's names, and no outcome changed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from ragstone.experiments import compare
+from ragstone.replay import replay_traces
+from ragstone.schema import SCHEMA_VERSION, Captured, Score, Trace, migrate, outcome_adapter, spool_entry_adapter
+from ragstone.store import SqliteStore
+
+DATA = Path(__file__).parent / "data" / "version_1"
+
+
+def lines(name: str) -> list[dict]:
+    """The records of a file, as they were written."""
+    return [json.loads(line) for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store of version 2 with records of version 1."""
+    path = tmp_path / "store.db"
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript((DATA / "store-version-2.sql").read_text(encoding="utf-8"))
+    db.close()
+    SqliteStore.open(path, mode="own").close()
+    return path
+
+
+def test_a_trace_keeps_its_retrievals():
+    """`searches` is read as `retrievals`, also among the fields that were cut."""
+    old = lines("traces.jsonl")[0]
+
+    trace = Trace.model_validate(migrate(old))
+
+    assert SCHEMA_VERSION == trace.schema_version
+    assert [search["query"] for search in old["searches"]] == [retrieval.query for retrieval in trace.retrievals]
+    assert ("retrievals.passages.text",) == trace.truncated_fields
+    assert not trace.model_extra
+
+
+@pytest.mark.parametrize("old", lines("outcomes.jsonl"))
+def test_an_outcome_keeps_its_id(old: dict):
+    """Value, key and id are what they were; only fields inside have other names."""
+    outcome = outcome_adapter.validate_python(migrate(old))
+
+    assert (old["sample_id"], old["metric"], old["metric_version"], old["judge_hash"]) == outcome.key
+    assert not outcome.model_extra
+    if isinstance(outcome, Score):
+        assert old["value"] == outcome.value
+        if old["interval"] is not None:
+            assert old["interval"]["level"] == outcome.interval.confidence_level
+        assert old["details"].get("borne_out") == outcome.details.get("supported")
+
+
+def test_a_store_upgrades_records_when_it_reads_them(store: Path):
+    """Bodies stay as they are on disk; ids, values and deliveries stay the same."""
+    db = sqlite3.connect(store)
+    bodies = [json.loads(body) for (body,) in db.execute("SELECT body FROM outcome_bodies ORDER BY seq")]
+    ids = [outcome_id for (outcome_id,) in db.execute("SELECT outcome_id FROM outcomes ORDER BY seq")]
+    db.close()
+    assert all(body["schema_version"] == 1 for body in bodies)
+
+    with SqliteStore.open(store, mode="read") as opened:
+        outcomes = list(opened.outcomes())
+        trace = opened.explain("t0").trace
+        ledger = opened.ledger()
+
+    assert lines("outcomes.jsonl") == bodies
+    assert ids == [outcome.id for outcome in outcomes]
+    assert [body.get("value") for body in bodies] == [getattr(outcome, "value", None) for outcome in outcomes]
+    assert 2 == len(trace.retrievals)
+    # 0.9 would be lost if the field were read as an unknown one.
+    assert 0.9 in [o.interval.confidence_level for o in outcomes if isinstance(o, Score) and o.interval]
+    assert {"jsonl:a": 1, "otlp": 2} == {sink: counts.failed for sink, counts in ledger.outbox.items()}
+
+
+def test_failed_deliveries_can_be_tried_again(store: Path):
+    """A state that had another name is found by its new one."""
+    with SqliteStore.open(store, mode="own") as opened:
+        assert 2 == opened.requeue_deliveries(sink="otlp", state="failed")
+
+
+def test_the_spool_takes_records_of_version_1():
+    """A segment that an older application wrote."""
+    old = {"entry": "captured", "schema_version": 1, "trace": lines("traces.jsonl")[0]}
+    old["trace"] = migrate(old["trace"])
+
+    entry = spool_entry_adapter.validate_python(migrate(old))
+
+    assert isinstance(entry, Captured)
+    assert 2 == len(entry.trace.retrievals)
+
+
+def test_old_traces_are_replayed(tmp_path: Path):
+    """A file that an older version exported."""
+    report = replay_traces([str(DATA / "traces.jsonl")], "ranking", store=str(tmp_path / "s.db"), judge="lexical")
+
+    assert 3 == report.files[0].n_new
+
+
+def test_old_outcomes_are_compared(tmp_path: Path):
+    """Files of `evaluate --output`, of this and of an older version, have the same values."""
+    old = tmp_path / "old.jsonl"
+    old.write_text((DATA / "outcomes.jsonl").read_text(encoding="utf-8"), encoding="utf-8")
+    new = tmp_path / "new.jsonl"
+    new.write_text(
+        "".join(
+            outcome_adapter.validate_python(migrate(line)).model_dump_json() + "\n" for line in lines("outcomes.jsonl")
+        ),
+        encoding="utf-8",
+    )
+
+    result = compare({"old": old, "new": new}, metrics=["ccrs.cc"])
+
+    assert 0.0 == result.metrics[0].pairs[0].difference
