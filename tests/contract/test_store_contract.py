@@ -126,7 +126,7 @@ class TestIntake:
 
     def test_a_trace_comes_back_whole(self, store: Store):
         """Everything that was captured is there, fields of later versions included."""
-        entry = captured("t1", searches=(Retrieval(query="q"),), metadata={"k": [1, None]}, from_the_future="kept")
+        entry = captured("t1", retrievals=(Retrieval(query="q"),), metadata={"k": [1, None]}, from_the_future="kept")
 
         store.ingest("a", 10, [entry])
 

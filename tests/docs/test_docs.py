@@ -32,7 +32,7 @@ COMMANDS = sorted(
         command
         for page in PAGES
         for block in blocks(page, "bash")
-        for command in re.findall(r"\bragstone ([a-z]+)", block)
+        for command in re.findall(r"\bragstone ([a-z][a-z-]*)", block)
     }
 )
 

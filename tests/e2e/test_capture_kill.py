@@ -32,7 +32,7 @@ def run(thread):
     while True:
         n += 1
         trace_id = f"{life}/{thread}/{n}"
-        if not capture.record(TraceDraft(trace_id=trace_id, query="Why?", searches=[RetrievalDraft(passages=passages)])):
+        if not capture.record(TraceDraft(trace_id=trace_id, query="Why?", retrievals=[RetrievalDraft(passages=passages)])):
             continue
         waiting.append(trace_id)
         if durability == "sync" or (n % 20 == 0 and capture.flush(10)):

@@ -79,7 +79,7 @@ def test_json_holds_everything(files: dict[str, Path]) -> None:
 
     assert 0 == done.returncode, done.stderr
     assert (["älter", "b", "c"], "b", 0.9, 3, True) == tuple(
-        found[key] for key in ("systems", "baseline", "level", "seed", "across_metrics")
+        found[key] for key in ("systems", "baseline", "confidence_level", "seed", "across_metrics")
     )
     assert [[("älter", "b"), ("c", "b")]] * 2 == [
         [(p["system"], p["other"]) for p in m["pairs"]] for m in found["metrics"]

@@ -38,7 +38,7 @@ APP = textwrap.dedent("""
     for i in range(int(limit)):
         draft = TraceDraft(
             trace_id=f"{prefix}-{i}", query=f"What is item {i}?", response=f"Item {i} is a stone.",
-            searches=[RetrievalDraft(passages=[PassageDraft(text=f"Item {i} is a stone found at the river. " * 5)])],
+            retrievals=[RetrievalDraft(passages=[PassageDraft(text=f"Item {i} is a stone found at the river. " * 5)])],
             reference=[f"Item {i} is a stone."],
         )
         if monitor.record(draft) and durability == "sync":

@@ -17,11 +17,11 @@ VALUES = {
     "judge": "http://127.0.0.1:1/v1",
     "judge_max_tokens": 11,
     "cache": Path("kept"),
-    "in_flight": 12,
+    "max_concurrent_requests": 12,
     "requests_per_minute": 13.0,
     "tokens_per_minute": 14.0,
     "budget_calls": 15,
-    "max_tokens": 16,
+    "budget_tokens": 16,
     "budget_usd": 17.0,
     "prices": "1,2",
     "fail_fast_after_s": 18.0,
@@ -30,9 +30,9 @@ VALUES = {
     "judge_draws": 19,
     "reader": "http://127.0.0.1:2/v1",
     "reader_prompt": Path("prompt.txt"),
-    "abstention": ["NONE"],
-    "estimator": "monte_carlo",
-    "draws": 20,
+    "reader_abstention": ["NONE"],
+    "reader_estimator": "monte_carlo",
+    "reader_max_draws": 20,
 }
 
 
@@ -61,10 +61,10 @@ def test_no_option_is_dropped(monkeypatch):
 
     assert ("judge_from", "build_reader") == ModelOptions(**VALUES).models()
 
-    limits = ("in_flight", "requests_per_minute", "tokens_per_minute", "budget_calls", "max_tokens", "budget_usd", "prices",
+    limits = ("max_concurrent_requests", "requests_per_minute", "tokens_per_minute", "budget_calls", "budget_tokens", "budget_usd", "prices",
               "fail_fast_after_s", "affinity_header")  # fmt: skip
     assert ({name: VALUES[name] for name in limits},) == seen["build_connection"]
-    asked = {"judge_score_mode": "sampled", "draws": 19, "max_tokens": 11, "connection": "build_connection"}
+    asked = {"score_mode": "sampled", "draws": 19, "max_tokens": 11, "connection": "build_connection"}
     assert (VALUES["judge"], asked) == seen["judge_from"]
     read = {"judge": "judge_from", "prompt": Path("prompt.txt"), "abstention": ["NONE"], "estimator": "monte_carlo"}
     assert (VALUES["reader"], read | {"draws": 20, "connection": "build_connection"}) == seen["build_reader"]

@@ -88,7 +88,7 @@ def test_commands_take_what_they_share_and_their_own(tmp_path, capsys):
         sinks = ["jsonl:{tmp_path}/scores.jsonl"]
         sample_rate = 0.5
         [evaluate]
-        max-in-flight = 3
+        max-concurrent-requests = 3
         deadline = 30
         usd_per_million_tokens = "1,2"
         output = "{tmp_path}/outcomes.jsonl"

@@ -369,7 +369,9 @@ def test_the_result_is_the_same_whatever_the_order_of_the_rows_and_again() -> No
     assert first != ragstone.compare(sources, n_permutations=500, seed=1)
 
 
-@pytest.mark.parametrize("options", [{"level": 1.0}, {"level": 0.0}, {"min_effect": 0.0}, {"min_effect": math.nan}])
+@pytest.mark.parametrize(
+    "options", [{"confidence_level": 1.0}, {"confidence_level": 0.0}, {"min_effect": 0.0}, {"min_effect": math.nan}]
+)
 def test_options_out_of_range_are_refused(options: dict[str, float]) -> None:
     """Before anything is computed."""
     with pytest.raises(ConfigurationError, match=next(iter(options))):

@@ -295,7 +295,14 @@ def test_two_builds_at_once_in_one_folder(folder):
 
 @pytest.mark.parametrize(
     "options",
-    [{"max_items": 0}, {"max_passages": 0}, {"questions": 0}, {"questions": 31}, {"eta": 0}, {"concurrency": 0}],
+    [
+        {"max_items": 0},
+        {"max_passages": 0},
+        {"questions": 0},
+        {"questions": 31},
+        {"rating_threshold": 0},
+        {"concurrency": 0},
+    ],
 )
 def test_numbers_that_cannot_work_are_refused(folder, options):
     """Before anything is asked."""

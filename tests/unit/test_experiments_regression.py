@@ -244,7 +244,7 @@ def test_every_candidate_faces_the_baseline(write) -> None:
     [
         ({"margin": 0.0}, "a margin is a loss that can be borne, above 0"),
         ({"margin": math.nan}, "a margin is a loss"),
-        ({"level": 0.5}, r"level in \(0\.5, 1\)"),
+        ({"confidence_level": 0.5}, r"level in \(0\.5, 1\)"),
         ({"metrics": "bleu"}, "no system has outcomes of 'bleu'"),
     ],
 )

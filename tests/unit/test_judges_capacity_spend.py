@@ -40,7 +40,7 @@ def test_calls_never_exceed_their_cap(faults):
     assert 12 == server.calls == cap.spent.calls
     assert len(errors) >= 28
     assert {"budget"} == {error.kind for error in errors if "spend cap" in str(error)}
-    assert "budget_calls=12" in str(errors[-1])
+    assert "calls=12" in str(errors[-1])
     assert "12 calls" in str(errors[-1])
     assert cap.reached
 
@@ -49,7 +49,7 @@ def test_tokens_exceed_their_cap_by_what_is_in_flight_only():
     """With two requests at once at most two more are paid for."""
     cap = Budget(tokens=300)
     with FakeJudgeServer(latency_s=0.005) as server:
-        errors = ask(server.url, 40, budget=cap, concurrency=2)
+        errors = ask(server.url, 40, budget=cap, max_concurrent_requests=2)
     total = cap.spent.input_tokens + cap.spent.output_tokens
     a_call = total / server.calls
     assert errors
@@ -66,7 +66,7 @@ def test_a_count_of_tokens_that_is_none(told):
 
     cap = Budget(usd=5)
     with Boasting() as server:
-        assert [] == ask(server.url, 3, concurrency=1, usd_per_million_tokens=(1.0, 1.0), budget=cap)
+        assert [] == ask(server.url, 3, max_concurrent_requests=1, usd_per_million_tokens=(1.0, 1.0), budget=cap)
     assert (3, 9) == (cap.spent.calls, cap.spent.output_tokens)
 
 
@@ -74,7 +74,7 @@ def test_dollars_are_counted():
     """The server's tokens at the user's prices."""
     cap = Budget(usd=0.01)
     with FakeJudgeServer() as server:
-        errors = ask(server.url, 30, budget=cap, concurrency=1, usd_per_million_tokens=(10.0, 30.0))
+        errors = ask(server.url, 30, budget=cap, max_concurrent_requests=1, usd_per_million_tokens=(10.0, 30.0))
     spent = cap.spent
     assert errors
     assert pytest.approx((10 * spent.input_tokens + 30 * spent.output_tokens) / 1e6) == spent.cost_usd
@@ -102,7 +102,7 @@ def test_what_may_not_go_out_does_not_queue():
         assert (1, 19) == (server.calls, len(errors))
 
 
-@pytest.mark.parametrize("caps", [{}, {"budget_calls": 0}, {"budget_usd": -1.0}, {"max_tokens": 0}])
+@pytest.mark.parametrize("caps", [{}, {"calls": 0}, {"usd": -1.0}, {"tokens": 0}])
 def test_impossible_caps(caps):
     """A cap without a number, or of nothing."""
     with pytest.raises(ConfigurationError, match="Budget"):

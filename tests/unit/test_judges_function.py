@@ -240,7 +240,7 @@ def test_reply_that_hangs_times_out_and_keeps_its_place():
             go_on.wait(60)
         return "Oslo"
 
-    made = model(ask, timeout_s=2, concurrency=1)
+    made = model(ask, timeout_s=2, max_concurrent_requests=1)
     other = ChatRequest(messages=[{"role": "user", "content": "And?"}], max_tokens=5)
 
     async def session() -> Any:

@@ -163,7 +163,7 @@ class Scripted:
     """A model that has these completions, one after another; None: it takes no schemas."""
 
     name = "scripted"
-    shape: dict[str, object] = {}  # noqa: RUF012  a constant
+    settings: dict[str, object] = {}  # noqa: RUF012  a constant
 
     def __init__(self, held, *plain):
         self.held, self.plain, self.asked = held, list(plain), 0

@@ -487,7 +487,7 @@ def test_cancelled_question_is_counted_and_frees_its_place():
         ("ftp://host/v1", {}),
         ("http://[::1", {}),
         ("http://", {}),
-        ("http://h", {"concurrency": 0}),
+        ("http://h", {"max_concurrent_requests": 0}),
         ("http://h", {"timeout_s": 0}),
         ("http://h", {"max_retries": -1}),
         ("http://h", {"max_tokens": 0}),

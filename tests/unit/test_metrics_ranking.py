@@ -217,7 +217,7 @@ def test_a_threshold_that_says_nothing_is_refused(threshold):
         RankingMetric("ndcg@10", threshold=threshold)
 
 
-@pytest.mark.parametrize("options", [{"k": 0}, {"alpha": 2}, {"eta": 0}, {"eta": 6}])
+@pytest.mark.parametrize("options", [{"k": 0}, {"alpha": 2}, {"rating_threshold": 0}, {"rating_threshold": 6}])
 def test_alpha_ndcg_s_options_are_checked(options):
     """Out of range is a mistake, not a metric."""
     with pytest.raises(ConfigurationError, match="alpha in"):

@@ -14,13 +14,13 @@ from ragstone.cli._app import app
 from ragstone.judges import ChatReader, ConnectionOptions, judge_from
 from ragstone.replay import areplay_traces
 from ragstone.research import build_dataset, correlate_udcg, fit_udcg, rank_udcg, topicality, validate_metrics
-from ragstone.worker import ScoringSetup
+from ragstone.worker import ScoringSetup, Worker
 
 PYTHON: dict[str, tuple[Callable[..., Any], ...]] = {
     "evaluate": (ragstone.evaluate,),
     "compare": (ragstone.compare, ragstone.Comparison.check_regression),
     "replay": (areplay_traces,),
-    "worker": (ScoringSetup,),
+    "worker": (ScoringSetup, Worker),
     "validate-metrics": (validate_metrics,),
     "topicality": (topicality,),
     "dataset build": (build_dataset,),

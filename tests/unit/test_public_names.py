@@ -11,12 +11,12 @@ import pytest
 
 PUBLIC = {
     "ragstone": """
-        Comparison Experiment Failure Monitor NotApplicable Outcome Passage RagstoneError Sample Score Search Trace
+        Comparison Experiment Failure Monitor NotApplicable Outcome Passage RagstoneError Retrieval Sample Score Trace
         aevaluate assert_no_regression compare evaluate
     """,
     "ragstone.capture": """
         Capture CaptureCounters CaptureLimits Guard PassageDraft Recorder Redactor RetrievalDraft TraceDraft
-        after_fork_in_child register_exit_hook capture_suppressed make_draft guarded redact_secrets suppress_capture
+        after_fork_in_child capture_suppressed guarded make_draft redact_secrets register_exit_hook suppress_capture
     """,
     "ragstone.data": """
         QrelsSource SampleSource read_beir read_qrels read_samples read_trec_run write_beir write_trec_qrels
@@ -29,22 +29,22 @@ PUBLIC = {
         StoreCorruptError StoreError StoreNotReadyError StoreOwnedError StoreVersionError
     """,
     "ragstone.experiments": """
-        Comparison Experiment Hypothesis OutcomeSource Period RegressionCheck aevaluate assert_no_regression
+        Comparison Experiment Hypothesis OutcomeSource RegressionCheck TimeRange aevaluate assert_no_regression
         compare evaluate
     """,
     "ragstone.judges": """
-        BASELINE_NOTE Abstention Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion
-        ConnectionOptions ConstrainedModel ExactModel ReplyLogprobs FunctionModel JsonReply Judge JudgeIdentity
-        LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel
-        Prompt Reader ReplyCache Budget TextReply TokenLogprobs VllmModel is_baseline judge_from parse_number
+        BASELINE_NOTE AbstentionEstimate Budget Capabilities ChatModel ChatReader ChatRequest ClientSettings
+        Completion ConnectionOptions ConstrainedModel ExactModel FunctionModel JsonReply Judge JudgeIdentity
+        LexicalJudge LexicalReader Message ModelJudge NumberReply OpenAICompatibleJudge OpenAICompatibleModel Prompt
+        Reader ReplyCache ReplyLogprobs TextReply TokenLogprobs VllmModel is_baseline judge_from parse_number
         reader_from record_usage
     """,
     "ragstone.metrics": """
         CCRS CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA AnswerCorrectness BertScore Bleu ChrF
-        ContextualCoherence CorpusScore EmbeddingSimilarity ExactMatch InformationDensity InformationRecall
-        Metric MetricBase MetricCard QuestionRelevance RougeL RougeN TokenF1 Udcg UdcgTheta VeraComposite
-        WorkedExample all_metrics check_sample corpus_bleu corpus_chrf exact_match resolve_metrics rouge_l
-        rouge_n shared token_f1
+        ContextualCoherence CorpusScore EmbeddingSimilarity ExactMatch InformationDensity InformationRecall Metric
+        MetricBase MetricCard QuestionRelevance RougeL RougeN TokenF1 Udcg UdcgTheta VeraComposite WorkedExample
+        all_metrics check_sample compute_once corpus_bleu corpus_chrf exact_match resolve_metrics rouge_l rouge_n
+        token_f1
     """,
     "ragstone.metrics.ranking": """
         RANKING AlphaNdcg JudgedRankingMetric Qrels RankingMeasures RankingMetric Run alpha_ndcg
@@ -52,11 +52,11 @@ PUBLIC = {
     """,
     "ragstone.research": """
         DatasetBuild DatasetPlan DatasetReview MetricValidation TopicalityReport UdcgCorrelation UdcgFit UdcgRanking
-        apply_review best_passages build_dataset correlate_udcg erag_scores fit_udcg validate_metrics plan_dataset
-        rank_udcg topicality
+        apply_review best_passages build_dataset correlate_udcg erag_scores fit_udcg plan_dataset rank_udcg
+        topicality validate_metrics
     """,
     "ragstone.schema": """
-        FIELD_ALIASES Failure FailureKind Interval Ledger NotApplicable Outcome Passage Sample Score Search
+        FIELD_ALIASES Failure FailureKind Interval Ledger NotApplicable Outcome Passage Retrieval Sample Score
         Trace TraceStatus Usage committed_json_schema json_schema sample_from_row
     """,
     "ragstone.scoring": """
@@ -82,11 +82,11 @@ PUBLIC = {
         Monitor
     """,
     "ragstone.replay": """
-        Detected Node Rejected ReplayPlan ReplayReport Source TraceFormat all_formats areplay_traces detect
-        plan_replay replay_traces
+        DetectedFormat InputFile RejectedRecord ReplayPlan ReplayReport Step TraceFormat all_formats areplay_traces
+        detect plan_replay replay_traces
     """,
     "ragstone.worker": """
-        Intake ScoringSetup
+        ScoringSetup TraceSource
     """,
     "langchain_ragstone": """
         LangChainJudge LangChainModel RagstoneCallbackHandler RagstoneEvaluator collect_traces ragstone_disable ragstone_enable

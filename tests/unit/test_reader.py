@@ -111,7 +111,7 @@ def test_abstentions(reply):
     """However the phrase is dressed up."""
     phrases = ["NO-RESPONSE", "I don't know.", "\u56de\u7b54\u4e0d\u80fd"]
 
-    assert ChatReader(ScriptedModel(REPLIES), estimate_abstention=phrases).is_abstention(reply)
+    assert ChatReader(ScriptedModel(REPLIES), abstention=phrases).is_abstention(reply)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_identity_changes_with_all_that_shapes_the_probability():
         {"estimator": "monte_carlo"},
         {"max_draws": 40},
         {"target_width": None},
-        {"level": 0.9},
+        {"confidence_level": 0.9},
         {"max_tokens": 64},
         {"draw_max_tokens": 64},
         {"seed": 1},
@@ -175,7 +175,7 @@ def test_identity_changes_with_all_that_shapes_the_probability():
         ({"max_tokens": 0}, "max_tokens"),
         ({"draw_max_tokens": 0}, "draw_max_tokens"),
         ({"target_width": 1.0}, "target_width"),
-        ({"level": 95}, "level"),
+        ({"confidence_level": 95}, "level"),
         ({"abstention": []}, "at least one"),
         ({"abstention": "..."}, "letter or digit"),
         ({"sampling": {"temperature": 0.7}}, "'temperature'"),

@@ -98,7 +98,7 @@ def test_the_bounds_hold_the_exact_reading_of_any_phrases(weights, phrases, top)
     replies = {text: weight / sum(weights.values()) for text, weight in weights.items()}
     model = ScriptedModel(replies, top_logprobs=top)
     exact = asyncio.run(
-        ChatReader(model, estimate_abstention=phrases, estimator="exact").estimate_abstention("Where?", ["In Oslo."])
+        ChatReader(model, abstention=phrases, estimator="exact").estimate_abstention("Where?", ["In Oslo."])
     )
     interval = read(model, abstention=phrases).interval
 

@@ -20,7 +20,7 @@ class Replies:
     """A chat model that says what the test wrote down, in order and over again."""
 
     name = "replies"
-    shape = {"model": "replies"}  # noqa: RUF012
+    settings = {"model": "replies"}  # noqa: RUF012
 
     def __init__(self, *replies, **can):
         self._replies = [r if isinstance(r, Completion) else Completion(text=r) for r in replies]

@@ -27,7 +27,7 @@ def test_options_make_a_reader_of_the_judges_model():
 
     assert reader.model is JUDGE.model
     assert ChatReader(
-        JUDGE.model, prompt="{context}{question}", estimate_abstention="NONE", max_draws=7
+        JUDGE.model, prompt="{context}{question}", abstention="NONE", max_draws=7
     ).identity == reader.identity  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def test_a_prompt_from_a_file(tmp_path):
         reader = build_reader(None, judge=JUDGE, prompt=file, abstention=["A", "B"], estimator="monte_carlo", draws=3)
 
         assert ChatReader(
-            JUDGE.model, prompt=prompt, estimate_abstention=["A", "B"], estimator="monte_carlo", max_draws=3
+            JUDGE.model, prompt=prompt, abstention=["A", "B"], estimator="monte_carlo", max_draws=3
         ).identity == reader.identity  # fmt: skip
 
 

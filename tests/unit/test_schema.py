@@ -75,7 +75,7 @@ def test_each_kind_of_outcome_survives_a_round_trip(outcome: Score | NotApplicab
 
 def test_unknown_fields_survive_a_round_trip() -> None:
     """A record written by a later minor version loses nothing when this one rewrites it."""
-    text = '{"trace_id": "t", "started_at": 1.0, "from_the_future": {"a": [1]}, "searches": [{"speed": 2}]}'
+    text = '{"trace_id": "t", "started_at": 1.0, "from_the_future": {"a": [1]}, "retrievals": [{"speed": 2}]}'
 
     trace = Trace.model_validate_json(text)
 
@@ -116,8 +116,13 @@ def test_a_ledger_row_knows_whether_it_adds_up() -> None:
 
 
 def test_records_of_the_current_version_pass_unchanged() -> None:
-    """Version 1 without a version field is version 1."""
-    assert {"a": 1} == migrate({"a": 1})
+    """A record of the current version needs no upgrade."""
+    assert {"a": 1, "schema_version": SCHEMA_VERSION} == migrate({"a": 1, "schema_version": SCHEMA_VERSION})
+
+
+def test_a_record_without_a_version_is_of_version_1() -> None:
+    """The oldest version is assumed, so that every upgrade is applied."""
+    assert {"retrievals": [], "schema_version": SCHEMA_VERSION} == migrate({"searches": []})
 
 
 def test_older_records_go_through_every_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def test_a_score_as_a_line(tmp_path):
     )
     assert _rows(path) == [
         {
-            "schema_version": 1,
+            "schema_version": 2,
             "id": outcome.id,
             "trace_id": "t1",
             "run_id": "r",
@@ -64,7 +64,7 @@ def test_a_score_as_a_line(tmp_path):
             "metric_version": "1",
             "outcome": "score",
             "value": 0.5,
-            "interval": {"low": 0.4, "high": 0.6, "level": 0.95, "method": "bootstrap"},
+            "interval": {"low": 0.4, "high": 0.6, "confidence_level": 0.95, "method": "bootstrap"},
             "method": "x",
             "n": 3,
             "kind": None,

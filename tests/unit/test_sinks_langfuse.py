@@ -108,7 +108,7 @@ def test_a_score_as_langfuse_takes_it():
             "dataType": "NUMERIC",
             "timestamp": "2023-11-14T22:13:21.500000+00:00",
             "metadata": {
-                "schema_version": 1,
+                "schema_version": 2,
                 "trace_id": "t1",
                 "run_id": "r",
                 "otel_trace_id": _TRACE,
@@ -117,7 +117,7 @@ def test_a_score_as_langfuse_takes_it():
                 "metric_version": "1",
                 "outcome": "score",
                 "value": 0.5,
-                "interval": {"low": 0.4, "high": 0.6, "level": 0.95, "method": "bootstrap"},
+                "interval": {"low": 0.4, "high": 0.6, "confidence_level": 0.95, "method": "bootstrap"},
                 "method": "x",
                 "n": 3,
                 "judge": "j",

@@ -66,7 +66,7 @@ def test_seed_and_chunks_do_not_matter_beyond_noise():
     [
         (([], [1.0]), {}),
         (([1.0], [math.nan]), {}),
-        (([1.0], [1.0]), {"level": 0}),
+        (([1.0], [1.0]), {"confidence_level": 0}),
         (([1.0], [1.0]), {"n_resamples": 0}),
     ],
 )

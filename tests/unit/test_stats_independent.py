@@ -136,7 +136,7 @@ def test_the_same_seed_the_same_result():
         ({"groups": [[0.5], [0.5]], "probabilities": [[1.0], [0.0]]}, r"probabilities must lie in \(0, 1\]"),
         ({"groups": [[0.5], [0.5]], "probabilities": [[1.0], [1.0, 1.0]]}, "for every value of every group"),
         ({"groups": [[0.5], [0.5]], "pairs": [(0, 2)]}, "pairs must name two of the 2 groups"),
-        ({"groups": [[0.5], [0.5]], "level": 1.0}, r"level in \(0, 1\)"),
+        ({"groups": [[0.5], [0.5]], "confidence_level": 1.0}, r"level in \(0, 1\)"),
         ({"groups": [[0.5], [0.5]], "n_resamples": 0}, "n_resamples must be at least 1"),
     ],
 )

@@ -107,7 +107,7 @@ def test_bad_scores_are_named(call, a, b, match):
 
 
 @pytest.mark.parametrize("test", [sign_flip_test, paired_bootstrap])
-@pytest.mark.parametrize("option", [{"alternative": "larger"}, {"n_resamples": 0}, {"level": 1.0}])
+@pytest.mark.parametrize("option", [{"alternative": "larger"}, {"n_resamples": 0}, {"confidence_level": 1.0}])
 def test_bad_options_are_named(test, option):
     """Name and value."""
     with pytest.raises(ValueError, match=next(iter(option))):

@@ -93,7 +93,7 @@ def test_looking_after_every_draw_misses_at_most_as_often_as_promised(p):
     [
         ((3, 2), {}, "successes=3, n=2"),
         ((-1, 2), {}, "successes=-1"),
-        ((1, 2), {"level": 1.0}, "level"),
+        ((1, 2), {"confidence_level": 1.0}, "level"),
         ((1, 2), {"a": 0.0}, "a=0.0"),
     ],
 )

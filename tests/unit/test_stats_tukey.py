@@ -237,7 +237,7 @@ def test_a_system_without_scores_cannot_be_tested():
         ([[0.5, 0.6]], {"pairs": []}, "nothing to compare"),
         ([[0.5, 0.6]], {"alternative": "greater"}, "needs pairs="),
         ([[0.5, 0.6]], {"alternative": "larger", "pairs": [(0, 1)]}, "got 'larger'"),
-        ([[0.5, 0.6]], {"level": 1.0}, "level must lie in"),
+        ([[0.5, 0.6]], {"confidence_level": 1.0}, "level must lie in"),
         ([[0.5, 0.6]], {"n_resamples": 0}, "n_resamples >= 1"),
     ],
 )

@@ -49,7 +49,7 @@ def test_a_database_has_a_spool_without_its_password(monkeypatch: pytest.MonkeyP
 
 def test_the_alert_rules_are_printed():
     """As they are, so that a file of them is what was tested."""
-    printed = CliRunner().invoke(app, ["alerts"])
+    printed = CliRunner().invoke(app, ["prometheus-rules"])
 
     assert 0 == printed.exit_code
     assert printed.stdout.startswith("# Alert rules")

@@ -274,7 +274,7 @@ def test_samples_that_cannot_be_ranked_pass_through():
     assert [{"text": "x"}, {"text": "y"}] == found.rows[1]["contexts"]
 
 
-@pytest.mark.parametrize("options", [{"k": 0}, {"by": "relevance"}, {"k": 2, "keep_order": True}])
+@pytest.mark.parametrize("options", [{"top_k": 0}, {"rank_by": "relevance"}, {"top_k": 2, "keep_order": True}])
 def test_options_of_rank_that_cannot_work(options):
     """Before anything is asked."""
     with pytest.raises(ConfigurationError):

@@ -87,7 +87,7 @@ def test_a_score_arrives_as_the_event_of_the_conventions(otlp_receiver):
         "ragstone.n": 5,
         "ragstone.interval.low": 0.5,
         "ragstone.interval.high": 0.9,
-        "ragstone.interval.level": 0.9,
+        "ragstone.interval.confidence_level": 0.9,
     }
     assert otlp_receiver.paths == ["/v1/logs"]
     assert otlp_receiver.headers[0]["content-type"] == "application/x-protobuf"

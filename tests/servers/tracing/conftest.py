@@ -230,7 +230,7 @@ def deliveries():
             "judge_hash": "j1",
             "prompt_hash": "p1",
         }
-        interval = {"low": 0.5, "high": 0.75, "level": 0.9, "method": "wilson"}
+        interval = {"low": 0.5, "high": 0.75, "confidence_level": 0.9, "method": "wilson"}
         outcomes = [
             Score(
                 metric="faithfulness", metric_version="2-ab", value=0.625, method="monte_carlo", n=8, interval=interval,

@@ -50,7 +50,7 @@ def test_a_batch_arrives_as_it_is(server, deliveries, fact):
         full.facts[name] for name in ("judge", "judge_hash", "prompt_hash", "method")
     )
     assert 8 == fact(full, "n")
-    assert {"low": 0.5, "high": 0.75, "level": 0.9, "method": "wilson"} == fact(full, "interval")
+    assert {"low": 0.5, "high": 0.75, "confidence_level": 0.9, "method": "wilson"} == fact(full, "interval")
 
 
 def test_a_repeat_changes_nothing(server, deliveries):

@@ -88,7 +88,7 @@ class LangChainJudge(ModelJudge):
         max_concurrent_requests: See `LangChainModel`.
         timeout_s: See `LangChainModel`.
         max_tokens: See `ragstone.judges.ModelJudge`: models that reason before they answer need thousands.
-        judge_score_mode: "single": the number in one reply. "sampled": the mean of `reader_max_draws` replies at temperature 1, with an
+        score_mode: "single": the number in one reply. "sampled": the mean of `draws` replies at temperature 1, with an
             interval.
         draws: Replies for "sampled".
 
@@ -110,14 +110,14 @@ class LangChainJudge(ModelJudge):
         max_concurrent_requests: int = 16,
         timeout_s: float = 120.0,
         max_tokens: int = 64,
-        judge_score_mode: Literal["single", "sampled"] = "single",
+        score_mode: Literal["single", "sampled"] = "single",
         draws: int = 5,
     ) -> None:
         super().__init__(
             LangChainModel(model, name=name, max_concurrent_requests=max_concurrent_requests, timeout_s=timeout_s),
             temperature=None,
             max_tokens=max_tokens,
-            judge_score_mode=judge_score_mode,
+            score_mode=score_mode,
             draws=draws,
         )
 

@@ -24,7 +24,7 @@ class PassageDraft:
 
 @dataclass(slots=True, kw_only=True)
 class RetrievalDraft:
-    """One retriever call, as found. Becomes `ragstone.schema.Search`."""
+    """One retriever call, as found. Becomes `ragstone.schema.Retrieval`."""
 
     query: str | None = None
     passages: list[PassageDraft] = field(default_factory=list)

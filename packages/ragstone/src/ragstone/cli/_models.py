@@ -148,7 +148,7 @@ class ModelOptions(JudgeOptions):
         return judge, self._reader(judge)
 
     def _judge(self, named: str | None) -> Judge:
-        return self.build_judge(named, judge_score_mode=self.judge_score_mode, draws=self.judge_draws)
+        return self.build_judge(named, score_mode=self.judge_score_mode, draws=self.judge_draws)
 
     def _reader(self, judge: Judge | None) -> Reader | str | None:
         return build_reader(

@@ -59,7 +59,7 @@ class MetricSummary:
             "metric": self.metric,
             "mean": e.value if e else None,
             "ci": _ends(e.low, e.high) if e else None,
-            "level": e.confidence_level if e else None,
+            "confidence_level": e.confidence_level if e else None,
             "method": e.method if e else None,
             "n_scored": self.n_scored,
             "n_failed": self.n_failed,

@@ -28,7 +28,7 @@ _FORMS: Final = (
 class _ScoringOptions(TypedDict, total=False):
     """How a judge asks for numbers."""
 
-    judge_score_mode: Literal["single", "expected", "sampled"]
+    score_mode: Literal["single", "expected", "sampled"]
     draws: int
     max_tokens: int
 
@@ -41,7 +41,7 @@ class OpenAICompatibleJudge(ModelJudge):
         temperature: See `ModelJudge`.
         seed: See `ModelJudge`.
         max_tokens: See `ModelJudge`.
-        judge_score_mode: See `ModelJudge`.
+        score_mode: See `ModelJudge`.
         draws: See `ModelJudge`.
         connection: `model`, `api_key`, `concurrency`, `timeout_s` and all other options of `OpenAICompatibleModel`.
 
@@ -62,7 +62,7 @@ class OpenAICompatibleJudge(ModelJudge):
         temperature: float | None = 0.0,
         seed: int | None = None,
         max_tokens: int = 64,
-        judge_score_mode: Literal["single", "expected", "sampled"] = "single",
+        score_mode: Literal["single", "expected", "sampled"] = "single",
         draws: int = 5,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
@@ -71,7 +71,7 @@ class OpenAICompatibleJudge(ModelJudge):
             temperature=temperature,
             seed=seed,
             max_tokens=max_tokens,
-            judge_score_mode=judge_score_mode,
+            score_mode=score_mode,
             draws=draws,
         )
 
@@ -79,7 +79,7 @@ class OpenAICompatibleJudge(ModelJudge):
 def judge_from(
     spec: str | Judge | None = None,
     *,
-    judge_score_mode: Literal["single", "expected", "sampled"] = "single",
+    score_mode: Literal["single", "expected", "sampled"] = "single",
     draws: int = 5,
     max_tokens: int | None = None,
     connection: ConnectionOptions | None = None,
@@ -94,7 +94,7 @@ def judge_from(
 
     Args:
         spec: What the user named.
-        judge_score_mode: What a number is: see `ModelJudge`. For judges that are made here from a model.
+        score_mode: What a number is: see `ModelJudge`. For judges that are made here from a model.
         draws: Replies for "sampled".
         max_tokens: Length limit of replies with a number, at least 1; None takes `ModelJudge`'s own. For judges that
             are made here from a model.
@@ -102,7 +102,7 @@ def judge_from(
             no use for them.
 
     Raises:
-        ConfigurationError: `spec` names no judge, or one that cannot score in `judge_score_mode`.
+        ConfigurationError: `spec` names no judge, or one that cannot score in `score_mode`.
 
     Example:
         ```python
@@ -115,9 +115,9 @@ def judge_from(
         given: object = spec
         # A class has all the attributes its objects have.
         if isinstance(given, Judge) and not isinstance(given, type):
-            if judge_score_mode != "single":
+            if score_mode != "single":
                 raise ConfigurationError(
-                    f"judge_score_mode={judge_score_mode!r} is for judges named in words; give it to {given!r} when you make it"
+                    f"score_mode={score_mode!r} is for judges named in words; give it to {given!r} when you make it"
                 )
             if max_tokens is not None:
                 raise ConfigurationError(
@@ -127,12 +127,10 @@ def judge_from(
         raise ConfigurationError(f"{spec!r} is not a judge; {_FORMS}")
     kind, _, model = spec.strip().partition(":")
     if spec.strip() == "lexical":
-        if judge_score_mode != "single":
-            raise ConfigurationError(
-                f"judge_score_mode={judge_score_mode!r} needs a model, and the judge is 'lexical'; {_FORMS}"
-            )
+        if score_mode != "single":
+            raise ConfigurationError(f"score_mode={score_mode!r} needs a model, and the judge is 'lexical'; {_FORMS}")
         return LexicalJudge()
-    asked: _ScoringOptions = {"judge_score_mode": judge_score_mode, "draws": draws}
+    asked: _ScoringOptions = {"score_mode": score_mode, "draws": draws}
     if max_tokens is not None:
         asked["max_tokens"] = max_tokens
     if kind in ("http", "https"):

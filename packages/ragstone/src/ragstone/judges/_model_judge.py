@@ -50,9 +50,9 @@ class ModelJudge:
         seed: Sampling seed, for servers that take one.
         max_tokens: Length limit of replies with a number. Models that reason before they answer need
             thousands.
-        judge_score_mode: What a number is. "single": the one in the model's reply. "expected": the expectation over all
+        score_mode: What a number is. "single": the one in the model's reply. "expected": the expectation over all
             whole numbers of the scale, from their exact probabilities, where the model can tell them and replies with
-            such a number more often than not; else as "single". "sampled": the mean of `reader_max_draws` replies at temperature
+            such a number more often than not; else as "single". "sampled": the mean of `draws` replies at temperature
             1, with an interval. The `method` of each reply says which it was.
         draws: Replies for "sampled".
 
@@ -67,15 +67,13 @@ class ModelJudge:
         temperature: float | None = 0.0,
         seed: int | None = None,
         max_tokens: int = 64,
-        judge_score_mode: Literal["single", "expected", "sampled"] = "single",
+        score_mode: Literal["single", "expected", "sampled"] = "single",
         draws: int = 5,
     ) -> None:
         if max_tokens < 1:
             raise ConfigurationError(f"max_tokens must be at least 1, got {max_tokens!r}")
-        if judge_score_mode not in ("single", "expected", "sampled"):
-            raise ConfigurationError(
-                f"judge_score_mode must be 'single', 'expected' or 'sampled', got {judge_score_mode!r}"
-            )
+        if score_mode not in ("single", "expected", "sampled"):
+            raise ConfigurationError(f"score_mode must be 'single', 'expected' or 'sampled', got {score_mode!r}")
         if draws < 2:
             raise ConfigurationError(f"draws must be at least 2, got {draws!r}")
         self.model = model
@@ -84,7 +82,7 @@ class ModelJudge:
             name: value for name, value in (("temperature", temperature), ("seed", seed)) if value is not None
         }
         self._number_max_tokens = max_tokens
-        self._score_mode = judge_score_mode
+        self._score_mode = score_mode
         self._draws = draws
         self._reads = NumberDistributionReader(model)
         self._spent = UsageMeter()
@@ -107,7 +105,7 @@ class ModelJudge:
             "render": RENDER_VERSION,
         }
         if self._score_mode != "single":
-            shape["judge_score_mode"] = self._score_mode
+            shape["score_mode"] = self._score_mode
         if self._score_mode == "sampled":
             shape["draws"] = self._draws
         digest = hashlib.sha256(json.dumps(shape, sort_keys=True, default=repr).encode()).hexdigest()[:16]

@@ -72,7 +72,7 @@ class ChatReader:
         prompt: The application's own prompt: a text with `{context}` and `{question}` in it (also `{contexts}`,
             `{documents}`, `{passages}`; `{query}`), a list of chat messages with them, or a function of question and
             passages that returns the messages. None takes ours.
-        estimate_abstention: What the model replies when the passages do not hold the answer; one phrase or several.
+        abstention: What the model replies when the passages do not hold the answer; one phrase or several.
         estimator: How to find the probability. "auto" takes the best that the endpoint can do, and draws where the
             bounds are wider than 0.1. "exact" is short for "exact_sequence".
         max_draws: Most replies drawn for one probability.
@@ -97,7 +97,7 @@ class ChatReader:
             OpenAICompatibleModel("http://localhost:8000/v1"),
             prompt="Answer from the documents or reply NO-RESPONSE. Documents: {documents} Question: {question}",
         )
-        reading = await reader.abstention("Where does Mara live?", ["Mara lives in Oslo."])
+        reading = await reader.estimate_abstention("Where does Mara live?", ["Mara lives in Oslo."])
         reading.value, reading.interval, reading.method
         ```
     """

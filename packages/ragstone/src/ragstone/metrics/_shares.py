@@ -65,7 +65,7 @@ def share(marks: Sequence[Mark]) -> ShareBounds:
 
     Example:
         >>> share([True, None, False, False])
-        Share(low=0.25, high=0.5)
+        ShareBounds(low=0.25, high=0.5)
     """
     sure, possible = marks.count(True), len(marks) - marks.count(False)
     return ShareBounds(sure / len(marks), possible / len(marks))
@@ -78,7 +78,7 @@ def share_among(marks: Sequence[Mark], among: Sequence[Mark]) -> ShareBounds | N
 
     Example:
         >>> share_among([True, False, True], among=[True, True, False])
-        Share(low=0.5, high=0.5)
+        ShareBounds(low=0.5, high=0.5)
     """
     if True not in among:
         return ShareBounds(0.0, 1.0) if None in among else None
@@ -114,8 +114,8 @@ def harmonic(one: ShareBounds, other: ShareBounds) -> ShareBounds:
     """The harmonic mean of two shares, which rises with either; 0 where both are 0.
 
     Example:
-        >>> harmonic(Share(0.5, 0.5), Share(0.25, 1.0))
-        Share(low=0.3333333333333333, high=0.6666666666666666)
+        >>> harmonic(ShareBounds(0.5, 0.5), ShareBounds(0.25, 1.0))
+        ShareBounds(low=0.3333333333333333, high=0.6666666666666666)
     """
     return ShareBounds(_harmonic(one.low, other.low), _harmonic(one.high, other.high))
 

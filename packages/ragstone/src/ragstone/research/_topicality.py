@@ -195,7 +195,7 @@ def topicality(
     """
     if not 0 < confidence_level < 1 or n_resamples < 2:
         raise ConfigurationError(
-            f"topicality needs level in (0, 1) and n_resamples >= 2, got {confidence_level!r} and {n_resamples!r}"
+            f"topicality needs confidence_level in (0, 1) and n_resamples >= 2, got {confidence_level!r} and {n_resamples!r}"
         )
     inside, outside = read_outcomes(in_domain), read_outcomes(out_of_domain)
     names = (inside.name, outside.name) if inside.name != outside.name else ("in-domain", "out-of-domain")

@@ -1,4 +1,4 @@
-"""What was captured for one request: `Trace`, its searches and their passages."""
+"""What was captured for one request: `Trace`, its retrievals and their passages."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Trace(Record):
     query: str | None = None
     retrievals: tuple[Retrieval, ...] = ()
     contexts: tuple[Passage, ...] | None = None
-    """What reached the prompt, where that is known to differ from the union of the searches (a re-ranker, say)."""
+    """What reached the prompt, where that is known to differ from the union of the retrievals (a re-ranker, say)."""
     response: str | None = None
     reference: tuple[str, ...] = ()
     """Correct answers, when the application knows them (a replayed test set); so are the next three."""

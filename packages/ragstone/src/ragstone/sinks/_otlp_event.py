@@ -49,7 +49,7 @@ def evaluation_attributes(delivery: Delivery, *, include_text: bool) -> dict[str
                 attributes |= {
                     "ragstone.interval.low": outcome.interval.low,
                     "ragstone.interval.high": outcome.interval.high,
-                    "ragstone.interval.level": outcome.interval.confidence_level,
+                    "ragstone.interval.confidence_level": outcome.interval.confidence_level,
                 }
             text = outcome.explanation
         case Failure():

@@ -183,7 +183,7 @@ def _schema() -> pa.Schema:
     import pyarrow as pa
 
     text, real, whole = pa.string(), pa.float64(), pa.int64()
-    interval = pa.struct({"low": real, "high": real, "level": real, "method": text})
+    interval = pa.struct({"low": real, "high": real, "confidence_level": real, "method": text})
     usage = pa.struct(
         {"input_tokens": whole, "output_tokens": whole, "calls": whole, "cached": whole, "cost_usd": real}
     )

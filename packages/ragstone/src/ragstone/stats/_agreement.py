@@ -303,7 +303,7 @@ def krippendorff_alpha(
 def _check(n_resamples: int, confidence_level: float) -> None:
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"a bootstrap needs n_resamples >= 1 and level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
+            f"a bootstrap needs n_resamples >= 1 and confidence_level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
         )
 
 

@@ -133,7 +133,7 @@ def _check(
         raise ValueError(f'method is "percentile" or "bca", got {method!r}')
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"needs n_resamples >= 1 and level in (0, 1), got n_resamples={n_resamples!r}, confidence_level={confidence_level!r}"
+            f"needs n_resamples >= 1 and confidence_level in (0, 1), got n_resamples={n_resamples!r}, confidence_level={confidence_level!r}"
         )
 
 

@@ -70,7 +70,7 @@ def compare_groups(
         VERA, sections 3.3 and 3.4 (there 50 of 200 items and 500 resamples); Efron and Tibshirani 1993, chapters 8 and 13.
 
     Example:
-        >>> found = contrast([0.9, 0.8, 1.0, 0.9], [0.2, 0.1, 0.3])
+        >>> found = compare_groups([0.9, 0.8, 1.0, 0.9], [0.2, 0.1, 0.3])
         >>> round(found.difference.value, 2), found.superiority.value
         (0.7, 1.0)
     """
@@ -83,7 +83,7 @@ def compare_groups(
         )
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"a bootstrap needs n_resamples >= 1 and level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
+            f"a bootstrap needs n_resamples >= 1 and confidence_level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
         )
     values, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     k = values.size

@@ -186,7 +186,9 @@ def perfect_interval(r: float, n: int, *, confidence_level: float) -> tuple[floa
 
 def _z_error(r: float, n: int, kind: CorrelationKind, confidence_level: float) -> float | None:
     if not (-1 <= r <= 1 and 0 < confidence_level < 1):
-        raise ValueError(f"an interval needs r in [-1, 1] and level in (0, 1), got {r!r} and {confidence_level!r}")
+        raise ValueError(
+            f"an interval needs r in [-1, 1] and confidence_level in (0, 1), got {r!r} and {confidence_level!r}"
+        )
     if kind not in ("pearson", "spearman", "kendall"):
         raise ValueError(f"kind must be 'pearson', 'spearman' or 'kendall', got {kind!r}")
     if n < (5 if kind == "kendall" else 4):

@@ -225,7 +225,7 @@ def _checked(
 
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"n_resamples must be at least 1 and level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
+            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
         )
     x = [np.asarray(group, dtype=float) for group in groups]
     if len(x) < 2:

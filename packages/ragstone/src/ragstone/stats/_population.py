@@ -76,7 +76,7 @@ def describe(
         CCRS, appendix C.4; Hyndman and Fan 1996 (quantiles).
 
     Example:
-        >>> found = population([0.0, 0.5, 1.0, 1.0], low=0.0, high=1.0)
+        >>> found = describe([0.0, 0.5, 1.0, 1.0], low=0.0, high=1.0)
         >>> found.median, found.at_high.value, round(found.ties, 3)
         (0.75, 0.5, 0.167)
     """

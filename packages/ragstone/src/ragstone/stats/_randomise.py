@@ -145,7 +145,7 @@ def paired_bootstrap(
     x, n_missing = _pairs(first, second)
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"needs n_resamples >= 1 and level in (0, 1), got n_resamples={n_resamples!r}, confidence_level={confidence_level!r}"
+            f"needs n_resamples >= 1 and confidence_level in (0, 1), got n_resamples={n_resamples!r}, confidence_level={confidence_level!r}"
         )
     if alternative not in get_args(Alternative):
         raise ValueError(f'alternative is "two-sided", "greater" or "less", got {alternative!r}')

@@ -107,7 +107,7 @@ def bootstrap_mean(
     x = np.asarray(values, dtype=float)
     if x.ndim != 2 or n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            "a bootstrap needs rows and columns, n_resamples >= 1 and level in (0, 1), got "
+            "a bootstrap needs rows and columns, n_resamples >= 1 and confidence_level in (0, 1), got "
             f"{x.ndim} dimensions, n_resamples={n_resamples!r}, confidence_level={confidence_level!r}"
         )
     defined = ~np.isnan(x)

@@ -63,8 +63,8 @@ def make_trace(
         make_trace("t-7", status="error", error="ValueError: no model", response=None)
         ```
     """
-    searches = () if contexts is None else (Retrieval(query=query, passages=_passages(contexts)),)
-    given: dict[str, Any] = {"retrievals": searches, "source": "test", "ended_at": started_at + 1.0} | fields
+    retrievals = () if contexts is None else (Retrieval(query=query, passages=_passages(contexts)),)
+    given: dict[str, Any] = {"retrievals": retrievals, "source": "test", "ended_at": started_at + 1.0} | fields
     return Trace(
         trace_id=trace_id,
         query=query,

@@ -85,7 +85,7 @@ class Comparison:
             "n_samples": dict(self.n_samples),
             "n_common": self.n_common,
             "paired": self.paired,
-            "level": self.confidence_level,
+            "confidence_level": self.confidence_level,
             "across_metrics": self.across_metrics,
             "seed": self.seed,
             "verdict": list(self.verdict),

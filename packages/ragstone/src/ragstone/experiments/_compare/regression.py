@@ -89,7 +89,7 @@ class RegressionCheck:
         return {
             "baseline": self.baseline,
             "ok": self.ok,
-            "level": self.confidence_level,
+            "confidence_level": self.confidence_level,
             "gates": gates,
             "notes": list(self.notes),
         }

@@ -33,21 +33,17 @@ class Budget:
 
     Example:
         ```python
-        judge = OpenAICompatibleJudge(url, usd_per_million_tokens=(0.15, 0.6), budget=Budget(budget_usd=5))
+        judge = OpenAICompatibleJudge(url, usd_per_million_tokens=(0.15, 0.6), budget=Budget(usd=5))
         ```
     """
 
     def __init__(self, *, calls: int | None = None, tokens: int | None = None, usd: float | None = None) -> None:
         self._caps = {
-            name: cap
-            for name, cap in (("budget_calls", calls), ("max_tokens", tokens), ("budget_usd", usd))
-            if cap is not None
+            name: cap for name, cap in (("calls", calls), ("tokens", tokens), ("usd", usd)) if cap is not None
         }
         if not self._caps or not all(cap > 0 for cap in self._caps.values()):
             given = ", ".join(f"{name}={cap!r}" for name, cap in self._caps.items()) or "none"
-            raise ConfigurationError(
-                f"a Budget needs budget_calls, max_tokens or budget_usd, each above 0, got {given}"
-            )
+            raise ConfigurationError(f"a Budget needs calls, tokens or usd, each above 0, got {given}")
         self.needs_prices = usd is not None
         """Whether a model needs `usd_per_million_tokens` for it."""
         self._spent = Usage()
@@ -73,9 +69,9 @@ class Budget:
     def _reached(self) -> list[str]:
         spent = self._spent
         totals: dict[str, float] = {
-            "budget_calls": spent.calls,
-            "max_tokens": spent.input_tokens + spent.output_tokens,
-            "budget_usd": spent.cost_usd or 0.0,
+            "calls": spent.calls,
+            "tokens": spent.input_tokens + spent.output_tokens,
+            "usd": spent.cost_usd or 0.0,
         }
         return [f"{name}={cap!r}" for name, cap in self._caps.items() if totals[name] >= cap]
 

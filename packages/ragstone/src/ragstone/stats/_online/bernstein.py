@@ -100,7 +100,7 @@ class BernsteinSequence:
             ValueError: A state of another kind.
         """
         read_state(state, _KIND)
-        made = cls(low=state["low"], high=state["high"], confidence_level=state["level"])
+        made = cls(low=state["low"], high=state["high"], confidence_level=state["confidence_level"])
         for name in cls.__slots__:
             setattr(made, name, state[name.removeprefix("_")])
         return made

@@ -122,7 +122,7 @@ class BettingSequence:
             "kind": _KIND,
             "low": self.low,
             "high": self.high,
-            "level": self.confidence_level,
+            "confidence_level": self.confidence_level,
             "grid": self.grid,
             "n": self.n,
             "sum": self._sum,
@@ -142,7 +142,7 @@ class BettingSequence:
         import numpy as np
 
         read_state(state, _KIND)
-        made = cls(low=state["low"], high=state["high"], confidence_level=state["level"], grid=state["grid"])
+        made = cls(low=state["low"], high=state["high"], confidence_level=state["confidence_level"], grid=state["grid"])
         made.n, made._sum, made._squares = state["n"], state["sum"], state["squares"]
         made._first = state["first"]
         made._up, made._down = np.asarray(state["up"], dtype=float), np.asarray(state["down"], dtype=float)

@@ -61,7 +61,12 @@ class ProportionSequence:
 
     def state(self) -> State:
         """All of it as plain data, for a store."""
-        return {"kind": _PROPORTION, "level": self.confidence_level, "n": self.n, "successes": self.successes}
+        return {
+            "kind": _PROPORTION,
+            "confidence_level": self.confidence_level,
+            "n": self.n,
+            "successes": self.successes,
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
@@ -71,7 +76,7 @@ class ProportionSequence:
             ValueError: A state of another kind.
         """
         read_state(state, _PROPORTION)
-        made = cls(confidence_level=state["level"])
+        made = cls(confidence_level=state["confidence_level"])
         made.n, made.successes = state["n"], state["successes"]
         return made
 
