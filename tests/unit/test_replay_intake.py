@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,6 +126,19 @@ def test_a_file_that_has_grown_is_read_anew(store, tmp_path):
     run(again, store)
 
     assert (3, 2) == (again.counts[0].n_known, again.counts[0].n_new)
+
+
+def test_a_file_replaced_by_one_of_the_same_size_is_read_anew(store, tmp_path):
+    """Its time of change tells them apart."""
+    path = write(tmp_path / "a.jsonl", *rows(3))
+    os.utime(path, ns=(0, 0))
+    run(intake_of(path), store)
+    size = path.stat().st_size
+    write(path, *rows(3, first=3))
+    assert size == path.stat().st_size
+    again = intake_of(path)
+    run(again, store)
+    assert (3, 0) == (again.counts[0].n_new, again.counts[0].n_known)
 
 
 def test_a_file_is_read_anew_in_another_format(store, tmp_path):
