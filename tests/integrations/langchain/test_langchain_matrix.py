@@ -54,13 +54,13 @@ MATRIX = [
     ("6b",  chains.lcel_abatch,                           ECHOED),
     ("6c",  chains.lcel_batch_as_completed,               ECHOED),
     ("6d",  chains.lcel_abatch_as_completed,              ECHOED),
-    ("7",   chains.lcel_batch_one_bad,                    [OK, ("bad", None, None, "error")]),
+    ("7",   chains.lcel_batch_with_one_failure,           [OK, ("bad", None, None, "error")]),
     ("8",   chains.concurrent_ainvoke,                    ECHOED),
     ("9",   streams.stream_closed_early,                  [NO_TEXT_YET],                                   {"first_token": True, "late": 2}),
     ("9b",  streams.graph_stream_closed_early,            [NO_TEXT_YET]),
     ("10",  streams.stream_abandoned,                     [(Q, FOUND, None, "abandoned")]),                # once swept; until then in flight
     ("11",  streams.astream_break,                        [NO_TEXT_YET],                                   {"error": None, "inner_errors": []}),
-    ("12",  chains.ainvoke_cancelled,                     [(Q, FOUND, None, "error")],                     {"error": "CancelledError"}),
+    ("12",  chains.ainvoke_canceled,                      [(Q, FOUND, None, "error")],                     {"error": "CancelledError"}),
     ("13",  chains.create_retrieval_chain_,               [OK]),
     ("14",  chains.history_aware_chain,                   [OK],                                            {"queries": ["rewritten"]}),
     ("15",  chains.retrieval_qa_legacy,                   [OK]),
@@ -73,18 +73,18 @@ MATRIX = [
     ("19b", retrieval.rerank_in_lambda_streamed,          [ok(contexts=["beta"])],                         {"retrievals": 1}),
     ("19c", retrieval.rerank_of_a_dict,                   [ok(contexts=["beta"])],                         {"retrievals": 1}),
     ("19d", retrieval.rerank_in_nested_sequence,          [ok(contexts=["BETA", "ALPHA"])],                {"retrievals": 1}),
-    ("19e", retrieval.rerank_one_of_two_branches,         [ok(contexts=["a1", "b1", "b2"])],               {"retrievals": 2}),
-    ("19f", retrieval.filter_that_leaves_nothing,         [ok(contexts=[])],                               {"retrievals": 1}),
-    ("19g", retrieval.second_hop_with_the_first_at_hand,  [ok(contexts=[*FOUND, "gamma"])],                {"retrievals": 2}),  # no re-ranking
+    ("19e", retrieval.rerank_in_one_of_two_branches,      [ok(contexts=["a1", "b1", "b2"])],               {"retrievals": 2}),
+    ("19f", retrieval.filter_removes_everything,          [ok(contexts=[])],                               {"retrievals": 1}),
+    ("19g", retrieval.second_retrieval_from_the_first,    [ok(contexts=[*FOUND, "gamma"])],                {"retrievals": 2}),  # no re-ranking
     ("20",  retrieval.lambda_calls_retriever,             [OK],                                            {"retrievals": 1}),
     ("20b", retrieval.async_lambda_calls_retriever,       [OK],                                            {"retrievals": 1}),
-    ("21",  retrieval.raw_thread_in_lambda,               [ok(contexts=None)]),                            # a limit: the context is lost
+    ("21",  retrieval.plain_thread_in_lambda,             [ok(contexts=None)]),                            # a limit: the context is lost
     ("21b", retrieval.executor_in_async_lambda,           [ok(contexts=None)]),                            # the same
-    ("22",  retrieval.lambda_uses_to_thread,              [OK]),
+    ("22",  retrieval.lambda_uses_asyncio_to_thread,      [OK]),
     ("22b", retrieval.lambda_uses_a_task,                 [OK]),
     ("22c", retrieval.lambda_copies_the_context,          [OK]),
     ("23",  retrieval.graph_async_node_no_config,         [OK]),
-    ("24",  chains.plain_function_no_root,                [ok(answer=None), ok("a prompt", None)]),
+    ("24",  chains.plain_function_without_root,           [ok(answer=None), ok("a prompt", None)]),
     ("25",  retrieval.llm_retry,                          [OK],                                            SURVIVED),
     ("25b", retrieval.whole_chain_retry,                  [OK],                                            SURVIVED),
     ("25c", retrieval.async_retry,                        [OK],                                            SURVIVED),
@@ -98,7 +98,7 @@ MATRIX = [
     ("29b", agents.agent_retriever_tool_with_artifact,    [OK],                                            {"retrievals": 1}),
     ("29c", agents.agent_messages_as_tuples,              [OK],                                            {"retrievals": 1}),
     ("29d", agents.agent_ainvoke,                         [OK],                                            {"retrievals": 1}),
-    ("30",  agents.agent_two_searches_at_once,            [ok(contexts=AnyOrder(["about first", "about second"]))], {"queries": AnyOrder(["first", "second"])}),
+    ("30",  agents.agent_two_parallel_retrievals,         [ok(contexts=AnyOrder(["about first", "about second"]))], {"queries": AnyOrder(["first", "second"])}),
     ("31",  agents.agent_stream,                          [OK],                                            {"first_token": True, "retrievals": 1}),
     ("32",  agents.agent_multi_turn_checkpointer,         [ok("q one", ["about one"], "answer one"), ok("q two", ["about two"], "answer two")], {"sessions": ["T", "T"], "metadata": {}}),
     ("33",  agents.agent_artifact_tool_no_retriever,      [OK],                                            {"retrievals": 1}),
@@ -109,11 +109,11 @@ MATRIX = [
     ("37b", graphs.graph_subgraph,                        [OK],                                            {"retrievals": 1}),
     ("37c", graphs.graph_map_reduce,                      [ok(contexts=AnyOrder([f"about part {i}" for i in range(3)]))], {"retrievals": 3}),
     ("37d", graphs.graph_turns_checkpointer,              [ok("q one"), ok("q two")],                      {"sessions": ["T", "T"]}),
-    ("37e", graphs.graph_turn_without_search,             [ok("who?"), ok("hi", None, "hello"), ok("bye", None, None)]),  # the state still holds the first turn's
-    ("37f", graphs.graph_turn_without_search_streamed,    [ok("who?"), ok("hi", None, "hello"), ok("bye", None, None)]),
+    ("37e", graphs.graph_turn_without_retrieval,          [ok("who?"), ok("hi", None, "hello"), ok("bye", None, None)]),  # the state still holds the first turn's
+    ("37f", graphs.graph_turn_without_retrieval_streamed, [ok("who?"), ok("hi", None, "hello"), ok("bye", None, None)]),
     ("37g", graphs.graph_turn_with_commands,              [ok("one", ["about one"]), ok("two", ["about two"])]),
-    ("37h", graphs.graph_subgraph_leaves_with_contexts,   [ok(contexts=["far"])]),
-    ("37i", graphs.graph_given_its_contexts,              [ok(contexts=["given"])]),
+    ("37h", graphs.graph_subgraph_returns_contexts,       [ok(contexts=["far"])]),
+    ("37i", graphs.graph_with_contexts_in_its_input,      [ok(contexts=["given"])]),
     ("37j", graphs.graph_typed_state,                     [ok(contexts=[f"about {Q}"]), ok("two", None)]),
     ("37k", graphs.function_with_a_checkpointer,          [ok(contexts=["own"])]),
     ("37l", graphs.chain_around_a_graph_on_a_thread,      [ok(contexts=["own"])]),
@@ -127,12 +127,12 @@ MATRIX = [
     ("38g", graphs.graph_interrupt_after,                 [PAUSED, OK]),
     ("38h", attaching.process_wide_graph_interrupt_resume, [PAUSED, OK]),
     ("38i", attaching.process_wide_graph_interrupt_before, [ok(answer=None), OK]),                         # a limit: only handlers of the call are told
-    ("39",  attaching.ctor_callbacks_only,                []),                                              # LangChain ignores them
+    ("39",  attaching.constructor_callbacks_only,         []),                                              # LangChain ignores them
     ("40",  attaching.with_config_bound,                  [OK],                                            {"late": 2}),  # each root event came twice
-    ("41",  chains.foreign_parent,                        [OK],                                            {"parent_run_id": "00000000-0000-0000-0000-000000000007"}),
+    ("41",  chains.parent_run_of_another_tracer,          [OK],                                            {"parent_run_id": "00000000-0000-0000-0000-000000000007"}),
     ("42",  attaching.process_wide,                       [OK, OK, OK],                                    {"late": 0}),
-    ("43",  attaching.block_and_a_bare_thread,            [OK]),                                            # a block is its context's
-    ("44",  attaching.process_wide_raw_thread_in_lambda,  [ok(answer=None), ok(contexts=None)]),           # 21, and the search by itself
+    ("43",  attaching.block_and_a_plain_thread,           [OK]),                                            # a block is its context's
+    ("44",  attaching.process_wide_plain_thread_in_lambda, [ok(answer=None), ok(contexts=None)]),           # 21, and the search by itself
     ("45",  attaching.chain_group,                        []),                                              # LangChain drops the handler
     ("45b", attaching.chain_group_process_wide,           [OK]),
     ("46",  retrieval.custom_event_context,               [ok(contexts=["gamma", "delta", "eps"])]),
@@ -140,7 +140,7 @@ MATRIX = [
     ("48",  chains.unknown_input_keys,                    [ok("the topic")]),
     ("48b", chains.unknown_output_keys,                   [OK]),
     ("48c", chains.structured_answer,                     [OK]),
-    ("48d", chains.structured_answer_of_other_names,      [ok(answer='{"verse":"answer"}')]),
+    ("48d", chains.structured_answer_with_unknown_names,  [ok(answer='{"verse":"answer"}')]),
     ("49",  chains.usage_and_model,                       [ok(contexts=None)],                             {
         "tokens": (20, 6), "model": "tiny-1", "name": "twice", "tags": ["canary"], "metadata": {"release": "r1"},
         "user_id": "7", "session_id": "s", "reference": ["yes", "indeed"],
@@ -181,26 +181,26 @@ def test_no_row_is_missing():
     assert [] == [name for name, count in Counter(line[1] for line in MATRIX).items() if count > 1]
 
 
-def in_words(question, contexts, answer, status):
-    """A record as the page speaks of it."""
-    found = "contexts unknown" if contexts is None else f"{len(contexts) or 'no'} context{'s' * (len(contexts) != 1)}"
-    return f"`{status}`: {found}, {'no answer' if answer is None else 'answer'}"
+def describe(question, contexts, answer, status):
+    """Describe a record as on the page."""
+    label = "contexts unknown" if contexts is None else f"{len(contexts) or 'no'} context{'s' * (len(contexts) != 1)}"
+    return f"`{status}`: {label}, {'no answer' if answer is None else 'answer'}"
 
 
 def table():
-    """The matrix as the page shows it: what leaves the same records stands in one line."""
+    """Build the matrix; scenarios with the same records share a line."""
     lines: dict[tuple[str, str], list[str]] = {}
     for row, scenario, records, _ in MATRIX:
-        counts = Counter(in_words(*record) for record in records)
-        recorded = "; ".join(f"{count} × {words}" if count > 1 else words for words, count in counts.items())
+        counts = Counter(describe(*record) for record in records)
+        recorded = "; ".join(f"{count} × {text}" if count > 1 else text for text, count in counts.items())
         run = scenario.__name__.strip("_").replace("_", " ")
         lines.setdefault((row.rstrip("abcdefghijklm"), recorded or "nothing"), []).append(run)
     shown = [f"| {row} | {', '.join(runs)} | {recorded} |" for (row, recorded), runs in lines.items()]
-    return "\n".join(["| row | what is run | what is recorded |", "|---|---|---|", *shown, ""])
+    return "\n".join(["| row | scenario | recorded traces |", "|---|---|---|", *shown, ""])
 
 
 def test_the_page_shows_the_matrix():
-    """Whoever changes a line runs this with RAGSTONE_WRITE_DOCS=1, and reads what has become of the page."""
+    """The page contains the current matrix. RAGSTONE_WRITE_DOCS=1 updates the page."""
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     shown, _, after = rest.partition(END)

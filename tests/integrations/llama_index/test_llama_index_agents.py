@@ -67,7 +67,7 @@ def agent_react(app):
     run(ReActAgent(tools=[app.tool()], llm=app.model(call, "Thought: I can answer.\nAnswer: answer")))
 
 
-def agent_two_searches(app):
+def agent_two_retrievals(app):
     tools = [app.tool(app.engine(app.retriever("alpha")), "one"), app.tool(app.engine(app.retriever("beta")), "two")]
     run(function_agent(app, [("one", {"input": "s1"}), ("two", {"input": "s2"})], tools=tools))
 
@@ -108,7 +108,7 @@ def agent_tool_fails(app):
     run(function_agent(app, tools=[app.tool(app.engine(app.retriever(failures=[ConnectionError("index down")])))]))
 
 
-def agent_tool_fails_after_its_search(app):
+def agent_tool_fails_after_its_retrieval(app):
     tools = [app.tool(app.engine(model=app.model(ConnectionError("model down"), "found")))]
     run(function_agent(app, SEARCH, SEARCH, tools=tools))
 
@@ -172,11 +172,11 @@ def workflow_returns_dict(app):
     run(workflow(app, result=lambda response: {"answer": str(response), "n": 1}), query=Q)
 
 
-def workflow_returns_odd(app):
+def workflow_returns_number(app):
     run(workflow(app, result=lambda response: 42), query=Q)
 
 
-def workflow_other_names(app):
+def workflow_with_unknown_names(app):
     run(workflow(app), topic=Q)
 
 
@@ -225,7 +225,7 @@ MATRIX = [
     (30,   agent_history_only,                   [(Q,       FOUND,               "answer", "ok")]),
     (30,   agent_react,                          [(Q,       FOUND,               "answer", "ok")]),
     (31,   agent_stream_events,                  [(Q,       FOUND,               "answer", "ok")]),
-    (31,   agent_two_searches,                   [(Q,       FOUND,               "answer", "ok")]),
+    (31,   agent_two_retrievals,                 [(Q,       FOUND,               "answer", "ok")]),
     (31,   agent_two_rounds,                     [(Q,       [*FOUND, *FOUND],    "answer", "ok")]),
     (32,   workflows_at_once,                    [(f"q{i}", [f"about q{i}"], "answer", "ok") for i in range(3)]),
     (33,   agent_retriever_tool,                 [(Q,       FOUND,               "answer", "ok")]),
@@ -233,13 +233,13 @@ MATRIX = [
     (33,   agent_tool_without_retriever,         [(Q,       ["gamma"],           "answer", "ok")]),
     (33,   agent_tool_of_text,                   [(Q,       None,                "answer", "ok")]),
     (34,   agent_tool_fails,                     [(Q,       None,                "answer", "ok")]),
-    (34,   agent_tool_fails_after_its_search,    [(Q,       FOUND,               "answer", "ok")]),
+    (34,   agent_tool_fails_after_its_retrieval, [(Q,       FOUND,               "answer", "ok")]),
     ("34b", agent_model_fails,                   [(Q,       FOUND,               None,     "error")]),
     (35,   workflow_custom,                      [(Q,       FOUND,               "answer", "ok")]),
     (35,   workflow_returns_text,                [(Q,       FOUND,               "answer", "ok")]),
     (35,   workflow_returns_dict,                [(Q,       FOUND,               "answer", "ok")]),
-    (35,   workflow_returns_odd,                 [(Q,       FOUND,               "answer", "ok")]),
-    (35,   workflow_other_names,                 [(Q,       FOUND,               "answer", "ok")]),
+    (35,   workflow_returns_number,              [(Q,       FOUND,               "answer", "ok")]),
+    (35,   workflow_with_unknown_names,          [(Q,       FOUND,               "answer", "ok")]),
     (35,   workflow_step_retried,                [(Q,       FOUND,               "answer", "ok")]),
     (35,   workflow_streams_deltas,              [(Q,       FOUND,               "answer", "ok")]),
     (35,   workflow_fails,                       [(Q,       None,                None,     "error")]),
@@ -258,7 +258,7 @@ def test_agent_matrix(app, row, scenario, expected):
     ("scenario", "error"),
     [
         (agent_tool_fails, "ConnectionError: index down"),
-        (agent_tool_fails_after_its_search, "ConnectionError: model down"),
+        (agent_tool_fails_after_its_retrieval, "ConnectionError: model down"),
         (workflow_step_retried, "ConnectionError: model down"),
     ],
 )

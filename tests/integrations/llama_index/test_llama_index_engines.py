@@ -93,7 +93,7 @@ def reorder(app):
     app.engine(app.retriever("a", "b", "c"), node_postprocessors=[LongContextReorder()]).query(Q)
 
 
-def filters_everything(app):
+def filter_removes_everything(app):
     app.engine(node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=2.0)]).query(Q)
 
 
@@ -183,7 +183,7 @@ def engine_as_retriever(app):
     answer(Q)
 
 
-def sources_that_are_copies(app):
+def copied_sources(app):
     @dispatcher.span
     def answer(question):
         first, second = app.retriever().retrieve(question)
@@ -314,11 +314,11 @@ def own_engine_with_sources(app):
     OwnEngine().query(Q)
 
 
-def own_engine_without(app):
+def own_engine_without_sources(app):
     OwnEngine(named=False).query(Q)
 
 
-def contexts_stated_by_an_event(app):
+def contexts_reported_by_an_event(app):
     @dispatcher.span
     def answer(question):
         get_dispatcher().event(ContextsEvent(contexts=["gamma", TextNode(text="delta")]))
@@ -327,11 +327,11 @@ def contexts_stated_by_an_event(app):
     answer(Q)
 
 
-def indexing_is_no_request(app):
+def indexing_is_not_a_request(app):
     app.index(*FOUND)
 
 
-def model_alone_is_no_request(app):
+def model_call_is_not_a_request(app):
     app.model("hello").complete("a prompt")
 
 
@@ -341,7 +341,7 @@ def tags(app):
     assert ("7", "s") == (app.draft.user_id, app.draft.session_id)
 
 
-def raw_thread_inside(app):
+def plain_thread_inside(app):
     @dispatcher.span
     def answer(question):
         thread = threading.Thread(target=app.retriever().retrieve, args=("inside",))
@@ -352,7 +352,7 @@ def raw_thread_inside(app):
     answer(Q)
 
 
-def bare_generator(app):
+def plain_generator(app):
     @dispatcher.span
     def answer(question):
         nodes = app.retriever().retrieve(question)
@@ -362,7 +362,7 @@ def bare_generator(app):
     assert ["ans", "wer"] == list(answer(Q))
 
 
-def response_of_a_class_of_its_own(app):
+def response_of_a_custom_class(app):
     class Reply(StreamingResponse):
         pass
 
@@ -389,7 +389,7 @@ MATRIX = [
     (16,   postprocessor,                        [(Q,        ["beta"],             "answer",         "ok")]),
     (16,   cutoff,                               [(Q,        ["alpha"],            "answer",         "ok")]),
     (16,   reorder,                              [(Q,        ["a", "c", "b"],      "answer",         "ok")]),
-    (16,   filters_everything,                   [(Q,        [],                   "Empty Response", "ok")]),
+    (16,   filter_removes_everything,            [(Q,        [],                   "Empty Response", "ok")]),
     (17,   vector_index,                         [(Q,        ["alpha"],            "answer",         "ok")]),
     (18,   refine,                               [(Q,        FOUND,                "answer",         "ok")]),
     (18,   tree_summarize,                       [(Q,        FOUND,                "answer",         "ok")]),
@@ -405,7 +405,7 @@ MATRIX = [
     ("23b", several_retrievers,                  [(Q,        FOUND,                "answer",         "ok")]),
     ("23c", synthesizer_fails_and_another_answers, [(Q,      ["alpha"],            "answer",         "ok")]),
     ("23d", engine_as_retriever,                 [(Q,        ["beta"],             "answer",         "ok")]),
-    ("23e", sources_that_are_copies,             [(Q,        ["alp", "beta"],      "answer",         "ok")]),
+    ("23e", copied_sources,                      [(Q,        ["alp", "beta"],      "answer",         "ok")]),
     ("23f", failed_step_had_an_answer,           [(Q,        None,                 None,             "ok")]),
     (24,   sub_question,                         [(Q,        FOUND,                "answer",         "ok")]),
     (24,   sub_question_async,                   [(Q,        FOUND,                "answer",         "ok")]),
@@ -419,15 +419,15 @@ MATRIX = [
                                                                                    "answer",         "ok")]),
     (36,   structured_output,                    [(Q,        FOUND,                '{"name":"Ada"}', "ok")]),
     (37,   tags,                                 [(Q,        FOUND,                "answer",         "ok")]),
-    (38,   raw_thread_inside,                    [("inside", FOUND,                None,             "ok"),  # a limit of LlamaIndex
+    (38,   plain_thread_inside,                  [("inside", FOUND,                None,             "ok"),  # a limit of LlamaIndex
                                                   (Q,        [],                   "Empty Response", "ok")]),
     ("39", own_engine_with_sources,              [(Q,        ["gamma"],            "answer",         "ok")]),
-    ("39", own_engine_without,                   [(Q,        None,                 "answer",         "ok")]),
-    ("39", response_of_a_class_of_its_own,        [(Q,        FOUND,                "answer",         "ok")]),
-    ("39b", bare_generator,                      [(Q,        FOUND,                None,             "ok")]),  # nobody can stand in for it
-    ("40", contexts_stated_by_an_event,          [(Q,        ["gamma", "delta"],   "answer",         "ok")]),
-    ("41", indexing_is_no_request,               []),
-    ("41", model_alone_is_no_request,            []),
+    ("39", own_engine_without_sources,           [(Q,        None,                 "answer",         "ok")]),
+    ("39", response_of_a_custom_class,            [(Q,        FOUND,                "answer",         "ok")]),
+    ("39b", plain_generator,                     [(Q,        FOUND,                None,             "ok")]),  # nobody can stand in for it
+    ("40", contexts_reported_by_an_event,        [(Q,        ["gamma", "delta"],   "answer",         "ok")]),
+    ("41", indexing_is_not_a_request,            []),
+    ("41", model_call_is_not_a_request,          []),
 ]
 # fmt: on
 

@@ -1,4 +1,4 @@
-"""The matrix on the page: made from the scenarios of the other files here, so that it says what is tested."""
+"""The matrix on the page, generated from the scenarios of the other files in this directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILES = ("engines", "streams", "chat", "agents")
 
 
 def rows():
-    """Row, title and records of all files, by row."""
+    """Return row, title and records of all files, sorted by row."""
     lines = []
     for name in FILES:
         file = Path(__file__).with_name(f"test_llama_index_{name}.py")
@@ -27,31 +27,31 @@ def rows():
 
 
 def test_no_row_is_missing():
-    """The 38 ways of running LlamaIndex that were found by probing it, and those that came since; no scenario twice."""
+    """The matrix contains every row, and no scenario twice."""
     lines = rows()
     assert list(range(1, 42)) == sorted({row for row, _, _ in lines})
     assert [] == [name for name, count in Counter(name for _, name, _ in lines).items() if count > 1]
 
 
-def in_words(question, contexts, answer, status):
-    """A record as the page speaks of it."""
-    found = "contexts unknown" if contexts is None else f"{len(contexts) or 'no'} context{'s' * (len(contexts) != 1)}"
-    return f"`{status}`: {found}, {'no answer' if answer is None else 'answer' if answer else 'an empty answer'}"
+def describe(question, contexts, answer, status):
+    """Describe a record as on the page."""
+    label = "contexts unknown" if contexts is None else f"{len(contexts) or 'no'} context{'s' * (len(contexts) != 1)}"
+    return f"`{status}`: {label}, {'no answer' if answer is None else 'answer' if answer else 'an empty answer'}"
 
 
 def table():
-    """What leaves the same records stands in one line."""
+    """Build the matrix; scenarios with the same records share a line."""
     lines = {}
     for row, title, records in rows():
-        counts = Counter(in_words(*record) for record in records)
-        recorded = "; ".join(f"{count} × {words}" if count > 1 else words for words, count in counts.items())
+        counts = Counter(describe(*record) for record in records)
+        recorded = "; ".join(f"{count} × {text}" if count > 1 else text for text, count in counts.items())
         lines.setdefault((row, recorded or "nothing"), []).append(title)
     shown = [f"| {row} | {', '.join(runs)} | {recorded} |" for (row, recorded), runs in lines.items()]
-    return "\n".join(["| row | what is run | what is recorded |", "|---|---|---|", *shown, ""])
+    return "\n".join(["| row | scenario | recorded traces |", "|---|---|---|", *shown, ""])
 
 
 def test_the_page_shows_the_matrix():
-    """Whoever changes a line runs this with RAGSTONE_WRITE_DOCS=1, and reads what has become of the page."""
+    """The page contains the current matrix. RAGSTONE_WRITE_DOCS=1 updates the page."""
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     shown, _, after = rest.partition(END)

@@ -166,7 +166,7 @@ def never_read_async(app):
     gc.collect()
 
 
-def held_open(app):
+def kept_open_after_sweep(app):
     tokens = app.engine(streaming=True).query(Q).response_gen
     assert ("ans", 1) == (next(tokens), app.instrumentor.in_flight)
     app.instrumentor.record_abandoned(older_than_s=0)
@@ -223,7 +223,7 @@ MATRIX = [
     (6,    dropped_early_async,                    [EARLY]),
     (7,    never_read,                             [ABANDONED]),
     (7,    never_read_async,                       [ABANDONED]),
-    (8,    held_open,                              [ABANDONED]),
+    (8,    kept_open_after_sweep,                  [ABANDONED]),
     (9,    read_in_another_thread,                 [OK]),
     (9,    token_by_token_in_many_threads,         [OK]),
     (10,   refine_over_two_chunks,                 [OK]),

@@ -94,7 +94,7 @@ def agent_ainvoke(app):
     asyncio.run(agent_with(app, search_tool(app)).ainvoke(ASK, app.config))
 
 
-def agent_two_searches_at_once(app):
+def agent_two_parallel_retrievals(app):
     agent = agent_with(app, create_retriever_tool(app.echo(), "search", "Searches."), queries=("first", "second"))
     asyncio.run(agent.ainvoke(ASK, app.config))
 

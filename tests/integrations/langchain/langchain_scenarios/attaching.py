@@ -33,7 +33,7 @@ def in_a_bare_thread(call, *arguments):
     thread.join()
 
 
-def ctor_callbacks_only(app):
+def constructor_callbacks_only(app):
     # LangChain ignores the argument: nothing is captured, and nothing breaks.
     type(app.retriever())(texts=FOUND, callbacks=[app.handler]).invoke(Q)
 
@@ -49,7 +49,7 @@ def process_wide(app):
         app.rag().invoke(Q, app.config)
 
 
-def block_and_a_bare_thread(app):
+def block_and_a_plain_thread(app):
     with collect_traces() as traces:
         app.rag().invoke(Q)
         in_a_bare_thread(app.rag().invoke, "missed")
@@ -72,7 +72,7 @@ def process_wide_graph_interrupt_resume(app):
         bot.invoke(Command(resume="answer"), {"configurable": {"thread_id": "T"}})
 
 
-def process_wide_raw_thread_in_lambda(app):
+def process_wide_plain_thread_in_lambda(app):
     def search(question: str) -> str:
         in_a_bare_thread(app.retriever(*FOUND).invoke, question)
         return question

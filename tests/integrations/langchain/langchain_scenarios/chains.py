@@ -37,7 +37,7 @@ def inputs_as_messages(app):
     chain.invoke([HumanMessage("before"), AIMessage("hm"), HumanMessage(Q)], app.config)
 
 
-def lcel_batch_one_bad(app):
+def lcel_batch_with_one_failure(app):
     def fail_on_bad(question: str) -> str:
         if question == "bad":
             raise ValueError("no such thing")
@@ -101,7 +101,7 @@ def empty_answer(app):
     app.rag(model=app.model("")).invoke(Q, app.config)
 
 
-def plain_function_no_root(app):
+def plain_function_without_root(app):
     app.retriever(*FOUND).invoke(Q, app.config)
     app.model("answer").invoke("a prompt", app.config)
 
@@ -132,7 +132,7 @@ def structured_answer(app):
     (app.rag() | (lambda text: Quoted(answer=text))).invoke(Q, app.config)
 
 
-def structured_answer_of_other_names(app):
+def structured_answer_with_unknown_names(app):
     (app.rag() | (lambda text: Haiku(verse=text))).invoke(Q, app.config)
 
 
@@ -175,7 +175,7 @@ def concurrent_ainvoke(app):
     asyncio.run(all_at_once())
 
 
-def ainvoke_cancelled(app):
+def ainvoke_canceled(app):
     async def cancel() -> None:
         waiting = asyncio.Event()
 
@@ -194,7 +194,7 @@ def ainvoke_cancelled(app):
     asyncio.run(cancel())
 
 
-def foreign_parent(app):
+def parent_run_of_another_tracer(app):
     # As below LangSmith's `@traceable`: the parent is another tracer's, and never reported.
     manager = CallbackManager([app.handler], [app.handler], parent_run_id=uuid.UUID(int=7))
     app.rag().invoke(Q, {"callbacks": manager})

@@ -146,13 +146,13 @@ def searches_when_asked(app, **options):
     return graph.compile(checkpointer=InMemorySaver(), **options)
 
 
-def graph_turn_without_search(app):
+def graph_turn_without_retrieval(app):
     bot = searches_when_asked(app)
     for said in ("who?", "hi", "bye"):
         bot.invoke({"question": said}, threaded(app))
 
 
-def graph_turn_without_search_streamed(app):
+def graph_turn_without_retrieval_streamed(app):
     bot = searches_when_asked(app)
     for said in ("who?", "hi", "bye"):
         for _ in bot.stream({"question": said}, threaded(app)):
@@ -171,7 +171,7 @@ def graph_turn_with_commands(app):
         bot.invoke({"question": question}, threaded(app))
 
 
-def graph_subgraph_leaves_with_contexts(app):
+def graph_subgraph_returns_contexts(app):
     inner = StateGraph(State)
     inner.add_node(
         "found", lambda _: Command(graph=Command.PARENT, goto="write", update={"context": [Document("far")]})
@@ -184,7 +184,7 @@ def graph_subgraph_leaves_with_contexts(app):
     graph.compile(checkpointer=InMemorySaver()).invoke({"question": Q}, threaded(app))
 
 
-def graph_given_its_contexts(app):
+def graph_with_contexts_in_its_input(app):
     graph = StateGraph(State)
     graph.add_node("write", lambda _: {"answer": "answer"})
     graph.add_edge(START, "write")

@@ -71,17 +71,17 @@ def rerank_in_nested_sequence(app):
     app.rag(app.retriever(*FOUND) | nested).invoke(Q, app.config)
 
 
-def rerank_one_of_two_branches(app):
+def rerank_in_one_of_two_branches(app):
     first = RunnableLambda(lambda documents: documents[:1])
     branches = {"a": app.retriever("a1", "a2") | first, "b": app.retriever("b1", "b2")}
     (branches | RunnableLambda(str) | app.model("answer")).invoke(Q, app.config)
 
 
-def filter_that_leaves_nothing(app):
+def filter_removes_everything(app):
     app.rag(app.retriever(*FOUND) | RunnableLambda(lambda _: [])).invoke(Q, app.config)
 
 
-def second_hop_with_the_first_at_hand(app):
+def second_retrieval_from_the_first(app):
     def follow_up(row: dict) -> list[Document]:
         return app.retriever("gamma").invoke(str(row["documents"]))
 
@@ -100,7 +100,7 @@ def async_lambda_calls_retriever(app):
     asyncio.run((RunnableLambda(search) | app.model("answer")).ainvoke(Q, app.config))
 
 
-def lambda_uses_to_thread(app):
+def lambda_uses_asyncio_to_thread(app):
     async def search(question: str) -> str:
         return str(await asyncio.to_thread(app.retriever(*FOUND).invoke, question))
 
@@ -123,7 +123,7 @@ def lambda_copies_the_context(app):
     answer_from(app, search)
 
 
-def raw_thread_in_lambda(app):
+def plain_thread_in_lambda(app):
     def search(question: str) -> str:
         thread = threading.Thread(target=app.retriever(*FOUND).invoke, args=(question,))
         thread.start()
