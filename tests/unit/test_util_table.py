@@ -63,3 +63,17 @@ def test_the_width_is_the_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_header_there_is_no_line() -> None:
     """A list of facts."""
     assert ["  a   long", "  bb  x"] == text_table([("a", "long"), ("bb", "x")], header=False, indent=2).splitlines()
+
+
+def test_titles_come_first_where_the_width_allows() -> None:
+    """If many of them had to be folded, or a column would move to another block, the ids stand alone."""
+    rows = [("metric", "mean"), *((f"ccrs.{name}", "0.922 [0.708, 1.000]") for name in "abcdef")]
+    titles = {row[0]: f"Title of {row[0][-1]}" for row in rows[1:-1]}
+    assert "Title of a (ccrs.a)  0.922 [0.708, 1.000]" in text_table(rows, titles=titles, width=60)
+    assert "\nccrs.f               0.922" in text_table(rows, titles=titles, width=60)
+    assert text_table(rows, width=40) == text_table(rows, titles=titles, width=40)
+    one_long = titles | {"ccrs.c": "A title that is much longer"}
+    assert "A title that is much\n" not in text_table(rows, titles=one_long, width=60)
+    assert "Title of a (ccrs.a)" in text_table(rows, titles=one_long, width=45)
+    assert "(ccrs.c)" in text_table(rows, titles=one_long, width=45)
+    assert text_table(rows, titles=titles, width=45).count("\n") == text_table(rows, width=45).count("\n")

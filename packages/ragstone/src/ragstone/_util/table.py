@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 __all__ = ["text_table"]
@@ -23,6 +23,7 @@ def text_table(
     header: bool = True,
     indent: int = 0,
     width: int | None = None,
+    titles: Mapping[str, str] | None = None,
 ) -> str:
     """Align rows in columns that fit the terminal, without losing or breaking a word.
 
@@ -37,8 +38,23 @@ def text_table(
         header: Whether the first row is a header, which is underlined.
         indent: Spaces before each line.
         width: Characters a line may have; None takes the terminal's width (`COLUMNS`), and 80 where there is none.
+        titles: Display names by what stands in the first column. They are printed before it, if the table has the same
+            columns in the same blocks with them, and at most a quarter more lines.
     """
     available = (width or shutil.get_terminal_size(fallback=(80, 24)).columns) - indent
+    lines, columns = _render(rows, n_keys, n_optional, available, align, header=header)
+    if titles:
+        named = [(f"{titles[row[0]]} ({row[0]})", *row[1:]) if row[0] in titles else row for row in rows]
+        longer, same_columns = _render(named, n_keys, n_optional, available, align, header=header)
+        if same_columns == columns and len(longer) <= len(lines) + len(rows) / 4:
+            lines = longer
+    return "\n".join(" " * indent + line if line else line for line in lines)
+
+
+def _render(
+    rows: Sequence[Sequence[str]], n_keys: int, n_optional: int, available: int, align: str, *, header: bool
+) -> tuple[list[str], list[list[int]]]:
+    """The lines, and the columns of each block."""
     full = [row for row in rows if len(row) > 1]
     n_columns = len(rows[0])
     least = [max(_longest(row[i], head=header and n == 0) for n, row in enumerate(full)) for i in range(n_columns)]
@@ -46,14 +62,14 @@ def text_table(
         if _total(least) > available:
             least.pop()
     natural = [max(_len(row[i]) for row in full) for i in range(len(least))]
+    split = _split(natural, least, n_keys, available)
     blocks = [
         _block(
             rows, columns, _shrink([natural[i] for i in columns], [least[i] for i in columns], available), align, header
         )
-        for columns in _split(natural, least, n_keys, available)
+        for columns in split
     ]
-    lines = [line for n, block in enumerate(blocks) for line in ([""] if n else []) + block]
-    return "\n".join(" " * indent + line if line else line for line in lines)
+    return [line for n, block in enumerate(blocks) for line in ([""] if n else []) + block], split
 
 
 def _split(natural: Sequence[int], least: Sequence[int], n_keys: int, available: int) -> list[list[int]]:

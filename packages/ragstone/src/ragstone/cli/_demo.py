@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from ragstone.cli._output import ledger_lines, print_json, progress_bar, sanitize_for_terminal
+from ragstone.cli._output import ledger_lines, print_json, print_text, progress_bar, sanitize_for_terminal
 from ragstone.demo import load_questions
 from ragstone.errors import ConfigurationError, MissingExtraError, StoreError
 from ragstone.experiments import format_table, summarise
@@ -53,7 +53,8 @@ def run_demo(output_dir: Path, *, json_output: bool) -> None:
         traces = {t.trace_id: t for t in opened.traces()}
     if not outcomes:
         raise StoreError(f"the demo left no outcomes in {str(store)!r}; run it again with: ragstone --verbose demo")
-    summary = summarise(outcomes, [m.card for m in resolve_metrics(_METRICS)])
+    cards = [m.card for m in resolve_metrics(_METRICS)]
+    summary = summarise(outcomes, cards)
     scores_found = [o for o in outcomes if isinstance(o, Score)]
     # UDCG has a range of its own, and is about the passages.
     worst = _worst([o for o in scores_found if o.metric.startswith("ccrs.")], traces)
@@ -74,22 +75,30 @@ def run_demo(output_dir: Path, *, json_output: bool) -> None:
             }
         )
         return
-    print(
-        f"{len(questions)} questions asked, captured, and scored by {sanitize_for_terminal(judge.identity.name)}, in "
-        f"{time.monotonic() - started:.1f} s\n"
-    )
-    print(format_table(summary))
-    print("\nledger")
-    print("\n".join(ledger_lines(ledger)))
-    print(f"\nthe worst {len(worst)} answers, by the mean of their ccrs scores")
+    lines = [
+        f"{len(questions)} questions asked, captured, and scored in {time.monotonic() - started:.1f} s by "
+        + sanitize_for_terminal(judge.identity.name),
+        "",
+        format_table(summary, titles={card.name: card.title for card in cards}),
+        "\nledger",
+        *ledger_lines(ledger),
+        f"\nthe worst {len(worst)} answers, by the mean of their ccrs scores",
+    ]
     for answer in worst:
-        print(f"  {answer['mean']:.2f}  {answer['query']}\n        said:    {answer['response']}")
-        print(f"        correct: {answer['reference']}")
-    print(f"\nthe {len(distracting)} passages most likely to draw an answer although they do not hold it")
+        lines += [
+            f"  {answer['mean']:.2f}  {answer['query']}",
+            f"        said:    {answer['response']}",
+            f"        correct: {answer['reference']}",
+        ]
+    lines.append(f"\nthe {len(distracting)} passages most likely to draw an answer although they do not hold it")
     for passage in distracting:
-        print(f"  {passage['distracting_effect']:.2f}  {passage['query']}\n        passage: {passage['text']}")
-    print("\nnext")
-    print(f"  ragstone status {store}                      where every request stands")
+        lines += [
+            f"  {passage['distracting_effect']:.2f}  {passage['query']}",
+            f"        passage: {passage['text']}",
+        ]
+    print_text("\n".join(lines))
+    # Not wrapped between words, so that the commands can be copied.
+    print(f"\nnext\n  ragstone status {store}                      where every request stands")
     if worst:
         print(f"  ragstone status {store} --trace {worst[0]['trace_id']}   why one answer scored as it did")
     print(f"  {scores}: every outcome, one a line")

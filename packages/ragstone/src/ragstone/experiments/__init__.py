@@ -7,6 +7,7 @@ from ragstone.experiments._evaluate import Experiment, aevaluate, evaluate
 from ragstone.experiments._outcomes import OutcomeSource, TimeRange
 from ragstone.experiments._outcomes import SystemOutcomes as SystemOutcomes
 from ragstone.experiments._outcomes import read_outcomes as read_outcomes
+from ragstone.experiments._outcomes import titles_of as titles_of
 from ragstone.experiments._summary import MetricSummary as MetricSummary
 from ragstone.experiments._summary import format_table as format_table
 from ragstone.experiments._summary import summarise as summarise

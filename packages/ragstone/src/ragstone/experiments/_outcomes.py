@@ -30,6 +30,7 @@ __all__ = [
     "card_of",
     "read_outcomes",
     "stream_outcomes",
+    "titles_of",
 ]
 
 AnyOutcome = Score | NotApplicable | Failure
@@ -203,6 +204,11 @@ def card_of(metric: str) -> MetricCard | None:
     except (ConfigurationError, ValueError):
         return None
     return found.card
+
+
+def titles_of(metrics: Iterable[str]) -> dict[str, str]:
+    """The display names of the metrics that this installation knows."""
+    return {name: card.title for name in metrics if (card := card_of(name)) is not None}
 
 
 def _sized(outcomes: Iterable[AnyOutcome], place: str) -> Iterable[AnyOutcome]:

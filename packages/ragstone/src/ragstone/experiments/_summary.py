@@ -227,7 +227,7 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
 
     Args:
         summaries: From `summarise` or `summarize_store`.
-        titles: Display names by metric, which are printed before the metric's name.
+        titles: Display names by metric, which are printed before the metric's name where the width allows.
     """
     rows = [("metric", "mean [95% CI]", "n scored / failed / n.a.")]
     notes = []
@@ -237,8 +237,7 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
             mean = "no score"
         else:
             mean = f"{s.estimate.value:.3f} [{_end(s.estimate.low)}, {_end(s.estimate.high)}]"
-        name = f"{titles[s.metric]} ({s.metric})" if titles and s.metric in titles else s.metric
-        rows.append((name, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
+        rows.append((s.metric, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
         if s.n_failed and s.bounds:
             kinds = ", ".join(f"{n} {kind}" for kind, n in s.failure_kinds.items()) or f"{s.n_failed} failed"
             notes.append(f"{s.metric}: {kinds}; whatever those would have scored, the mean {_lies_in(*s.bounds)}")
@@ -264,4 +263,4 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
         notes.append("requests were sampled: means and intervals are weighted by 1 / sampling probability")
     if is_baseline(*(judge for s in summaries for judge in s.judges)):
         notes.append(BASELINE_NOTE)
-    return "\n".join([text_table(rows), *(["", *notes] if notes else [])])
+    return "\n".join([text_table(rows, titles=titles), *(["", *notes] if notes else [])])

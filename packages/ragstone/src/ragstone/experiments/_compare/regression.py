@@ -20,7 +20,7 @@ from ragstone.experiments._compare.align import (
 )
 from ragstone.experiments._compare.pairs import possible_differences
 from ragstone.experiments._compare.text import format_difference, format_p_value
-from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.experiments._outcomes import OutcomeSource, titles_of
 from ragstone.stats import holm, mean_interval, randomised_tukey
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ class RegressionCheck:
             for g in self.gates
             if g.n_not_applicable
         ]
-        return "\n".join([head, "", text_table(rows, n_keys=2), "", rule, *failed, *absent, *self.notes])
+        table = text_table(rows, n_keys=2, titles=titles_of(g.metric for g in self.gates))
+        return "\n".join([head, "", table, "", rule, *failed, *absent, *self.notes])
 
 
 def check_regression(

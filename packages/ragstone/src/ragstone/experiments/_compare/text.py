@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from ragstone._util.table import text_table
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
+from ragstone.experiments._outcomes import titles_of
 
 __all__ = [
     "KINDS",
@@ -143,7 +144,7 @@ def means_table(metrics: Sequence[MetricComparison]) -> str:
             e = s.estimate
             mean = "no score" if e is None else f"{e.value:.3f} [{_end(e.low)}, {_end(e.high)}]"
             rows.append((metric.metric, s.system, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
-    return text_table(rows, n_keys=2)
+    return text_table(rows, n_keys=2, titles=titles_of(metric.metric for metric in metrics))
 
 
 def pairs_table(metrics: Sequence[MetricComparison], *, paired: bool = True) -> str:
@@ -169,7 +170,7 @@ def pairs_table(metrics: Sequence[MetricComparison], *, paired: bool = True) -> 
     ]
     counts = ["higher / equal / lower"] if paired else []
     head = ("metric", "difference", "of means", "p", "effect", *counts, "n", "more samples")
-    return text_table([head, *rows], n_keys=2)
+    return text_table([head, *rows], n_keys=2, titles=titles_of(metric.metric for metric in metrics))
 
 
 def _end(value: float) -> str:

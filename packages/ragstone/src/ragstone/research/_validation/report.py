@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ragstone._util.table import text_table
+from ragstone.experiments import titles_of
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._validation.describe import Distribution, MetricPairCorrelation, MetricPower
 from ragstone.research._validation.labels import LabelAgreement
@@ -135,7 +136,7 @@ def _distributions(found: Sequence[Distribution], ci: str) -> str:
             )
         )
     return (
-        text_table(rows, n_keys=2)
+        text_table(rows, n_keys=2, titles=titles_of(d.metric for d in found))
         + "\nties: how likely two samples have the same score; kurtosis: 0 for a normal distribution"
     )
 
@@ -189,7 +190,7 @@ def _powers(found: Sequence[MetricPower]) -> str:
             )
         )
     first = found[0]
-    text = text_table(rows) + (
+    text = text_table(rows, titles=titles_of(m.metric for m in found)) + (
         f"\np-values: randomised Tukey HSD, paired, {first.n_permutations:,} permutations, all pairs of a metric together, "
         f"told apart below {first.power.alpha:g}"
     )
@@ -231,7 +232,7 @@ def _flips(found: Sequence[MetricRepeatability], ci: str) -> str:
             for f in found
         ),
     ]
-    text = text_table(rows, n_keys=2)
+    text = text_table(rows, n_keys=2, titles=titles_of(f.metric for f in found))
     for f in found:
         if f.n_unscored or f.n_other_judge:
             text += f"\n{f.metric}, {f.system}: left out {f.n_unscored} without a score, {f.n_other_judge} of another judge or prompt"
@@ -257,7 +258,8 @@ def _labels(found: Sequence[LabelAgreement], ci: str) -> str:
         )
         for a in found
     )
-    text = [text_table(rows, n_keys=2)]
+    titles = titles_of(a.metric for a in found)
+    text = [text_table(rows, n_keys=2, titles=titles)]
     if any(a.human_mean for a in found):
         head = ("mean that people would give", "system", f"prediction-powered {ci}", f"labels alone {ci}", "judge alone",
                 "labels", "judged", "worth")  # fmt: skip
@@ -278,7 +280,11 @@ def _labels(found: Sequence[LabelAgreement], ci: str) -> str:
                     worth,
                 )
             )
-        text += ["", text_table(rows, n_keys=2), "it holds if the labelled samples are a random sample of all"]
+        text += [
+            "",
+            text_table(rows, n_keys=2, titles=titles),
+            "it holds if the labelled samples are a random sample of all",
+        ]
     told: dict[str, list[str]] = {}
     for a in found:
         where = f"{a.metric}, {a.system}"
