@@ -30,14 +30,21 @@ class Done:
     stderr: str
 
 
-def run_command(*arguments: object, **environment: str) -> Done:
-    """Run `ragstone ARGUMENTS` in this process; of our environment variables it sees only those given here."""
-    stdin, stdout, stderr = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(3))
+def run_command(*arguments: object, stdin: bytes | None = b"", **environment: str) -> Done:
+    """Run `ragstone ARGUMENTS` in this process; of our environment variables it sees only those given here.
+
+    `stdin` is what standard input holds; None is a terminal.
+    """
+    given, stdout, stderr = (
+        io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", write_through=True)
+        for content in (stdin or b"", b"", b"")
+    )
     code: object = 0
+    given.isatty = lambda: stdin is None  # type: ignore[method-assign]
     with (
         mock.patch.dict(os.environ, _environment(environment), clear=True),
         mock.patch.object(sys, "argv", ["ragstone", *map(str, arguments)]),
-        mock.patch.object(sys, "stdin", stdin),
+        mock.patch.object(sys, "stdin", given),
         # Without pytest's handlers, the command logs to stderr as it does for a user.
         mock.patch.object(logging.root, "handlers", []),
         mock.patch.object(logging.root, "level", logging.root.level),

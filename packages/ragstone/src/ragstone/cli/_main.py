@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 
 from ragstone.errors import ConfigurationError, DataError, JudgeError, RagstoneError
 
@@ -14,7 +15,10 @@ EXIT_BUDGET = 4
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run `ragstone`; exits with 0 (ok), 1 (a gate failed), 2 (usage), 3 (infrastructure) or 4 (spend cap reached)."""
+    """Run `ragstone`.
+
+    Exits with 0 (ok), 1 (a gate failed), 2 (usage), 3 (infrastructure), 4 (budget reached) or 130 (interrupted).
+    """
     from ragstone.cli._app import app
     from ragstone.cli._output import print_text
 
@@ -29,3 +33,6 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("ragstone: stopped; what was stored stays stored", file=sys.stderr)
         sys.exit(130)
+    except Exception:  # noqa: BLE001 - Python's own exit code, 1, would say that a gate failed
+        traceback.print_exc()
+        sys.exit(EXIT_INFRASTRUCTURE)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ragstone.cli._connection import EXIT_BUDGET
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MetricsOption, SinkOption, parse_names
 from ragstone.cli._panels import LIMITS
@@ -54,10 +55,13 @@ def worker_command(
         deadline_s=deadline_s,
         closes_models=True,
     )
-    asyncio.run(_work(store, setup, max_outage_s, until_idle=until_idle))
+    if asyncio.run(_work(store, setup, max_outage_s, until_idle=until_idle)):
+        typer.echo("the budget is exhausted; what was not asked failed as `budget`", err=True)
+        raise typer.Exit(EXIT_BUDGET)
 
 
-async def _work(store: str, setup: ScoringSetup, max_outage_s: float, *, until_idle: bool) -> None:
+async def _work(store: str, setup: ScoringSetup, max_outage_s: float, *, until_idle: bool) -> bool:
+    """Score, and return whether a budget kept something from being asked."""
     worker = Worker(resolve_store(store), setup, max_outage_s=max_outage_s)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -67,3 +71,4 @@ async def _work(store: str, setup: ScoringSetup, max_outage_s: float, *, until_i
             until_idle=until_idle,
             on_owned=lambda: typer.echo(f"owning {describe_store(store)}, judge {setup.judge.identity.name}", err=True),
         )
+    return worker.budget_exhausted

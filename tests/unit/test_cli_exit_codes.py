@@ -1,0 +1,139 @@
+"""Exit codes: 0 ok, 1 a gate failed, 2 usage, 3 infrastructure, 4 budget reached, 130 interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from command_line import run_command
+from fake_servers import FakeJudgeServer
+from ragstone.schema import Captured, Score, Trace
+from ragstone.store import SqliteStore
+
+ROWS = [{"id": f"q{i}", "query": f"Why {i}?", "contexts": ["So."], "response": "So."} for i in range(8)]
+NOBODY = "http://127.0.0.1:9/v1"
+BUDGET = "--judge=SERVER --budget-calls=1 --metrics=ccrs.qr"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with rows, outcomes and stores, and a judge whose address replaces SERVER."""
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    for name, value in (("good", 0.9), ("bad", 0.1)):
+        scores = (
+            Score(sample_id=f"q{i}", metric="ccrs.qr", metric_version="1", method="x", value=value + i / 100)
+            for i in range(8)
+        )
+        Path(f"{name}.jsonl").write_text("".join(score.model_dump_json() + "\n" for score in scores))
+    with SqliteStore.open("store.db", mode="own") as store:
+        traces = [
+            Trace(trace_id=row["id"], started_at=1.0, query=row["query"], response="So.", prompt_contexts=[{"text": "So."}])
+            for row in ROWS
+        ]  # fmt: skip
+        store.ingest("s", 1, [Captured(trace=trace) for trace in traces])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("--version", 0),
+        ("no-such-command", 2),
+        ("evaluate rows.jsonl", 0),
+        ("evaluate rows.jsonl --dry-run", 0),
+        ("evaluate no-such.jsonl", 2),
+        ("evaluate rows.jsonl --metrics no-such", 2),
+        (f"evaluate rows.jsonl --metrics ccrs.qr --judge {NOBODY} --deadline 1", 3),
+        (f"evaluate rows.jsonl {BUDGET}", 4),
+        ("compare good.jsonl bad.jsonl", 0),
+        ("compare bad.jsonl good.jsonl --fail-if-worse", 0),
+        ("compare good.jsonl bad.jsonl --fail-if-worse", 1),
+        ("compare good.jsonl bad.jsonl --margin 0.01", 1),
+        ("compare good.jsonl no-such.jsonl --fail-if-worse", 2),
+        ("compare good.jsonl rows.jsonl --fail-if-worse", 2),
+        ("replay rows.jsonl --store new.db", 0),
+        ("replay rows.jsonl --dry-run", 0),
+        ("replay no-such.jsonl", 2),
+        (f"replay rows.jsonl --store new.db --metrics ccrs.qr --judge {NOBODY} --max-outage 0 --deadline 1", 3),
+        (f"replay rows.jsonl --store new.db {BUDGET}", 4),
+        ("worker store.db --until-idle", 0),
+        ("worker store.db --until-idle --metrics no-such", 2),
+        ("worker no/such/folder.db --until-idle", 3),
+        (f"worker store.db --until-idle {BUDGET}", 4),
+        ("status store.db", 0),
+        ("status store.db --trace no-such", 2),
+        ("status no-such.db", 3),
+        ("deliveries store.db", 0),
+        ("deliveries store.db --sink no-such", 2),
+        ("deliveries no-such.db", 3),
+        ("validate-metrics good.jsonl", 0),
+        ("validate-metrics no-such.jsonl", 2),
+        ("topicality good.jsonl bad.jsonl", 0),
+        ("topicality good.jsonl no-such.jsonl", 2),
+        ("metrics", 0),
+        ("metrics no-such", 2),
+        ("prometheus-rules", 0),
+        ("doctor --judge lexical", 0),
+        (f"doctor --judge {NOBODY}", 3),
+        ("cache cache", 3),
+        ("demo --output-dir rows.jsonl", 2),
+        ("ingest new.db --listen nowhere", 2),
+        ("ingest no/such/folder.db", 3),
+        ("dataset build no-such-folder", 2),
+        ("udcg correlate no-such.jsonl", 2),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_exit_code(command: str, code: int) -> None:
+    """Each command says by its code who can act."""
+    with FakeJudgeServer() as server:
+        done = run_command(*command.replace("SERVER", server.url).split())
+    assert code == done.returncode, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "step"),
+    [
+        ("evaluate rows.jsonl", "ragstone.cli._evaluate.evaluate"),
+        ("compare good.jsonl bad.jsonl --fail-if-worse", "ragstone.cli._compare.compare"),
+        ("replay rows.jsonl", "ragstone.cli._replay.areplay_traces"),
+        ("validate-metrics good.jsonl", "ragstone.research.validate_metrics"),
+        ("status store.db", "ragstone.cli._status.read_ledger"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_an_interrupted_command_says_130(monkeypatch: pytest.MonkeyPatch, command: str, step: str) -> None:
+    """Ctrl-C is neither a success nor a failed gate."""
+
+    def interrupted(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(step, interrupted)
+    done = run_command(*command.split())
+    assert 130 == done.returncode, done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes into every folder")
+@pytest.mark.usefixtures("folder")
+def test_a_file_that_cannot_be_written_is_not_a_failed_gate() -> None:
+    """It is the infrastructure's."""
+    Path("locked").mkdir(mode=0o500)
+    assert 3 == run_command("evaluate", "rows.jsonl", "-o", "locked/o.jsonl").returncode
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_defect_is_not_a_failed_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own exit code for it, 1, would be one."""
+
+    def broken(*_arguments: object, **_options: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("ragstone.cli._compare.compare", broken)
+    done = run_command("compare", "good.jsonl", "bad.jsonl", "--fail-if-worse")
+    assert 3 == done.returncode
+    assert "ZeroDivisionError" in done.stderr
