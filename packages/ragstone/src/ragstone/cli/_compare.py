@@ -17,6 +17,7 @@ from ragstone.cli._options import (
 )
 from ragstone.cli._output import print_json, print_text
 from ragstone.cli._panels import STATISTICS
+from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, TimeRange, compare
 
@@ -111,24 +112,25 @@ def compare_command(
         raise ConfigurationError(
             "--gate-metrics names what must not become worse; add --fail-if-worse, or --margin for the stricter gate"
         )
-    result = compare(
-        _sources(systems),
-        metrics=None if metrics is None else parse_names(metrics),
-        baseline=baseline,
-        hypotheses=hypothesis or (),
-        across_metrics=across_metrics,
-        min_effect=min_effect,
-        confidence_level=confidence_level,
-        n_permutations=permutations,
-        seed=seed,
-        allow_different_judges=allow_different_judges,
-        paired=paired,
-    )
-    check = (
-        result.check_regression(None if gate_metrics is None else parse_names(gate_metrics), margin=margin)
-        if gated
-        else None
-    )
+    with stdin_as_file(systems) as named:
+        result = compare(
+            _sources(named),
+            metrics=None if metrics is None else parse_names(metrics),
+            baseline=baseline,
+            hypotheses=hypothesis or (),
+            across_metrics=across_metrics,
+            min_effect=min_effect,
+            confidence_level=confidence_level,
+            n_permutations=permutations,
+            seed=seed,
+            allow_different_judges=allow_different_judges,
+            paired=paired,
+        )
+        check = (
+            result.check_regression(None if gate_metrics is None else parse_names(gate_metrics), margin=margin)
+            if gated
+            else None
+        )
     if json_output:
         print_json(result.to_dict() | {"gate": check and check.to_dict()})
     else:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from ragstone._util.run_async import run_async
 from ragstone.cli._connection import EXIT_BUDGET
+from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import (
     ConcurrencyOption,
@@ -18,24 +22,31 @@ from ragstone.cli._options import (
     SinkOption,
     parse_names,
 )
-from ragstone.cli._output import failure_lines, print_json, print_text, progress_bar
+from ragstone.cli._output import failure_lines, print_json, print_text
 from ragstone.cli._panels import OUTPUT
+from ragstone.cli._progress import show_progress
+from ragstone.cli._stdin import stdin_as_file
 from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import Experiment, evaluate
-from ragstone.schema import Failure
+from ragstone.metrics import resolve_metrics
+from ragstone.schema import Failure, Sample
+from ragstone.scoring import estimate_run
 
 __all__ = ["evaluate_command"]
 
 OnBadRow = Literal["raise", "skip"]
+_MAX_ESTIMATED = 1000
+"""Samples that a dry run tries the metrics on, evenly spread over all."""
 
 
 @takes_models
 def evaluate_command(
     file: Annotated[
-        Path,
+        str,
         typer.Argument(
-            help="Samples: JSONL, JSON, CSV or Parquet, any library's field names; or a TREC run (.run, .trec)."
+            help="Samples: JSONL, JSON, CSV or Parquet, any library's field names; or a TREC run (.run, .trec); - is "
+            "standard input."
         ),
     ],
     metrics: MetricsOption = "ccrs",
@@ -55,6 +66,8 @@ def evaluate_command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="Write one outcome a line (JSONL).")
     ] = None,
+    dry_run: DryRunOption = False,
+    call_latency_s: CallLatencyOption = 1.0,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
     json_output: JsonOption = False,
@@ -68,26 +81,36 @@ def evaluate_command(
         )
     if output is not None and output.is_dir():
         raise ConfigurationError(f"--output {str(output)!r} is a folder; give the path of a file")
-    judge, reader = models.models()
-    with progress_bar("scoring") as progress:
-        result = evaluate(
-            str(file),
-            parse_names(metrics),
-            judge=judge,
-            reader=reader,
-            sinks=sink or (),
-            fields=_fields(field or []),
-            references=_references(references),
-            qrels=qrels,
-            on_bad_row=on_bad_row,
-            concurrency=concurrency,
-            deadline_s=deadline_s,
-            progress=progress,
-        )
+    names, fields = parse_names(metrics), _fields(field or [])
+    with stdin_as_file([file]) as (data,):
+        if dry_run:
+            samples, rejected = read_samples(
+                data, fields=fields, references=_references(references), qrels=qrels, on_bad_row=on_bad_row
+            )
+            _print_dry_run(
+                samples, [row.reason for row in rejected], names, models, call_latency_s, json_output=json_output
+            )
+            return
+        judge, reader = models.models()
+        with show_progress("scoring", prices=models.connection.get("usd_per_million_tokens")) as progress:
+            result = evaluate(
+                data,
+                names,
+                judge=judge,
+                reader=reader,
+                sinks=sink or (),
+                fields=fields,
+                references=_references(references),
+                qrels=qrels,
+                on_bad_row=on_bad_row,
+                concurrency=concurrency,
+                deadline_s=deadline_s,
+                progress=progress.update,
+                on_outcomes=progress.count,
+            )
     if output is not None:
         result.to_jsonl(output)
-    for rejection in result.rejected[:5]:
-        print_text(f"left out: {rejection.reason}", err=True)
+    _print_rejected([row.reason for row in result.rejected])
     if json_output:
         print_json(result.to_dict())
     else:
@@ -104,6 +127,34 @@ def evaluate_command(
         raise typer.Exit(3)
     if n_unpaid:
         raise typer.Exit(EXIT_BUDGET)
+
+
+def _print_rejected(reasons: Sequence[str]) -> None:
+    for reason in reasons[:5]:
+        print_text(f"left out: {reason}", err=True)
+
+
+def _print_dry_run(
+    samples: Sequence[Sample],
+    rejected: Sequence[str],
+    metrics: Sequence[str],
+    models: ModelOptions,
+    call_latency_s: float,
+    *,
+    json_output: bool,
+) -> None:
+    _print_rejected(rejected)
+    part = samples[:: math.ceil(len(samples) / _MAX_ESTIMATED) or 1]
+    estimate = run_async(estimate_run(part, resolve_metrics(metrics), calls_per_reading=models.reader_max_draws or 1))
+    print_estimate(
+        estimate,
+        len(samples),
+        models,
+        call_latency_s=call_latency_s,
+        json_output=json_output,
+        heading=f"{len(samples)} samples would be scored",
+        facts={"n_samples": len(samples), "n_rejected": len(rejected)},
+    )
 
 
 def _fields(pairs: list[str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ import typer
 from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, parse_named_file, parse_names
 from ragstone.cli._output import print_json, print_text
 from ragstone.cli._panels import STATISTICS
+from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
 
 __all__ = ["topicality_command", "validate_metrics_command"]
@@ -69,7 +70,6 @@ def validate_metrics_command(
     """Evaluate the metrics themselves: distributions, ties, correlations, power, judge flips, agreement with people."""
     from ragstone.research import validate_metrics
 
-    sources = [parse_named_file(text) for text in systems]
     repeats = [parse_named_file(text) for text in repeat or ()]
     if any(name for name, _ in repeats):
         if nameless := [path for name, path in repeats if not name]:
@@ -77,21 +77,23 @@ def validate_metrics_command(
         by_system: dict[str, list[str]] = {}
         for name, path in repeats:
             by_system.setdefault(str(name), []).append(path)
-    report = validate_metrics(
-        *({name: path} if name else path for name, path in sources),
-        labels=None if labels is None else str(labels),
-        label_column=label_column,
-        label_range=None if label_range is None else _range(label_range),
-        threshold=threshold,
-        repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
-        flip_threshold=flip_threshold,
-        metrics=None if metrics is None else parse_names(metrics),
-        alpha=alpha,
-        confidence_level=confidence_level,
-        n_resamples=resamples,
-        n_permutations=permutations,
-        seed=seed,
-    )
+    with stdin_as_file(systems) as named:
+        sources = [parse_named_file(text) for text in named]
+        report = validate_metrics(
+            *({name: path} if name else path for name, path in sources),
+            labels=None if labels is None else str(labels),
+            label_column=label_column,
+            label_range=None if label_range is None else _range(label_range),
+            threshold=threshold,
+            repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
+            flip_threshold=flip_threshold,
+            metrics=None if metrics is None else parse_names(metrics),
+            alpha=alpha,
+            confidence_level=confidence_level,
+            n_resamples=resamples,
+            n_permutations=permutations,
+            seed=seed,
+        )
     if json_output:
         print_json(report.to_dict())
     else:

@@ -35,7 +35,7 @@ OnlyMetricsOption = Annotated[
 SystemsArgument = Annotated[
     list[str],
     typer.Argument(
-        help="Outcomes of `evaluate --output`, or stores; NAME=FILE names a system, STORE@FROM..TO takes a time of a store."
+        help="Outcomes of `evaluate --output`, or stores; NAME=FILE names a system, STORE@FROM..TO takes a time of a store, - is standard input."
     ),
 ]
 SinkOption = Annotated[

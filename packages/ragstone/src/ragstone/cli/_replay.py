@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -16,6 +15,7 @@ import typer
 
 from ragstone.capture import redact_secrets
 from ragstone.cli._connection import EXIT_BUDGET
+from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import (
     ConcurrencyOption,
@@ -28,8 +28,9 @@ from ragstone.cli._options import (
 )
 from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_for_terminal
 from ragstone.cli._panels import LIMITS
-from ragstone.errors import DataError
-from ragstone.experiments import MetricSummary, format_table, summarise
+from ragstone.cli._progress import Progress, show_progress
+from ragstone.errors import DataError, StoreError
+from ragstone.experiments import MetricSummary, format_table, summarise, titles_of
 from ragstone.judges import is_baseline
 from ragstone.metrics import resolve_metrics
 from ragstone.replay import (
@@ -41,19 +42,20 @@ from ragstone.replay import (
     areplay_traces,
     plan_replay,
 )
-from ragstone.schema import Ledger
+from ragstone.schema import Failure, Ledger, NotApplicable, Score
 from ragstone.store import is_database_url, open_store
 from ragstone.worker import Worker, read_ledger
 
 __all__ = ["replay_command"]
 
-_PROGRESS_S = 2.0
 _SHOWN = 5
 
 
 @takes_models
 def replay_command(
-    sources: Annotated[list[str], typer.Argument(help="Files, folders, http(s) addresses; plain, .gz or .zst.")],
+    sources: Annotated[
+        list[str], typer.Argument(help="Files, folders, http(s) addresses; plain, .gz or .zst; - is standard input.")
+    ],
     store: Annotated[
         str, typer.Option("--store", help="Where traces and scores are kept; the same one goes on where a run ended.")
     ] = "ragstone-replay.db",
@@ -62,15 +64,8 @@ def replay_command(
     ] = "auto",
     metrics: MetricsOption = "ccrs",
     sink: SinkOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be scored, what is missing and what it would cost.")
-    ] = False,
-    call_latency_s: Annotated[
-        float,
-        typer.Option(
-            "--call-latency", min=0.0, rich_help_panel=LIMITS, help="For --dry-run: how long one call to a model takes."
-        ),
-    ] = 1.0,
+    dry_run: DryRunOption = False,
+    call_latency_s: CallLatencyOption = 1.0,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
     max_outage_s: Annotated[
@@ -96,7 +91,10 @@ def replay_command(
         # So that a run that was killed pays for no answer twice.
         os.environ["RAGSTONE_CACHE"] = f"{Path(store).absolute()}.cache"
     judge, reader = models.models()
-    with _interruptible() as stop:
+    with (
+        show_progress("scoring", prices=models.connection.get("usd_per_million_tokens")) as progress,
+        _interruptible(progress, n_pending=_count_pending(store)) as stop,
+    ):
         report = asyncio.run(
             areplay_traces(
                 sources,
@@ -130,7 +128,7 @@ def replay_command(
         )
     else:
         print_text("\n".join([*_file_lines(report.files), *_skipped_lines(report.skipped)]), err=True)
-        print_text(format_table(summaries))
+        print_text(format_table(summaries, titles=titles_of(summary.metric for summary in summaries)))
         print_text("\n" + "\n".join([*ledger_lines(ledger), *_unscored(ledger)]), err=True)
     if stopped:
         typer.echo("stopped; the same command goes on from here", err=True)
@@ -160,20 +158,28 @@ def _exit(report: ReplayReport, summaries: Sequence[MetricSummary], ledger: Ledg
         raise typer.Exit(3)
 
 
+def _count_pending(store: str) -> int:
+    """The traces that an earlier run left."""
+    try:
+        return read_ledger(store).total.pending
+    except StoreError:
+        return 0
+
+
 class _Stop:
     """Ctrl-C and SIGTERM stop the work: calls in flight are given up, and asked again by the next run."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Progress, *, n_pending: int) -> None:
         self.asked = False
         self._worker: Worker | None = None
-        self._intake: ReplayTraceSource | None = None
+        self._source: ReplayTraceSource | None = None
+        self._progress = progress
+        self._n_pending = n_pending
 
-    def take(self, intake: ReplayTraceSource, worker: Worker) -> None:
+    def take(self, source: ReplayTraceSource, worker: Worker) -> None:
         """Know whom to stop, and show how far they are."""
-        self._worker, self._intake = worker, intake
-        loop = asyncio.get_running_loop()
-        if sys.stderr.isatty():
-            loop.call_later(_PROGRESS_S, self._show, loop)
+        self._worker, self._source = worker, source
+        worker.on_outcomes = self._count
 
     def stop(self) -> None:
         """Ask the worker to stop."""
@@ -182,16 +188,16 @@ class _Stop:
         self.asked = True
         self._worker.stop()
 
-    def _show(self, loop: asyncio.AbstractEventLoop) -> None:
-        counts = self._intake.counts if self._intake is not None else []
-        read = sum(file.n_read for file in counts)
-        typer.echo(f"{read} records read, {sum(file.n_new for file in counts)} traces new", err=True)
-        loop.call_later(_PROGRESS_S, self._show, loop)
+    def _count(self, outcomes: Sequence[Score | NotApplicable | Failure], is_last: bool) -> None:  # noqa: FBT001 - the worker calls it so
+        """Take the outcomes of a trace, or of a part of its metrics, into account."""
+        self._progress.count(outcomes)
+        n_new = sum(file.n_new for file in self._source.counts) if self._source is not None else 0
+        self._progress.update(self._progress.n_done + is_last, self._n_pending + n_new)
 
 
 @contextmanager
-def _interruptible() -> Iterator[_Stop]:
-    stop = _Stop()
+def _interruptible(progress: Progress, *, n_pending: int) -> Iterator[_Stop]:
+    stop = _Stop(progress, n_pending=n_pending)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
         # Not in a thread that is not the main one (a test, a notebook).
@@ -240,57 +246,19 @@ def _skipped_lines(skipped: Sequence[RejectedRecord]) -> Iterator[str]:
 
 
 def _print_plan(plan: ReplayPlan, models: ModelOptions, call_latency_s: float, *, json_output: bool) -> None:
-    rehearsal, scale = plan.estimate, plan.scale
-    in_flight = models.max_concurrent_requests or 16
-    prices = models.connection.get("usd_per_million_tokens")
-    calls = round(rehearsal.usage.calls * scale)
-    tokens = round(rehearsal.usage.input_tokens * scale), round(rehearsal.usage.output_tokens * scale)
-    usd = None if prices is None else rehearsal.usd(prices) * scale
-    seconds = rehearsal.estimate_seconds(max_concurrent_requests=in_flight, call_latency_s=call_latency_s) * scale
-    if json_output:
-        print_json(
-            {
-                "files": [_file(counts) for counts in plan.files],
-                "skipped": [asdict(file) for file in plan.skipped],
-                "n_traces": plan.n_traces,
-                "n_scorable": plan.n_scorable,
-                "n_rehearsed": rehearsal.n_samples,
-                "metrics": [
-                    {
-                        "metric": forecast.metric,
-                        "n_applicable": round(forecast.n_applicable * scale),
-                        "n_not_applicable": round(forecast.n_not_applicable * scale),
-                        "reasons": {reason: round(n * scale) for reason, n in forecast.reasons.most_common()},
-                        "calls": round(forecast.usage.calls * scale),
-                    }
-                    for forecast in rehearsal.metrics
-                ],
-                "calls": calls,
-                "input_tokens": tokens[0],
-                "output_tokens": tokens[1],
-                "usd": usd,
-                "seconds": seconds,
-            }
-        )
-        return
-    print_text("\n".join([*_file_lines(plan.files, planned=True), *_skipped_lines(plan.skipped)]))
-    typer.echo(f"{plan.n_traces} traces, of which {plan.n_scorable} would be scored")
-    for forecast in rehearsal.metrics:
-        line = f"  {forecast.metric}: {round(forecast.n_applicable * scale)} applicable"
-        if forecast.n_not_applicable:
-            often, n = forecast.reasons.most_common(1)[0]
-            line += f", {round(forecast.n_not_applicable * scale)} not, most often ({round(n * scale)}): {sanitize_for_terminal(often)}"
-        typer.echo(line)
-    typer.echo(
-        f"about {calls} calls, {tokens[0]} + {tokens[1]} tokens"
-        + (f", {usd:.2f} USD" if usd is not None else " (name prices with --usd-per-million-tokens)")
-        + f", {_duration(seconds)} at {call_latency_s:g} s a call and {in_flight} at once"
+    if not json_output:
+        print_text("\n".join([*_file_lines(plan.files, planned=True), *_skipped_lines(plan.skipped)]))
+    print_estimate(
+        plan.estimate,
+        plan.n_scorable,
+        models,
+        call_latency_s=call_latency_s,
+        json_output=json_output,
+        heading=f"{plan.n_traces} traces, of which {plan.n_scorable} would be scored",
+        facts={
+            "files": [_file(counts) for counts in plan.files],
+            "skipped": [asdict(file) for file in plan.skipped],
+            "n_traces": plan.n_traces,
+            "n_scorable": plan.n_scorable,
+        },
     )
-    if rehearsal.n_samples < plan.n_scorable:
-        typer.echo(f"estimated from {rehearsal.n_samples} traces; tokens from characters")
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -50,7 +50,7 @@ class Experiment:
         return summarise(self.outcomes, self.cards)
 
     def __str__(self) -> str:
-        table = format_table(self.summary())
+        table = format_table(self.summary(), titles={card.name: card.title for card in self.cards})
         for error in self.sink_errors:
             table += f"\nnot delivered to {error}"
         for sink, count in self.sink_skipped.items():
@@ -125,6 +125,7 @@ async def aevaluate(
     concurrency: int = 16,
     deadline_s: float = 120.0,
     progress: Callable[[int, int], None] | None = None,
+    on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
     """Score a data set: every sample and metric ends in exactly one outcome.
 
@@ -142,6 +143,7 @@ async def aevaluate(
         concurrency: Samples worked on at once.
         deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
         progress: Called with (samples done, samples in all) after each sample.
+        on_outcomes: Called with the outcomes of each sample as soon as they are there, before `progress`.
 
     Raises:
         ConfigurationError: A metric, judge, sink or file that does not exist.
@@ -168,6 +170,8 @@ async def aevaluate(
         await setup.scorer.prepare()
         async for sample, outcomes in setup.scorer.score_many(samples):
             done[sample.id] = outcomes
+            if on_outcomes is not None:
+                on_outcomes(outcomes)
             if progress is not None:
                 progress(len(done), len(samples))
         ordered = tuple(o for s in samples for o in done[s.id])
@@ -199,6 +203,7 @@ def evaluate(
     concurrency: int = 16,
     deadline_s: float = 120.0,
     progress: Callable[[int, int], None] | None = None,
+    on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
     """Score a data set; `aevaluate` for code that is not async. Arguments and errors are the same.
 
@@ -218,5 +223,6 @@ def evaluate(
             concurrency=concurrency,
             deadline_s=deadline_s,
             progress=progress,
+            on_outcomes=on_outcomes,
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import shutil
 import sys
 import tempfile
 import zlib
@@ -230,7 +231,7 @@ def open_inputs(named: Sequence[str]) -> Iterator[list[InputFile]]:
     """The files that are meant, those at addresses fetched into a folder that is gone afterwards.
 
     Args:
-        named: Paths of files and of folders; http(s) addresses.
+        named: Paths of files and of folders; http(s) addresses; "-" is standard input.
 
     Raises:
         ConfigurationError: Nothing is named, or something that does not exist.
@@ -248,6 +249,8 @@ def open_inputs(named: Sequence[str]) -> Iterator[list[InputFile]]:
                 )
             if name.startswith(("http://", "https://")):
                 found.append(_fetched(name, Path(folder) / str(n)))
+            elif name == "-":
+                found.append(_piped(Path(folder) / "stdin"))
             else:
                 found.append(_source(name))
         yield found
@@ -264,6 +267,22 @@ def _source(name: str) -> InputFile:
                 f"{part.name!r} is no file (a pipe, a device?) and cannot be read twice; write it to a file first"
             )
     return source
+
+
+def _piped(target: Path) -> InputFile:
+    """Standard input, which can be read only once, as a file. A later run recognizes the same bytes."""
+    if target.exists():
+        raise ConfigurationError("standard input (-) can be read only once. Name it once.")
+    if sys.stdin.isatty():
+        raise ConfigurationError("standard input (-) is a terminal. Pipe traces into the command, or give a file.")
+    try:
+        with target.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+    except OSError as error:
+        raise DataError(
+            f"standard input cannot be kept in {tempfile.gettempdir()!r} while it is read: {error}"
+        ) from None
+    return InputFile(path=target, name="standard input", identity="standard input")
 
 
 def _fetched(address: str, folder: Path) -> InputFile:

@@ -67,6 +67,8 @@ class Worker:
         self._ends_at_cap = ends_at_cap
         self.budget_exhausted = False
         """Whether a spend cap kept something from being asked."""
+        self.on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure], bool], None] | None = None
+        """Called with outcomes that were stored, and with whether they are the last ones of their trace."""
         self._clock = clock
         self._name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stop = threading.Event()
@@ -272,6 +274,8 @@ class Worker:
             )
             if stored is None:
                 await asyncio.sleep(_STORE_RETRY_S)
+        if self.on_outcomes is not None:
+            self.on_outcomes(outcomes, last)
 
     def _deliveries(
         self,

@@ -1,0 +1,139 @@
+"""Progress on stderr: a live line on a terminal, a line now and then in a pipe or a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from ragstone.schema import Failure, NotApplicable, Score, Usage
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+__all__ = ["Progress", "format_duration", "show_progress"]
+
+_LOGGED_EVERY_S: Final = 10.0
+_MIN_WIDTH_WITH_BAR: Final = 100
+_BAR_WIDTH: Final = 20
+
+
+class Progress:
+    """How far a command is: count, rate, failures, calls, tokens, cost and time left.
+
+    Args:
+        what: What the command is doing, in one word.
+        prices: USD per million tokens of input and of output, if known.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        prices: tuple[float, float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.total: int | None = None
+        """How many there are; None if that is not known yet."""
+        self.n_done = 0
+        self._what = what
+        self._prices = prices
+        self._clock = clock
+        self._started = self._logged_at = clock()
+        self._logged = 0
+        self._n_failed = 0
+        self._usage = Usage()
+        self._log = False
+
+    def update(self, n_done: int, total: int) -> None:
+        """Take new counts."""
+        self.n_done, self.total = n_done, total
+        self._log_sometimes()
+
+    def count(self, outcomes: Sequence[Score | NotApplicable | Failure]) -> None:
+        """Add the failures and the usage of outcomes."""
+        self._n_failed += sum(isinstance(outcome, Failure) for outcome in outcomes)
+        for outcome in outcomes:
+            if not isinstance(outcome, NotApplicable) and outcome.usage is not None:
+                self._usage += outcome.usage
+
+    def line(self) -> str:
+        """The state in one line; what matters most comes first, because a narrow terminal cuts the end."""
+        parts = [str(self.n_done) if self.total is None else f"{self.n_done} of {self.total}"]
+        elapsed_s = self._clock() - self._started
+        rate = self.n_done / elapsed_s if elapsed_s > 0 else 0.0
+        if rate:
+            parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
+        if rate and self.total is not None and self.total > self.n_done:
+            parts.append(f"{format_duration((self.total - self.n_done) / rate)} left")
+        if self._n_failed:
+            parts.append(f"{self._n_failed} outcomes failed" if self._n_failed > 1 else "1 outcome failed")
+        n_tokens = self._usage.input_tokens + self._usage.output_tokens
+        if self._prices is not None and n_tokens:
+            price_in, price_out = self._prices
+            usd = (self._usage.input_tokens * price_in + self._usage.output_tokens * price_out) / 1e6
+            parts.append(f"{usd:.2f} USD")
+        if self._usage.calls:
+            parts += [f"{self._usage.calls} calls", f"{n_tokens} tokens"]
+        return f"{self._what}: {', '.join(parts)}"
+
+    def start_log(self) -> None:
+        """Print a line to stderr now and then, from now on."""
+        self._log = True
+
+    def end_log(self) -> None:
+        """Print the last line, unless it was printed already."""
+        if self._log and self.n_done > self._logged:
+            self._print()
+
+    def _log_sometimes(self) -> None:
+        if self._log and self._clock() - self._logged_at >= _LOGGED_EVERY_S:
+            self._print()
+
+    def _print(self) -> None:
+        self._logged, self._logged_at = self.n_done, self._clock()
+        print(self.line(), file=sys.stderr)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The line for a terminal, behind a bar where there is space for one."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        line = Text(self.line(), no_wrap=True, overflow="ellipsis")
+        if options.max_width < _MIN_WIDTH_WITH_BAR or not self.total:
+            yield line
+            return
+        grid = Table.grid(padding=(0, 1))
+        grid.add_row(ProgressBar(total=self.total, completed=self.n_done, width=_BAR_WIDTH), line)
+        yield grid
+
+
+@contextmanager
+def show_progress(what: str, *, prices: tuple[float, float] | None = None) -> Iterator[Progress]:
+    """Show progress on stderr while the block runs."""
+    from rich.console import Console
+
+    progress = Progress(what, prices=prices)
+    console = Console(stderr=True)
+    if not sys.stderr.isatty() or console.is_dumb_terminal:
+        progress.start_log()
+        try:
+            yield progress
+        finally:
+            progress.end_log()
+        return
+    from rich.live import Live
+
+    with Live(progress, console=console, transient=True, refresh_per_second=4, redirect_stdout=False):
+        yield progress
+
+
+def format_duration(seconds: float) -> str:
+    """A duration in words."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

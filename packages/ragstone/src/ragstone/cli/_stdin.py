@@ -1,0 +1,61 @@
+"""`-` as the name of a file: standard input, kept in a temporary file, because files are read more than once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ragstone.errors import ConfigurationError, DataError
+
+__all__ = ["stdin_as_file"]
+
+_STDIN = "-"
+
+
+@contextmanager
+def stdin_as_file(names: Sequence[str]) -> Iterator[list[str]]:
+    """Replace `-` and `NAME=-` by the path of a temporary file with what standard input holds.
+
+    Raises:
+        ConfigurationError: Several names are `-`, or standard input is a terminal.
+    """
+    places = [n for n, name in enumerate(names) if name == _STDIN or name.endswith(f"={_STDIN}")]
+    if not places:
+        yield list(names)
+        return
+    if len(places) > 1:
+        raise ConfigurationError("standard input (-) can be read only once. Give a file for all others.")
+    if sys.stdin.isatty():
+        raise ConfigurationError("standard input (-) is a terminal. Pipe rows into the command, or give a file.")
+    with tempfile.TemporaryDirectory(prefix="ragstone-") as folder:
+        path = Path(folder) / "stdin"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        path = path.rename(path.with_suffix(_suffix(path)))
+        found = list(names)
+        found[places[0]] = found[places[0]].removesuffix(_STDIN) + str(path)
+        try:
+            yield found
+        except (ConfigurationError, DataError) as error:
+            raise type(error)(str(error).replace(repr(str(path)), "standard input")) from error
+
+
+def _suffix(path: Path) -> str:
+    """The suffix of the format of a file of rows, from its first bytes."""
+    with path.open("rb") as file:
+        first = file.readline(2**20).removeprefix(b"\xef\xbb\xbf").strip()
+    if first.startswith(b"PAR1"):
+        return ".parquet"
+    if not first.startswith((b"{", b"[")):
+        return ".csv" if b"," in first else ".jsonl"
+    try:
+        row = json.loads(first)
+    except ValueError:
+        # A line that is cut here, or an object over several lines.
+        return ".jsonl" if len(first) > 2**19 else ".json"
+    return ".jsonl" if isinstance(row, dict) else ".json"

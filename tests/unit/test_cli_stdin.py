@@ -1,0 +1,99 @@
+"""`-` for standard input, and `evaluate --dry-run`, in process."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from command_line import run_command
+from fake_servers import FakeJudgeServer
+
+ROWS = [
+    {"id": "a", "query": "Why?", "contexts": ["Because it is so."], "response": "Because it is so."},
+    {"id": "b", "query": "Where?", "contexts": ["Here."], "response": "Here.", "reference": "Here."},
+]
+JSONL = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+CSV = b"id,query,response\na,Why?,So.\nb,Where?,Here.\n"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [JSONL, json.dumps(ROWS).encode(), json.dumps(ROWS, indent=1).encode(), json.dumps({"results": ROWS}, indent=1).encode(), CSV],
+    ids=["jsonl", "json", "json over lines", "object over lines", "csv"],
+)  # fmt: skip
+def test_evaluate_reads_rows_from_stdin(given: bytes) -> None:
+    """Whatever their format, which the first bytes tell."""
+    done = run_command("evaluate", "-", "--metrics", "ccrs.qr", "--json", stdin=given)
+    assert 0 == done.returncode, done.stderr
+    assert 2 == json.loads(done.stdout)["n_samples"]
+
+
+def test_errors_name_standard_input() -> None:
+    """Not the temporary file, which is gone."""
+    done = run_command("evaluate", "-", stdin=b'{"id": "a"\n' + JSONL)
+    assert 2 == done.returncode
+    assert "standard input" in done.stderr
+    assert "ragstone-" not in done.stderr
+
+
+def test_compare_reads_outcomes_from_stdin(tmp_path: Path) -> None:
+    """Of one system, which may have a name."""
+    file = tmp_path / "old.jsonl"
+    run_command("evaluate", "-", "--metrics", "ccrs.qr", "-o", file, stdin=JSONL)
+    done = run_command("compare", file, "new=-", "--json", stdin=file.read_bytes())
+    assert 0 == done.returncode, done.stderr
+    assert ["old", "new"] == [s["system"] for s in json.loads(done.stdout)["metrics"][0]["systems"]]
+    twice = run_command("compare", "-", "-", stdin=file.read_bytes())
+    assert 2 == twice.returncode
+    assert "only once" in twice.stderr
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_replay_reads_stdin_and_knows_it_again(tmp_path: Path, compress) -> None:
+    """The same bytes go on where they ended; others are read anew."""
+    store = tmp_path / "r.db"
+
+    def replay(*options: object, stdin: bytes) -> dict:
+        done = run_command("replay", "-", "--metrics", "ccrs.qr", "--store", store, "--json", *options, stdin=stdin)
+        assert 0 == done.returncode, done.stderr
+        return json.loads(done.stdout)
+
+    assert 2 == replay("--dry-run", stdin=compress(JSONL))["n_traces"]
+    first, again, more = (
+        replay(stdin=compress(rows))["files"][0]
+        for rows in (JSONL, JSONL, JSONL + json.dumps(ROWS[0] | {"id": "c"}).encode() + b"\n")
+    )
+    assert ("standard input", 2, 0) == (first["name"], first["n_new"], first["n_known"])
+    assert (0, 2) == (again["n_new"], again["n_known"])
+    assert (1, 2) == (more["n_new"], more["n_known"])
+
+
+@pytest.mark.parametrize("command", [("evaluate", "-"), ("compare", "-", "x"), ("replay", "-")])
+def test_a_terminal_is_not_waited_for(command: tuple[str, ...]) -> None:
+    """Who forgot the pipe is told so."""
+    done = run_command(*command, stdin=None)
+    assert 2 == done.returncode
+    assert "is a terminal" in done.stderr
+
+
+def test_a_dry_run_of_evaluate_says_what_it_would_take_and_asks_nobody(tmp_path: Path) -> None:
+    """As that of `replay` does: what applies, what is missing, calls, tokens, money and time."""
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(JSONL)
+    with FakeJudgeServer() as server:
+        options = ("--judge", server.url, "--metrics", "ccrs.qr,ccrs.ac", "--dry-run")
+        priced = ("--usd-per-million-tokens", "1000,1000", "--call-latency", "16")
+        text = run_command("evaluate", file, *options, *priced)
+        found = json.loads(run_command("evaluate", file, *options, "--json").stdout)
+        replayed = json.loads(run_command("replay", file, *options, "--json").stdout)
+        assert 0 == server.calls
+    assert 0 == text.returncode, text.stderr
+    assert "2 samples would be scored" in text.stdout
+    assert "ccrs.ac: 1 applicable, 1 not, most often (1): the sample has no reference" in text.stdout
+    assert "USD, 3 s at 16 s a call and 16 at once" in text.stdout
+    assert (2, 3, None) == (found["n_samples"], found["calls"], found["usd"])
+    same = ("metrics", "calls", "input_tokens", "output_tokens", "seconds", "n_rehearsed")
+    assert [replayed[key] for key in same] == [found[key] for key in same]
