@@ -293,6 +293,7 @@ def test_progress_is_for_terminals(monkeypatch, on_terminal):
     """It shows the number at most twice a second, and is removed at the end."""
     stream, clock = io.StringIO(), Clock()
     monkeypatch.setattr(stream, "isatty", lambda: on_terminal, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", stream)
     counts = iter([None, 3])
     progress = Progress(lambda: next(counts), clock=clock)
@@ -302,3 +303,14 @@ def test_progress_is_for_terminals(monkeypatch, on_terminal):
     progress.clear()
     shown = "\rragstone: scoring, 3 pending (Ctrl-C ends the wait)\x1b[K\r\x1b[K"
     assert (shown if on_terminal else "") == stream.getvalue()
+
+
+def test_a_dumb_terminal_gets_no_progress(monkeypatch):
+    """It cannot overwrite a line."""
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "dumb")
+    progress = Progress(lambda: 3, clock=Clock(step_s=10))
+    progress.show()
+    assert "" == stream.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -67,7 +68,8 @@ class Progress:
     def __init__(self, count: Callable[[], int | None], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._count = count
         self._clock = clock
-        self._on_terminal = sys.stderr is not None and sys.stderr.isatty()
+        # A dumb terminal cannot overwrite a line.
+        self._on_terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._next = clock() + _SHOW_S
         self._written = False
 
