@@ -64,7 +64,7 @@ def test_meta_of_two_systems_with_labels_and_repeats(run: Callable[..., Done], o
     ]
     Path("labels.json").write_text(json.dumps(labels), encoding="utf-8")
     command = (
-        "meta", a, f"new={b}", "--labels", "labels.json", "--repeat", f"a={a}", "--resamples", "200",
+        "validate-metrics", a, f"new={b}", "--labels", "labels.json", "--repeat", f"a={a}", "--resamples", "200",
         "--permutations", "500", "--metrics", "ccrs.qr,ccrs.ac",
     )  # fmt: skip
     done = run(*command)
@@ -77,9 +77,9 @@ def test_meta_of_two_systems_with_labels_and_repeats(run: Callable[..., Done], o
     found = json.loads(run(*command, "--json").stdout)
     assert ["a", "new"] == found["systems"]
     assert [4, 2, 3, 2, 4] == [
-        len(found[key]) for key in ("distributions", "powers", "correlations", "flips", "labels")
+        len(found[key]) for key in ("distributions", "powers", "correlations", "repeatability", "labels")
     ]
-    assert all(f["rate"]["pairs"]["value"] == 0 for f in found["flips"])
+    assert all(f["rate"]["pairs"]["value"] == 0 for f in found["repeatability"])
     assert all(label["n"] == 8 and label["n_unlabelled"] == 4 for label in found["labels"])
 
 
@@ -99,7 +99,7 @@ def test_label_options(run: Callable[..., Done], outcomes: Callable[..., str]) -
     lines = [f"{topic},{1 + i % 5}" for i, topic in enumerate(TOPICS[:9])]
     Path("grades.csv").write_text("\n".join(["id,verdict", *lines]) + "\n", encoding="utf-8")
     done = run(
-        "meta", a, "--metrics", "ccrs.qr", "--labels", "grades.csv", "--label-column", "verdict", "--label-range", "1,5",
+        "validate-metrics", a, "--metrics", "ccrs.qr", "--labels", "grades.csv", "--label-column", "verdict", "--label-range", "1,5",
         "--json",
     )  # fmt: skip
     assert 0 == done.returncode, done.stderr

@@ -27,14 +27,14 @@ def store(tmp_path: Path) -> str:
             opened.ingest("s", n + 1, [Captured(trace=Trace(trace_id=f"t{n}", started_at=1.0, query="Why?"))])
             opened.complete(f"t{n}", [outcome])
         ids = [outcome.id for outcome in outcomes]
-        opened.outbox_dead("refuses", ids, error="no such project")
-        opened.outbox_dead("takes", ids[:1], error="too large")
-        opened.outbox_sent("takes", ids[1:])
+        opened.mark_failed("refuses", ids, error="no such project")
+        opened.mark_failed("takes", ids[:1], error="too large")
+        opened.mark_sent("takes", ids[1:])
     return str(path)
 
 
 def outbox(*arguments: str) -> dict[str, object]:
-    return json.loads(CliRunner().invoke(app, ["outbox", *arguments, "--json"], catch_exceptions=False).stdout)
+    return json.loads(CliRunner().invoke(app, ["deliveries", *arguments, "--json"], catch_exceptions=False).stdout)
 
 
 def counts(store: str, *arguments: str) -> tuple[object, int]:
@@ -53,6 +53,6 @@ def test_the_number_of_deliveries_is_of_the_sink_and_state_that_were_asked_for(s
 
 def test_one_sink_can_be_sent_again(store: str) -> None:
     """The other sink's deliveries stay as they are."""
-    assert {"in_line_again": 1} == outbox(store, "--sink", "takes", "--send-again")
+    assert {"requeued": 1} == outbox(store, "--sink", "takes", "--retry")
     assert (1, 1) == counts(store, "--state", "pending")
     assert (3, 3) == counts(store)

@@ -158,7 +158,7 @@ def test_draws_are_kept_only_with_a_seed(tmp_path, seed, calls):
     """Draws without one are meant to differ."""
     with FakeJudgeServer() as server:
         for _ in range(2):
-            ask(server.url, cache=tmp_path, judge_score_mode="sampled", draws=2, seed=seed)
+            ask(server.url, cache=tmp_path, score_mode="sampled", draws=2, seed=seed)
     assert calls == server.calls
 
 
@@ -475,7 +475,7 @@ def test_capabilities_that_cannot_be_read_are_measured(tmp_path):
 
 def test_exact_readings_are_kept(tmp_path):
     """The second expectation takes no call: only text is turned into tokens again, which the model does not run for."""
-    options = {"model": "scripted-model", "cache": tmp_path, "judge_score_mode": "expected"}
+    options = {"model": "scripted-model", "cache": tmp_path, "score_mode": "expected"}
     with FakeModelServer(ScriptedModel({"80": 0.5, "65": 0.25, "7": 0.25})) as server:
         (first,), spent = ask(server.url, **options)
         (second,), spent_later = ask(server.url, **options)

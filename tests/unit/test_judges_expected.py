@@ -22,7 +22,7 @@ PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?"
 def ask(model, *, low=0, high=100, **options):
     """One number from a judge made of `model`."""
     return asyncio.run(
-        ModelJudge(model, **{"judge_score_mode": "expected", **options}).ask_number(PROMPT, low=low, high=high)
+        ModelJudge(model, **{"score_mode": "expected", **options}).ask_number(PROMPT, low=low, high=high)
     )
 
 
@@ -109,7 +109,7 @@ def test_over_http(token_digits):
     exact = ask(ScriptedModel(script, token_digits=token_digits, split=0.3))
 
     async def session(url):
-        judge = OpenAICompatibleJudge(url, model="scripted-model", judge_score_mode="expected")
+        judge = OpenAICompatibleJudge(url, model="scripted-model", score_mode="expected")
         try:
             await judge.model.capabilities()
             return await judge.ask_number(PROMPT)
@@ -234,7 +234,7 @@ def test_spellings_are_found_out_once():
         return await original(text)
 
     model.text_ids = counted
-    judge = ModelJudge(model, judge_score_mode="expected")
+    judge = ModelJudge(model, score_mode="expected")
 
     async def many():
         return await asyncio.gather(*(judge.ask_number(PROMPT) for _ in range(5)))
@@ -247,7 +247,7 @@ def test_spellings_are_found_out_once():
 def test_sampled_mean():
     """All draws in one request at temperature 1 with every field spelt out; the mean with its interval."""
     model = ScriptedModel({"80": 0.5, "60": 0.5})
-    reply = ask(model, judge_score_mode="sampled", draws=40)
+    reply = ask(model, score_mode="sampled", draws=40)
     (request,) = model.requests
     assert (40, 1.0, 1.0, -1) == (
         request.n,
@@ -265,14 +265,14 @@ def test_sampled_mean():
 def test_sampled_seed_is_sent():
     """A judge with a seed draws with it."""
     model = ScriptedModel({"80": 1.0})
-    ask(model, judge_score_mode="sampled", seed=3)
+    ask(model, score_mode="sampled", seed=3)
     assert 3 == model.requests[0].sampling["seed"]
 
 
 def test_sampled_counts_what_it_cannot_read():
     """Draws without a number are left out of the mean and counted."""
     model = ScriptedModel({"80": 0.7, "who knows": 0.3}, seed=1)
-    reply = ask(model, judge_score_mode="sampled", draws=30)
+    reply = ask(model, score_mode="sampled", draws=30)
     assert 80 == reply.value
     assert 30 == reply.n + reply.n_missing
     assert 0 < reply.n_missing < 15
@@ -285,7 +285,7 @@ def test_sampled_counts_what_it_cannot_read():
 def test_sampled_without_enough_numbers(script, max_tokens, kind):
     """Fewer than half is an error with a reply in it, never a mean of the few."""
     with pytest.raises(JudgeReplyError, match="0 of 5 replies") as caught:
-        ask(ScriptedModel(script), judge_score_mode="sampled", max_tokens=max_tokens)
+        ask(ScriptedModel(script), score_mode="sampled", max_tokens=max_tokens)
     assert (kind, True) == (caught.value.kind, bool(caught.value.raw))
 
 
@@ -293,24 +293,24 @@ def test_sampled_with_a_few_numbers_only():
     """Some numbers, but fewer than half: still an error."""
     model = ScriptedModel({"80": 0.2, "who knows": 0.8}, seed=1)
     with pytest.raises(JudgeReplyError, match=r"[1-9] of 30 replies") as caught:
-        ask(model, judge_score_mode="sampled", draws=30)
+        ask(model, score_mode="sampled", draws=30)
     assert ("unparseable", "who knows") == (caught.value.kind, caught.value.raw)
 
 
 def test_ccrs_carries_interval_and_mass():
     """On the metric's range: a hundredth of the judge's, for answer correctness shifted and scaled by its weights."""
     model = ScriptedModel({"80": 0.5, "60": 0.5 - 1e-6, "no": 1e-6}, token_digits=2)
-    judge = ModelJudge(model, judge_score_mode="expected")
+    judge = ModelJudge(model, score_mode="expected")
     sample = make_sample(response="31 metres", reference="31 metres")
     relevance = asyncio.run(QuestionRelevance().score(sample, judge))
     assert (pytest.approx(0.7, abs=1e-5), "expected") == (relevance.value, relevance.method)
     assert 1 - 1e-6 == pytest.approx(relevance.details["format_mass"], abs=1e-9)
     assert "exact" == relevance.interval.method
 
-    sampled = ModelJudge(ScriptedModel({"80": 0.5, "60": 0.5}), judge_score_mode="sampled", draws=20)
+    sampled = ModelJudge(ScriptedModel({"80": 0.5, "60": 0.5}), score_mode="sampled", draws=20)
     outcome = asyncio.run(AnswerCorrectness().score(sample, sampled))
     drawn = asyncio.run(
-        ModelJudge(ScriptedModel({"80": 0.5, "60": 0.5}), judge_score_mode="sampled", draws=20).ask_number(PROMPT)
+        ModelJudge(ScriptedModel({"80": 0.5, "60": 0.5}), score_mode="sampled", draws=20).ask_number(PROMPT)
     )
     assert (20, pytest.approx(0.7 + 0.3 * drawn.value / 100)) == (outcome.n, outcome.value)
     assert pytest.approx(0.7 + 0.3 * drawn.interval.low / 100) == outcome.interval.low
@@ -320,7 +320,7 @@ def test_ccrs_carries_interval_and_mass():
 
 def test_ccrs_counts_draws_without_a_number():
     """What was left out stands in the details."""
-    judge = ModelJudge(ScriptedModel({"80": 0.7, "who knows": 0.3}, seed=1), judge_score_mode="sampled", draws=30)
+    judge = ModelJudge(ScriptedModel({"80": 0.7, "who knows": 0.3}, seed=1), score_mode="sampled", draws=30)
     outcome = asyncio.run(QuestionRelevance().score(make_sample(), judge))
     assert 30 == outcome.n + outcome.details["n_missing"]
 
@@ -332,17 +332,17 @@ def test_identity_follows_the_mode():
         ModelJudge(model, **options).identity.hash
         for options in (
             {},
-            {"judge_score_mode": "expected"},
-            {"judge_score_mode": "sampled"},
-            {"judge_score_mode": "sampled", "draws": 9},
+            {"score_mode": "expected"},
+            {"score_mode": "sampled"},
+            {"score_mode": "sampled", "draws": 9},
         )
     ]
     assert 4 == len(set(hashes))
-    assert hashes[1] == ModelJudge(model, judge_score_mode="expected", draws=9).identity.hash
+    assert hashes[1] == ModelJudge(model, score_mode="expected", draws=9).identity.hash
     assert hashes[0] == ModelJudge(model, draws=9).identity.hash
 
 
-@pytest.mark.parametrize("options", [{"judge_score_mode": "mean"}, {"draws": 1}])
+@pytest.mark.parametrize("options", [{"score_mode": "mean"}, {"draws": 1}])
 def test_impossible_options(options):
     """They are refused by name."""
     with pytest.raises(ConfigurationError, match=next(iter(options))):

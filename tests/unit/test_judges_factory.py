@@ -72,16 +72,16 @@ def test_door_is_cheap():
 
 def test_score_mode():
     """It reaches judges that are made from words."""
-    named = judge_from("http://127.0.0.1:1/v1", judge_score_mode="sampled", draws=7)
-    made = OpenAICompatibleJudge("http://127.0.0.1:1/v1", judge_score_mode="sampled", draws=7)
+    named = judge_from("http://127.0.0.1:1/v1", score_mode="sampled", draws=7)
+    made = OpenAICompatibleJudge("http://127.0.0.1:1/v1", score_mode="sampled", draws=7)
     assert made.identity == named.identity
 
 
 @pytest.mark.parametrize("spec", ["lexical", FakeJudge(80)], ids=["lexical", "object"])
 def test_score_mode_for_those_that_have_none(spec):
     """It is refused, not ignored."""
-    with pytest.raises(ConfigurationError, match="judge_score_mode='expected'"):
-        judge_from(spec, judge_score_mode="expected")
+    with pytest.raises(ConfigurationError, match="score_mode='expected'"):
+        judge_from(spec, score_mode="expected")
 
 
 def test_length_limit_of_numbers():

@@ -72,7 +72,7 @@ def test_says_what_it_was_told():
     assert ("tiny", SHAPE, "FunctionModel('tiny')") == (made.name, made.settings, repr(made))
 
 
-@pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"timeout_s": 0.0}, {"timeout_s": float("nan")}])
+@pytest.mark.parametrize("wrong", [{"max_concurrent_requests": 0}, {"timeout_s": 0.0}, {"timeout_s": float("nan")}])
 def test_limits_that_cannot_work_are_refused(wrong):
     """Nobody is asked with no thread, or in no time."""
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
@@ -380,11 +380,11 @@ def test_a_function_is_a_plain_chat_model():
         assert isinstance(other, ExactModel)
 
 
-@pytest.mark.parametrize("judge_score_mode", ["single", "expected"])
-def test_a_judge_asks_a_function_in_words(judge_score_mode):
+@pytest.mark.parametrize("score_mode", ["single", "expected"])
+def test_a_judge_asks_a_function_in_words(score_mode):
     """A reply without a number is asked for once more; exact probabilities are not looked for."""
-    replies = iter(["yes", "yes", "yes", "no number", "70"] if judge_score_mode == "expected" else ["no number", "70"])
-    judge = ModelJudge(model(lambda _: next(replies)), judge_score_mode=judge_score_mode)
+    replies = iter(["yes", "yes", "yes", "no number", "70"] if score_mode == "expected" else ["no number", "70"])
+    judge = ModelJudge(model(lambda _: next(replies)), score_mode=score_mode)
     reply = asyncio.run(judge.ask_number(Prompt(construct="c", task="Rate it.", fields={})))
 
     assert (70.0, "second_reply") == (reply.value, reply.method)

@@ -39,7 +39,7 @@ def test_expected_scores_are_the_expectation(judge_url, prompts, record_property
     """The pruned read gives the expectation and the format mass of the full distribution."""
 
     async def session():
-        judge = OpenAICompatibleJudge(judge_url, judge_score_mode="expected")
+        judge = OpenAICompatibleJudge(judge_url, score_mode="expected")
         model = OpenAICompatibleModel(judge_url)
         try:
             replies = [await judge.ask_number(prompt) for prompt in prompts]

@@ -74,7 +74,7 @@ for way, ask in WAYS.items():
         said[way] = ask()
 wait_for_all_tracers()
 neighbours.langfuse.flush()
-report(recorder.drafts, said=said, spans=neighbours.spans(), refused=refused, errors=ours.errors, live=ours.live)
+report(recorder.drafts, said=said, spans=neighbours.spans(), refused=refused, errors=ours.errors, in_flight=ours.in_flight)
 """
 SAID = {
     "invoke": ["answer"], "ainvoke": ["answer"], "stream": [*"answer"], "astream": [*"answer"], "retriever": FOUND,
@@ -99,7 +99,7 @@ def beside(run_python, collector):
 def test_all_at_once(beside, collector, order, around):
     """Ours is complete, the tokens are the application's, and each of them has the request under the ids we have."""
     saw = beside(order, around)
-    assert (SAID, 0, 0, []) == (saw["said"], saw["errors"], saw["live"], saw["refused"])
+    assert (SAID, 0, 0, []) == (saw["said"], saw["errors"], saw["in_flight"], saw["refused"])
     assert [*[OK] * 4, [Q, FOUND, None, "ok"]] == [draft["seen"] for draft in saw["drafts"]]
     assert [("s", [])] * 5 == [(draft["session_id"], draft["errors"]) for draft in saw["drafts"]]
 

@@ -57,7 +57,7 @@ def test_score_has_the_shape_of_openevals():
 
 def test_interval_of_a_score_is_in_the_metadata():
     """Where a score carries its uncertainty, so does the feedback."""
-    judge = LangChainJudge(FakeListChatModel(responses=["70", "90"]), judge_score_mode="sampled", draws=4)
+    judge = LangChainJudge(FakeListChatModel(responses=["70", "90"]), score_mode="sampled", draws=4)
     found = score(judge=judge, inputs=INPUTS, outputs=OUTPUTS)
     interval = found["metadata"]["interval"]
     assert ("sampled", 4) == (found["metadata"]["method"], found["metadata"]["n"])

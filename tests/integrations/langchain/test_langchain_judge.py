@@ -113,9 +113,9 @@ def test_model_keeps_its_settings_but_the_length():
 
 
 def test_draws_are_made_at_temperature_one():
-    """`judge_score_mode="sampled"` draws at temperature 1; settings that say nothing then are left alone."""
+    """`score_mode="sampled"` draws at temperature 1; settings that say nothing then are left alone."""
     model = TinyChat(temperature=0.0)
-    reply = ask(LangChainJudge(model, judge_score_mode="sampled", draws=4))
+    reply = ask(LangChainJudge(model, score_mode="sampled", draws=4))
     assert ("sampled", 4) == (reply.method, reply.n)
     assert [(1.0, None)] * 4 == [(configured.temperature, configured.top_p) for configured, _ in model.asked]
 
@@ -129,7 +129,7 @@ def test_setting_that_is_refused_is_left_out():
         return "70"
 
     model = TinyChat(reply=reply)
-    judge = LangChainJudge(model, judge_score_mode="sampled", draws=2)
+    judge = LangChainJudge(model, score_mode="sampled", draws=2)
     assert 70 == ask(judge).value
     n_asked = len(model.asked)
     assert 70 == ask(judge).value

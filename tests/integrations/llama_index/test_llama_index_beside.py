@@ -78,7 +78,7 @@ for way, ask in WAYS.items():
         said[way] = ask()
 langsmith.run_trees.get_cached_client().flush()
 neighbours.langfuse.flush()
-report(recorder.drafts, said=said, spans=neighbours.spans(), refused=refused, errors=ours.errors, live=ours.live)
+report(recorder.drafts, said=said, spans=neighbours.spans(), refused=refused, errors=ours.errors, in_flight=ours.in_flight)
 """
 
 
@@ -104,7 +104,7 @@ def test_all_at_once(beside, collector, order, around):
     whole, tokens = ["text text"], ["text ", "text"]
     assert {"query": whole, "aquery": whole, "stream": tokens, "astream": tokens, "workflow": whole} == saw["said"]
     assert [(OK, [])] * 5 == [(draft["seen"], draft["errors"]) for draft in saw["drafts"]]
-    assert (0, 0, []) == (saw["errors"], saw["live"], saw["refused"])
+    assert (0, 0, []) == (saw["errors"], saw["in_flight"], saw["refused"])
 
     spans = {span["span_id"]: span for span in saw["spans"]}
     exported_by_langfuse = {span.span_id.hex() for span in collector.langfuse_spans()}

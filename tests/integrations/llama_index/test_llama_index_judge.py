@@ -159,9 +159,9 @@ def test_model_keeps_its_settings_but_the_length():
 
 
 def test_draws_are_made_at_temperature_one():
-    """`judge_score_mode="sampled"` draws at temperature 1."""
+    """`score_mode="sampled"` draws at temperature 1."""
     model = TinyChat(temperature=0.0)
-    reply = ask(LlamaIndexJudge(model, judge_score_mode="sampled", draws=4))
+    reply = ask(LlamaIndexJudge(model, score_mode="sampled", draws=4))
     assert ("sampled", 4) == (reply.method, reply.n)
     assert [1.0] * 4 == [configured.temperature for configured, _ in model.asked]
 

@@ -69,7 +69,7 @@ whole.query("whole")
 begun = streaming.query("begun").response_gen
 next(begun)
 unread = streaming.query("unread")
-print(instrumentor.live, instrumentor.errors)
+print(instrumentor.in_flight, instrumentor.errors)
 """
     )
     assert "2 0\n" == done.stdout

@@ -71,7 +71,7 @@ class LangChainModel(FunctionModel):
             lambda request: _asked(model, request),
             name=name or (f"{settings.model} through {kind}" if settings.model else kind),
             settings=_shape(model),
-            concurrency=max_concurrent_requests,
+            max_concurrent_requests=max_concurrent_requests,
             timeout_s=timeout_s,
             secrets=settings.secrets,
         )

@@ -36,7 +36,7 @@ def deliveries_command(
         with open_store(store, mode="own") as owned:
             n = owned.requeue_deliveries(sink=sink, state=state)
         if json_output:
-            print_json({"in_line_again": n})
+            print_json({"requeued": n})
         else:
             typer.echo(f"{n} deliveries are in line again; the next worker of this store sends them")
         return

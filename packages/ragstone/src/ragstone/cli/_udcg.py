@@ -37,7 +37,7 @@ def fit(
     output: Annotated[
         Path, typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="Where the weights go, as JSON.")
     ] = Path("theta.json"),
-    c: Annotated[
+    svm_c: Annotated[
         list[float] | None, typer.Option("--svm-c", help="A candidate for the cost C; may be given several times.")
     ] = None,
     seed: SeedOption = 0,
@@ -50,7 +50,7 @@ def fit(
     from ragstone.research import fit_udcg
 
     _writable(output)
-    options: dict[str, Any] = {"grid": tuple(c)} if c else {}
+    options: dict[str, Any] = {"svm_c": tuple(svm_c)} if svm_c else {}
     judge, reader = models.models_or_none()
     with progress_bar("reading") as progress:
         found = fit_udcg(
@@ -134,7 +134,7 @@ def rank(
     elif json_output:
         raise ConfigurationError("--json prints the counts where the samples would go; give --output FILE with it")
     if rank_by not in ("utility", "erag"):
-        raise ConfigurationError(f"--rank_by must be utility or erag, got {rank_by!r}")
+        raise ConfigurationError(f"--rank-by must be utility or erag, got {rank_by!r}")
     judge, reader = models.models_or_none()
     with progress_bar("ranking") as progress:
         found = rank_udcg(

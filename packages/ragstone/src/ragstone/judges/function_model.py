@@ -64,7 +64,7 @@ class FunctionModel:
             5xx "timeout" and "unavailable", content filters "refused", all else "rejected".
         name: The model in words.
         settings: All that shapes its replies, and nothing secret (see `ChatModel`).
-        concurrency: Requests in flight at once.
+        max_concurrent_requests: Requests in flight at once.
         timeout_s: Seconds for one reply. A request that takes longer has failed; its thread ends when the client gives up.
         secrets: Texts that no message may show: keys.
 
@@ -88,19 +88,19 @@ class FunctionModel:
         *,
         name: str,
         settings: Mapping[str, object],
-        concurrency: int = 16,
+        max_concurrent_requests: int = 16,
         timeout_s: float = 120.0,
         secrets: Sequence[str] = (),
     ) -> None:
-        if concurrency < 1 or not timeout_s > 0:
+        if max_concurrent_requests < 1 or not timeout_s > 0:
             raise ConfigurationError(
-                "concurrency must be at least 1 and timeout_s above 0, got "
-                f"concurrency={concurrency!r}, timeout_s={timeout_s!r}"
+                "max_concurrent_requests must be at least 1 and timeout_s above 0, got "
+                f"max_concurrent_requests={max_concurrent_requests!r}, timeout_s={timeout_s!r}"
             )
         self._ask = ask
         self._name = name
         self._shape = dict(settings)
-        self._concurrency = concurrency
+        self._max_concurrent_requests = max_concurrent_requests
         self._timeout_s = timeout_s
         self._secrets = tuple(secrets)
         self._refused: frozenset[str] = frozenset()
@@ -207,7 +207,7 @@ class FunctionModel:
     def _threads(self) -> ThreadPoolExecutor:
         with self._pool_lock:
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="ragstone-model")
+                self._pool = ThreadPoolExecutor(self._max_concurrent_requests, thread_name_prefix="ragstone-model")
             return self._pool
 
     async def _measure(self) -> Capabilities:

@@ -61,7 +61,7 @@ class LlamaIndexModel(FunctionModel):
             lambda request: _asked(settings, request),
             name=name or (f"{model} through {kind}" if model else kind),
             settings={**settings.settings, "model": model},
-            concurrency=max_concurrent_requests,
+            max_concurrent_requests=max_concurrent_requests,
             timeout_s=timeout_s,
             secrets=settings.secrets,
         )
