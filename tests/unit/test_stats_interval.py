@@ -54,6 +54,14 @@ def test_bca_of_skewed_values_is_scipy_s():
     assert found.high > plain.high
 
 
+def test_bca_of_values_with_ties_is_scipy_s():
+    """Many resamples have the mean of the data. Half of them count as below it."""
+    values = np.array([0.0] * 5 + [1.0] * 11)
+    expected = stats.bootstrap((values,), np.mean, n_resamples=2000, rng=np.random.default_rng(1)).confidence_interval
+    found = bootstrap_interval(values, method="bca", seed=1)
+    assert tuple(expected) == pytest.approx((found.low, found.high), abs=1e-12)
+
+
 def test_undefined_resamples_are_left_out():
     """A ratio whose denominator may be 0 in a resample: its interval is over the others, and never NaN."""
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ragstone.stats import (
     describe,
@@ -131,6 +132,16 @@ def test_prediction_powered_mean_by_hand():
     ignored = prediction_powered_mean(human, judge, rest, weight=0)
     assert 0.75 == ignored.estimate.value == ignored.labels_only.value
     assert (4, 6, "ppi") == (found.n_labelled, found.n_judged, found.estimate.method)
+
+
+def test_half_width_of_a_prediction_powered_mean_by_hand():
+    """The judge's scores count with the square of the weight."""
+    human, judge, rest = [1.0, 0.2, 0.7, 0.4], [0.9, 0.2, 0.8, 0.1], [0.9, 0.1, 0.8, 0.7, 0.9, 0.6]
+    found = prediction_powered_mean(human, judge, rest, weight=0.5, low=-9, high=9).estimate
+    corrected = np.array(human) - 0.5 * np.array(judge)
+    variance = corrected.var(ddof=1) / 4 + 0.5**2 * np.var(rest, ddof=1) / 6
+    half = stats.t.ppf(0.975, 3) * math.sqrt(variance)
+    assert (found.value - half, found.value + half) == pytest.approx((found.low, found.high))
 
 
 def test_a_judge_that_says_nothing_is_ignored():

@@ -257,6 +257,18 @@ def test_late_children_open_no_new_request(app):
     assert 3 == handler.late_events
 
 
+def test_a_step_that_ends_twice_counts_once(app):
+    """The second end of a step is counted as late, while its request is in flight too."""
+    handler, root, search = app.handler, uuid.uuid4(), uuid.uuid4()
+    handler.on_chain_start(None, Q, run_id=root)
+    handler.on_retriever_start(None, Q, run_id=search, parent_run_id=root)
+    handler.on_retriever_end([Document(page_content="found")], run_id=search)
+    handler.on_retriever_end([Document(page_content="found again")], run_id=search)
+    handler.on_chain_end("answer", run_id=root)
+    assert [(Q, ["found"], "answer", "ok")] == app.seen()
+    assert 1 == handler.late_events
+
+
 def test_memory_of_ended_runs_is_bounded(app):
     """Ids of ended runs are forgotten after a while, the youngest last."""
     from langchain_ragstone._tree import _REMEMBERED
