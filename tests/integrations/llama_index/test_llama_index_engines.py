@@ -314,6 +314,15 @@ def own_engine_with_sources(app):
     OwnEngine().query(Q)
 
 
+def own_engine_with_own_sources(app):
+    class Engine(CustomQueryEngine):
+        def custom_query(self, query_str):
+            app.retriever().retrieve(query_str)
+            return OwnEngine().custom_query(query_str)
+
+    Engine().query(Q)
+
+
 def own_engine_without_sources(app):
     OwnEngine(named=False).query(Q)
 
@@ -422,6 +431,7 @@ MATRIX = [
     (38,   plain_thread_inside,                  [("inside", FOUND,                None,             "ok"),  # a limit of LlamaIndex
                                                   (Q,        [],                   "Empty Response", "ok")]),
     ("39", own_engine_with_sources,              [(Q,        ["gamma"],            "answer",         "ok")]),
+    ("39", own_engine_with_own_sources,          [(Q,        FOUND,                "answer",         "ok")]),
     ("39", own_engine_without_sources,           [(Q,        None,                 "answer",         "ok")]),
     ("39", response_of_a_custom_class,            [(Q,        FOUND,                "answer",         "ok")]),
     ("39b", plain_generator,                     [(Q,        FOUND,                None,             "ok")]),  # nobody can stand in for it
