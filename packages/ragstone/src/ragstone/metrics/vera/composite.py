@@ -174,7 +174,7 @@ def enriched(
 
 def _statement(card: MetricCard, value: float) -> str:
     better = "more" if card.direction == "higher" else "less"
-    asks = card.name.rpartition(".")[2].replace("_", " ").capitalize()
+    asks = card.title.partition(" (")[0]
     return f"{asks} asks: {card.description} From {card.low:g} to {card.high:g}, {better} is better; here it is {value:.2f}."
 
 
