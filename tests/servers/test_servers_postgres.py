@@ -412,7 +412,7 @@ def worker(database, sink, *, slow=False):
         code = (
             "import asyncio, ragstone.worker._parts as p\n"
             "async def late(self, sample, **rest): await asyncio.sleep(3600)\n"
-            "p.Parts.score = late\n" + WORKER
+            "p.MetricGroups.score = late\n" + WORKER
         )
     command = ["worker", database, "--judge", "lexical", "--metrics", "ccrs", "--sink", sink]
     return subprocess.Popen([sys.executable, "-c", code, *command])

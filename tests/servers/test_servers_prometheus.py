@@ -118,7 +118,7 @@ def test_low_scores_call_somebody(program, port, serving, tmp_path):
                 assert time.monotonic() < deadline, (tmp_path / "prometheus.log").read_text()[-2000:]
                 asyncio.run(sink.write([delivery(f"{i}-{j}", 0.05) for j in range(10)]))
                 sink.update_status(Ledger(total=LedgerRow(captured=i, scored=i)))
-                called = {alert["labels"]["alertname"] for call in calls for alert in call["prometheus-rules"]}
+                called = {alert["labels"]["alertname"] for call in calls for alert in call["alerts"]}
                 if called >= {"RagstoneWorstScoresLow", "RagstoneManyScoresLow"}:
                     break
                 time.sleep(0.2)
@@ -130,7 +130,7 @@ def test_low_scores_call_somebody(program, port, serving, tmp_path):
         asyncio.run(sink.aclose())
 
     assert {"RagstoneWorstScoresLow", "RagstoneManyScoresLow"} == called
-    (alert,) = {a["annotations"]["summary"] for call in calls for a in call["prometheus-rules"] if "tenth" in str(a)}
+    (alert,) = {a["annotations"]["summary"] for call in calls for a in call["alerts"] if "tenth" in str(a)}
     assert alert.startswith("The worst tenth of exact_match is below 0.")
     traces = {e["labels"]["trace_id"] for series in found["data"] for e in series["exemplars"]}
     assert traces
