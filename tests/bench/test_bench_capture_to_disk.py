@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.monitor import Monitor
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 
 ROUNDS = 15
 REQUESTS = 200

@@ -19,7 +19,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
 
 from langchain_ragstone import RagstoneCallbackHandler
-from ragstone.capture import TraceDraft
+from ragstone.requests import TraceDraft
 
 ROUNDS = 41
 CALLS = 60

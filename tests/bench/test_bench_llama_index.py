@@ -23,7 +23,7 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index.observability.ragstone import RagstoneInstrumentor
-from ragstone.capture import TraceDraft
+from ragstone.requests import TraceDraft
 
 ROUNDS = 41
 CALLS = 30

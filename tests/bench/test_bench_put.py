@@ -9,7 +9,8 @@ from functools import partial
 
 import pytest
 
-from ragstone.capture import Capture, PassageDraft, RetrievalDraft, TraceDraft
+from ragstone.capture import Capture
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.spool import SpoolReader, SpoolWriter
 
 pytestmark = pytest.mark.bench

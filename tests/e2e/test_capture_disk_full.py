@@ -12,7 +12,8 @@ from ragstone.spool import SpoolReader
 APP = """
 import json, resource, sys
 from functools import partial
-from ragstone.capture import Capture, TraceDraft
+from ragstone.capture import Capture
+from ragstone.requests import TraceDraft
 from ragstone.spool import SpoolWriter
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))

@@ -13,7 +13,8 @@ from ragstone.spool import SpoolReader
 PRELUDE = """
 import multiprocessing, os, signal, sys, threading, time, warnings
 from functools import partial
-from ragstone.capture import Capture, TraceDraft
+from ragstone.capture import Capture
+from ragstone.requests import TraceDraft
 from ragstone.spool import SpoolReader, SpoolWriter
 
 # Newer Pythons warn whoever forks with threads around; that we stand it is what is tested.

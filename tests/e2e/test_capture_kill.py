@@ -19,7 +19,8 @@ MANY = int(os.environ.get("RAGSTONE_KILLS", "10"))
 APP = """
 import os, sys, threading
 from functools import partial
-from ragstone.capture import Capture, PassageDraft, RetrievalDraft, TraceDraft
+from ragstone.capture import Capture
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.spool import SpoolWriter
 
 directory, life, durability = sys.argv[1:]

@@ -18,7 +18,8 @@ from ragstone.worker import read_ledger
 BEGIN = """
 import functools, multiprocessing
 from ragstone import Monitor
-from ragstone.capture import Capture, TraceDraft, register_exit_hook
+from ragstone.capture import Capture, register_exit_hook
+from ragstone.requests import TraceDraft
 from ragstone.spool import SpoolWriter
 
 class Handler:

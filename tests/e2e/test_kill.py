@@ -17,8 +17,8 @@ import pytest
 
 from command_line import run_in_new_process
 from fake_servers import FakeJudgeServer
-from ragstone.capture import TraceDraft
 from ragstone.monitor import Monitor
+from ragstone.requests import TraceDraft
 from ragstone.store import SqliteStore
 from ragstone.worker import read_ledger
 
@@ -28,7 +28,7 @@ METRICS = ("ccrs.cc", "ccrs.qr", "ccrs.id", "ccrs.ac", "ccrs.ir")
 
 APP = textwrap.dedent("""
     import os, sys
-    from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
+    from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
     from ragstone.monitor import Monitor
 
     store, acknowledged, prefix, limit, durability, role = sys.argv[1:7]
@@ -172,7 +172,7 @@ def test_leaving_the_interpreter_keeps_what_was_recorded(tmp_path: Path, durabil
     store = tmp_path / "x.db"
     code = textwrap.dedent("""
         import sys
-        from ragstone.capture import TraceDraft
+        from ragstone.requests import TraceDraft
         from ragstone.monitor import Monitor
         monitor = Monitor(judge="lexical", store=sys.argv[1], durability=sys.argv[2])
         for i in range(50):

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from fake_servers import FakeJudgeServer
-from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.errors import (
     ConfigurationError,
     JudgeUnavailableError,
@@ -22,6 +21,7 @@ from ragstone.errors import (
 )
 from ragstone.judges import Prompt
 from ragstone.monitor import Monitor
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import DeliveryCounts, Failure, NotApplicable, Score
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, MemorySink

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pyarrow.parquet as pq
 
 from fake_servers import RecordingServer, Reply, Request
-from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.monitor import Monitor
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.sinks import LangfuseSink, LangsmithSink, ParquetSink, Sink, WebhookSink
 from ragstone.store import SqliteStore
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.errors import JudgeUnavailableError, StoreError
 from ragstone.judges import AbstentionEstimate, Prompt
 from ragstone.monitor import Monitor
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import Score
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, FakeReader

@@ -11,11 +11,11 @@ import pytest
 
 import ragstone
 from fake_servers import FakeJudgeServer
-from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.errors import JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleJudge, Prompt
 from ragstone.metrics import resolve_metrics
 from ragstone.monitor import Monitor
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import Failure, Outcome, Sample, Score
 from ragstone.scoring import Scorer
 from ragstone.store import SqliteStore

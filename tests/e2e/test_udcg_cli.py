@@ -11,10 +11,10 @@ import pytest
 
 from command_line import run_command
 from fake_servers import FakeModelServer
-from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.errors import JudgeRejectedError
 from ragstone.judges import Message
 from ragstone.monitor import Monitor
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import Failure, Score
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, FakeReader, ScriptedModel

@@ -12,9 +12,9 @@ import pytest
 
 from fake_servers import FakeModelServer
 from ragstone import Monitor
-from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.cli import main
 from ragstone.judges import AbstentionEstimate
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, FakeReader, ScriptedModel
 

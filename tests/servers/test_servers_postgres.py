@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ragstone.capture import TraceDraft
 from ragstone.errors import (
     ConfigurationError,
     StoreCorruptError,
@@ -22,6 +21,7 @@ from ragstone.errors import (
     StoreVersionError,
 )
 from ragstone.monitor import Monitor
+from ragstone.requests import TraceDraft
 from ragstone.schema import Captured, Dropped, Score, Trace
 from ragstone.store import PlannedMetric, open_store
 from ragstone.worker import read_ledger

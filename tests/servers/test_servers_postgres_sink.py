@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.errors import ConfigurationError, SinkDeniedError, SinkRejectedError, SinkUnavailableError
 from ragstone.monitor import Monitor
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import Failure, Interval, NotApplicable, Score, Usage
 from ragstone.sinks import Delivery, PostgresqlSink, sink_from
 from ragstone.store import open_store

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ragstone._util.suppress import capture_suppressed
-from ragstone.capture import CaptureLimits, PassageDraft, RetrievalDraft, TraceDraft
+from ragstone.capture import CaptureLimits
 from ragstone.capture._convert import Converter, RedactionError, is_sampled
 from ragstone.errors import ConfigurationError
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import Trace, spool_entry_adapter
 
 SECRET = "ada@example.org"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ragstone.capture import PassageDraft, make_draft
+from ragstone.capture import make_draft
 from ragstone.errors import ConfigurationError
+from ragstone.requests import PassageDraft
 
 Q = "Why?"
 

@@ -14,8 +14,9 @@ from collections import deque
 import pytest
 
 from ragstone._util.suppress import suppress_capture
-from ragstone.capture import Capture, CaptureLimits, TraceDraft
+from ragstone.capture import Capture, CaptureLimits
 from ragstone.errors import ConfigurationError
+from ragstone.requests import TraceDraft
 from ragstone.schema import spool_entry_adapter
 
 WAIT_S = 20.0  # for things that happen; how long they take is not what is tested

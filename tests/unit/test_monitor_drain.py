@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ragstone.capture import TraceDraft
 from ragstone.monitor import Monitor
+from ragstone.requests import TraceDraft
 
 
 def test_a_store_that_nobody_has_made_is_waited_for(tmp_path):

@@ -11,10 +11,10 @@ import threading
 
 import pytest
 
-from ragstone.capture import TraceDraft
 from ragstone.errors import JudgeUnavailableError
 from ragstone.monitor import Monitor
 from ragstone.monitor._finish import Progress, is_script, pauses
+from ragstone.requests import TraceDraft
 from ragstone.schema import Ledger, LedgerRow
 from ragstone.testing import FakeJudge, MemorySink
 from ragstone.worker import ScoringSetup, pending_message

@@ -15,8 +15,8 @@ PUBLIC = {
         aevaluate assert_no_regression compare evaluate
     """,
     "ragstone.capture": """
-        Capture CaptureCounters CaptureLimits Guard PassageDraft Recorder Redactor RetrievalDraft TraceDraft
-        after_fork_in_child capture_suppressed guarded make_draft redact_secrets register_exit_hook suppress_capture
+        Capture CaptureCounters CaptureLimits Guard Redactor after_fork_in_child capture_suppressed guarded make_draft
+        redact_secrets register_exit_hook suppress_capture
     """,
     "ragstone.data": """
         QrelsSource SampleSource read_beir read_qrels read_samples read_trec_run write_beir write_trec_qrels
@@ -84,6 +84,9 @@ PUBLIC = {
     "ragstone.replay": """
         DetectedFormat InputFile RejectedRecord ReplayPlan ReplayReport Step TraceFormat all_formats areplay_traces
         detect plan_replay replay_traces
+    """,
+    "ragstone.requests": """
+        Message PassageDraft Recorder Request RetrievalDraft Role Statements Step StepKind TraceDraft Value
     """,
     "ragstone.worker": """
         ScoringSetup TraceSource

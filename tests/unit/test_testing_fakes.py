@@ -14,10 +14,10 @@ import urllib.request
 import pytest
 
 from fake_servers import FakeJudgeServer
-from ragstone.capture import TraceDraft
 from ragstone.errors import JudgeReplyError
 from ragstone.judges import Prompt
 from ragstone.metrics import CCRS
+from ragstone.requests import TraceDraft
 from ragstone.schema import Passage, sample_from_trace
 from ragstone.sinks import Delivery, Sink
 from ragstone.testing import FakeJudge, MemoryRecorder, MemorySink, make_sample, make_trace

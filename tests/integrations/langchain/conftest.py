@@ -18,7 +18,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnablePassthrough
 
 from langchain_ragstone import RagstoneCallbackHandler
-from ragstone.capture import TraceDraft
+from ragstone.requests import TraceDraft
 
 
 class ListRecorder:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from langchain_ragstone._demo import build_demo_chain
-from ragstone.capture import TraceDraft
 from ragstone.demo import NOT_FOUND, load_questions
+from ragstone.requests import TraceDraft
 
 
 class _Recorder:

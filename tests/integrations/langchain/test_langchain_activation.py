@@ -24,8 +24,9 @@ from langchain_ragstone import (
     ragstone_enable,
 )
 from ragstone import Monitor
-from ragstone.capture import PassageDraft, suppress_capture
+from ragstone.capture import suppress_capture
 from ragstone.errors import ConfigurationError
+from ragstone.requests import PassageDraft
 from ragstone.testing import FakeJudge, MemoryRecorder
 
 Q = "who?"

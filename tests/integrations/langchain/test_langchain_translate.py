@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from langchain_ragstone import _translate as translate
 from langchain_ragstone._compat import check_floor
-from ragstone.capture import PassageDraft, TraceDraft
+from ragstone.requests import PassageDraft, TraceDraft
 
 
 class State(BaseModel):

@@ -33,7 +33,7 @@ from llama_index.core.tools import QueryEngineTool
 from pydantic import PrivateAttr
 
 from llama_index.observability.ragstone import RagstoneInstrumentor
-from ragstone.capture import TraceDraft
+from ragstone.requests import TraceDraft
 
 Q = "who?"
 FOUND = ["alpha", "beta"]

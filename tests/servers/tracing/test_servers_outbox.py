@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.monitor import Monitor
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.store import SqliteStore
 from ragstone.worker import read_ledger
 

@@ -18,7 +18,7 @@ from langchain_core.documents import Document
 from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ragstone._handler import RagstoneCallbackHandler
-from ragstone.capture import Recorder, TraceDraft
+from ragstone.requests import Recorder, TraceDraft
 
 __all__ = ["collect_traces", "ragstone_disable", "ragstone_enable"]
 

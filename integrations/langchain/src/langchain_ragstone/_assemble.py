@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from langchain_ragstone._otel import link_root_span
 from langchain_ragstone._tree import LiveTrace, Step
-from ragstone.capture import PassageDraft, RetrievalDraft
+from ragstone.requests import PassageDraft, RetrievalDraft
 from ragstone.schema import TraceStatus
 
 __all__ = ["finish"]

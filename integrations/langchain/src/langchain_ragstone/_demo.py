@@ -16,8 +16,8 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnablePassthrough
 
 from langchain_ragstone import RagstoneCallbackHandler
-from ragstone.capture import Recorder
 from ragstone.demo import Bm25, DemoChain, DemoQuestion, extract_answer, load_corpus
+from ragstone.requests import Recorder
 
 __all__ = ["build_demo_chain"]
 

@@ -9,7 +9,8 @@ from langchain_core.documents import Document
 
 from langchain_ragstone._otel import link_current_span
 from langchain_ragstone._translate import stated_contexts
-from ragstone.capture import Guard, PassageDraft, Recorder, capture_suppressed, make_draft
+from ragstone.capture import Guard, capture_suppressed, make_draft
+from ragstone.requests import PassageDraft, Recorder
 
 __all__ = ["ExplicitRecording"]
 

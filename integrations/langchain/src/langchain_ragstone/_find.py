@@ -8,7 +8,8 @@ from typing import Any
 from langchain_core.documents import Document
 
 from langchain_ragstone import _translate as translate
-from ragstone.capture import Guard, PassageDraft
+from ragstone.capture import Guard
+from ragstone.requests import PassageDraft
 
 __all__ = ["Finder"]
 

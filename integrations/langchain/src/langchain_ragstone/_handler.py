@@ -21,16 +21,9 @@ from langchain_ragstone._find import Finder
 from langchain_ragstone._graph import enable_interrupt_events, input_keys, keys_written, note_node, only_written
 from langchain_ragstone._otel import link_current_span
 from langchain_ragstone._tree import ChainRun, LiveTrace, LlmRun, RetrieverRun, Run, RunTree, Step, ToolRun
-from ragstone.capture import (
-    Guard,
-    PassageDraft,
-    Recorder,
-    RetrievalDraft,
-    capture_suppressed,
-    guarded,
-    register_exit_hook,
-)
+from ragstone.capture import Guard, capture_suppressed, guarded, register_exit_hook
 from ragstone.errors import ConfigurationError
+from ragstone.requests import PassageDraft, Recorder, RetrievalDraft
 from ragstone.schema import TraceStatus
 
 __all__ = ["RagstoneCallbackHandler"]

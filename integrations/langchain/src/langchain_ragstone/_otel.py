@@ -11,7 +11,7 @@ import sys
 from typing import Any
 from uuid import UUID
 
-from ragstone.capture import TraceDraft
+from ragstone.requests import TraceDraft
 
 __all__ = ["link_current_span", "link_root_span"]
 

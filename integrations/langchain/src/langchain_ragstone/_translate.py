@@ -19,7 +19,8 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
-from ragstone.capture import PassageDraft, TraceDraft, make_draft
+from ragstone.capture import make_draft
+from ragstone.requests import PassageDraft, TraceDraft
 
 __all__ = [
     "LlmReply",

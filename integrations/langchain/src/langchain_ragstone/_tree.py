@@ -23,7 +23,8 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 from uuid import UUID
 
-from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft, after_fork_in_child
+from ragstone.capture import after_fork_in_child
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 
 __all__ = ["ChainRun", "LiveTrace", "LlmRun", "RetrieverRun", "Run", "RunTree", "Step", "ToolRun"]
 

@@ -16,11 +16,11 @@ from ragstone._util.fork import after_fork_in_child
 from ragstone._util.guard import Guard
 from ragstone._util.suppress import capture_suppressed
 from ragstone.capture._convert import CaptureLimits, Converter
-from ragstone.capture._draft import TraceDraft
 from ragstone.capture._groups import SpoolLike
 from ragstone.capture._redaction import Redactor, redact_secrets
 from ragstone.capture._writer import CaptureWriter
 from ragstone.errors import ConfigurationError
+from ragstone.requests import TraceDraft
 
 __all__ = ["Capture", "CaptureCounters"]
 

@@ -16,9 +16,9 @@ from typing import Any, Final, Literal, TypeVar
 from uuid import UUID
 
 from ragstone._util.suppress import suppress_capture
-from ragstone.capture._draft import PassageDraft, TraceDraft
 from ragstone.capture._redaction import Redactor, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError
+from ragstone.requests import PassageDraft, TraceDraft
 from ragstone.schema import Captured, Passage, Retrieval, SampledOut, Trace, Usage, spool_entry_adapter
 
 __all__ = [

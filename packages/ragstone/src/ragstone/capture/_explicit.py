@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ragstone.capture._convert import to_finite_number
-from ragstone.capture._draft import PassageDraft, TraceDraft
 from ragstone.errors import ConfigurationError
+from ragstone.requests import PassageDraft, TraceDraft
 
 __all__ = ["make_draft"]
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from ragstone._util.tally import AtomicCounter
 from ragstone.capture._convert import Converter, RedactionError
-from ragstone.capture._draft import TraceDraft
+from ragstone.requests import TraceDraft
 from ragstone.schema import Dropped, spool_entry_adapter
 
 __all__ = ["BatchWriter", "DropCounter", "DropReason", "SpoolLike"]

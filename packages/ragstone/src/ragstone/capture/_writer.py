@@ -11,8 +11,8 @@ from typing import Final
 
 from ragstone._util.tally import AtomicCounter
 from ragstone.capture._convert import Converter
-from ragstone.capture._draft import TraceDraft
 from ragstone.capture._groups import BatchWriter, DropCounter, DropReason, SpoolLike
+from ragstone.requests import TraceDraft
 
 __all__ = ["CaptureWriter"]
 

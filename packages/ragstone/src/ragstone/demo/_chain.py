@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from ragstone.capture import Recorder
+from ragstone.requests import Recorder
 
 __all__ = [
     "NOT_FOUND",

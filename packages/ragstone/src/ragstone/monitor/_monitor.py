@@ -17,12 +17,13 @@ from typing import Any, Literal, Self
 
 from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
-from ragstone.capture import Capture, CaptureCounters, CaptureLimits, TraceDraft, redact_secrets
+from ragstone.capture import Capture, CaptureCounters, CaptureLimits, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import Metric
 from ragstone.monitor._config import CONFIGURABLE, read_config
 from ragstone.monitor._finish import Progress, State, is_script, pauses
+from ragstone.requests import TraceDraft
 from ragstone.schema import Ledger
 from ragstone.sinks import Sink
 from ragstone.spool import SpoolWriter

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ragstone.capture import TraceDraft
 from ragstone.errors import JudgeReplyError
 from ragstone.judges import AbstentionEstimate, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply, record_usage
+from ragstone.requests import TraceDraft
 from ragstone.schema import Interval, Usage
 from ragstone.sinks import Delivery
 from ragstone.testing._json_values import schema_value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from llama_index.observability.ragstone._tree import Entry, LiveTrace, Span
-from ragstone.capture import PassageDraft, RetrievalDraft
+from ragstone.requests import PassageDraft, RetrievalDraft
 from ragstone.schema import TraceStatus
 
 __all__ = ["finish"]

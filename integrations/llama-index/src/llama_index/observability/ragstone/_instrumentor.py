@@ -13,8 +13,9 @@ from llama_index.observability.ragstone._event_handler import RagstoneEventHandl
 from llama_index.observability.ragstone._requests import RequestTracker
 from llama_index.observability.ragstone._span_handler import RagstoneSpanHandler
 from llama_index.observability.ragstone._tree import SpanTree
-from ragstone.capture import Guard, Recorder, after_fork_in_child, register_exit_hook
+from ragstone.capture import Guard, after_fork_in_child, register_exit_hook
 from ragstone.errors import ConfigurationError
+from ragstone.requests import Recorder
 
 __all__ = ["RagstoneInstrumentor"]
 

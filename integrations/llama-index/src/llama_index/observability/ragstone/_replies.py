@@ -11,7 +11,7 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 
-from ragstone.capture import TraceDraft
+from ragstone.requests import TraceDraft
 
 __all__ = ["LlmReply", "model_from", "reply_from"]
 

@@ -11,7 +11,8 @@ from llama_index.observability.ragstone._otel import current_span
 from llama_index.observability.ragstone._replies import reply_from
 from llama_index.observability.ragstone._stream import pulled_stream
 from llama_index.observability.ragstone._tree import REQUESTS, Entry, Kind, LiveTrace, Span, SpanTree
-from ragstone.capture import Guard, Recorder, RetrievalDraft, capture_suppressed, guarded
+from ragstone.capture import Guard, capture_suppressed, guarded
+from ragstone.requests import Recorder, RetrievalDraft
 from ragstone.schema import TraceStatus
 
 __all__ = ["Extractors", "RequestTracker"]

@@ -34,7 +34,7 @@ from llama_index.core.workflow import InputRequiredEvent, StopEvent, Workflow
 
 from llama_index.observability.ragstone._stream import StreamListener, tap_async, wrap_stream
 from llama_index.observability.ragstone._tree import Kind
-from ragstone.capture import PassageDraft, TraceDraft
+from ragstone.requests import PassageDraft, TraceDraft
 
 __all__ = [
     "answer_from",

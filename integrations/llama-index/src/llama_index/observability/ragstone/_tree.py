@@ -21,7 +21,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from enum import Enum
 
-from ragstone.capture import PassageDraft, RetrievalDraft, TraceDraft, after_fork_in_child
+from ragstone.capture import after_fork_in_child
+from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 
 __all__ = ["REQUESTS", "Entry", "Kind", "LiveTrace", "Span", "SpanTree"]
 

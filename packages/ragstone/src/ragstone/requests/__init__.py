@@ -1,0 +1,18 @@
+"""Captured requests: what was asked, what the model saw, what was answered, for live capture and replay."""
+
+from ragstone.requests._draft import PassageDraft, Recorder, RetrievalDraft, TraceDraft
+from ragstone.requests._step import Message, Request, Role, Statements, Step, StepKind, Value
+
+__all__ = [
+    "Message",
+    "PassageDraft",
+    "Recorder",
+    "Request",
+    "RetrievalDraft",
+    "Role",
+    "Statements",
+    "Step",
+    "StepKind",
+    "TraceDraft",
+    "Value",
+]
