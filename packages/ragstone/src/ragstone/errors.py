@@ -1,26 +1,26 @@
-"""Every error Ragstone raises on purpose, arranged by who can act on it.
+"""The exceptions that Ragstone raises deliberately, grouped by who can fix the cause.
 
 ```
 RagstoneError
-├── ConfigurationError (ValueError)      the caller: an argument, option or environment variable
-│   └── MissingExtraError (ImportError)  the caller: install the named extra
-├── DataError (ValueError)               the caller: a row, file or field that cannot be read
-├── JudgeError                           the judge endpoint; carries `kind` and the raw reply
-│   ├── JudgeUnavailableError            retried: no connection, 408, 429, 5xx, time-out
+├── ConfigurationError (ValueError)      an invalid argument, option or environment variable
+│   └── MissingExtraError (ImportError)  an optional package is missing: install the named extra
+├── DataError (ValueError)               an invalid row, file or field
+├── JudgeError                           no usable reply from the judge: has `kind` and the raw reply
+│   ├── JudgeUnavailableError            retried: connection error, 408, 429, 5xx, timeout
 │   ├── JudgeRejectedError               not retried: other 4xx, credentials, context length
-│   └── JudgeReplyError                  an answer came and could not be used
-├── SpoolError                           the spool directory: not writable, full, foreign
+│   └── JudgeReplyError                  the judge replied, but the reply cannot be used
+├── SpoolError                           the spool directory is not writable, full or not a spool
 ├── StoreError                           the store file
-│   ├── StoreNotReadyError               its owner is still setting it up
+│   ├── StoreNotReadyError               the owner has not initialized it yet
 │   ├── StoreOwnedError                  another process owns it
-│   ├── StoreVersionError                written by a newer Ragstone
+│   ├── StoreVersionError                written by a newer version of Ragstone
 │   └── StoreCorruptError                not a Ragstone store, or damaged
 └── SinkError                            a destination
-    ├── SinkUnavailableError             retried with back-off
-    │   └── SinkTargetMissingError       retried for a day: the trace is not there (yet)
-    ├── SinkRejectedError                not retried: the destination refuses the row itself
-    ├── SinkDeniedError                  stops the sink: the credentials are refused
-    └── SinkNoTargetError                left out: the row has no place at this destination
+    ├── SinkUnavailableError             retried with backoff
+    │   └── SinkTargetMissingError       retried for a day: the destination does not have the trace (yet)
+    ├── SinkRejectedError                not retried: the destination rejects the row
+    ├── SinkDeniedError                  stops the sink: the destination rejects the credentials
+    └── SinkNoTargetError                skipped: the row does not apply to this destination
 ```
 """
 
@@ -51,15 +51,15 @@ __all__ = [
 
 
 class RagstoneError(Exception):
-    """Root of every error that Ragstone raises on purpose."""
+    """Base class of all exceptions that Ragstone raises deliberately."""
 
 
 class ConfigurationError(RagstoneError, ValueError):
-    """An argument, option or environment variable has a value that cannot work."""
+    """An argument, option or environment variable has an invalid value."""
 
 
 class MissingExtraError(ConfigurationError, ImportError):
-    """An optional dependency is needed; the message carries the install line."""
+    """An optional dependency is missing. The message contains the install command."""
 
     def __init__(self, *, feature: str, package: str, extra: str) -> None:
         super().__init__(
@@ -68,15 +68,15 @@ class MissingExtraError(ConfigurationError, ImportError):
 
 
 class DataError(RagstoneError, ValueError):
-    """A row, file or field cannot be read as what it should be."""
+    """A row, file or field cannot be read or is invalid."""
 
 
 class JudgeError(RagstoneError):
-    """The judge gave no usable answer.
+    """The judge did not give a usable reply.
 
     Attributes:
         kind: The failure kind recorded in a `Failure` outcome (see `ragstone.schema.FailureKind`).
-        raw: What the judge replied, if it replied at all.
+        raw: The judge's reply, or None if it did not reply.
     """
 
     default_kind = "unavailable"
@@ -88,10 +88,10 @@ class JudgeError(RagstoneError):
 
 
 class JudgeUnavailableError(JudgeError):
-    """No answer for a reason that may pass: connection, 408, 429, 5xx or a time-out.
+    """The judge did not reply for a temporary reason: connection error, 408, 429, 5xx or timeout.
 
     Attributes:
-        retry_after_s: Seconds the endpoint asked us to wait, if it did.
+        retry_after_s: Seconds that the endpoint asked to wait, or None.
     """
 
     def __init__(
@@ -107,13 +107,13 @@ class JudgeUnavailableError(JudgeError):
 
 
 class JudgeRejectedError(JudgeError):
-    """The endpoint refuses this request and will refuse it again."""
+    """The endpoint rejects this request, and would reject it again."""
 
     default_kind = "rejected"
 
 
 class JudgeReplyError(JudgeError):
-    """The endpoint answered, but the answer is not what was asked for."""
+    """The endpoint replied, but the reply does not have the requested form."""
 
     default_kind = "unparseable"
 
@@ -127,11 +127,11 @@ class StoreError(RagstoneError):
 
 
 class StoreNotReadyError(StoreError):
-    """The file is there, and its owner has not set it up yet."""
+    """The store file exists, but its owner has not initialized it yet."""
 
 
 class StoreOwnedError(StoreError):
-    """Another living process owns the store file."""
+    """Another running process owns the store file."""
 
 
 class StoreVersionError(StoreError):
@@ -143,14 +143,14 @@ class StoreCorruptError(StoreError):
 
 
 class SinkError(RagstoneError):
-    """A destination did not take a batch."""
+    """A destination did not accept a batch."""
 
 
 class SinkUnavailableError(SinkError):
-    """The destination may take the batch later.
+    """The destination did not accept the batch now, but may accept it later.
 
     Attributes:
-        retry_after_s: Seconds the destination asked us to wait, if it did.
+        retry_after_s: Seconds that the destination asked to wait, or None.
     """
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
@@ -159,16 +159,16 @@ class SinkUnavailableError(SinkError):
 
 
 class SinkTargetMissingError(SinkUnavailableError):
-    """The destination does not have the trace that the outcome belongs to, or not yet."""
+    """The destination does not have the trace of the outcome, or does not have it yet."""
 
 
 class SinkRejectedError(SinkError):
-    """The destination refuses the outcome, or the batch, and will refuse it again."""
+    """The destination rejects the outcome or the batch, and would reject it again."""
 
 
 class SinkDeniedError(SinkError):
-    """The destination refuses us (401, 403): nothing passes until somebody mends the credentials."""
+    """The destination rejects the credentials (401, 403). Delivery stops until they are fixed."""
 
 
 class SinkNoTargetError(SinkError):
-    """The outcome has no place at this destination, and never will: nothing is wrong, and nothing is to be done."""
+    """The outcome does not apply to this destination. This is not an error, and the worker skips the outcome."""

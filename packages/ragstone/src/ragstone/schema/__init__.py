@@ -1,4 +1,4 @@
-"""Records that cross a disk or a network: traces, samples, outcomes; their version and their projection."""
+"""Records that are stored or sent (traces, samples, outcomes), their version, and samples from traces."""
 
 from ragstone.schema._base import SCHEMA_VERSION as SCHEMA_VERSION
 from ragstone.schema._base import migrate as migrate

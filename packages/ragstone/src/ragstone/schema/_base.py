@@ -1,4 +1,4 @@
-"""The base classes of records, the schema version, and the upgrade of records of older versions."""
+"""Base classes of records, the schema version, and the upgrade of records of older versions."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from ragstone.errors import DataError, StoreVersionError
 __all__ = ["SCHEMA_VERSION", "Model", "Record", "migrate"]
 
 SCHEMA_VERSION: Final = 2
-"""Version of the records on disk; `ragstone.schema.migrate` brings older ones up to it."""
+"""Version of the records on disk. `ragstone.schema.migrate` upgrades older records."""
 
 
 class Model(BaseModel):
-    """Base of everything that crosses a disk or a network: immutable, unknown fields kept."""
+    """Base of all models that are stored or sent: immutable, keeps unknown fields."""
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
 
 class Record(Model):
-    """A model that is stored on its own, and so carries the version it was written with."""
+    """A model that is stored on its own and therefore has a schema version."""
 
     schema_version: int = SCHEMA_VERSION
 
     @model_validator(mode="before")
     @classmethod
     def _upgrade(cls, record: Any) -> Any:
-        """Bring a record of an older version up to this one, whatever reads it."""
+        """Upgrade a record of an older version, on every way of reading it."""
         version = record.get("schema_version") if isinstance(record, dict) else None
         if isinstance(version, int) and 1 <= version < SCHEMA_VERSION:
             return migrate(record)
@@ -39,7 +39,7 @@ class Record(Model):
 def _to_version_2(record: dict[str, Any]) -> dict[str, Any]:
     """Rename the retrievals of a trace, the confidence level of an interval and the detail `supported`.
 
-    The name of a metric is part of the id of its outcomes, so stored outcomes keep the name that they have.
+    The name of a metric is part of the id of its outcomes, so stored outcomes keep their metric name.
     """
     upgraded = _renamed(record, "searches", "retrievals")
     if "truncated_fields" in upgraded:
@@ -58,17 +58,17 @@ def _renamed(record: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
 
 
 _STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_version_2}
-"""`_STEPS[v]` turns a record of version v into one of version v + 1."""
+"""`_STEPS[v]` upgrades a record from version v to version v + 1."""
 
 
 def migrate(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Bring a stored record (a parsed JSON object) to the current schema version.
+    """Upgrade a stored record (a parsed JSON object) to the current schema version.
 
-    A record without a version is taken to be of version 1.
+    A record without a version is read as version 1.
 
     Raises:
-        DataError: The version is not a positive integer.
-        StoreVersionError: The record was written by a newer Ragstone.
+        DataError: If the version is not a positive integer.
+        StoreVersionError: If a newer version of Ragstone wrote the record.
     """
     version = record.get("schema_version", 1)
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:

@@ -1,4 +1,4 @@
-"""What a spool holds, line by line: a captured trace, one left out by sampling, or a count of drops."""
+"""Entries of a spool: a captured trace, a trace that was not sampled, or a number of dropped requests."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Captured", "Dropped", "SampledOut", "SpoolEntry", "spool_entry_adapt
 
 
 class Captured(Record):
-    """A trace that sampling kept."""
+    """A trace that sampling selected."""
 
     entry: Literal["captured"] = "captured"
     trace: Trace
 
 
 class SampledOut(Record):
-    """A trace that sampling left out: its id and weight stay known, its text does not."""
+    """A trace that sampling did not select. Its id and sampling probability are stored, its text is not."""
 
     entry: Literal["sampled_out"] = "sampled_out"
     trace_id: str
@@ -29,7 +29,7 @@ class SampledOut(Record):
 
 
 class Dropped(Record):
-    """How many requests were lost since the last such entry, and why."""
+    """The number of requests that were lost since the previous entry of this kind, and the reason."""
 
     entry: Literal["dropped"] = "dropped"
     reason: str
@@ -41,4 +41,4 @@ class Dropped(Record):
 SpoolEntry = Annotated[Captured | SampledOut | Dropped, Field(discriminator="entry")]
 
 spool_entry_adapter: TypeAdapter[Captured | SampledOut | Dropped] = TypeAdapter(SpoolEntry)
-"""Validates and serialises a spool entry of any of the three kinds."""
+"""Validates and serializes a spool entry of any of the three kinds."""

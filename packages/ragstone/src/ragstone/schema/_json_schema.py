@@ -1,4 +1,4 @@
-"""The JSON Schema of what is stored, for other languages and for review."""
+"""JSON Schema of the stored records, for other languages and for review."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["committed_json_schema", "json_schema"]
 
 
 def json_schema() -> dict[str, Any]:
-    """Make the JSON Schema (draft 2020-12) of every stored record from the models."""
+    """Generate the JSON Schema (draft 2020-12) of every stored record from the models."""
     adapters: dict[str, TypeAdapter[Any]] = {
         "Trace": TypeAdapter(Trace),
         "Sample": TypeAdapter(Sample),
@@ -35,6 +35,6 @@ def json_schema() -> dict[str, Any]:
 
 
 def committed_json_schema() -> dict[str, Any]:
-    """Read the JSON Schema that ships with the package; a test keeps it equal to `json_schema()`."""
+    """Read the JSON Schema that ships with the package. A test keeps it equal to `json_schema()`."""
     text = files("ragstone.schema").joinpath(f"v{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
     return dict(json.loads(text))

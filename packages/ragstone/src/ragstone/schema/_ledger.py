@@ -1,4 +1,4 @@
-"""The books: where every captured request ended up."""
+"""Ledger: the number of captured requests in each state."""
 
 from __future__ import annotations
 
@@ -22,35 +22,38 @@ class LedgerRow(Model):
 
     @property
     def balanced(self) -> bool:
-        """Whether the books add up."""
+        """Whether `captured` equals the sum of the other columns."""
         return self.captured == (
             self.scored + self.sampled_out + self.not_applicable + self.failed + self.dropped + self.pending
         )
 
 
 class DeliveryCounts(Model):
-    """Where the outcomes for one sink stand: each is in exactly one of the first four."""
+    """Deliveries to one sink. Each delivery is counted in exactly one of the first four fields."""
 
     pending: int = 0
     sent: int = 0
     skipped: int = 0
-    """Outcomes that have no place at this destination."""
+    """Outcomes that do not apply to this destination."""
     failed: int = 0
-    """Refused for good, or without their trace for a day; `ragstone deliveries` lists them and sends them again."""
+    """Outcomes that the destination rejected, or whose trace it did not have for a day.
+
+    `ragstone deliveries` lists them and retries them.
+    """
     oldest_pending_s: float | None = None
-    """Age in seconds of the oldest outcome that has not arrived."""
+    """Age in seconds of the oldest pending outcome."""
     last_error: str | None = None
-    """Why the delivery that comes next did not arrive last time."""
+    """Error of the last attempt for the outcome that is next in the queue."""
     stopped: str | None = None
-    """Why nothing is sent until the worker starts again; None while deliveries go on."""
+    """Reason why delivery is paused until the worker restarts, or None if it is not paused."""
 
 
 class Ledger(Model):
-    """The ledger of a store: of traces, and of each metric.
+    """Request accounting of a store: for traces, and for each metric.
 
-    A trace is `pending` until every metric has an outcome; then `failed` if any metric failed, else `scored` if any
-    metric has a score, else `not_applicable`. `captured` is counted on its own where requests come in, not added up
-    from the other columns, so that a loss shows.
+    A trace is `pending` until every metric has an outcome. Then it is `failed` if any metric failed, else `scored` if
+    any metric has a score, else `not_applicable`. `captured` is counted separately when requests arrive. It is not the
+    sum of the other columns, so a lost request is detected.
     """
 
     total: LedgerRow
@@ -59,4 +62,4 @@ class Ledger(Model):
     oldest_pending_s: float | None = None
     """Age in seconds of the oldest pending trace."""
     outbox: dict[str, DeliveryCounts] = Field(default_factory=dict)
-    """By the name of the sink."""
+    """Delivery counts by sink name."""

@@ -1,4 +1,4 @@
-"""What a metric says of a sample (`Score`, `NotApplicable` or `Failure`), and its delivery to a sink."""
+"""Outcome of a metric for a sample (`Score`, `NotApplicable` or `Failure`), and its delivery to a sink."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ __all__ = [
 _NAMESPACE = uuid.UUID("5f2e0a4c-7c41-5d0b-9a64-0d1c8f6b7e21")
 
 FailureKind = Literal[
-    "unparseable",  # the judge answered, twice, with something that is not the number asked for
-    "truncated",  # the judge's answer hit its length limit
+    "unparseable",  # the judge replied twice without the requested number
+    "truncated",  # the judge's reply reached its length limit
     "refused",  # the judge declined to answer (content filter, refusal)
-    "timeout",  # no answer within the deadline
-    "unavailable",  # connection, 429 or 5xx, still after all retries
+    "timeout",  # no outcome before the deadline
+    "unavailable",  # connection error, 429 or 5xx after all retries
     "rejected",  # 4xx: bad request, credentials, context length
-    "unsupported",  # this judge cannot answer this kind of question
-    "budget",  # the spend cap was reached before this was asked
-    "bug",  # a metric raised something it should not have
+    "unsupported",  # this judge does not support this kind of call
+    "budget",  # the budget was reached before the call
+    "bug",  # the metric raised an unexpected exception
 ]
 
 
 class Interval(Model):
-    """An interval for a value, with its nominal level and how it was made."""
+    """An interval for a value, with its nominal confidence level and its method."""
 
     low: FiniteFloat
     high: FiniteFloat
@@ -54,14 +54,14 @@ class Interval(Model):
 
 class _OutcomeBase(Record):
     sample_id: str
-    """The id of the sample; for captured requests the trace id."""
+    """Id of the sample. For a captured request this is the trace id."""
     metric: str
     metric_version: str
-    """Changes when the metric's definition or its prompt changes."""
+    """Version that changes if the definition of the metric or its prompt changes."""
     judge: str | None = None
-    """The judge in words ("lexical baseline", "llama-3-8b at http://..."); None for a plain metric."""
+    """Description of the judge ("lexical baseline", "llama-3-8b at http://..."), or None if no judge is used."""
     judge_hash: str = ""
-    """Hash of the judge configuration; empty for a plain metric."""
+    """Hash of the judge configuration, or an empty string if no judge is used."""
     prompt_hash: str | None = None
     usage: Usage | None = None
     created_at: float | None = None
@@ -70,63 +70,63 @@ class _OutcomeBase(Record):
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """`(sample_id, metric, metric_version, judge_hash)`: writing the same key twice changes nothing."""
+        """`(sample_id, metric, metric_version, judge_hash)`. An outcome whose key is already stored is ignored."""
         return (self.sample_id, self.metric, self.metric_version, self.judge_hash)
 
     @property
     def id(self) -> str:
-        """A UUID made from `key`: the same outcome has the same id everywhere and after every restart."""
+        """A UUID derived from `key`, so the same outcome has the same id on every machine and after every restart."""
         return str(uuid.uuid5(_NAMESPACE, "\x1f".join(self.key)))
 
 
 class Score(_OutcomeBase):
-    """The metric has a value."""
+    """A value of the metric for this sample."""
 
     outcome: Literal["score"] = "score"
     value: FiniteFloat
     interval: Interval | None = None
-    """The uncertainty of this one value; None where it was not measured (a single judge reply)."""
+    """Uncertainty of this value, or None if it was not measured (for example with one judge reply)."""
     method: str
-    """How the value came about: "exact", "single_reply", "lexical", ..."""
+    """How the value was computed: "exact", "single_reply", "lexical", ..."""
     n: int = Field(default=1, ge=1)
-    """Judge replies the value rests on."""
+    """Number of judge replies that the value is based on."""
     explanation: str | None = None
     details: dict[str, Any] = Field(default_factory=dict)
     raw: str | None = None
-    """What the judge replied."""
+    """The judge's reply."""
 
 
 class NotApplicable(_OutcomeBase):
-    """The metric has no meaning for this sample."""
+    """The metric does not apply to this sample."""
 
     outcome: Literal["not_applicable"] = "not_applicable"
     reason: str
     missing: tuple[str, ...] = ()
-    """Fields of the sample the metric needs and did not find."""
+    """Fields that the metric needs and the sample does not have."""
 
 
 class Failure(_OutcomeBase):
-    """The metric has a meaning for this sample, and we failed to find its value."""
+    """The metric applies to this sample, but could not be computed."""
 
     outcome: Literal["failure"] = "failure"
     kind: FailureKind
     reason: str
     details: dict[str, Any] = Field(default_factory=dict)
-    """What was found out all the same (the passages that could be read, bounds)."""
+    """Partial results (for example the passages with readable replies, or bounds)."""
     raw: str | None = None
-    """What the judge replied, if it replied."""
+    """The judge's reply, or None if it did not reply."""
 
 
 Outcome = Annotated[Score | NotApplicable | Failure, Field(discriminator="outcome")]
 """Exactly one of `Score`, `NotApplicable`, `Failure`."""
 
 outcome_adapter: TypeAdapter[Score | NotApplicable | Failure] = TypeAdapter(Outcome)
-"""Validates and serialises an outcome of any of the three kinds."""
+"""Validates and serializes an outcome of any of the three kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One outcome for one sink, with the ids that a sink needs to find the trace it already has."""
+    """One outcome for one sink, with the ids that the sink needs to find the existing trace."""
 
     outcome: Score | NotApplicable | Failure
     trace_id: str
@@ -134,14 +134,14 @@ class Delivery:
     otel_trace_id: str | None = None
     otel_span_id: str | None = None
     otel_sampled: bool | None = None
-    """False if the request's own span was not exported: tracing tools do not have it. None if that is not known."""
+    """False if the span of the request is not exported, so tracing tools do not have it. None if that is unknown."""
     session_id: str | None = None
     user_id: str | None = None
     name: str | None = None
     requested_at: float | None = None
-    """When the request started, Unix seconds."""
+    """Start of the request, Unix seconds."""
     inclusion_probability: float = 1.0
     attempts: int = 0
-    """How often this delivery was tried before."""
+    """Number of previous delivery attempts."""
     since: float | None = None
     """When it was queued, Unix seconds. None if it does not come from a store."""

@@ -67,8 +67,8 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         fields: Our field name to the row's, where the aliases do not fit (`{"query": "Frage"}`).
 
     Raises:
-        DataError: The row is no mapping, none of its fields is known, two aliases of one field disagree, or a value has a
-            type that cannot be read.
+        DataError: The row is no mapping, none of its fields is known, two aliases of one field disagree, or a value has
+            a type that cannot be read.
 
     Example:
         >>> sample_from_row({"user_input": "Why?", "retrieved_contexts": ["Because."]}, position=1).query

@@ -1,4 +1,4 @@
-"""What a metric sees: `Sample`, and the one projection `Trace → Sample`."""
+"""`Sample`, the input of a metric, and the conversion of traces to samples."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ __all__ = ["Sample", "sample_from_trace", "trace_from_sample"]
 
 
 class Sample(Record):
-    """One question with what was retrieved and answered; every field but the id may be missing."""
+    """One row to evaluate. Every field except the id may be missing."""
 
     id: str = Field(min_length=1)
     query: str | None = None
     contexts: tuple[Passage, ...] | None = None
-    """Passages in prompt order. `()` means that retrieval found nothing, None that nothing is known."""
+    """Passages in prompt order. `()` means that retrieval returned no passages, None that the passages are unknown."""
     response: str | None = None
     reference: tuple[str, ...] = ()
-    """Correct answers; any one of them counts."""
+    """Correct answers. Each of them is a full correct answer."""
     sub_questions: tuple[str, ...] = ()
-    """What a complete answer must cover, as questions."""
+    """Sub-questions that a complete answer must address."""
     qrels: dict[str, FiniteFloat] | None = None
-    """Relevance by passage id over the whole collection, as graders gave it (0 = not relevant); None where nobody did."""
+    """Relevance grades by passage id over the whole collection (0 = not relevant), or None without labels."""
     ratings: dict[str, dict[str, FiniteFloat]] | None = None
-    """How well a passage answers a sub-question, from 0 to 5: by sub-question, then by passage id."""
+    """How well a passage answers a sub-question, from 0 to 5. The keys are the sub-question, then the passage id."""
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
 def sample_from_trace(trace: Trace) -> Sample:
-    """Project a captured trace onto what metrics see."""
+    """Convert a captured trace to the sample that metrics read."""
     return Sample(
         id=trace.trace_id,
         query=trace.query,
@@ -47,12 +47,12 @@ def sample_from_trace(trace: Trace) -> Sample:
 
 
 def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trace:
-    """Make a trace of a row of a data set, so that it can be stored and scored like a captured request.
+    """Convert a row of a dataset to a trace, so that it can be stored and scored like a captured request.
 
     Args:
         sample: The row.
-        source: Name of the format it came in.
-        started_at: Unix seconds; data sets do not say, so a time that stays the same for the same file.
+        source: Name of the input format.
+        started_at: Unix seconds. Datasets contain no times, so the caller passes one that is stable for the same file.
     """
     return Trace(
         trace_id=sample.id,

@@ -1,4 +1,4 @@
-"""What was captured for one request: `Trace`, its retrievals and their passages."""
+"""`Trace`, the record of one request, with its retrievals and their passages."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ TraceStatus = Literal["ok", "error", "truncated", "interrupted", "abandoned"]
 
 
 class Usage(Model):
-    """Tokens and calls spent; additive."""
+    """Number of tokens and calls, and their cost. Instances can be added."""
 
     input_tokens: int = Field(default=0, ge=0)
     output_tokens: int = Field(default=0, ge=0)
     calls: int = Field(default=0, ge=0)
-    """Requests sent, retries included."""
+    """Number of HTTP requests sent, including retries."""
     cached: int = Field(default=0, ge=0)
-    """Requests answered from the reply cache: not sent, and in none of the other numbers."""
+    """Number of replies from the reply cache. They are not sent, and not included in the other numbers."""
     cost_usd: float | None = None
-    """Money spent in US dollars, where prices are known."""
+    """Cost in US dollars, or None if prices are unknown."""
 
     def __add__(self, other: Usage) -> Usage:
         costs = [c for c in (self.cost_usd, other.cost_usd) if c is not None]
@@ -42,16 +42,16 @@ class Passage(Model):
     text: str
     id: str | None = None
     score: float | None = None
-    """The retriever's own score, in the retriever's own unit."""
+    """The retriever's score, in the retriever's unit."""
     rank: int | None = None
-    """0-based position in the list the retriever returned."""
+    """0-based position in the retriever's result list."""
     relevance: float | None = None
-    """A label: how relevant the passage is to the query (0 = not)."""
+    """Relevance label of the passage for the query (0 = not relevant)."""
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
 class Retrieval(Model):
-    """One call of a retriever: what was asked and what came back."""
+    """One call of a retriever: its query and the passages that it returned."""
 
     query: str | None = None
     passages: tuple[Passage, ...] = ()
@@ -59,41 +59,41 @@ class Retrieval(Model):
 
 
 class Trace(Record):
-    """One captured request of a RAG application, redacted before it touched a disk."""
+    """One captured request of a RAG application. Text is redacted before it is stored."""
 
     trace_id: str = Field(min_length=1)
     name: str | None = None
     source: str = "unknown"
-    """Which door it came through: "langchain", "llama_index", "record", the name of a trace format."""
+    """Origin of the trace: "langchain", "llama_index", "record" or the name of a trace format."""
     run_id: str | None = None
     parent_run_id: str | None = None
     otel_trace_id: str | None = None
-    """32 hex digits of the OpenTelemetry trace that was current, if there was one."""
+    """Id of the current OpenTelemetry trace (32 hexadecimal digits), or None."""
     otel_span_id: str | None = None
-    """16 hex digits."""
+    """Id of the current OpenTelemetry span (16 hexadecimal digits), or None."""
     otel_sampled: bool | None = None
-    """False where that span is not exported, so that no tracing tool has it; None where that is not known."""
+    """False if the span is not exported, so that tracing tools do not have it. None if that is unknown."""
     session_id: str | None = None
     user_id: str | None = None
 
     query: str | None = None
     retrievals: tuple[Retrieval, ...] = ()
     contexts: tuple[Passage, ...] | None = None
-    """What reached the prompt, where that is known to differ from the union of the retrievals (a re-ranker, say)."""
+    """Passages in the prompt, if known to differ from all retrieved passages (for example after a reranker)."""
     response: str | None = None
     reference: tuple[str, ...] = ()
-    """Correct answers, when the application knows them (a replayed test set); so are the next three."""
+    """Correct answers, if the application knows them (a replayed test set). Also applies to the next three fields."""
     sub_questions: tuple[str, ...] = ()
-    """What a complete answer must cover, as questions."""
+    """Sub-questions that a complete answer must address."""
     qrels: dict[str, FiniteFloat] | None = None
-    """Relevance by passage id over the whole collection, as graders gave it (0 = not relevant)."""
+    """Relevance grades by passage id over the whole collection (0 = not relevant)."""
     ratings: dict[str, dict[str, FiniteFloat]] | None = None
-    """How well a passage answers a sub-question, from 0 to 5: by sub-question, then by passage id."""
+    """How well a passage answers a sub-question, from 0 to 5. The keys are the sub-question, then the passage id."""
 
     status: TraceStatus = "ok"
     error: str | None = None
     inner_errors: tuple[str, ...] = ()
-    """Errors inside the request that the application survived."""
+    """Errors inside the request that the application handled."""
 
     started_at: float
     """Unix seconds."""
@@ -107,13 +107,13 @@ class Trace(Record):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     inclusion_probability: float = Field(default=1.0, gt=0, le=1)
-    """Probability with which sampling kept this trace: its weight is the inverse."""
+    """Sampling probability of this trace. Its weight is the inverse."""
     truncated_fields: tuple[str, ...] = ()
-    """Fields that were cut to the capture limits."""
+    """Fields that were shortened to the capture limits."""
 
     @property
     def prompt_contexts(self) -> tuple[Passage, ...] | None:
-        """The passages the answer was made from; None when nothing is known about retrieval."""
+        """The passages in the prompt, or None if retrieval was not captured."""
         if self.contexts is not None:
             return self.contexts
         if not self.retrievals:
