@@ -97,7 +97,7 @@ def test_outcomes_come_in_the_order_of_metrics_and_are_filled_in():
         (JudgeUnavailableError("silence", kind="timeout"), "timeout", "silence", None),
         (JudgeUnavailableError("odd", kind="cosmic_rays"), "unavailable", "odd", None),
         (ConfigurationError("no such model"), "rejected", "no such model", None),
-        (asyncio.CancelledError("its own"), "bug", "something inside the metric was cancelled", None),
+        (asyncio.CancelledError("its own"), "bug", "a future inside the metric was canceled", None),
         (TimeoutError("its own"), "bug", "TimeoutError: its own", None),
         (ZeroDivisionError("0/0"), "bug", "ZeroDivisionError: 0/0", None),
     ],
@@ -172,7 +172,7 @@ def test_deadline_of_a_slow_endpoint():
         await forever(sample, judge)
 
     (late,) = score([Metric(slow)], deadline_s=0.05)
-    assert late.reason.startswith("no outcome within 0.05 s, in which 7 calls went out; give it longer (--deadline, ")
+    assert late.reason.startswith("no outcome within 0.05 s (7 calls sent). Set a longer deadline (--deadline, ")
 
 
 def test_metrics_of_one_sample_run_together():

@@ -1,4 +1,4 @@
-"""Scoring: samples times metrics to outcomes, under one limit and by a deadline; and what that would take."""
+"""Scoring: computes outcomes of samples and metrics under one limit and with a deadline, and estimates runs."""
 
 from ragstone._util.run_async import run_async
 from ragstone.scoring._estimate import RunEstimate as RunEstimate

@@ -1,4 +1,4 @@
-"""What a run would score, lack and cost, found out by playing it through with models that are never asked."""
+"""Estimate of a run: which metrics apply, and how many calls and tokens they need, without any request to a model."""
 
 from __future__ import annotations
 
@@ -16,53 +16,54 @@ __all__ = ["MetricEstimate", "RunEstimate", "estimate_run"]
 
 @dataclass(slots=True, kw_only=True)
 class MetricEstimate:
-    """What one metric would do."""
+    """Estimate for one metric."""
 
     metric: str
     n_applicable: int = 0
-    """Samples that it would be asked about."""
+    """Number of samples that the metric applies to."""
     n_not_applicable: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
-    """Why it does not apply, with the number of samples."""
+    """Reasons why the metric does not apply, with the number of samples."""
     usage: Usage = field(default_factory=Usage)
-    """Calls and tokens if it were scored alone; questions that several metrics share are in each of them."""
+    """Calls and tokens if this metric were scored alone. Calls that several metrics share count in each of them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RunEstimate:
-    """What a run would do."""
+    """Estimate for a run."""
 
     n_samples: int
     metrics: tuple[MetricEstimate, ...]
     usage: Usage
-    """Calls and tokens of all metrics together, shared questions once. Tokens are estimated from characters."""
+    """Calls and tokens of all metrics together. Shared calls count once. Tokens are estimated from characters."""
 
     def usd(self, usd_per_million_tokens: tuple[float, float]) -> float:
-        """Money, at these prices of a million tokens of input and of output."""
+        """Return the cost in US dollars at these prices per million input and output tokens."""
         price_in, price_out = usd_per_million_tokens
         return (self.usage.input_tokens * price_in + self.usage.output_tokens * price_out) / 1e6
 
     def estimate_seconds(self, *, max_concurrent_requests: int, call_latency_s: float) -> float:
-        """Time, with so many calls at once that take so long each."""
+        """Estimate the duration in seconds for this number of concurrent calls and this latency of a call."""
         return self.usage.calls * call_latency_s / max_concurrent_requests
 
 
 async def estimate_run(
     samples: AsyncIterable[Sample] | Iterable[Sample], metrics: Sequence[Metric], *, calls_per_reading: int = 1
 ) -> RunEstimate:
-    """Play a run through: which metrics apply to how many samples, and what would be asked. Nobody is asked.
+    """Estimate a run: to how many samples each metric applies, and how many calls it needs. No model is called.
 
-    How many questions some metrics ask depends on what a judge answers (claims, say); the word overlap that answers here
-    is a guess of that.
+    For some metrics the number of calls depends on the judge's replies (for example on the number of claims). Here a
+    judge based on word overlap replies, so these numbers are estimates.
 
     Args:
-        samples: What would be scored.
-        metrics: By what; readers they have are not asked.
-        calls_per_reading: Requests for one p(abstain): 1 where the endpoint tells probabilities, else the draws.
+        samples: The samples to score.
+        metrics: The metrics. Their readers are not called.
+        calls_per_reading: Requests for one p(abstain): 1 if the endpoint returns probabilities, else the number of
+            draws.
     """
     reader = DryRunReader(calls_per_reading=calls_per_reading)
     bound = [metric.with_reader(reader) if isinstance(metric, ReaderMetric) else metric for metric in metrics]
-    # A metric with a model of its own asks nobody, and loading it is what a rehearsal is to avoid.
+    # A metric with its own model does not call the judge, and an estimate must not load that model.
     local = [metric for metric in bound if metric.card.extra is not None]
     scorer = Scorer([metric for metric in bound if metric.card.extra is None], DryRunJudge(), concurrency=1)
     forecasts = {metric.card.name: MetricEstimate(metric=metric.card.name) for metric in metrics}

@@ -1,4 +1,4 @@
-"""Samples times metrics to outcomes: exactly one for each pair, by a deadline, under one limit."""
+"""Scorer: computes exactly one outcome for each pair of sample and metric, with a deadline and under one limit."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ logger = logging.getLogger("ragstone")
 AnyOutcome = Score | NotApplicable | Failure
 
 _RANGE_TOLERANCE = 1e-9
-"""Room for rounding when a value is held against its metric's range."""
+"""Tolerance for rounding when a value is compared with the range of its metric."""
 
 
 class Scorer:
-    """Scores samples by several metrics with one judge.
+    """Scores samples with several metrics and one judge.
 
-    All metrics of one sample are asked together, while its text is warm in the server's prefix cache. Whatever goes
-    wrong with one metric of one sample becomes the `Failure` of just that pair. A metric is called only with samples
-    that have what its card needs, and its value must be finite and in its card's range. No threads; cancellation passes through
-    and leaves no task behind. Nothing done here is captured as user traffic.
+    All metrics of one sample are scored concurrently, while its text is in the server's prefix cache. An error in one
+    metric of one sample becomes the `Failure` of that pair only. A metric receives only samples that have the fields
+    its card requires, and its value must be finite and within its card's range. The scorer starts no threads. A
+    cancellation is passed on, and no task keeps running after it. The calls made here are not captured as user traffic.
 
     Args:
-        metrics: What to score by; names must differ.
-        judge: Who is asked by judged metrics.
-        concurrency: Samples in work at once in `score_many`; how many judge calls are in flight is the judge's limit.
-        deadline_s: Seconds after which the metrics of a sample that have no outcome yet fail as "timeout".
-        clock: Unix time in seconds, for `created_at`.
+        metrics: The metrics, each with a different name.
+        judge: The judge for metrics that need one.
+        concurrency: Samples scored concurrently in `score_many`. The judge limits the number of concurrent judge calls.
+        deadline_s: Seconds after which the unfinished metrics of a sample fail as "timeout".
+        clock: Returns Unix time in seconds, for `created_at`.
 
     Raises:
-        ConfigurationError: Two metrics of one name, or an option that cannot work.
+        ConfigurationError: If two metrics have the same name, or an option is invalid.
 
     Example:
         ```python
@@ -63,7 +63,7 @@ class Scorer:
     ) -> None:
         names = [metric.card.name for metric in metrics]
         if repeated := {name for name in names if names.count(name) > 1}:
-            raise ConfigurationError(f"metrics are told apart by name, and {sorted(repeated)!r} came more than once")
+            raise ConfigurationError(f"metric names must be unique, but {sorted(repeated)!r} were given more than once")
         if concurrency < 1 or deadline_s <= 0:
             raise ConfigurationError(
                 "concurrency must be at least 1 and deadline_s above 0, got "
@@ -75,15 +75,15 @@ class Scorer:
         self._deadline_s = deadline_s
         self._clock = clock
         self._spent = UsageMeter()
-        # Looked up once: what `isinstance` of a Protocol costs for each outcome is more than most metrics do.
+        # Looked up once: `isinstance` with a Protocol for each outcome costs more than most metrics.
         self._readers = {m.card.name: m.reader for m in metrics if isinstance(m, ReaderMetric)}
         models: list[object] = [judge, *self._readers.values()]
         self._models = [model for model in models if isinstance(model, Preparable)]
         self._buggy: set[str] = set()
-        """Metrics whose bug has been logged with its traceback."""
+        """Metrics that have failed with an unexpected exception, whose traceback has been logged."""
 
     def judged_by(self, metric: Metric) -> JudgeIdentity | None:
-        """Which models a metric's outcomes rest on, as one identity; None for a plain metric. Final after `prepare`."""
+        """Return the identity of the models that a metric uses, or None if it uses none. Final after `prepare`."""
         reader = self._readers.get(metric.card.name)
         if reader is None:
             return self.judge.identity if metric.card.asks_judge else None
@@ -98,25 +98,25 @@ class Scorer:
 
     @property
     def usage(self) -> Usage:
-        """Tokens, calls and cost of everything scored so far; failed and abandoned work included."""
+        """Usage of everything scored so far, including failed and canceled work."""
         return self._spent.total
 
     async def prepare(self) -> None:
-        """Let the judge find out what it needs, so that a wrong address shows before the first sample.
+        """Prepare the judge, the readers and the metrics, so that a wrong address is found before the first sample.
 
-        Metrics with a model of their own load it.
-
-        A spend cap that is reached meanwhile is no reason to stop: each outcome then says so.
+        Metrics with their own model load it. If the budget is reached during preparation, no exception is raised, and
+        each outcome fails with kind "budget".
 
         Raises:
-            ConfigurationError: The judge cannot work as configured, or a metric's model cannot be loaded.
+            ConfigurationError: If the judge cannot work as configured, or the model of a metric cannot be loaded.
+            JudgeError: If the judge is unavailable.
             JudgeError: The judge cannot be reached.
         """
         with metered() as meter:
             try:
                 await self._prepare()
             finally:
-                # Measuring an endpoint is paid for as well.
+                # The calls that prepare a model count as well.
                 self._spent.total += meter.total
         for metric in self.metrics:
             if isinstance(metric, Preparable):
@@ -132,7 +132,7 @@ class Scorer:
                     raise
 
     async def score(self, sample: Sample) -> tuple[AnyOutcome, ...]:
-        """Score one sample by all metrics.
+        """Score one sample with all metrics.
 
         Returns:
             One outcome for each metric, in the order of `metrics`.
@@ -143,16 +143,17 @@ class Scorer:
                 async with share_work(), asyncio.TaskGroup() as group:
                     tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
             finally:
-                # Also when cancelled: what was sent is paid for, and shared work may end after the metrics that asked.
+                # Also after a cancellation: sent requests count, and shared work may end after the metrics that use it.
                 self._spent.total += meter.total
             return tuple(task.result() for task in tasks)
 
     async def score_many(
         self, samples: AsyncIterable[Sample] | Iterable[Sample]
     ) -> AsyncIterator[tuple[Sample, tuple[AnyOutcome, ...]]]:
-        """Score samples as they come, `concurrency` at once; yields in the order in which they are done.
+        """Score up to `concurrency` samples concurrently, and yield them in the order in which they finish.
 
-        The source is read only as far as there is room; an error it raises ends the iteration. Closing the iterator cancels what is in work.
+        A sample is read from the source only when it can be scored. An exception of the source ends the iteration.
+        Closing the iterator cancels unfinished work.
         """
         source = aiter(samples if isinstance(samples, AsyncIterable) else _asynchronous(samples))
         scoring: dict[asyncio.Task[tuple[AnyOutcome, ...]], Sample] = {}
@@ -184,7 +185,7 @@ class Scorer:
             await asyncio.gather(*rest, return_exceptions=True)
 
     def not_applicable(self, sample_id: str, reason: str) -> tuple[NotApplicable, ...]:
-        """Outcomes for a trace that cannot be scored at all (it ended in an error, say): one for each metric."""
+        """Return one outcome for each metric for a trace that cannot be scored (for example after an error)."""
         return tuple(
             NotApplicable(
                 sample_id=sample_id,
@@ -201,7 +202,7 @@ class Scorer:
         started = time.perf_counter()
         with metered() as meter:
             outcome = await self._guarded(metric, sample, deadline, meter)
-        # A judge that does not report to the meter may still put its bill on the outcome.
+        # A judge that does not report to the meter may set the usage on the outcome instead.
         usage = meter.total
         if not (usage.calls or usage.cached) and outcome.usage is not None:
             usage = outcome.usage
@@ -223,7 +224,7 @@ class Scorer:
         return {} if identity is None else {"judge": identity.name, "judge_hash": identity.hash}
 
     async def _guarded(self, metric: Metric, sample: Sample, deadline: float, meter: UsageMeter) -> AnyOutcome:
-        """Run one metric; whatever happens but a cancellation from outside is an outcome."""
+        """Run one metric, and turn everything except an external cancellation into an outcome."""
         try:
             if unmet := check_sample(metric, sample):
                 return unmet
@@ -236,41 +237,41 @@ class Scorer:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Nobody cancelled this task: a future inside the metric was, and that must not end the run.
+            # This task was not canceled: a future inside the metric was, and that must not end the run.
             self._log_bug(metric, sample, error)
-            return _failure(metric, sample, kind="bug", reason="something inside the metric was cancelled")
+            return _failure(metric, sample, kind="bug", reason="a future inside the metric was canceled")
         except JudgeError as error:
             return _failure(metric, sample, kind=error.kind, reason=str(error), raw=error.raw)
         except ConfigurationError as error:
             return _failure(metric, sample, kind="rejected", reason=str(error))
-        except Exception as error:  # noqa: BLE001  the run goes on, and the failure says what happened
+        except Exception as error:  # noqa: BLE001  the run continues, and the failure records the exception
             if isinstance(error, TimeoutError) and limit.expired():
                 reason = f"no outcome within {self._deadline_s:g} s"
                 if spent := meter.total.calls:
-                    # A slow endpoint, or more questions than it can take in that time.
+                    # The endpoint is slow, or the metrics need more calls than it can process before the deadline.
                     reason += (
-                        f", in which {spent} call{'s' if spent > 1 else ''} went out; give it longer (--deadline, "
-                        "deadline_s), or ask less of it at once (--concurrency)"
+                        f" ({spent} call{'s' if spent > 1 else ''} sent). Set a longer deadline (--deadline, "
+                        "deadline_s) or a lower concurrency (--concurrency)"
                     )
                 return _failure(metric, sample, kind="timeout", reason=reason)
             self._log_bug(metric, sample, error)
             return _failure(metric, sample, kind="bug", reason=f"{type(error).__name__}: {error}")
 
     def _log_bug(self, metric: Metric, sample: Sample, error: BaseException) -> None:
-        """With its traceback once; a bug that hits every sample does not fill the log."""
+        """Log a bug, with its traceback only the first time, so that a bug in every sample does not flood the log."""
         name = metric.card.name
         if name in self._buggy:
-            logger.error("metric %s failed on sample %r as before", name, sample.id)
+            logger.error("metric %s failed on sample %r with another unexpected exception", name, sample.id)
         else:
             self._buggy.add(name)
             logger.error("metric %s failed on sample %r", name, sample.id, exc_info=error)
 
 
 def _checked(metric: Metric, outcome: object) -> AnyOutcome:
-    """Hold an outcome against what metrics promise; `Scorer` records a breach as a bug."""
+    """Check that an outcome is valid for its metric. `Scorer` records a violation as a bug."""
     if not isinstance(outcome, Score | NotApplicable | Failure):
-        raise TypeError(f"a metric returns a Score, a NotApplicable or a Failure, got {outcome!r}")
-    # Raises here, and so becomes this metric's failure, rather than later in a store or a sink.
+        raise TypeError(f"a metric must return a Score, a NotApplicable or a Failure, got {outcome!r}")
+    # Raises here, so that this metric fails, not later in a store or a sink.
     outcome.model_dump_json()
     if isinstance(outcome, Score):
         low, high = metric.card.low - _RANGE_TOLERANCE, metric.card.high + _RANGE_TOLERANCE
@@ -280,7 +281,7 @@ def _checked(metric: Metric, outcome: object) -> AnyOutcome:
 
 
 def _storable(text: str) -> str:
-    """Replace lone surrogates, which no file and no database takes: an error may quote any text."""
+    """Replace lone surrogates, which files and databases do not accept. An error may quote any text."""
     return text.encode(errors="replace").decode()
 
 
@@ -292,7 +293,7 @@ def _failure(metric: Metric, sample: Sample, *, kind: str, reason: str, raw: str
         sample_id=sample.id,
         metric=metric.card.name,
         metric_version=metric.card.version,
-        # A judge from elsewhere may have kinds of its own.
+        # A user-defined judge may have its own kinds.
         kind=_KINDS.get(kind, "unavailable"),
         reason=_storable(reason),
         raw=None if raw is None else _storable(raw),
@@ -305,5 +306,5 @@ async def _asynchronous(samples: Iterable[Sample]) -> AsyncIterator[Sample]:
 
 
 async def _next(source: AsyncIterator[Sample]) -> Sample | None:
-    """The next sample, None at the end; a coroutine, which is what a task wants."""
+    """Return the next sample, or None at the end. A task needs a coroutine, not an awaitable."""
     return await anext(source, None)
