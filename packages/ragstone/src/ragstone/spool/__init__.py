@@ -1,4 +1,4 @@
-"""Spool: what capture acknowledges. Append-only segments, one writer a process, drained by the owner of the store."""
+"""Spool: local queue files for captured traces. Each writer appends segments, and the owner of the store reads them."""
 
 from ragstone.spool._reader import Batch, SegmentState, SpoolReader
 from ragstone.spool._writer import SpoolWriter

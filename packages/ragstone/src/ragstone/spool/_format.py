@@ -1,6 +1,6 @@
-r"""The files of a spool, byte by byte.
+r"""File format of a spool.
 
-A segment is text, one line an entry, so that it can be read with `less` when everything else is broken:
+A segment is a text file with one line per entry, so that it can be inspected with `less`:
 
 ```
 {"magic": "ragstone-spool", "format": 1, "pid": 4711, "created_at": 1767225600.0}
@@ -9,10 +9,10 @@ A segment is text, one line an entry, so that it can be read with `less` when ev
 2d3c1a90 00000000 $
 ```
 
-CRC-32 and length are in hexadecimal; the CRC covers the mark, the blank and the payload, the length the payload. The mark is `+`
-when more lines of the same append follow, `.` on its last line and `$` on the last line of a sealed segment. An append
-counts when its `.` is there: one that was cut off half way (disk full, `kill -9`) never was, even where some of its
-lines are whole.
+CRC-32 and length are hexadecimal. The CRC covers the mark, the space and the payload. The length covers the payload.
+The mark is `+` if more lines of the same append follow, `.` on its last line and `$` on the last line of a sealed
+segment. An append is complete if its `.` line is present. Readers ignore an incomplete append (disk full, `kill -9`),
+even if some of its lines are complete.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ragstone.errors import SpoolError
 __all__ = ["END", "LAST", "MORE", "NAME", "SEAL", "frame", "header", "read_header", "sync_directory", "unframe"]
 
 NAME: Final = re.compile(r"\d{8}T\d{6}\.\d{6}Z-\d+-[0-9a-f]{8}\.seg")
-"""Names of segments; their order is the order of creation."""
+"""Names of segments. Their order is the order of creation."""
 
 MORE: Final = b"+"
 LAST: Final = b"."
@@ -41,15 +41,15 @@ _PREFIX: Final = len(b"89d0b4ea 0000018f + ")
 
 
 def header(*, pid: int, created_at: float) -> bytes:
-    """The first line of a segment."""
+    """Return the first line of a segment."""
     return json.dumps({"magic": _MAGIC, "format": _FORMAT, "pid": pid, "created_at": created_at}).encode() + b"\n"
 
 
 def read_header(line: bytes, *, name: str) -> float | None:
-    """The creation time of a segment by its first line, in Unix seconds; None when the file is not one of ours.
+    """Read the creation time (Unix seconds) from the first line of a segment; None if the file is not a segment.
 
     Raises:
-        SpoolError: The segment was written by a newer Ragstone.
+        SpoolError: If a newer version of Ragstone wrote the segment.
     """
     try:
         fields = json.loads(line)
@@ -69,13 +69,13 @@ def read_header(line: bytes, *, name: str) -> float | None:
 
 
 def frame(payload: bytes, mark: bytes) -> bytes:
-    """A payload without newline as a line with its length and checksum."""
+    """Return the line for a payload without newlines: its checksum, its length, the mark and the payload."""
     body = mark + b" " + payload
     return b"%08x %08x %b\n" % (zlib.crc32(body), len(payload), body)
 
 
 def unframe(line: bytes) -> tuple[bytes, bytes] | None:
-    """Mark and payload of a line; None when it is damaged or not one of ours."""
+    """Return the mark and the payload of a line, or None if the line is damaged or not from a spool."""
     if len(line) <= _PREFIX or not line.endswith(b"\n"):
         return None
     body = line[_PREFIX - 2 : -1]
@@ -89,7 +89,7 @@ END: Final = frame(b"", SEAL)
 
 
 def sync_directory(directory: Path) -> None:
-    """Put the names of new and removed files on the disk, which syncing the files themselves does not."""
+    """Write the names of new and removed files to disk, which syncing the files themselves does not do."""
     fd = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(fd)

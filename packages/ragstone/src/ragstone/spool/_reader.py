@@ -1,4 +1,4 @@
-"""The reading side of the spool: what whole appends hold, in order, at offsets that never change."""
+"""Reader of the spool: returns the entries of complete appends, in order, at fixed byte offsets."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _UNREADABLE: Final = "corrupt_segment"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentState:
-    """One segment as it was found."""
+    """State of one segment when it was listed."""
 
     name: str
     size_bytes: int
     live: bool
-    """Whether a living process may still append to it."""
+    """Whether a running process may still append to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,22 +41,22 @@ class Batch:
 
     entries: tuple[SpoolEntry, ...]
     next_offset: int
-    """Where the next `read` goes on: a byte offset that the segment keeps for ever."""
+    """Byte offset at which the next `read` continues. It stays valid as the segment grows."""
     at_end: bool
-    """Nothing will ever follow: once the entries are stored, the segment can be removed."""
+    """Whether the segment is complete and read to its end. It can be removed after its entries are stored."""
     corrupt: int
-    """How many of the entries stand for a damaged line."""
+    """Number of entries that represent a damaged line."""
 
 
 class SpoolReader:
     """Reads the segments of a spool directory, also while other processes append to them.
 
-    Reading the same segment from the same offset gives the same entries every time, however the segment has grown and
-    whoever reads. So the caller stores `next_offset` in the transaction that stores the entries, and each entry arrives
-    exactly once. Files that are no segments are left alone.
+    Reading the same segment from the same offset always returns the same entries, even after the segment has grown. The
+    caller stores `next_offset` in the transaction that stores the entries, so each entry is stored exactly once. Files
+    that are not segments are ignored.
 
     Args:
-        directory: The spool directory; it need not exist yet.
+        directory: The spool directory. It does not have to exist yet.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -64,10 +64,10 @@ class SpoolReader:
         self._foreign: set[str] = set()
 
     def segments(self) -> list[SegmentState]:
-        """Every segment, oldest first.
+        """List every segment, oldest first.
 
         Raises:
-            SpoolError: The directory or a segment cannot be read.
+            SpoolError: If the directory or a segment cannot be read.
         """
         with self._os_errors("list segments"):
             try:
@@ -80,17 +80,18 @@ class SpoolReader:
     def read(self, name: str, offset: int = 0, max_entries: int = 500) -> Batch:
         """Read entries of a segment.
 
-        A last append that is not complete is left for later while its writer lives; when the writer is dead it was
-        never acknowledged and is ignored. A damaged line becomes a `Dropped` entry with reason "corrupt_segment", and
-        reading goes on with the next line. A segment that is gone was drained: it gives an empty batch at its end.
+        If the last append is incomplete and its writer is running, a later call returns it. If the writer has ended,
+        the append was never acknowledged and is ignored. A damaged line becomes a `Dropped` entry with reason
+        "corrupt_segment", and reading continues with the next line. A segment that no longer exists has been processed
+        and removed: the result is an empty batch with `at_end`.
 
         Args:
-            name: A segment, as `segments` names it.
+            name: Name of a segment from `segments`.
             offset: 0, or the `next_offset` of an earlier batch of this segment.
-            max_entries: At most so many entries.
+            max_entries: Maximum number of entries.
 
         Raises:
-            SpoolError: Not one of our segments, written by a newer Ragstone, or not readable.
+            SpoolError: If the file is not a segment, is not readable, or was written by a newer version of Ragstone.
         """
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._os_errors(f"read segment {name!r}"))
@@ -98,23 +99,23 @@ class SpoolReader:
                 file = stack.enter_context((self._directory / name).open("rb"))
             except FileNotFoundError:
                 return Batch(entries=(), next_offset=offset, at_end=True, corrupt=0)
-            # First whether it is final, then what it holds: the other way round, what a writer appends just before it
-            # dies would be missed.
+            # Check first whether the segment is final, then read it. In the reverse order, lines that a writer appends
+            # just before it ends would be missed.
             final = _is_final(file)
             first = file.readline()
             created_at = read_header(first, name=name)
             if created_at is None:
                 raise SpoolError(
-                    f"{str(self._directory / name)!r} is not a segment of a Ragstone spool; move it elsewhere"
+                    f"{str(self._directory / name)!r} is not a segment of a Ragstone spool. Move it out of the spool"
                 )
             file.seek(max(offset, len(first)))
             return _read(file, name=name, final=final, max_entries=max_entries, damaged_at=created_at)
 
     def remove(self, name: str) -> None:
-        """Remove a segment whose `Batch.at_end` was reached; does nothing when it is gone already.
+        """Remove a segment after `Batch.at_end` was reached. Do nothing if it no longer exists.
 
         Raises:
-            SpoolError: A living process still writes to it, or it cannot be removed.
+            SpoolError: If a running process still writes to it, or it cannot be removed.
         """
         path = self._directory / name
         with self._os_errors(f"remove segment {name!r}"):
@@ -128,7 +129,7 @@ class SpoolReader:
                     f"segment {name!r} has a living writer and cannot be removed; close its Monitor or process first"
                 )
             path.unlink(missing_ok=True)
-            # Or a loss of power could bring it back after its offset was forgotten.
+            # Without this, the segment could reappear after a loss of power, when its offset is no longer stored.
             sync_directory(self._directory)
 
     def _state(self, name: str) -> SegmentState | None:
@@ -138,17 +139,17 @@ class SpoolReader:
                     final = _is_final(file)
                     first = file.readline()
                     size = os.fstat(file.fileno()).st_size
-            except FileNotFoundError:  # drained by somebody else meanwhile
+            except FileNotFoundError:  # another process has processed and removed it
                 return None
         try:
-            ours = read_header(first, name=name) is not None
-        except SpoolError:  # a newer one of ours: `read` explains
-            ours = True
-        if not ours:
+            is_segment = read_header(first, name=name) is not None
+        except SpoolError:  # written by a newer version: `read` raises the error
+            is_segment = True
+        if not is_segment:
             if name not in self._foreign:
                 self._foreign.add(name)
                 _logger.warning(
-                    "%s is named like a spool segment and does not begin like one; it is ignored",
+                    "%s has the name of a spool segment, but not its header. The file is ignored",
                     self._directory / name,
                 )
             return None
@@ -165,14 +166,14 @@ class SpoolReader:
 
 
 def _read(file: BinaryIO, *, name: str, final: bool, max_entries: int, damaged_at: float) -> Batch:
-    """Read on from where `file` stands."""
-    whole: list[tuple[SpoolEntry, bool, int]] = []  # entry, whether it stands for a damaged line, offset behind it
-    partial: list[tuple[SpoolEntry, bool, int]] = []  # the same, of an append whose last line was not seen yet
-    certain = 0  # how many of `partial` count when nothing follows
+    """Read entries from the current position of `file`."""
+    whole: list[tuple[SpoolEntry, bool, int]] = []  # entry, whether it represents a damaged line, offset after it
+    partial: list[tuple[SpoolEntry, bool, int]] = []  # the same, for an append whose last line was not read yet
+    certain = 0  # number of entries of `partial` that count if no line follows
     start = offset = file.tell()
     exhausted = True
     for line in file:
-        if not line.endswith(b"\n"):  # torn: still being written, or never finished
+        if not line.endswith(b"\n"):  # incomplete: the write is in progress, or never finished
             break
         offset += len(line)
         mark, payload = unframe(line) or (b"", b"")
@@ -183,7 +184,7 @@ def _read(file: BinaryIO, *, name: str, final: bool, max_entries: int, damaged_a
         if entry is None:
             entry = Dropped(reason=_UNREADABLE, n=1, at=damaged_at)
             partial.append((entry, True, offset))
-            # A torn write has no newline, so this line was once whole, and may have been the last of its append.
+            # An incomplete write ends without a newline, so this line was complete once and may have ended its append.
             certain = len(partial)
             continue
         partial.append((entry, False, offset))
@@ -205,7 +206,7 @@ def _read(file: BinaryIO, *, name: str, final: bool, max_entries: int, damaged_a
 
 
 def _entry(payload: bytes, *, name: str) -> SpoolEntry | None:
-    """The entry of a line; None when it makes no sense although its checksum holds."""
+    """Parse the entry of a line. Return None if it is invalid although its checksum is correct."""
     try:
         entry = spool_entry_adapter.validate_json(payload)
     except ValidationError:
@@ -232,7 +233,7 @@ def _current(entry: SpoolEntry) -> bool:
 
 
 def _is_final(file: BinaryIO) -> bool:
-    """Whether a segment will never grow: it is sealed, or nobody holds the lock that its writer took before naming it."""
+    """Return whether a segment can no longer grow: it is sealed, or its writer no longer holds its lock."""
     if try_flock(file.fileno(), shared=True):
         return True
     size = os.fstat(file.fileno()).st_size

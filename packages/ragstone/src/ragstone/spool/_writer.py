@@ -1,4 +1,4 @@
-"""The writing side of the spool: one process, one segment at a time, one write an append."""
+"""Writer of the spool: one process, one open segment, one write per append."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from ragstone.spool._format import END, LAST, MORE, NAME, frame, header, sync_di
 
 __all__ = ["SpoolWriter"]
 
-# After these the segment is as good as before, only there was no room: the next append may try it again.
+# After these errors the segment is unchanged, and only space was missing, so the next append can use it again.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class SpoolWriter:
-    """Appends lines to segments of its own in a spool directory.
+    """Appends lines to its own segments in a spool directory.
 
-    Not for several threads at once. A forked child may go on using its copy: it starts a segment of its own and leaves
-    the parent's alone. Segments are readable by their owner only, as captured text is private.
+    Not thread-safe. A forked child may use its copy: the copy starts a new segment and does not change the parent's.
+    Only the owner can read segment files, because captured text is private.
 
     Args:
-        directory: Where segments go; made, with its parents, at the first append.
-        max_segment_bytes: A segment that would grow beyond is sealed and another one begun.
-        max_spool_bytes: No segment is begun while all segments together hold this much, so that a spool that nobody
-            drains does not fill the disk. It is looked at once a segment: allow for one more of each writing process.
-        clock: Unix seconds, for names and headers of segments.
+        directory: Spool directory. The first append creates it with its parents.
+        max_segment_bytes: Maximum size of a segment. If an append would exceed it, a new segment is started.
+        max_spool_bytes: Maximum size of all segments, so that a spool that is not processed does not fill the disk. It
+            is checked when a segment is started, so each writing process can exceed it by one segment.
+        clock: Returns Unix seconds, for names and headers of segments.
 
     Raises:
-        ConfigurationError: A size is not positive.
+        ConfigurationError: If a size is not positive.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SpoolWriter:
     ) -> None:
         for name, value in (("max_segment_bytes", max_segment_bytes), ("max_spool_bytes", max_spool_bytes)):
             if value <= 0:
-                raise ConfigurationError(f"{name} must be positive, got {value!r}; leave it out for the default")
+                raise ConfigurationError(f"{name} must be positive, got {value!r}. Omit it for the default")
         self._directory = Path(directory)
         self._max_segment_bytes = max_segment_bytes
         self._max_spool_bytes = max_spool_bytes
@@ -62,28 +62,28 @@ class SpoolWriter:
 
     @property
     def segment(self) -> str | None:
-        """The name of the segment being written; None before the first append and after `close`."""
+        """Name of the open segment, or None before the first append and after `close`."""
         return self._name
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Append lines: all of them, or, when this raises, none of them.
+        """Append all lines, or none of them if an exception is raised.
 
-        The kernel has the bytes when this returns: they survive the death of the process, and after `sync` also that
-        of the machine.
+        When this method returns, the kernel has the bytes: they survive the end of the process, and after `sync` also a
+        loss of power.
 
         Raises:
-            SpoolError: No room, or the directory or its disk does not take it; `__cause__` is the `OSError`. A later
-                call may succeed.
-            ValueError: A line holds a newline.
+            SpoolError: If the directory or disk is full or not writable. `__cause__` is the `OSError`. A later call may
+                succeed.
+            ValueError: If a line contains a newline.
         """
         if not lines:
             return
         if any(b"\n" in line for line in lines):
-            raise ValueError("a spool line must not hold a newline: write JSON without indentation")
+            raise ValueError("a spool line must not contain a newline. Write JSON without indentation")
         data = b"".join([frame(line, MORE) for line in lines[:-1]] + [frame(lines[-1], LAST)])
         with self._os_errors("append to"):
             if self._fd >= 0 and os.fstat(self._fd).st_nlink == 0:
-                self._abandon()  # somebody deleted it: nothing that is written there will ever be read
+                self._abandon()  # the file was deleted, so nothing written to it would ever be read
             if self._fd >= 0 and self._size + len(data) > self._max_segment_bytes:
                 self._seal()
             if self._fd < 0:
@@ -91,11 +91,11 @@ class SpoolWriter:
             self._write(data)
 
     def sync(self) -> None:
-        """Return when everything appended so far survives a loss of power.
+        """Wait until everything appended so far survives a loss of power.
 
         Raises:
-            SpoolError: The disk did not confirm. What was appended may or may not survive; the next append starts a
-                new segment, because after a failed sync the kernel may report success for data it has given up.
+            SpoolError: If the disk did not confirm. The appended lines may or may not survive. The next append starts a
+                new segment, because after a failed sync the kernel may report success for data it has discarded.
         """
         if self._fd < 0:
             return
@@ -107,21 +107,21 @@ class SpoolWriter:
                 raise
 
     def close(self) -> None:
-        """Seal the segment; idempotent, and a later append starts another one.
+        """Seal the segment. Further calls have no effect, and a later append starts a new segment.
 
         Raises:
-            SpoolError: The disk did not confirm what was appended since the last `sync`.
+            SpoolError: If the disk did not confirm the lines appended since the last `sync`.
         """
         with self._os_errors("seal"):
             self._seal()
 
     def _begin(self) -> None:
-        """Start a segment. It gets its name only when it is locked and has its header, so no reader sees it half made."""
+        """Start a segment. It gets its name after its lock and header, so readers never see an incomplete header."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        with os.scandir(self._directory) as found:
-            held = sum(_size(file) for file in found if NAME.fullmatch(file.name))
+        with os.scandir(self._directory) as files:
+            held = sum(_size(file) for file in files if NAME.fullmatch(file.name))
         if held >= self._max_spool_bytes:
-            why = f"{held} bytes wait in it, the limit is {self._max_spool_bytes}: is nobody draining it?"
+            why = f"it holds {held} bytes, and the limit is {self._max_spool_bytes}. Check that a worker is running"
             raise OSError(errno.EDQUOT, why)
         now = self._clock()
         stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
@@ -129,12 +129,12 @@ class SpoolWriter:
         hidden = self._directory / f".{name}.new"
         fd = os.open(hidden, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
         try:
-            try_flock(fd)  # nobody else knows this file
+            try_flock(fd)  # always succeeds: no other process knows this file
             first = header(pid=os.getpid(), created_at=now)
             _write_all(fd, first)
             _fdatasync(fd)
             hidden.rename(self._directory / name)
-            # The name is on the disk when the directory is.
+            # Syncing the directory writes the new name to disk.
             sync_directory(self._directory)
         except BaseException:
             os.close(fd)
@@ -149,7 +149,7 @@ class SpoolWriter:
             try:
                 os.ftruncate(self._fd, self._size)
             except OSError:
-                # What is there of this append lacks its last line, so readers ignore it; but nothing may follow it.
+                # Readers ignore the incomplete append, because its last line is missing. But nothing may follow it.
                 self._abandon()
             else:
                 if error.errno not in _NO_ROOM:
@@ -161,7 +161,7 @@ class SpoolWriter:
         if self._fd < 0:
             return
         try:
-            # Without its seal a segment is read to its end all the same.
+            # Readers read a segment without a seal to its end as well.
             with contextlib.suppress(OSError):
                 self._write(END)
             if self._fd >= 0:
@@ -170,7 +170,7 @@ class SpoolWriter:
             self._abandon()
 
     def _abandon(self) -> None:
-        """Let go of the segment as it is: after a fault, and in a forked child, where closing keeps the parent's lock."""
+        """Close the segment without a seal: after an error, and in a forked child (the parent keeps its lock)."""
         fd, self._fd, self._name, self._size = self._fd, -1, None, 0
         if fd >= 0:
             os.close(fd)
@@ -181,13 +181,13 @@ class SpoolWriter:
             yield
         except OSError as error:
             raise SpoolError(
-                f"cannot {doing} the spool in {str(self._directory)!r}: {error.strerror or error}; "
-                "make room, make it writable, or choose another directory"
+                f"cannot {doing} the spool in {str(self._directory)!r}: {error.strerror or error}. "
+                "Free disk space, make the directory writable, or choose another one"
             ) from error
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    """Write everything; a signal or a nearly full disk cuts a write short without an error."""
+    """Write all bytes. A signal or a nearly full disk can shorten a write without an error."""
     view = memoryview(data)
     while view:
         written = os.write(fd, view)
@@ -196,12 +196,12 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[written:]
 
 
-# macOS has no fdatasync.
+# fdatasync does not exist on macOS.
 _fdatasync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
 def _size(file: os.DirEntry[str]) -> int:
     try:
         return file.stat().st_size
-    except OSError:  # drained and removed meanwhile
+    except OSError:  # processed and removed in the meantime
         return 0
