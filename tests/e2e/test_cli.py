@@ -63,7 +63,7 @@ def test_the_judge_comes_from_the_environment(samples: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("evaluate", "no-such.jsonl"), 2, "no file 'no-such.jsonl'"),
+        (("evaluate", "no-such.jsonl"), 2, "file not found: 'no-such.jsonl'"),
         (("evaluate", "SAMPLES", "--metrics", "ccrs.cq"), 2, "ccrs.cq"),
         (("evaluate", "SAMPLES", "--judge", "gpt5"), 2, "gpt5"),
         (("evaluate", "SAMPLES", "--field", "query"), 2, "OURS=THEIRS"),

@@ -137,7 +137,7 @@ def test_a_run_is_read_line_by_line(read, tmp_path):
     )
 
     assert [("q1", ["d2", "d1"]), ("q2", ["d4"])] == [(t.trace_id, [p.id for p in t.contexts]) for t in traces]
-    assert ["line 3 has the score 'high'; a score is a finite number"] == [r.reason for r in rejected]
+    assert ["line 3 has the score 'high', which is not a finite number"] == [r.reason for r in rejected]
     assert {None} == {t.query for t in traces}
 
 

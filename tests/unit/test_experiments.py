@@ -207,7 +207,7 @@ def test_duplicate_ids_are_refused() -> None:
 @pytest.mark.parametrize(
     ("data", "error", "match"),
     [
-        ("no-such.jsonl", ConfigurationError, "no file 'no-such.jsonl'"),
+        ("no-such.jsonl", ConfigurationError, "file not found: 'no-such.jsonl'"),
         ([], DataError, "nothing to evaluate"),
     ],
 )
@@ -342,7 +342,7 @@ def test_a_csv_row_with_too_many_cells_is_rejected(tmp_path: Path) -> None:
     samples, rejected = read_samples(path, on_bad_row="skip")
 
     assert ["yes"] == [s.response for s in samples]
-    assert ["the row that ends in line 3 has more cells than the first line"] == [r.reason for r in rejected]
+    assert ["the row that ends in line 3 has more cells than the header"] == [r.reason for r in rejected]
 
 
 def test_a_csv_in_another_encoding_is_named(tmp_path: Path) -> None:
@@ -350,17 +350,17 @@ def test_a_csv_in_another_encoding_is_named(tmp_path: Path) -> None:
     path = tmp_path / "s.csv"
     path.write_bytes("question,answer\nqué,sí\n".encode("latin-1"))
 
-    with pytest.raises(DataError, match="no CSV in UTF-8"):
+    with pytest.raises(DataError, match="not a valid CSV file in UTF-8"):
         read_samples(path)
 
 
 def test_fields_that_name_nothing_of_ours_are_refused() -> None:
     """The two sides are easily swapped."""
-    with pytest.raises(ConfigurationError, match="'Frage' is no field of a sample"):
+    with pytest.raises(ConfigurationError, match="'Frage' is not a field of a sample"):
         read_samples(ROWS, fields={"Frage": "query"})
 
 
 def test_correct_answers_that_belong_to_no_sample_are_refused() -> None:
     """Without a word, every metric that needs them would be not applicable."""
-    with pytest.raises(DataError, match="no sample has the id of a correct answer"):
+    with pytest.raises(DataError, match="no sample id matches a reference id"):
         read_samples([{"query": "q"}], references={"elsewhere": ["r"]})

@@ -1,4 +1,4 @@
-"""Data sets: files, rows and runs of other tools into samples."""
+"""Datasets: reads files, rows, and runs of other tools as samples."""
 
 from ragstone.data._read import RejectedRow as RejectedRow
 from ragstone.data._read import SampleSource, read_samples

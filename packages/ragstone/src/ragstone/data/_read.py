@@ -1,4 +1,4 @@
-"""Data sets into samples: files, lists and data frames."""
+"""Reader of datasets: files, lists and data frames to samples."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
 __all__ = ["RejectedRow", "SampleSource", "build_rows_error", "iter_rows", "read_samples"]
 
 SampleSource = str | os.PathLike[str] | Iterable[Sample | Mapping[str, Any]]
-"""A path of a JSONL, JSON, CSV or Parquet file or of a TREC run, or samples or rows, or a pandas data frame."""
+"""Path of a JSONL, JSON, CSV or Parquet file or a TREC run, an iterable of samples or rows, or a pandas data frame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedRow:
-    """A row that could not be read, and why."""
+    """A row that could not be read, and the reason."""
 
     position: int
-    """1-based."""
+    """1-based position of the row."""
     reason: str
 
 
@@ -37,27 +37,30 @@ def read_samples(
     qrels: QrelsSource | None = None,
     on_bad_row: Literal["raise", "skip"] = "raise",
 ) -> tuple[list[Sample], list[RejectedRow]]:
-    """Read every sample of a data set before anything is spent on judging.
+    """Read all samples of a dataset.
 
     Args:
-        data: A path (`.jsonl`, `.ndjson`, `.json`, `.csv`, `.parquet`; `.run` or `.trec` for a TREC run), rows, samples or
-            a data frame.
-        fields: Our field name to the data's, where the known aliases do not fit.
-        references: Sample id to correct answers, added to samples that have none.
-        qrels: Relevance by sample id: a path of TREC or BEIR qrels, or a mapping; added to samples that have none. With a
-            TREC run each query of the qrels becomes a sample: one that the run lacks has no passages.
-        on_bad_row: "raise" names the first bad rows; "skip" returns them beside the samples.
+        data: A path (`.jsonl`, `.ndjson`, `.json`, `.csv`, `.parquet`, or `.run` or `.trec` for a TREC run), rows,
+            samples or a data frame.
+        fields: Maps field names of `Sample` to field names of the data, if the known aliases do not match.
+        references: Correct answers by sample id, added to samples without any.
+        qrels: Relevance labels by sample id: a path of TREC or BEIR qrels, or a mapping. They are added to samples
+            without any. With a TREC run, each query of the qrels becomes a sample, without passages if the run does not
+            contain the query.
+        on_bad_row: "raise" raises an error with the first invalid rows. "skip" returns them with the samples.
 
     Raises:
-        ConfigurationError: `on_bad_row` is neither, or the file does not exist or has a suffix that is not known; `fields` names no field of ours.
-        DataError: A row cannot be read (and `on_bad_row` is "raise"), an id occurs twice, or no sample has the id of
-            any of `references` or `qrels`.
-        MissingExtraError: Parquet without pyarrow.
+        ConfigurationError: If `on_bad_row` has another value, the file does not exist or has an unknown suffix, or
+            `fields` contains a name that is not a field of `Sample`.
+        DataError: If a row is invalid (and `on_bad_row` is "raise"), an id occurs twice, or no sample has an id of
+            `references` or of `qrels`.
+        MissingExtraError: If the file is Parquet and pyarrow is not installed.
     """
-    for ours in fields or ():
-        if ours not in FIELD_ALIASES:
+    for field in fields or ():
+        if field not in FIELD_ALIASES:
             raise ConfigurationError(
-                f"{ours!r} is no field of a sample, known are {', '.join(FIELD_ALIASES)}; ours comes first (query=Frage)"
+                f"{field!r} is not a field of a sample. The fields are {', '.join(FIELD_ALIASES)}; write "
+                "SAMPLE_FIELD=DATA_FIELD (query=Frage)"
             )
     if on_bad_row not in ("raise", "skip"):
         raise ConfigurationError(f"on_bad_row must be 'raise' or 'skip', got {on_bad_row!r}")
@@ -76,12 +79,12 @@ def read_samples(
             sample = sample.model_copy(update={"reference": tuple(references[sample.id])})
         samples.append(sample)
     if rejections and on_bad_row == "raise":
-        way_out = "Mend them, or leave them out (and have them counted) with on_bad_row='skip' (--on-bad-row skip)"
-        raise build_rows_error(rejections, len(samples), way_out)
+        remedy = "Fix these rows, or skip them with on_bad_row='skip' (--on-bad-row skip)"
+        raise build_rows_error(rejections, len(samples), remedy)
     if references and samples and references.keys().isdisjoint(seen):
         raise DataError(
-            f"no sample has the id of a correct answer: samples have {next(iter(seen))!r}, ..., correct answers "
-            f"{next(iter(references))!r}, ...; both need ids that match"
+            f"no sample id matches a reference id (samples: {next(iter(seen))!r}, ...; references: "
+            f"{next(iter(references))!r}, ...). Use the same ids in both files"
         )
     if judged is not None:
         whole_run = isinstance(data, str | os.PathLike) and Path(data).suffix.lower() in RUN_SUFFIXES
@@ -89,12 +92,12 @@ def read_samples(
     return samples, rejections
 
 
-def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, way_out: str) -> DataError:
-    """The error that names the first rows that could not be read."""
+def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, remedy: str) -> DataError:
+    """Build the error that lists the first invalid rows."""
     shown = "\n  ".join(r.reason for r in rejections[:5])
     more = f"\n  and {len(rejections) - 5} more" if len(rejections) > 5 else ""
     return DataError(
-        f"{len(rejections)} of {len(rejections) + n_samples} rows cannot be read:\n  {shown}{more}\n{way_out}"
+        f"{len(rejections)} of {len(rejections) + n_samples} rows cannot be read:\n  {shown}{more}\n{remedy}"
     )
 
 
@@ -108,7 +111,7 @@ def _sample(row: object, position: int, fields: Mapping[str, str] | None, seen: 
 
 
 def iter_rows(data: SampleSource) -> Iterator[Any]:
-    """Yield rows; a line that is no JSON comes out as the `DataError` it is, so that the rest can go on."""
+    """Yield rows. A line that is not valid JSON is yielded as a `DataError`, so that the other lines can be read."""
     if isinstance(data, str | os.PathLike):
         yield from _file_rows(Path(data))
     elif hasattr(data, "to_dict") and hasattr(data, "columns"):
@@ -119,7 +122,7 @@ def iter_rows(data: SampleSource) -> Iterator[Any]:
 
 def _file_rows(path: Path) -> Iterator[Any]:
     if not path.is_file():
-        raise ConfigurationError(f"there is no file {str(path)!r}; give a JSONL, JSON, CSV or Parquet file")
+        raise ConfigurationError(f"file not found: {str(path)!r}. Give the path of a JSONL, JSON, CSV or Parquet file")
     suffix = path.suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
         yield from _jsonl_rows(path)
@@ -133,7 +136,7 @@ def _file_rows(path: Path) -> Iterator[Any]:
         yield from run_rows(path)
     else:
         raise ConfigurationError(
-            f"cannot tell the format of {str(path)!r}: the suffix must be .jsonl, .ndjson, .json, .csv or .parquet, or "
+            f"unknown format of {str(path)!r}: the suffix must be .jsonl, .ndjson, .json, .csv or .parquet, or "
             ".run or .trec for a TREC run"
         )
 
@@ -146,42 +149,42 @@ def _jsonl_rows(path: Path) -> Iterator[Any]:
             try:
                 yield json.loads(line.decode("utf-8-sig"))
             except (ValueError, RecursionError) as error:
-                yield DataError(f"line {number} is no JSON: {error}")
+                yield DataError(f"line {number} is not valid JSON: {error}")
 
 
 def _csv_rows(path: Path) -> Iterator[Any]:
-    # One cell may hold all passages of a sample; the csv module's own limit is 128 KiB.
+    # One cell may contain all passages of a sample. The default limit of the csv module is 128 KiB.
     csv.field_size_limit(64 * 1024 * 1024)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             for row in reader:
-                unnamed: Any = row.pop(None, ())  # a list, of all that are too many
+                unnamed: Any = row.pop(None, ())  # a list of the cells beyond the header
                 if any(unnamed):
-                    # Half an answer would be scored as if it were all of it.
-                    yield DataError(f"the row that ends in line {reader.line_num} has more cells than the first line")
+                    # Otherwise a part of a response would be scored as the whole response.
+                    yield DataError(f"the row that ends in line {reader.line_num} has more cells than the header")
                 else:
-                    # An empty cell is an empty text: a system that answered nothing scores as such, it is not left out.
+                    # An empty cell is an empty text: an empty response is scored, not ignored.
                     yield row
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{str(path)!r} is no CSV in UTF-8: {error}") from error
+        raise DataError(f"{str(path)!r} is not a valid CSV file in UTF-8: {error}") from error
 
 
 def _json_rows(path: Path) -> Iterator[Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{str(path)!r} is no JSON: {error}") from error
+        raise DataError(f"{str(path)!r} is not valid JSON: {error}") from error
     if isinstance(value, Mapping):
-        # {"results": [...]} of RAGChecker and its like: the one list inside is the data.
+        # {"results": [...]}, as RAGChecker writes: the only list in the object holds the rows.
         lists = [v for v in value.values() if isinstance(v, list)]
         if len(lists) != 1:
             raise DataError(
-                f"{str(path)!r} must hold a list of rows, or an object with one list in it; it has {len(lists)}"
+                f"{str(path)!r} must contain a list of rows, or an object with exactly one list, got {len(lists)} lists"
             )
         value = lists[0]
     if not isinstance(value, list):
-        raise DataError(f"{str(path)!r} must hold a list of rows, got {type(value).__name__}")
+        raise DataError(f"{str(path)!r} must contain a list of rows, got {type(value).__name__}")
     yield from value
 
 
@@ -196,4 +199,4 @@ def _parquet_rows(path: Path) -> Iterator[Any]:
         for batch in pq.ParquetFile(path).iter_batches():
             yield from batch.to_pylist()
     except ArrowInvalid as error:
-        raise DataError(f"{str(path)!r} is no Parquet file: {error}") from error
+        raise DataError(f"{str(path)!r} is not a valid Parquet file: {error}") from error

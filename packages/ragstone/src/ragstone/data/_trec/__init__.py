@@ -1,1 +1,1 @@
-"""Runs and qrels in the files that retrieval research exchanges: TREC and BEIR."""
+"""File formats of retrieval research: TREC runs, TREC qrels and BEIR datasets."""

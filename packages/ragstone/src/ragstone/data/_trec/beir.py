@@ -1,4 +1,4 @@
-"""BEIR data sets: `queries.jsonl`, `corpus.jsonl` and `qrels/SPLIT.tsv` in one folder."""
+"""BEIR datasets: `queries.jsonl`, `corpus.jsonl` and `qrels/SPLIT.tsv` in one directory."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["read_beir", "write_beir"]
 
 
 def read_beir(folder: str | os.PathLike[str], *, split: str = "test", run: Run | None = None) -> list[Sample]:
-    """Read a BEIR data set: a sample for each query of the split, with its text and its qrels.
+    """Read a BEIR dataset: one sample for each query of the split, with its text and its qrels.
 
     Args:
-        folder: With `queries.jsonl`, `qrels/SPLIT.tsv` and, where a run is given, `corpus.jsonl`.
-        split: Which qrels: "train", "dev" or "test".
-        run: What was retrieved (`read_trec_run`); its passages become the contexts, with their texts from the corpus. A
-            query that the run lacks has none retrieved. Without a run contexts are unknown.
+        folder: Directory with `queries.jsonl`, `qrels/SPLIT.tsv` and, if `run` is given, `corpus.jsonl`.
+        split: Name of the qrels: "train", "dev" or "test".
+        run: The retrieved passages (`read_trec_run`). They become the contexts, with their texts from the corpus. A
+            query that is not in the run has empty contexts. Without a run the contexts are unknown (None).
 
     Raises:
-        ConfigurationError: A file is missing.
-        DataError: A line that cannot be read, an id twice, or a passage of the run that the corpus lacks.
+        ConfigurationError: If a file is missing.
+        DataError: If a line is invalid, an id occurs twice, or a passage of the run is not in the corpus.
 
     Example:
         ```python
@@ -39,9 +39,10 @@ def read_beir(folder: str | os.PathLike[str], *, split: str = "test", run: Run |
     folder = Path(folder)
     qrels = read_qrels(folder / "qrels" / f"{split}.tsv")
     queries = {name: _text(line, row, "text") for name, line, row in _rows(folder / "queries.jsonl") if name in qrels}
-    if lacking := [name for name in qrels if name not in queries]:
+    if missing := [name for name in qrels if name not in queries]:
         raise DataError(
-            f"{str(folder / 'queries.jsonl')!r} lacks {len(lacking)} of {len(qrels)} queries of the qrels, first {lacking[0]!r}"
+            f"{str(folder / 'queries.jsonl')!r} does not contain {len(missing)} of the {len(qrels)} queries of the "
+            f"qrels, the first is {missing[0]!r}"
         )
     texts = {} if run is None else _texts(folder / "corpus.jsonl", {doc for name in qrels for doc in run.get(name, ())})
     return [
@@ -62,32 +63,33 @@ def _passages(docs: Any, texts: dict[str, str]) -> Iterator[Passage]:
         yield Passage(text=texts[doc], id=doc, score=scores.get(doc), rank=rank)
 
 
-def _texts(path: Path, wanted: set[str]) -> dict[str, str]:
-    """Title and text of the passages that are wanted: a corpus may be large."""
+def _texts(path: Path, ids: set[str]) -> dict[str, str]:
+    """Read title and text of the passages with these ids only, because a corpus may be large."""
     texts = {}
     for name, line, row in _rows(path):
-        if name in wanted:
+        if name in ids:
             title, text = row.get("title"), _text(line, row, "text")
             texts[name] = f"{title}\n{text}" if isinstance(title, str) and title.strip() else text
-    if lacking := sorted(wanted - texts.keys()):
+    if missing := sorted(ids - texts.keys()):
         raise DataError(
-            f"{str(path)!r} lacks {len(lacking)} of {len(wanted)} passages of the run, first {lacking[0]!r}"
+            f"{str(path)!r} does not contain {len(missing)} of the {len(ids)} passages of the run, the first is "
+            f"{missing[0]!r}"
         )
     return texts
 
 
 def _rows(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
     seen: set[str] = set()
-    for number, line in numbered(path, "a BEIR data set"):
+    for number, line in numbered(path, "a BEIR dataset"):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"line {number} of {str(path)!r} is no JSON: {error}") from error
+            raise DataError(f"line {number} of {str(path)!r} is not valid JSON: {error}") from error
         if not isinstance(row, dict) or not isinstance(row.get("_id"), str | int):
             raise DataError(f"line {number} of {str(path)!r} must be an object with an '_id'")
         name = str(row["_id"])
         if name in seen:
-            raise DataError(f"line {number} of {str(path)!r} has the id {name!r} again; ids must be unique")
+            raise DataError(f"line {number} of {str(path)!r} repeats the id {name!r}. Ids must be unique")
         seen.add(name)
         yield name, number, row
 
@@ -100,34 +102,33 @@ def _text(number: int, row: dict[str, Any], field: str) -> str:
 
 
 def write_beir(folder: str | os.PathLike[str], samples: Iterable[Sample], *, split: str = "test") -> None:
-    """Write samples as a BEIR data set: their queries, their passages as the corpus, their qrels.
+    """Write samples as a BEIR dataset: their queries, their passages as the corpus, and their qrels.
 
-    The corpus holds what the samples retrieved; passages that only the qrels name have no text here, and are not in it.
+    The corpus contains the passages of the samples. Passages that occur only in the qrels have no text, so the corpus
+    does not contain them.
 
     Args:
-        folder: Made if it is not there; files in it that have these names are written anew.
-        samples: With queries, and with ids on their passages.
-        split: The name of the qrels.
+        folder: Output directory. It is created if it does not exist, and files with these names are overwritten.
+        samples: Samples with queries. Their passages need ids.
+        split: Name of the qrels.
 
     Raises:
-        DataError: A sample without a query, a passage without an id, one id with two texts, or a grade that is no whole
-            number. Nothing is written then.
+        DataError: If a sample does not have a query, a passage does not have an id, two texts have the same id, or a
+            grade is not an integer. Then no file is written.
     """
     listed = list(samples)
     queries: list[dict[str, str]] = []
     corpus: dict[str, str] = {}
     for sample in listed:
         if sample.query is None:
-            raise DataError(f"sample {sample.id!r} has no query, and a BEIR data set is made of queries")
+            raise DataError(f"sample {sample.id!r} does not have a query, which a BEIR dataset needs")
         queries.append({"_id": sample.id, "text": sample.query})
         for place, passage in enumerate(sample.contexts or (), start=1):
             if passage.id is None:
-                raise DataError(
-                    f"passage {place} of sample {sample.id!r} has no id, and a corpus names passages by their ids"
-                )
+                raise DataError(f"passage {place} of sample {sample.id!r} does not have an id, which a corpus needs")
             if corpus.setdefault(passage.id, passage.text) != passage.text:
                 raise DataError(
-                    f"passage {place} of sample {sample.id!r} has the id {passage.id!r}, which another text has already"
+                    f"passage {place} of sample {sample.id!r} has the id {passage.id!r}, which another text has as well"
                 )
     graded = list(beir_lines(listed))
     folder = Path(folder)

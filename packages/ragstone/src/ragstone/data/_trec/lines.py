@@ -1,4 +1,4 @@
-"""Lines of a text file, and what is said of those that are wrong."""
+"""Lines of a text file, and the errors about invalid ones."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ __all__ = ["finite", "numbered", "refuse", "token"]
 
 
 def numbered(path: Path, what: str) -> Iterator[tuple[int, str]]:
-    """Yield each line that is not blank, with its number.
+    """Yield each line that is not blank, with its 1-based number.
 
     Raises:
-        ConfigurationError: There is no such file.
-        DataError: It is no text in UTF-8.
+        ConfigurationError: If the file does not exist.
+        DataError: If the file is not valid UTF-8.
     """
     if not path.is_file():
-        raise ConfigurationError(f"there is no file {str(path)!r} with {what}")
+        raise ConfigurationError(f"file not found: {str(path)!r} (expected {what})")
     try:
         with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, line
     except UnicodeDecodeError as error:
-        raise DataError(f"{str(path)!r} is no text in UTF-8: {error}") from error
+        raise DataError(f"{str(path)!r} is not valid UTF-8: {error}") from error
 
 
 def finite(text: str) -> float | None:
-    """The number in a text; None where there is none, or none that can be compared (NaN, infinity)."""
+    """Parse a finite number. Return None if the text is not a number, or is NaN or infinite."""
     try:
         number = float(text)
     except ValueError:
@@ -39,10 +39,10 @@ def finite(text: str) -> float | None:
 
 
 def refuse(path: Path, errors: Sequence[DataError]) -> None:
-    """Raise one error that names the first bad lines, if there are any.
+    """Raise one error that lists the first invalid lines, if there are any.
 
     Raises:
-        DataError: There are.
+        DataError: If `errors` is not empty.
     """
     if errors:
         shown = "\n  ".join(map(str, errors[:5]))
@@ -51,13 +51,14 @@ def refuse(path: Path, errors: Sequence[DataError]) -> None:
 
 
 def token(text: str, what: str) -> str:
-    """Refuse what would fall apart at a space.
+    """Return the text if a column of a TREC file can hold it.
 
     Raises:
-        DataError: It would.
+        DataError: If the text is empty or contains whitespace.
     """
     if not text or len(text.split()) != 1 or text != text.strip():
         raise DataError(
-            f"{what} {text!r} cannot stand in a TREC file: columns are parted by spaces, so it must hold none, and not be empty"
+            f"{what} {text!r} cannot be written to a TREC file: spaces separate columns, so it must contain no "
+            "whitespace and must not be empty"
         )
     return text

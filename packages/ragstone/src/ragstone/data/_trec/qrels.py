@@ -1,4 +1,4 @@
-"""Qrels: which passages graders found relevant, as TREC and BEIR write them."""
+"""Qrels: relevance labels of passages, in the formats of TREC and BEIR."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ _BEIR_HEADER = "query-id\tcorpus-id\tscore\n"
 
 
 def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
-    """Read qrels: TREC's (`query iteration passage grade`), or BEIR's (tab-separated `query-id corpus-id score`).
+    """Read qrels in TREC format (`query iteration passage grade`) or BEIR format (`query-id corpus-id score`, tabs).
 
-    Which it is follows from each line's columns: four, or three between tabs. A first line of names is passed over.
+    Each line's number of columns determines its format: four columns, or three separated by tabs. A header is ignored.
 
     Returns:
-        Query id to passage id to grade.
+        Grades by query id and passage id.
 
     Raises:
-        ConfigurationError: There is no such file.
-        DataError: Lines with other columns, a grade that is no finite number, or a passage twice for one query.
+        ConfigurationError: If the file does not exist.
+        DataError: If a line has other columns, a grade is not a finite number, or a passage occurs twice for one query.
     """
     path = Path(path)
     qrels: dict[str, dict[str, float]] = {}
     seen: dict[tuple[str, str], int] = {}
     errors: list[DataError] = []
     for number, line in numbered(path, "qrels"):
-        # Ids of BEIR may hold spaces, so tabs come first.
+        # Ids of BEIR may contain spaces, so tabs are tried first.
         columns = [column.strip() for column in line.split("\t")] if line.count("\t") == 2 else line.split()
         if len(columns) not in (3, 4) or not all(columns):
             errors.append(
                 DataError(
-                    f"line {number} has {len(columns)} columns; a line is: query iteration passage grade (TREC), or "
-                    "query-id, corpus-id and score between tabs (BEIR)"
+                    f"line {number} has {len(columns)} columns. Expected: query iteration passage grade (TREC), or "
+                    "query-id, corpus-id and score separated by tabs (BEIR)"
                 )
             )
             continue
         query, doc, text = columns[0], columns[-2], columns[-1]
         grade = finite(text)
         if grade is None:
-            # Names of columns, which only the first line can hold.
+            # A header is allowed in the first line only.
             if not (number == 1 and text.casefold() in ("score", "relevance", "grade", "label")):
-                errors.append(DataError(f"line {number} has the grade {text!r}; a grade is a finite number"))
+                errors.append(DataError(f"line {number} has the grade {text!r}, which is not a finite number"))
             continue
         if (query, doc) in seen:
             errors.append(
                 DataError(
-                    f"line {number} grades {doc!r} for query {query!r} again, after line {seen[query, doc]} (qrels with a "
-                    "sub-topic in the second column are not read: give ratings by sub-question)"
+                    f"line {number} grades {doc!r} for query {query!r} again, after line {seen[query, doc]}. (Qrels with a "
+                    "sub-topic in the second column are not supported. Give ratings by sub-question instead.)"
                 )
             )
             continue
@@ -70,11 +70,12 @@ def write_trec_qrels(path: str | os.PathLike[str], qrels: Qrels | Iterable[Sampl
     """Write TREC qrels.
 
     Args:
-        path: Written anew.
-        qrels: Query id to passage id to grade; or samples with qrels.
+        path: Output file. An existing file is overwritten.
+        qrels: Grades by query id and passage id, or samples with qrels.
 
     Raises:
-        DataError: A grade that is no whole number (tools read no others), or an id that is empty or holds white space.
+        DataError: If a grade is not an integer (other tools read only integers), or an id is empty or contains
+            whitespace.
     """
     lines = []
     for query, grades in _mapping(qrels).items():
@@ -85,10 +86,10 @@ def write_trec_qrels(path: str | os.PathLike[str], qrels: Qrels | Iterable[Sampl
 
 
 def beir_lines(qrels: Qrels | Iterable[Sample]) -> Iterable[str]:
-    """The lines of BEIR's qrels, the header first.
+    """Yield the lines of qrels in BEIR format, starting with the header.
 
     Raises:
-        DataError: A grade that is no whole number, or an id with a tab or a line break.
+        DataError: If a grade is not an integer, or an id is empty or contains a tab or a line break.
     """
     yield _BEIR_HEADER
     for query, grades in _mapping(qrels).items():
@@ -96,13 +97,13 @@ def beir_lines(qrels: Qrels | Iterable[Sample]) -> Iterable[str]:
             for name in (query, doc):
                 if not name.strip() or any(c in name for c in "\t\r\n"):
                     raise DataError(
-                        f"the id {name!r} cannot stand in a table: it is empty, or holds a tab or a line break"
+                        f"the id {name!r} cannot be written to a table: it is empty, or contains a tab or a line break"
                     )
             yield f"{query}\t{doc}\t{_whole(query, doc, grade)}\n"
 
 
 def qrels_of(samples: Iterable[Sample]) -> dict[str, Mapping[str, float]]:
-    """The qrels of the samples that have some, by sample id."""
+    """Return the qrels by sample id, of the samples that have qrels."""
     return {sample.id: sample.qrels for sample in samples if sample.qrels is not None}
 
 
@@ -113,6 +114,6 @@ def _mapping(qrels: Qrels | Iterable[Sample]) -> Qrels:
 def _whole(query: str, doc: str, grade: float) -> int:
     if finite(str(grade)) is None or float(grade) != int(grade):
         raise DataError(
-            f"{doc!r} has the grade {grade!r} for query {query!r}; these files hold whole numbers, so scale or round first"
+            f"{doc!r} has the grade {grade!r} for query {query!r}. Qrels files contain integers, so scale or round it"
         )
     return int(grade)

@@ -1,4 +1,4 @@
-"""TREC runs: what a system retrieved, one line a query and passage."""
+"""TREC runs: the retrieved passages of a system, with one line per query and passage."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["parse_run", "read_trec_run", "run_of", "write_trec_run"]
 
 
 def read_trec_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
-    """Read a TREC run: lines of `query Q0 passage rank score tag`.
+    """Read a TREC run, with lines of `query Q0 passage rank score tag`.
 
-    Passages are ordered by falling score; equal scores by rank, and equal ranks as they stand in the file. (trec_eval
-    does not look at the ranks, and orders equal scores by id.)
+    Passages are sorted by descending score, equal scores by rank, and equal ranks by their order in the file.
+    (trec_eval ignores ranks, and sorts equal scores by id.)
 
     Returns:
-        Query id to passage id to score, best first.
+        Scores by query id and passage id, best first.
 
     Raises:
-        ConfigurationError: There is no such file.
-        DataError: Lines with other columns, a score that is no finite number, a rank that is no whole number, or a
-            passage twice for one query; the message has the first lines.
+        ConfigurationError: If the file does not exist.
+        DataError: If a line has other columns, a score is not a finite number, a rank is not an integer, or a passage
+            occurs twice for one query. The message lists the first of these lines.
 
     Example:
         ```python
@@ -43,27 +43,25 @@ def read_trec_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
 
 
 def parse_run(path: Path) -> tuple[dict[str, dict[str, float]], list[DataError]]:
-    """The run in the lines that can be read, and what is wrong with the others."""
+    """Parse the run from the valid lines, and return an error for each other line."""
     found: dict[str, tuple[dict[str, int], array[float], array[int]]] = {}
     errors: list[DataError] = []
     for number, line in numbered(path, "a TREC run"):
         columns = line.split()
         if len(columns) not in (5, 6):
             errors.append(
-                DataError(
-                    f"line {number} has {len(columns)} columns; a line of a TREC run is: query Q0 passage rank score tag"
-                )
+                DataError(f"line {number} has {len(columns)} columns. Expected: query Q0 passage rank score tag")
             )
             continue
         query, _, doc, rank, text = columns[:5]
         score = finite(text)
         if score is None:
-            errors.append(DataError(f"line {number} has the score {text!r}; a score is a finite number"))
+            errors.append(DataError(f"line {number} has the score {text!r}, which is not a finite number"))
             continue
         try:
             place = int(rank)
         except ValueError:
-            errors.append(DataError(f"line {number} has the rank {rank!r}; a rank is a whole number"))
+            errors.append(DataError(f"line {number} has the rank {rank!r}, which is not an integer"))
             continue
         if query not in found:
             found[query] = ({}, array("d"), array("q"))
@@ -71,11 +69,11 @@ def parse_run(path: Path) -> tuple[dict[str, dict[str, float]], list[DataError]]
         if doc in lines:
             errors.append(
                 DataError(
-                    f"line {number} has {doc!r} for query {query!r} again, after line {lines[doc]}: which one counts?"
+                    f"line {number} has {doc!r} for query {query!r} again, after line {lines[doc]}. Remove one of them"
                 )
             )
             continue
-        # Many queries retrieve the same passages: one string for all.
+        # Many queries retrieve the same passages, so equal ids share one string.
         lines[sys.intern(doc)] = number
         scores.append(score)
         ranks.append(max(-(2**63), min(place, 2**63 - 1)))
@@ -88,19 +86,19 @@ def _ordered(docs: Sequence[str], scores: Sequence[float], ranks: Sequence[int])
 
 
 def write_trec_run(path: str | os.PathLike[str], run: Run | Iterable[Sample], *, tag: str = "ragstone") -> None:
-    """Write a TREC run that every tool ranks as it is ranked here.
+    """Write a TREC run that every tool ranks in the same order as Ragstone.
 
-    Tools order equal scores by id, and some hold scores in single precision. So where the scores of a query do not fall
-    strictly, as single-precision numbers, whole numbers (n, ..., 2, 1) are written in their place. A passage that comes
-    again is left out: a run has each once.
+    Tools sort equal scores by id, and some store scores in single precision. Therefore, if the scores of a query are
+    not strictly descending in single precision, integers (n, ..., 2, 1) are written instead. A passage that occurs
+    again is ignored.
 
     Args:
-        path: Written anew.
-        run: Query id to passage id to score, or to passage ids in their order; or samples, whose passages have ids.
-        tag: The name of the system, the last column.
+        path: Output file. An existing file is overwritten.
+        run: Scores by query id and passage id, or sorted passage ids by query id, or samples whose passages have ids.
+        tag: Name of the system, written in the last column.
 
     Raises:
-        DataError: An id that is empty or holds white space, a score that is not finite, or a passage without an id.
+        DataError: If an id is empty or contains whitespace, a score is not finite, or a passage does not have an id.
     """
     token(tag, "the tag")
     listed = run if isinstance(run, Mapping) else run_of(run)
@@ -113,10 +111,10 @@ def write_trec_run(path: str | os.PathLike[str], run: Run | Iterable[Sample], *,
 
 
 def run_of(samples: Iterable[Sample]) -> dict[str, list[str]]:
-    """What the samples' systems retrieved, by sample id; samples with unknown contexts are left out.
+    """Return the ids of the retrieved passages by sample id. Samples with unknown contexts are ignored.
 
     Raises:
-        DataError: A passage without an id.
+        DataError: If a passage does not have an id.
     """
     run: dict[str, list[str]] = {}
     for sample in samples:
@@ -125,9 +123,7 @@ def run_of(samples: Iterable[Sample]) -> dict[str, list[str]]:
         run[sample.id] = []
         for place, passage in enumerate(sample.contexts, start=1):
             if passage.id is None:
-                raise DataError(
-                    f"passage {place} of sample {sample.id!r} has no id, and a run names passages by their ids"
-                )
+                raise DataError(f"passage {place} of sample {sample.id!r} does not have an id, which a run needs")
             run[sample.id].append(passage.id)
     return run
 
@@ -138,9 +134,9 @@ def _falling(query: str, docs: Mapping[str, float] | Sequence[str]) -> list[tupl
         return [(doc, len(once) - place) for place, doc in enumerate(once)]
     for doc, score in docs.items():
         if finite(str(score)) is None:
-            raise DataError(f"{doc!r} has the score {score!r} for query {query!r}; a score is a finite number")
+            raise DataError(f"{doc!r} has the score {score!r} for query {query!r}, which is not a finite number")
     ordered = sorted(docs.items(), key=lambda item: -item[1])
-    # As a tool in C holds them; infinite where they are too large for that.
+    # Single precision, as tools in C store scores. A score that is too large becomes infinite.
     single = array("f", [score for _, score in ordered])
     if all(above > below for above, below in pairwise(single)):
         return [(doc, float(score)) for doc, score in ordered]

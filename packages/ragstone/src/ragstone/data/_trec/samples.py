@@ -1,4 +1,4 @@
-"""Runs as samples, and qrels joined to samples."""
+"""Conversion of runs to samples, and addition of qrels to samples."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ragstone.schema import Passage, Sample
 __all__ = ["RUN_SUFFIXES", "QrelsSource", "qrels_from", "run_rows", "with_qrels"]
 
 QrelsSource = str | os.PathLike[str] | Qrels
-"""A path of TREC or BEIR qrels, or query id to passage id to grade."""
+"""Path of TREC or BEIR qrels, or grades by query id and passage id."""
 
 RUN_SUFFIXES = (".run", ".trec")
 
 
 def run_rows(path: Path) -> Iterator[Sample | DataError]:
-    """A sample for each query of a TREC run, whose passages have ids and no text; and its bad lines."""
+    """Yield an error per invalid line of a TREC run, then a sample per query. Passages have ids, but no text."""
     run, errors = parse_run(path)
     yield from errors
     for query in list(run):
-        # Let go of the run as its passages are made: both together would be twice the memory.
+        # Each query is removed from the run when its sample is made, because both together need twice the memory.
         docs = run.pop(query)
         contexts = tuple(
             Passage(text="", id=doc, score=score, rank=rank) for rank, (doc, score) in enumerate(docs.items())
@@ -34,35 +34,35 @@ def run_rows(path: Path) -> Iterator[Sample | DataError]:
 
 
 def qrels_from(source: QrelsSource) -> Qrels:
-    """The qrels, read if they are a file.
+    """Return the qrels, reading them if the source is a path.
 
     Raises:
-        ConfigurationError: There is no such file.
-        DataError: It cannot be read, or holds nothing.
+        ConfigurationError: If the file does not exist.
+        DataError: If the file is invalid, or the qrels are empty.
     """
     qrels = source if isinstance(source, Mapping) else read_qrels(source)
     if not qrels:
-        raise DataError("the qrels hold no query; leave them out, or give those of these samples")
+        raise DataError("the qrels are empty. Omit them, or give the qrels of these samples")
     return qrels
 
 
 def with_qrels(samples: Sequence[Sample], qrels: Qrels, *, whole_run: bool) -> list[Sample]:
-    """Give each sample without qrels those of its id.
+    """Add qrels to each sample without any, by its id.
 
     Args:
-        samples: In any order.
-        qrels: By sample id.
-        whole_run: The samples are all that a system retrieved: a query with qrels that is not among them was asked, and
-            nothing was found. It becomes a sample with no passages.
+        samples: Samples in any order.
+        qrels: Qrels by sample id.
+        whole_run: Whether the samples are a complete run. Then a query of the qrels that is not in the run returned no
+            passages, and becomes a sample with empty contexts.
 
     Raises:
-        DataError: No sample has an id of the qrels.
+        DataError: If no sample id is in the qrels.
     """
     known = {sample.id for sample in samples}
     if samples and known.isdisjoint(qrels):
         raise DataError(
-            f"no sample has the id of a query of the qrels: samples have {samples[0].id!r}, ..., qrels "
-            f"{next(iter(qrels))!r}, ...; both need ids that match"
+            f"no sample id matches a query id of the qrels (samples: {samples[0].id!r}, ...; qrels: "
+            f"{next(iter(qrels))!r}, ...). Use the same ids in both files"
         )
     joined = [
         sample.model_copy(update={"qrels": dict(qrels[sample.id])})
