@@ -86,7 +86,8 @@ PUBLIC = {
         detect plan_replay replay_traces
     """,
     "ragstone.requests": """
-        Message PassageDraft Recorder Request RetrievalDraft Role Statements Step StepKind TraceDraft Value
+        Block Message PassageDraft Recorder Request RetrievalDraft Role Statements Step StepKind TraceDraft Value
+        current_request
     """,
     "ragstone.worker": """
         ScoringSetup TraceSource

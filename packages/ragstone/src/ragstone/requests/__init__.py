@@ -1,9 +1,11 @@
 """Captured requests: what was asked, what the model saw, what was answered, for live capture and replay."""
 
+from ragstone.requests._current import Block, current_request
 from ragstone.requests._draft import PassageDraft, Recorder, RetrievalDraft, TraceDraft
 from ragstone.requests._step import Message, Request, Role, Statements, Step, StepKind, Value
 
 __all__ = [
+    "Block",
     "Message",
     "PassageDraft",
     "Recorder",
@@ -15,4 +17,5 @@ __all__ = [
     "StepKind",
     "TraceDraft",
     "Value",
+    "current_request",
 ]
