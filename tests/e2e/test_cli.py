@@ -66,7 +66,7 @@ def test_the_judge_comes_from_the_environment(samples: Path) -> None:
         (("evaluate", "no-such.jsonl"), 2, "file not found: 'no-such.jsonl'"),
         (("evaluate", "SAMPLES", "--metrics", "ccrs.cq"), 2, "ccrs.cq"),
         (("evaluate", "SAMPLES", "--judge", "gpt5"), 2, "gpt5"),
-        (("evaluate", "SAMPLES", "--field", "query"), 2, "OURS=THEIRS"),
+        (("evaluate", "SAMPLES", "--field", "query"), 2, "FIELD=COLUMN"),
         (("evaluate", "SAMPLES", "--frobnicate"), 2, "frobnicate"),
         (("evaluate", "SAMPLES", "-o", "/no/such/folder/o.jsonl"), 2, "does not exist"),
         (("evaluate", "SAMPLES", "--judge", "http://127.0.0.1:9/v1", "--deadline", "2"), 3, ""),
@@ -98,7 +98,7 @@ def test_the_demo_shows_the_whole_path(tmp_path: Path) -> None:
         "ledger",
         "captured = scored",
         "the worst 3 answers",
-        "most likely to draw an answer",
+        "most distracting passages",
         "next",
         "not a judge",
     ):
@@ -116,7 +116,7 @@ def test_the_demo_shows_the_whole_path(tmp_path: Path) -> None:
     assert "ccrs.qr" in why.stdout
     unknown = run_command("status", tmp_path / "d" / "demo.db", "--trace", "nope")
     assert 2 == unknown.returncode
-    assert "no trace 'nope'" in unknown.stderr
+    assert "trace 'nope' not found" in unknown.stderr
 
 
 def test_the_demo_uses_the_judge_it_is_given(tmp_path: Path) -> None:
@@ -136,5 +136,5 @@ def test_an_output_that_is_a_folder_is_refused_before_anything_is_scored(samples
     done = run_command("evaluate", samples, "-o", tmp_path)
 
     assert (2, "") == (done.returncode, done.stdout)
-    assert "is a folder" in done.stderr
+    assert "is a directory" in done.stderr
     assert "Traceback" not in done.stderr

@@ -95,9 +95,9 @@ def test_json_holds_everything(files: dict[str, Path]) -> None:
     [
         (["old"], "at least two systems, got 1"),
         (["old", "missing"], "is no file of outcomes and no store"),
-        (["old", "same", "--gate-metrics", "ccrs"], "add --fail-if-worse, or --margin"),
-        (["a=old", "a=same"], "two systems are called 'a'; write NAME=FILE"),
-        (["old", "old=same"], "two systems are called 'old'; write NAME=FILE"),
+        (["old", "same", "--gate-metrics", "ccrs"], "Add --fail-if-worse, or --margin"),
+        (["a=old", "a=same"], "two systems have the name 'a'. Write NAME=FILE"),
+        (["old", "old=same"], "two systems have the name 'old'. Write NAME=FILE"),
         (["old", "same", "--metrics", "bleu"], "no system has outcomes of 'bleu'; there are ccrs.cc, ccrs.qr"),
         (["old", "same", "--baseline", "x"], "no system 'x' to be the baseline"),
         (["old", "same", "--hypothesis", "old >> same"], "is no claim about these systems"),
@@ -128,7 +128,7 @@ def test_evaluate_writes_what_compare_reads(tmp_path: Path) -> None:
     done = run_command("compare", tmp_path / "old-scores.jsonl", tmp_path / "new-scores.jsonl", "--fail-if-worse")
     assert 0 == done.returncode, done.stderr
     assert done.stdout.startswith("new-scores beats old-scores on ccrs.cc by ")
-    assert "it is not a judge" in done.stdout
+    assert "which is not a judge" in done.stdout
 
 
 def test_the_exit_code_reaches_the_shell(files: dict[str, Path]) -> None:

@@ -107,7 +107,7 @@ def test_a_cap_ends_with_4_and_the_rest_follows(folder):
     with FakeJudgeServer() as server:
         first = run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url, "--budget-calls", "7")
         assert 4 == first.returncode
-        assert "the same command goes on" in first.stderr
+        assert "run the same command to resume" in first.stderr
         assert 7 == server.stats.calls
         second = run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url)
         assert 0 == second.returncode
@@ -164,7 +164,7 @@ def test_nobody_there_ends_with_3(folder):
         (["docs", "--judge", "http://127.0.0.1:9/v1", "-o", "docs/market.md"], "cannot be a folder"),
         (["docs", "--report", "docs/none.md"], "there is no file or folder"),
         (["docs", "--max-items", "0"], "--max-items"),
-        (["docs", "--budget-usd", "1", "--judge", "http://127.0.0.1:9/v1"], "needs prices"),
+        (["docs", "--budget-usd", "1", "--judge", "http://127.0.0.1:9/v1"], "requires prices"),
     ],
 )
 def test_what_cannot_work_ends_with_2(folder, arguments, message):

@@ -31,7 +31,7 @@ def test_one_endpoint_for_both():
     verdicts = dict(re.findall(r"^ +(\S.*?)  +(yes|no|unknown)\b", done.stdout, re.MULTILINE))
     assert "yes" == verdicts["exact: token-id chain"]
     assert "no" == verdicts["reasons first"]
-    assert "p(abstain) is read exactly (chain)" in done.stdout
+    assert "p(abstain) is computed exactly (chain)" in done.stdout
     assert "advice" not in done.stdout
 
 
@@ -47,7 +47,7 @@ def test_two_endpoints():
     assert (0, "") == (done.returncode, done.stderr)
     first, second = done.stdout.split("\n\n")
     assert first.startswith("judge: judge at")
-    assert "drawn at temperature 1, because no log-probabilities come" in first
+    assert "drawn at temperature 1, because the endpoint does not return log-probabilities" in first
     assert "allowed_openai_params" in first
     assert second.startswith("reader: reader at")
     assert "--enable-prompt-tokens-details" in second
@@ -57,7 +57,7 @@ def test_two_endpoints():
     ("dialect", "changes", "said"),
     [
         ("openai", {}, "bounded by the first token's 20 listed"),
-        ("openai", {"processed_logprobs": True}, "after the temperature was applied"),
+        ("openai", {"processed_logprobs": True}, "the temperature changes the returned log-probabilities"),
         ("openai-reasoning", {}, "reasons before it answers"),
     ],
 )
@@ -96,7 +96,7 @@ def test_unreachable_judge_does_not_hide_the_reader():
         done = doctor("--judge", "http://127.0.0.1:9/v1", "--reader", server.url)
     assert 3 == done.returncode
     first, second = done.stdout.split("\n\n")
-    assert "cannot be asked: http://127.0.0.1:9/v1: cannot connect" in first
+    assert "probe failed: http://127.0.0.1:9/v1: cannot connect" in first
     assert "exact: token-id chain" in second
     assert "Traceback" not in done.stderr
 

@@ -124,7 +124,7 @@ def test_spend_cap_on_the_command_line(tmp_path, capsys):
     assert (4, 8) == (ended.value.code, server.calls)
     written = capsys.readouterr()
     assert "8 / 12 / 0" in written.out
-    assert "the spend cap was reached: 12 of 20" in written.err
+    assert "The budget is exhausted. 12 of 20" in written.err
     kinds = [json.loads(line).get("kind") for line in output.read_text().splitlines()]
     assert (8, 12) == (kinds.count(None), kinds.count("budget"))
 
@@ -151,7 +151,7 @@ def test_spend_cap_that_the_probe_reaches(tmp_path, capsys):
     assert (4, 5) == (ended.value.code, server.calls)
     written = capsys.readouterr()
     assert "0 / 3 / 0" in written.out
-    assert "the spend cap was reached: 3 of 3" in written.err
+    assert "The budget is exhausted. 3 of 3" in written.err
     assert ["budget"] * 3 == [json.loads(line)["kind"] for line in output.read_text().splitlines()]
 
 

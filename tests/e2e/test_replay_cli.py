@@ -133,7 +133,7 @@ def test_ctrl_c_lets_go_cleanly_and_says_how_to_go_on(tmp_path):
         asked.wait_for(10)
         process.send_signal(signal.SIGINT)
         _, err = finish(process, 130)
-        assert "stopped; the same command goes on from here" in err
+        assert "stopped. Run the same command to resume." in err
         assert 0 < read_ledger(store).total.scored < 60
         finish(start(*command))
 
@@ -153,9 +153,9 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nobody(tmp_path):
 
     assert "10 traces, of which 10 would be scored" in out
     assert "ccrs.qr: 10 applicable" in out
-    assert "ccrs.ac: 0 applicable, 10 not, most often (10): the sample has no reference" in out
+    assert "ccrs.ac: 0 applicable, 10 not applicable, most often (10): the sample has no reference" in out
     assert "about 10 calls" in out
-    assert "USD, 4 s at 2 s a call and 5 at once" in out
+    assert "USD, 4 s at 2 s per call and 5 concurrent requests" in out
     assert (0, False) == (asked.questions.total(), store.exists())
 
 
@@ -191,7 +191,7 @@ def test_dead_letters_are_listed_and_sent_again(tmp_path):
         assert 3 == len(json.loads(ragstone("deliveries", store, "--json").stdout)["deliveries"])
 
         refusing = False
-        assert "3 deliveries are in line again" in ragstone("deliveries", store, "--retry").stdout
+        assert "3 deliveries are pending again" in ragstone("deliveries", store, "--retry").stdout
         ragstone(*command)
         assert {"t0", "t1", "t2"} == {score["trace_id"] for score in taken}
         assert "0 failed" in ragstone("deliveries", store).stderr

@@ -53,7 +53,7 @@ def test_a_spend_cap_ends_a_run_and_the_next_one_goes_on(tmp_path, capsys):
 
     assert [4, 4, 0] == codes
     assert (10, 20) == (read_ledger(store).total.scored, n_calls)
-    assert "the same command goes on from here" in capsys.readouterr().err
+    assert "Run the same command to resume" in capsys.readouterr().err
 
 
 def test_a_format_that_was_named_wrongly_is_an_error(tmp_path, capsys):
@@ -63,7 +63,7 @@ def test_a_format_that_was_named_wrongly_is_an_error(tmp_path, capsys):
     assert 2 == replay(file, "--format", "otlp", "--store", tmp_path / "r.db", "--judge", "lexical")
     told = capsys.readouterr().err
     assert "rejected, line 1: no OTLP message" in told
-    assert "is it another --format?" in told
+    assert "If the detected format is wrong, set --format" in told
 
 
 def test_a_file_of_which_one_record_is_good_is_no_error(tmp_path):

@@ -53,7 +53,7 @@ def test_a_folder_without_a_file_that_can_be_read_fails(folder: Path) -> None:
         (folder / f"{name}.jsonl").unlink()
     done = replay(folder)
     assert 3 == done.exit_code
-    assert "nothing could be read: 3 files were skipped" in done.stderr
+    assert "no file could be read, 3 skipped" in done.stderr
 
 
 def test_the_plan_names_them_too(folder: Path) -> None:

@@ -114,9 +114,9 @@ def test_the_table_of_a_command_counts_before_the_top_level(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[evaluat]", "has a table [evaluat], and there is no such command"),
-        ("[evaluate]\nformat = 'x'", "sets 'format' for `evaluate`, which has no such option"),
-        ("[udcg.fit]\nnonsense = 1", "sets 'nonsense' for `fit`, which has no such option"),
+        ("[evaluat]", "has a table [evaluat], but no command has this name"),
+        ("[evaluate]\nformat = 'x'", "sets 'format', but the command `evaluate` does not have this option"),
+        ("[udcg.fit]\nnonsense = 1", "sets 'nonsense', but the command `fit` does not have this option"),
     ],
 )
 def test_a_table_of_no_command_and_an_option_of_none(tmp_path, capsys, text, words):

@@ -20,7 +20,7 @@ from ragstone.errors import (
     SinkRejectedError,
     SinkUnavailableError,
 )
-from ragstone.experiments import format_table, summarise
+from ragstone.experiments import format_table, summarize
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.sinks import Delivery
@@ -84,7 +84,7 @@ def test_the_table_says_why_a_metric_is_not_applicable() -> None:
     common = {"metric": card.name, "metric_version": card.version}
     reasons = ["too short", "too long", "too long", "too odd"]
     absent = [NotApplicable(sample_id=str(i), reason=reason, **common) for i, reason in enumerate(reasons)]
-    many, one = summarise(absent, [card]), summarise(absent[1:3], [card])
+    many, one = summarize(absent, [card]), summarize(absent[1:3], [card])
 
     assert {"too long": 2, "too short": 1, "too odd": 1} == many[0].reasons
     assert "ccrs.qr: not applicable to 4: too long (2; others for 2 more reasons)" in format_table(many).splitlines()
@@ -95,7 +95,7 @@ def test_failures_are_counted_and_bounded() -> None:
     """The mean of the survivors never stands alone."""
     card = resolve_metrics(["ccrs.qr"])[0].card
     common = {"metric": card.name, "metric_version": card.version}
-    summary = summarise(
+    summary = summarize(
         [
             Score(sample_id="1", value=0.5, method="single_reply", **common),
             Failure(sample_id="2", kind="timeout", reason="slow", **common),
@@ -133,7 +133,7 @@ def test_a_failure_that_knows_its_bounds_narrows_those_of_the_mean(bounds, expec
         Score(sample_id="a", value=0.5, method="exact_sequence", **shared),
         Failure(sample_id="b", kind="timeout", reason="late", details={"bounds": bounds}, **shared),
     ]
-    (summary,) = summarise(outcomes, [card])
+    (summary,) = summarize(outcomes, [card])
 
     assert expected == pytest.approx(summary.bounds, abs=1e-8)
     assert {"timeout": 1} == summary.failure_kinds

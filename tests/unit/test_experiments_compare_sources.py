@@ -282,7 +282,7 @@ def test_files_that_hold_no_outcome_are_refused(tmp_path: Path) -> None:
 def test_the_baseline_judge_is_noted(tmp_path: Path) -> None:
     """Word overlap is no judge, and the table says so."""
     a, b = (write(tmp_path / f"{name}.jsonl", outcomes([0.5] * 6, judge="lexical baseline")) for name in "ab")
-    assert "it is not a judge" in str(ragstone.compare([a, b]))
+    assert "which is not a judge" in str(ragstone.compare([a, b]))
 
 
 def test_values_and_bounds_stay_in_the_range_of_their_metric(tmp_path: Path) -> None:

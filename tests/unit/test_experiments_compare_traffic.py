@@ -157,7 +157,7 @@ def test_what_has_no_time_is_a_file_as_before(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("a.db@soon..", "'soon' is no time"), ("a.db@2026-11-09..2026-11-02", "ends before it begins")]
+    ("text", "words"), [("a.db@soon..", "invalid time 'soon'"), ("a.db@2026-11-09..2026-11-02", "TO is not after FROM")]
 )
 def test_a_time_that_cannot_be_is_told(text, words):
     """With what could be written instead."""

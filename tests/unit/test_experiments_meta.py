@@ -362,7 +362,7 @@ def test_different_judges_are_pointed_out(written):
     notes = " ".join(validate_metrics(a, b, **FAST).notes)
     assert "scored by 2 judges (lexical baseline, one)" in notes
     assert "1 of 2 samples are in all systems" in notes
-    assert "it is not a judge" in notes
+    assert "which is not a judge" in notes
 
 
 def test_experiments_can_be_given_as_they_are():

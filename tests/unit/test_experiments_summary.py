@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 
 import ragstone
-from ragstone.experiments import Experiment, format_table, summarise
+from ragstone.experiments import Experiment, format_table, summarize
 from ragstone.judges import LexicalJudge
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score, Usage
@@ -28,7 +28,7 @@ def outcomes(*values: float | None):
 
 def test_a_mean_above_1_is_no_longer_cut():
     """A density of 1.2 is possible, and its interval has both ends."""
-    (summary,) = summarise(outcomes(1.2, 0.9, 1.5), [CARD])
+    (summary,) = summarize(outcomes(1.2, 0.9, 1.5), [CARD])
     assert 1.2 == round(summary.estimate.value, 9)
     assert 0 <= summary.estimate.low < 1.2 < summary.estimate.high < math.inf
     assert summary.bounds == (summary.estimate.value, summary.estimate.value)
@@ -36,7 +36,7 @@ def test_a_mean_above_1_is_no_longer_cut():
 
 def test_a_failed_sample_may_have_any_density():
     """The mean then has a lower bound only, and the table says so in words."""
-    summaries = summarise(outcomes(1.2, None), [CARD])
+    summaries = summarize(outcomes(1.2, None), [CARD])
     assert (0.6, math.inf) == summaries[0].bounds
     table = format_table(summaries)
     assert "whatever those would have scored, the mean is at least 0.600" in table
@@ -46,14 +46,14 @@ def test_a_failed_sample_may_have_any_density():
 def test_a_metric_without_a_lower_bound_is_told_from_above():
     """The same mirrored, and with neither bound nothing is known."""
     below = replace(CARD, low=-math.inf, high=0.0)
-    assert "the mean is at most -0.600" in format_table(summarise(outcomes(-1.2, None), [below]))
+    assert "the mean is at most -0.600" in format_table(summarize(outcomes(-1.2, None), [below]))
     nowhere = replace(CARD, low=-math.inf)
-    assert "the mean may be anything" in format_table(summarise(outcomes(-1.2, None), [nowhere]))
+    assert "the mean may be anything" in format_table(summarize(outcomes(-1.2, None), [nowhere]))
 
 
 def test_a_rounding_error_beyond_the_range_is_cut():
     """A scorer accepts such values, and an interval of a mean refuses them."""
-    (summary,) = summarise(outcomes(1 + 5e-10, -5e-10), [replace(CARD, high=1.0)])
+    (summary,) = summarize(outcomes(1 + 5e-10, -5e-10), [replace(CARD, high=1.0)])
     assert (0.5, (0.5, 0.5)) == (summary.estimate.value, summary.bounds)
 
 

@@ -1,4 +1,4 @@
-"""The commands. Results go to stdout, progress and notes to stderr."""
+"""The commands. Results are printed to stdout, progress and notes to stderr."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ragstone.cli._cache import run_cache
 from ragstone.cli._compare import compare_command
 from ragstone.cli._config import ConfigOption, apply_config
 from ragstone.cli._dataset import dataset_app
+from ragstone.cli._deliveries import deliveries_command
 from ragstone.cli._demo import run_demo
 from ragstone.cli._doctor import run_doctor
 from ragstone.cli._evaluate import evaluate_command
 from ragstone.cli._ingest import ingest_command
-from ragstone.cli._meta import topicality_command, validate_metrics_command
 from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import JudgeOption, ReaderOption
 from ragstone.cli._options import JsonOption
-from ragstone.cli._outbox import deliveries_command
 from ragstone.cli._replay import replay_command
 from ragstone.cli._status import status_command
 from ragstone.cli._udcg import udcg_app
+from ragstone.cli._validate_metrics import topicality_command, validate_metrics_command
 from ragstone.cli._worker import worker_command
 
 __all__ = ["app"]
 
 app = typer.Typer(
     name="ragstone",
-    help="Know how good your RAG application's retrieval and answers are, with an error bar on every number.",
+    help="Measure the quality of a RAG application's retrieval and answers, with a confidence interval for every mean.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -51,7 +51,7 @@ app.add_typer(dataset_app, name="dataset")
 app.add_typer(udcg_app, name="udcg")
 
 
-def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it so
+def _print_version(value: bool) -> None:  # noqa: FBT001 - typer passes it by position
     if value:
         typer.echo(f"ragstone {ragstone.__version__}")
         raise typer.Exit
@@ -63,7 +63,7 @@ def _common(
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to stderr.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print log messages to stderr.")] = False,
     config: ConfigOption = None,
 ) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(message)s")
@@ -72,37 +72,37 @@ def _common(
 
 @app.command()
 def demo(
-    output_dir: Annotated[Path, typer.Option("--output-dir", help="Where the store and the scores go.")] = Path(
+    output_dir: Annotated[Path, typer.Option("--output-dir", help="Directory for the store and the scores.")] = Path(
         "ragstone-demo"
     ),
     json_output: JsonOption = False,
 ) -> None:
-    """Run the whole path on a small corpus that ships with the package: no key, no GPU, no network."""
+    """Run capture, scoring and reporting on a small bundled corpus, without API key, GPU or network."""
     run_demo(output_dir, json_output=json_output)
 
 
 @app.command()
 def doctor(judge: JudgeOption = None, reader: ReaderOption = None, json_output: JsonOption = False) -> None:
-    """Measure what the endpoints of judge and reader can do, and say how Ragstone will use them."""
+    """Measure the capabilities of the judge's and the reader's endpoints, and explain how Ragstone uses them."""
     if not run_doctor(judge, reader, json_output=json_output):
         raise typer.Exit(3)
 
 
 @app.command(name="cache")
 def cache_command(
-    folder: Annotated[Path, typer.Argument(help="The folder that --cache or $RAGSTONE_CACHE named.")],
-    clear: Annotated[bool, typer.Option("--clear", help="Remove what was kept.")] = False,
+    folder: Annotated[Path, typer.Argument(help="The cache directory (--cache or $RAGSTONE_CACHE).")],
+    clear: Annotated[bool, typer.Option("--clear", help="Remove cached replies.")] = False,
     older_than_days: Annotated[
-        float | None, typer.Option("--older-than-days", min=0, help="Only what was kept more than so many days ago.")
+        float | None, typer.Option("--older-than-days", min=0, help="Only replies older than this number of days.")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Print what a cache of replies holds, or clear it."""
+    """Summarize or clear a reply cache."""
     run_cache(folder, clear=clear, older_than_days=older_than_days, json_output=json_output)
 
 
 @app.command(name="prometheus-rules")
-def alerts_command() -> None:
-    """Print alert rules for Prometheus, for the metrics of the sink `prometheus`."""
+def prometheus_rules_command() -> None:
+    """Print Prometheus alert rules for the metrics of the `prometheus` sink."""
     rules = importlib.resources.files("ragstone.sinks") / "alerts" / "ragstone.rules.yml"
     typer.echo(rules.read_text(encoding="utf-8"), nl=False)

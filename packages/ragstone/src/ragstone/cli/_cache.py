@@ -1,4 +1,4 @@
-"""`ragstone cache`: what the reply cache holds, and clearing it."""
+"""`ragstone cache`: summarize or clear a reply cache."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["run_cache"]
 
 
 def run_cache(folder: Path, *, clear: bool, older_than_days: float | None, json_output: bool) -> None:
-    """Print what the cache in `folder` holds, after clearing it where that is wanted.
+    """Print a summary of the cache in `folder`, after clearing it if `clear`.
 
     Args:
-        folder: The folder that `--cache` or `RAGSTONE_CACHE` named.
+        folder: The cache directory (`--cache` or `RAGSTONE_CACHE`).
         clear: Whether to remove replies.
-        older_than_days: Count, or remove, only those kept longer ago.
+        older_than_days: Count or remove only replies older than this.
         json_output: Print JSON.
 
     Raises:
-        StoreError: There is no cache, or it cannot be used.
+        StoreError: If the cache does not exist or cannot be used.
     """
     cache = ReplyCache(folder)
     n_removed = cache.clear(older_than_days=older_than_days) if clear else None
-    # After clearing, what is left.
+    # After clearing, summarize the remaining replies.
     summary = cache.summary(older_than_days=None if clear else older_than_days)
     if json_output:
         removed: dict[str, Any] = {} if n_removed is None else {"n_removed": n_removed}
@@ -52,7 +52,7 @@ def _as_dict(summary: CacheSummary) -> dict[str, Any]:
 def _lines(summary: CacheSummary) -> list[str]:
     lines = [f"{summary.path}: {summary.n_replies} replies, {summary.n_bytes / 1e6:.1f} MB"]
     if summary.oldest is not None and summary.newest is not None:
-        lines.append(f"kept between {_day(summary.oldest)} and {_day(summary.newest)}")
+        lines.append(f"cached between {_day(summary.oldest)} and {_day(summary.newest)}")
     if summary.n_by_model:
         rows = [
             ("replies", "model"),

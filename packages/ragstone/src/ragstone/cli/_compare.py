@@ -1,4 +1,4 @@
-"""`ragstone compare`: systems side by side, and the gate that CI stands at."""
+"""`ragstone compare`: compare systems, and gate CI on regressions."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ def compare_command(
     systems: SystemsArgument,
     metrics: OnlyMetricsOption = None,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", help="Compare the others with this system only, not all with all.")
+        str | None, typer.Option("--baseline", help="Compare each system with this one only. Default: all pairs.")
     ] = None,
     hypothesis: Annotated[
         list[str] | None,
         typer.Option(
             "--hypothesis",
             rich_help_panel=STATISTICS,
-            help="A claim named beforehand: 'B > A', 'B != A', 'B > A on METRIC'. May be repeated; corrected for their number.",
+            help="A hypothesis stated before looking at the data: 'B > A', 'B != A', 'B > A on METRIC'. Repeatable. "
+            "P-values are corrected for the number of hypotheses.",
         ),
     ] = None,
     across_metrics: Annotated[
@@ -45,7 +46,7 @@ def compare_command(
         typer.Option(
             "--across-metrics",
             rich_help_panel=STATISTICS,
-            help="Hold the level for all metrics together, not for each.",
+            help="Correct for all metrics together instead of for each metric separately.",
         ),
     ] = False,
     min_effect: Annotated[
@@ -53,7 +54,7 @@ def compare_command(
         typer.Option(
             "--min-effect",
             rich_help_panel=STATISTICS,
-            help="The difference that matters (0.01). Default: a hundredth of a metric's range.",
+            help="Smallest difference of interest, such as 0.01. Default: 1% of the metric's range.",
         ),
     ] = None,
     fail_if_worse: Annotated[
@@ -61,7 +62,7 @@ def compare_command(
         typer.Option(
             "--fail-if-worse",
             rich_help_panel=STATISTICS,
-            help="Exit with 1 if a system is worse than the baseline (or the first file).",
+            help="Exit with 1 if a system is significantly worse than the baseline (default: the first file).",
         ),
     ] = False,
     gate_metrics: Annotated[
@@ -69,7 +70,7 @@ def compare_command(
         typer.Option(
             "--gate-metrics",
             rich_help_panel=STATISTICS,
-            help="Metrics or groups that must not become worse, with commas between; without it all.",
+            help="Metrics or groups that the gate checks, comma-separated. Default: all.",
         ),
     ] = None,
     margin: Annotated[
@@ -77,23 +78,26 @@ def compare_command(
         typer.Option(
             "--margin",
             rich_help_panel=STATISTICS,
-            help="Exit with 1 unless a loss this large (0.01) is ruled out: the stricter gate.",
+            help="Exit with 1 unless the data exclude a loss of this size, such as 0.01 (non-inferiority test).",
         ),
     ] = None,
     confidence_level: Annotated[
         float,
-        typer.Option("--confidence-level", rich_help_panel=STATISTICS, help="One less the chance of a false claim."),
+        typer.Option("--confidence-level", rich_help_panel=STATISTICS, help="Confidence level."),
     ] = 0.95,
     permutations: Annotated[
-        int, typer.Option("--permutations", min=1, rich_help_panel=STATISTICS, help="Behind p-values.")
+        int,
+        typer.Option("--permutations", min=1, rich_help_panel=STATISTICS, help="Number of permutations for p-values."),
     ] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Of the permutations.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Seed of the permutations.")
+    ] = 0,
     allow_different_judges: Annotated[
         bool,
         typer.Option(
             "--allow-different-judges",
             rich_help_panel=STATISTICS,
-            help="Compare scores of different judges, with a warning.",
+            help="Allow scores of different judges, with a warning.",
         ),
     ] = False,
     paired: Annotated[
@@ -101,16 +105,17 @@ def compare_command(
         typer.Option(
             "--paired/--unpaired",
             rich_help_panel=STATISTICS,
-            help="Whether the systems have the same samples. Default: unpaired if the stores have different samples (traffic).",
+            help="Whether the systems have the same samples. Default: unpaired for stores with different samples (traffic), "
+            "otherwise paired.",
         ),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Compare systems evaluated on the same samples, or traffic of different times: what differs, and by how much."""
+    """Compare systems on the same samples, or traffic of two periods, and print the significant differences."""
     gated = fail_if_worse or margin is not None
     if gate_metrics is not None and not gated:
         raise ConfigurationError(
-            "--gate-metrics names what must not become worse; add --fail-if-worse, or --margin for the stricter gate"
+            "--gate-metrics requires a gate. Add --fail-if-worse, or --margin for the stricter gate."
         )
     with stdin_as_file(systems) as named:
         result = compare(
@@ -145,12 +150,13 @@ def _sources(systems: list[str]) -> dict[str, OutcomeSource] | list[OutcomeSourc
     named = [parse_named_file(text) for text in systems]
     if not any(name for name, _ in named):
         return [parse_time_range(path) for _, path in named]
-    found: dict[str, OutcomeSource] = {}
+    sources: dict[str, OutcomeSource] = {}
     for name, path in named:
         source = parse_time_range(path)
-        if (called := name or (source.name if isinstance(source, TimeRange) else Path(path).stem)) in found:
+        system = name or (source.name if isinstance(source, TimeRange) else Path(path).stem)
+        if system in sources:
             raise ConfigurationError(
-                f"two systems are called {called!r}; write NAME=FILE, with a name of its own for each"
+                f"two systems have the name {system!r}. Write NAME=FILE with a unique name for each."
             )
-        found[called] = source
-    return found
+        sources[system] = source
+    return sources

@@ -1,4 +1,4 @@
-"""`--config FILE`: options that are the same each time, in a TOML file."""
+"""`--config FILE`: default options from a TOML file."""
 
 from __future__ import annotations
 
@@ -15,26 +15,24 @@ __all__ = ["ConfigOption", "apply_config"]
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
-        "--config", help="A TOML file with options for all commands, or in a table \\[NAME] for the command NAME."
-    ),
+    typer.Option("--config", help="TOML file with default options. A table such as \\[replay] applies to one command."),
 ]
 
 _NAMES: Final = {"sinks": "sink"}
-"""What `Monitor` calls otherwise than the commands do."""
+"""Option names by the parameter names of `Monitor` that differ from them."""
 _LISTED: Final = frozenset({"metrics"})
-"""What commands take as one text with commas."""
+"""Keys whose lists become one comma-separated string."""
 
 
 def apply_config(context: typer.Context, path: Path | None) -> None:
-    """Let the file's values stand for options that are not given.
+    """Use the file's values as defaults for options that the command line does not set.
 
     Args:
-        context: Of the application, before its command runs.
-        path: The file; None does nothing.
+        context: The application's context, before its command runs.
+        path: The file. None does nothing.
 
     Raises:
-        ConfigurationError: The file cannot be read, or names an option that no command has.
+        ConfigurationError: If the file cannot be read or sets an option that the command does not have.
     """
     if path is None:
         return
@@ -44,44 +42,46 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
     for table in values.keys() - shared.keys():
         if table not in _inner(group):
             raise ConfigurationError(
-                f"{str(path)!r} has a table [{table}], and there is no such command; there are {', '.join(_inner(group))}"
+                f"{str(path)!r} has a table [{table}], but no command has this name. Commands: {', '.join(_inner(group))}."
             )
     context.default_map = _defaults(group, shared, values, path)
 
 
 def _inner(command: Any) -> Mapping[str, Any]:
-    """The commands of a group; nothing for a command."""
-    # Typer brings a copy of click with it, so its classes are not for comparing.
+    """Return the commands of a group, or an empty mapping for a command."""
+    # Typer bundles a copy of click, so isinstance checks with click's classes do not work.
     return getattr(command, "commands", {})
 
 
 def _defaults(group: Any, shared: Mapping[str, Any], own: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """What click takes for values that the command line does not give, by command."""
-    found: dict[str, Any] = {}
+    """Build click's default map: default values by command."""
+    defaults: dict[str, Any] = {}
     for name, command in _inner(group).items():
         section = own.get(name, {})
         if not isinstance(section, Mapping):
             section = {}
         if _inner(command):
             inner = {key: value for key, value in section.items() if not isinstance(value, Mapping)}
-            found[name] = _defaults(command, {**shared, **inner}, section, path)
+            defaults[name] = _defaults(command, {**shared, **inner}, section, path)
             continue
         names = _option_names(command)
         for key in section:
             if _key(key) not in names:
-                raise ConfigurationError(f"{str(path)!r} sets {key!r} for `{name}`, which has no such option")
+                raise ConfigurationError(
+                    f"{str(path)!r} sets {key!r}, but the command `{name}` does not have this option."
+                )
         merged = {**shared, **section}
-        found[name] = {names[_key(k)]: _plain(k, v) for k, v in merged.items() if _key(k) in names}
-    return found
+        defaults[name] = {names[_key(k)]: _plain(k, v) for k, v in merged.items() if _key(k) in names}
+    return defaults
 
 
 def _key(name: str) -> str:
-    """A key as it is looked for: with dashes, as options are written, and by the command's word for it."""
+    """Return a key in its normalized form: the command's name for it, with dashes."""
     return _NAMES.get(name, name).replace("_", "-")
 
 
 def _option_names(command: Any) -> dict[str, str]:
-    """What a key may be called to mean a parameter: its options, without the dashes before them, or its own name."""
+    """Return the parameter names by accepted keys: option names without leading dashes, and parameter names."""
     names: dict[str, str] = {}
     for parameter in command.params:
         names[_key(parameter.name)] = parameter.name

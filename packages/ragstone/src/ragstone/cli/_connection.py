@@ -1,4 +1,4 @@
-"""The options that say how much may be asked of an endpoint, and spent, for each command that scores."""
+"""Options that limit requests to an endpoint and their cost, for each command that scores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 EXIT_BUDGET = 4
-"""The spend cap was reached before all was scored."""
+"""Exit code if the budget was reached before everything was scored."""
 
 InFlightOption = Annotated[
     int | None,
@@ -33,39 +33,37 @@ InFlightOption = Annotated[
         "--max-concurrent-requests",
         min=1,
         rich_help_panel=LIMITS,
-        help="Requests at one endpoint at once, at most. Default: 16.",
+        help="Maximum concurrent requests per endpoint. Default: 16.",
     ),
 ]
 RequestsOption = Annotated[
     float | None,
-    typer.Option(
-        "--requests-per-minute", rich_help_panel=LIMITS, help="Requests sent to one endpoint a minute, at most."
-    ),
+    typer.Option("--requests-per-minute", rich_help_panel=LIMITS, help="Maximum requests per minute and endpoint."),
 ]
 TokensOption = Annotated[
     float | None,
-    typer.Option("--tokens-per-minute", rich_help_panel=LIMITS, help="Tokens of input and output a minute, at most."),
+    typer.Option("--tokens-per-minute", rich_help_panel=LIMITS, help="Maximum input and output tokens per minute."),
 ]
 MaxCallsOption = Annotated[
-    int | None, typer.Option("--budget-calls", min=1, rich_help_panel=LIMITS, help="Stop asking after so many calls.")
+    int | None, typer.Option("--budget-calls", min=1, rich_help_panel=LIMITS, help="Maximum number of model calls.")
 ]
 MaxTokensOption = Annotated[
     int | None,
-    typer.Option(
-        "--budget-tokens", min=1, rich_help_panel=LIMITS, help="Stop asking after so many tokens of input and output."
-    ),
+    typer.Option("--budget-tokens", min=1, rich_help_panel=LIMITS, help="Maximum number of input and output tokens."),
 ]
 MaxUsdOption = Annotated[
     float | None,
     typer.Option(
         "--budget-usd",
         rich_help_panel=LIMITS,
-        help="Stop asking when so much is spent; needs --usd-per-million-tokens.",
+        help="Maximum cost in USD. Requires --usd-per-million-tokens.",
     ),
 ]
 PricesOption = Annotated[
     str | None,
-    typer.Option("--usd-per-million-tokens", rich_help_panel=LIMITS, help="Prices of input and output: 0.15,0.60."),
+    typer.Option(
+        "--usd-per-million-tokens", rich_help_panel=LIMITS, help="Prices of input and output tokens: 0.15,0.60."
+    ),
 ]
 OutageOption = Annotated[
     float | None,
@@ -73,7 +71,7 @@ OutageOption = Annotated[
         "--fail-fast-after",
         min=0,
         rich_help_panel=LIMITS,
-        help="Seconds of an endpoint that answers nobody, then fail at once. Default: 30.",
+        help="Fail new requests immediately after the endpoint has been unavailable for this many seconds. Default: 30.",
     ),
 ]
 AffinityHeaderOption = Annotated[
@@ -81,7 +79,7 @@ AffinityHeaderOption = Annotated[
     typer.Option(
         "--affinity-header",
         rich_help_panel=LIMITS,
-        help="A header that is the same for requests that begin alike (x-session-id).",
+        help="Header with the same value for prompts with the same beginning (x-session-id), for prefix caching.",
     ),
 ]
 
@@ -98,10 +96,10 @@ def build_connection(
     fail_fast_after_s: float | None,
     affinity_header: str | None,
 ) -> ConnectionOptions:
-    """The connection that the options describe; judge and reader share its spend cap.
+    """Build the connection options. Judge and reader share their budget.
 
     Raises:
-        ConfigurationError: A value that cannot work.
+        ConfigurationError: If a value is invalid.
     """
     options = ConnectionOptions()
     if max_concurrent_requests is not None:
@@ -119,7 +117,7 @@ def build_connection(
     if budget_calls is not None or budget_tokens is not None or budget_usd is not None:
         if budget_usd is not None and prices is None:
             raise ConfigurationError(
-                f"--budget-usd {budget_usd:g} needs prices; give them too, for example --usd-per-million-tokens 0.15,0.60"
+                f"--budget-usd {budget_usd:g} requires prices. Set them, for example --usd-per-million-tokens 0.15,0.60"
             )
         options["budget"] = Budget(calls=budget_calls, tokens=budget_tokens, usd=budget_usd)
     return options

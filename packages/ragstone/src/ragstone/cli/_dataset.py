@@ -1,4 +1,4 @@
-"""`ragstone dataset`: a data set in the manner of CRUX from one's own documents, and what a person's review leaves of it."""
+"""`ragstone dataset`: build a CRUX-style dataset from documents, and apply a human review of it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["dataset_app"]
 
 dataset_app = typer.Typer(
-    help="Make a data set from your own documents, and apply your review of it.", no_args_is_help=True
+    help="Build a dataset from your own documents, and apply your review of it.", no_args_is_help=True
 )
 
-ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Questions to the judge at once.")]
+ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, help="Number of concurrent judge calls.")]
 _SHOWN = 10
 
 
@@ -29,36 +29,41 @@ _SHOWN = 10
 @takes_models
 def build(
     documents: Annotated[
-        list[Path], typer.Argument(help="Files and folders: text, Markdown, or JSONL with id and text.")
+        list[Path], typer.Argument(help="Files and directories: text, Markdown, or JSONL with id and text.")
     ],
     output_dir: Annotated[
         Path,
-        typer.Option("--output-dir", "-o", help="The folder of the dataset; the same one goes on where a run ended."),
+        typer.Option(
+            "--output-dir", "-o", help="Directory of the dataset. An interrupted run resumes in the same directory."
+        ),
     ] = Path("dataset"),
     report: Annotated[
         list[Path] | None,
-        typer.Option("--report", help="Reference reports, likewise; each is an item then. May be given several times."),
+        typer.Option(
+            "--report", help="Reference reports, in the same formats. Each report becomes an item. Repeatable."
+        ),
     ] = None,
-    max_items: Annotated[int, typer.Option("--max-items", min=1, help="Items at most.")] = 20,
-    max_passages: Annotated[int, typer.Option("--max-passages", min=1, help="Passages of one item at most.")] = 12,
-    questions: Annotated[
-        int, typer.Option("--questions", min=1, max=30, help="Sub-questions of one item at most.")
-    ] = 10,
+    max_items: Annotated[int, typer.Option("--max-items", min=1, help="Maximum number of items.")] = 20,
+    max_passages: Annotated[int, typer.Option("--max-passages", min=1, help="Maximum passages per item.")] = 12,
+    questions: Annotated[int, typer.Option("--questions", min=1, max=30, help="Maximum sub-questions per item.")] = 10,
     rating_threshold: Annotated[
-        float, typer.Option("--rating-threshold", min=0.1, max=5, help="A passage answers from this rating on.")
+        float,
+        typer.Option("--rating-threshold", min=0.1, max=5, help="Rating from which a passage counts as answering."),
     ] = 3,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what it would take, and ask nobody.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and its cost without calling the judge.")
+    ] = False,
     concurrency: ConcurrencyOption = 8,
     json_output: JsonOption = False,
     *,
     models: JudgeOptions,
 ) -> None:
-    """Write queries, sub-questions, passages and ratings from documents, and a review for you to edit."""
+    """Generate queries, sub-questions, passages and ratings from documents, and a review file to edit."""
     from ragstone.research import build_dataset, plan_dataset
 
     plan = plan_dataset(documents, reports=report or (), max_items=max_items, max_passages=max_passages)
     if dry_run:
-        _print_left_out(plan.left_out)
+        _print_skipped(plan.left_out)
         if json_output:
             print_json(plan.to_dict())
         else:
@@ -78,7 +83,7 @@ def build(
             concurrency=concurrency,
             progress=progress,
         )
-    _print_left_out(built.left_out)
+    _print_skipped(built.left_out)
     if json_output:
         print_json(built.to_dict())
     else:
@@ -93,37 +98,38 @@ def build(
 @dataset_app.command(name="apply-review")
 @takes_models
 def apply_command(
-    folder: Annotated[Path, typer.Argument(help="The folder that --output-dir of `dataset build` named.")],
+    folder: Annotated[Path, typer.Argument(help="The --output-dir of `dataset build`.")],
     keep_ratings: Annotated[
-        bool, typer.Option("--keep-ratings", help="Edits changed wording alone: ask nobody to rate them anew.")
+        bool, typer.Option("--keep-ratings", help="Keep the ratings of edited rows instead of asking the judge again.")
     ] = False,
     concurrency: ConcurrencyOption = 8,
     json_output: JsonOption = False,
     *,
     models: JudgeOptions,
 ) -> None:
-    """Write the data set that your edited review.csv leaves."""
+    """Write the dataset that results from your edited review.csv."""
     from ragstone.research import apply_review
 
-    found = apply_review(folder, judge=models.judge_or_none(), keep_ratings=keep_ratings, concurrency=concurrency)
-    _print_left_out(found.left_out)
+    reviewed = apply_review(folder, judge=models.judge_or_none(), keep_ratings=keep_ratings, concurrency=concurrency)
+    _print_skipped(reviewed.left_out)
     if json_output:
-        print_json(found.to_dict())
+        print_json(reviewed.to_dict())
     else:
-        typer.echo(str(found))
+        typer.echo(str(reviewed))
 
 
-def _print_left_out(reasons: tuple[str, ...]) -> None:
+def _print_skipped(reasons: tuple[str, ...]) -> None:
     for reason in reasons[:_SHOWN]:
-        typer.echo(f"left out: {sanitize_for_terminal(reason, width=400)}", err=True)
+        typer.echo(f"skipped: {sanitize_for_terminal(reason, width=400)}", err=True)
     if len(reasons) > _SHOWN:
-        typer.echo(f"left out: {len(reasons) - _SHOWN} more (--json lists all)", err=True)
+        typer.echo(f"skipped: {len(reasons) - _SHOWN} more (--json lists all)", err=True)
 
 
 def _print_next(built: DatasetBuild) -> None:
     if built.unfinished:
-        typer.echo("unfinished: the same command goes on, and asks nothing twice", err=True)
+        typer.echo("unfinished: run the same command to resume. Answered judge calls are not repeated.", err=True)
     if built.rows:
         typer.echo(
-            f"next: edit {built.folder / 'review.csv'}, then ragstone dataset apply-review {built.folder}", err=True
+            f"next: edit {built.folder / 'review.csv'}, then run: ragstone dataset apply-review {built.folder}",
+            err=True,
         )

@@ -1,4 +1,4 @@
-"""`ragstone demo`: a real chain, captured live, scored off the request path."""
+"""`ragstone demo`: a LangChain chain whose requests are captured live and scored in the background."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from ragstone.cli._output import ledger_lines, print_json, print_text, progress_bar, sanitize_for_terminal
 from ragstone.demo import load_questions
 from ragstone.errors import ConfigurationError, MissingExtraError, StoreError
-from ragstone.experiments import format_table, summarise
+from ragstone.experiments import format_table, summarize
 from ragstone.judges import is_baseline, judge_from
 from ragstone.metrics import resolve_metrics
 from ragstone.monitor import Monitor
@@ -27,16 +27,16 @@ _DISTRACTING = 2
 
 
 def run_demo(output_dir: Path, *, json_output: bool) -> None:
-    """Ask every demo question, score what was captured, and print what a user would look at."""
-    found = {e.name: e for e in entry_points(group="ragstone.demos")}
-    if "langchain" not in found:
+    """Ask every demo question, score the captured requests, and print means, ledger and worst answers."""
+    demos = {e.name: e for e in entry_points(group="ragstone.demos")}
+    if "langchain" not in demos:
         raise MissingExtraError(feature="The demo", package="langchain-ragstone", extra="langchain-ragstone")
-    store, scores = _reset_folder(output_dir)
+    store, scores = _reset_directory(output_dir)
     judge = judge_from(None)
     questions = load_questions()
     started = time.monotonic()
     with Monitor(judge=judge, metrics=_METRICS, store=store, sinks=[f"jsonl:{scores}"]) as monitor:
-        ask = found["langchain"].load()(monitor)
+        ask = demos["langchain"].load()(monitor)
         with progress_bar("asking") as progress:
             for done, question in enumerate(questions, start=1):
                 ask(question)
@@ -44,7 +44,7 @@ def run_demo(output_dir: Path, *, json_output: bool) -> None:
         print("scoring ...", file=sys.stderr)
         if not monitor.drain(_DEADLINE_S):
             print(
-                f"not everything was scored within {_DEADLINE_S:.0f} s; the ledger shows what is pending",
+                f"scoring did not finish within {_DEADLINE_S:.0f} s. The ledger shows pending requests.",
                 file=sys.stderr,
             )
         ledger = monitor.ledger()
@@ -52,13 +52,15 @@ def run_demo(output_dir: Path, *, json_output: bool) -> None:
         outcomes = list(opened.outcomes())
         traces = {t.trace_id: t for t in opened.traces()}
     if not outcomes:
-        raise StoreError(f"the demo left no outcomes in {str(store)!r}; run it again with: ragstone --verbose demo")
+        raise StoreError(
+            f"the store {str(store)!r} does not contain outcomes. See the log with: ragstone --verbose demo"
+        )
     cards = [m.card for m in resolve_metrics(_METRICS)]
-    summary = summarise(outcomes, cards)
-    scores_found = [o for o in outcomes if isinstance(o, Score)]
-    # UDCG has a range of its own, and is about the passages.
-    worst = _worst([o for o in scores_found if o.metric.startswith("ccrs.")], traces)
-    distracting = _distracting([o for o in scores_found if o.metric == "udcg"], traces)
+    summary = summarize(outcomes, cards)
+    all_scores = [o for o in outcomes if isinstance(o, Score)]
+    # UDCG is left out of the means: it has another range and rates passages, not answers.
+    worst = _worst([o for o in all_scores if o.metric.startswith("ccrs.")], traces)
+    distracting = _distracting([o for o in all_scores if o.metric == "udcg"], traces)
     if json_output:
         print_json(
             {
@@ -76,7 +78,7 @@ def run_demo(output_dir: Path, *, json_output: bool) -> None:
         )
         return
     lines = [
-        f"{len(questions)} questions asked, captured, and scored in {time.monotonic() - started:.1f} s by "
+        f"{len(questions)} questions asked, captured and scored in {time.monotonic() - started:.1f} s, judge "
         + sanitize_for_terminal(judge.identity.name),
         "",
         format_table(summary, titles={card.name: card.title for card in cards}),
@@ -87,35 +89,35 @@ def run_demo(output_dir: Path, *, json_output: bool) -> None:
     for answer in worst:
         lines += [
             f"  {answer['mean']:.2f}  {answer['query']}",
-            f"        said:    {answer['response']}",
-            f"        correct: {answer['reference']}",
+            f"        answer:    {answer['response']}",
+            f"        reference: {answer['reference']}",
         ]
-    lines.append(f"\nthe {len(distracting)} passages most likely to draw an answer although they do not hold it")
+    lines.append(f"\nthe {len(distracting)} most distracting passages (relevant-looking, without the answer)")
     for passage in distracting:
         lines += [
             f"  {passage['distracting_effect']:.2f}  {passage['query']}",
             f"        passage: {passage['text']}",
         ]
     print_text("\n".join(lines))
-    # Not wrapped between words, so that the commands can be copied.
-    print(f"\nnext\n  ragstone status {store}                      where every request stands")
+    # Not wrapped, so that the commands can be copied.
+    print(f"\nnext\n  ragstone status {store}                      state of every request")
     if worst:
-        print(f"  ragstone status {store} --trace {worst[0]['trace_id']}   why one answer scored as it did")
-    print(f"  {scores}: every outcome, one a line")
+        print(f"  ragstone status {store} --trace {worst[0]['trace_id']}   scores and details of one answer")
+    print(f"  {scores}: all outcomes, one per line")
     if judge.identity.is_baseline:
-        print("  RAGSTONE_JUDGE=http://localhost:8000/v1 ragstone demo       the same with a real judge")
+        print("  RAGSTONE_JUDGE=http://localhost:8000/v1 ragstone demo       the demo with a real judge")
     print("  your own chain: config={'callbacks': [RagstoneCallbackHandler(Monitor(judge=...))]}")
 
 
-def _reset_folder(folder: Path) -> tuple[Path, Path]:
-    """Make the folder, without what the last demo left in it: the demo shows one run."""
+def _reset_directory(directory: Path) -> tuple[Path, Path]:
+    """Create the directory and remove the files of an earlier demo, so that the demo shows one run."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigurationError(
-            f"cannot make the folder {str(folder)!r}: {error.strerror}; give another with --output-dir"
+            f"cannot create the directory {str(directory)!r}: {error.strerror}. Give another with --output-dir."
         ) from error
-    store, scores = folder / "demo.db", folder / "demo.jsonl"
+    store, scores = directory / "demo.db", directory / "demo.jsonl"
     for old in (store, scores, *(store.with_name(store.name + end) for end in ("-wal", "-shm", ".lock"))):
         old.unlink(missing_ok=True)
     spool = store.with_name(store.name + ".spool")
@@ -144,13 +146,13 @@ def _worst(scores: list[Score], traces: dict[str, Trace]) -> list[dict[str, Any]
 
 
 def _distracting(scores: list[Score], traces: dict[str, Trace]) -> list[dict[str, Any]]:
-    found = [
+    effects = [
         (passage["distracting_effect"], score.sample_id, passage["position"])
         for score in scores
         for passage in score.details["passages"]
         if passage["distracting_effect"] is not None
     ]
-    found.sort(key=lambda item: (-item[0], *item[1:]))
+    effects.sort(key=lambda item: (-item[0], *item[1:]))
     return [
         {
             "distracting_effect": effect,
@@ -158,6 +160,6 @@ def _distracting(scores: list[Score], traces: dict[str, Trace]) -> list[dict[str
             "query": sanitize_for_terminal(traces[trace_id].query),
             "text": sanitize_for_terminal((traces[trace_id].prompt_contexts or ())[position - 1].text, width=100),
         }
-        for effect, trace_id, position in found[:_DISTRACTING]
+        for effect, trace_id, position in effects[:_DISTRACTING]
         if trace_id in traces
     ]

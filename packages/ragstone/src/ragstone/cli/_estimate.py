@@ -1,4 +1,4 @@
-"""What `--dry-run` prints: what would be scored, what is missing, and what it would cost."""
+"""Output of `--dry-run`: applicable metrics, missing fields and expected cost."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from ragstone.scoring import RunEstimate
 __all__ = ["CallLatencyOption", "DryRunOption", "print_estimate"]
 
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be scored, what is missing and what it would cost.")
+    bool, typer.Option("--dry-run", help="Print what would be scored, missing fields and the expected cost, then exit.")
 ]
 CallLatencyOption = Annotated[
     float,
-    typer.Option(
-        "--call-latency", min=0.0, rich_help_panel=LIMITS, help="For --dry-run: how long one call to a model takes."
-    ),
+    typer.Option("--call-latency", min=0.0, rich_help_panel=LIMITS, help="For --dry-run: seconds per model call."),
 ]
 
 
@@ -35,24 +33,24 @@ def print_estimate(
     heading: str,
     facts: dict[str, Any],
 ) -> None:
-    """Print an estimate, scaled up from the samples that it was made from.
+    """Print an estimate, extrapolated from a part of the samples to all.
 
     Args:
-        estimate: What the metrics would do with a part of the samples.
-        n_samples: How many there are in all.
-        models: For prices and concurrency.
-        call_latency_s: Seconds that one call takes.
+        estimate: The estimate for a part of the samples.
+        n_samples: Number of all samples.
+        models: Options with prices and concurrency.
+        call_latency_s: Seconds per model call.
         json_output: Print JSON.
-        heading: What stands above the text.
-        facts: What stands before the estimate in JSON.
+        heading: First line of the text.
+        facts: Values printed before the estimate in JSON.
     """
     scale = n_samples / estimate.n_samples if estimate.n_samples else 0.0
-    at_once = models.max_concurrent_requests or 16
+    concurrency = models.max_concurrent_requests or 16
     prices = models.connection.get("usd_per_million_tokens")
     calls = round(estimate.usage.calls * scale)
     tokens = round(estimate.usage.input_tokens * scale), round(estimate.usage.output_tokens * scale)
     usd = None if prices is None else estimate.usd(prices) * scale
-    seconds = estimate.estimate_seconds(max_concurrent_requests=at_once, call_latency_s=call_latency_s) * scale
+    seconds = estimate.estimate_seconds(max_concurrent_requests=concurrency, call_latency_s=call_latency_s) * scale
     metrics: list[dict[str, Any]] = [
         {
             "metric": metric.metric,
@@ -68,17 +66,19 @@ def print_estimate(
         print_json(facts | {"n_rehearsed": estimate.n_samples, "metrics": metrics} | costs)
         return
     lines = [heading]
-    for found in metrics:
-        line = f"  {found['metric']}: {found['n_applicable']} applicable"
-        if found["n_not_applicable"]:
-            often, n = next(iter(found["reasons"].items()))
-            line += f", {found['n_not_applicable']} not, most often ({n}): {sanitize_for_terminal(often)}"
+    for metric in metrics:
+        line = f"  {metric['metric']}: {metric['n_applicable']} applicable"
+        if metric["n_not_applicable"]:
+            reason, n = next(iter(metric["reasons"].items()))
+            line += f", {metric['n_not_applicable']} not applicable, most often ({n}): {sanitize_for_terminal(reason)}"
         lines.append(line)
     lines.append(
         f"about {calls} calls, {tokens[0]} + {tokens[1]} tokens"
-        + (f", {usd:.2f} USD" if usd is not None else " (name prices with --usd-per-million-tokens)")
-        + f", {format_duration(seconds)} at {call_latency_s:g} s a call and {at_once} at once"
+        + (f", {usd:.2f} USD" if usd is not None else " (for USD, set --usd-per-million-tokens)")
+        + f", {format_duration(seconds)} at {call_latency_s:g} s per call and {concurrency} concurrent requests"
     )
     if estimate.n_samples < n_samples:
-        lines.append(f"estimated from {estimate.n_samples} of {n_samples}; tokens from characters")
+        lines.append(
+            f"Estimated from {estimate.n_samples} of {n_samples} samples. Token counts are derived from characters."
+        )
     print_text("\n".join(lines))

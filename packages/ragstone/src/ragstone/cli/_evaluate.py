@@ -1,4 +1,4 @@
-"""`ragstone evaluate`: a file of samples in, a table with error bars out."""
+"""`ragstone evaluate`: score a file of samples, and print means with confidence intervals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["evaluate_command"]
 
 OnBadRow = Literal["raise", "skip"]
 _MAX_ESTIMATED = 1000
-"""Samples that a dry run tries the metrics on, evenly spread over all."""
+"""Maximum number of samples for the estimate of a dry run, evenly spaced over all samples."""
 
 
 @takes_models
@@ -45,26 +45,30 @@ def evaluate_command(
     file: Annotated[
         str,
         typer.Argument(
-            help="Samples: JSONL, JSON, CSV or Parquet, any library's field names; or a TREC run (.run, .trec); - is "
-            "standard input."
+            help="Samples: JSONL, JSON, CSV or Parquet with the field names of common libraries, or a TREC run (.run, "
+            ".trec). - is standard input."
         ),
     ],
     metrics: MetricsOption = "ccrs",
     references: Annotated[
-        Path | None, typer.Option("--references", help="A file of correct answers, joined to the samples by id.")
+        Path | None,
+        typer.Option("--references", help="File with references (correct answers), joined to the samples by id."),
     ] = None,
     qrels: Annotated[
-        Path | None, typer.Option("--qrels", help="Relevance by sample id and passage id: qrels of TREC or BEIR.")
+        Path | None,
+        typer.Option("--qrels", help="Relevance judgments by sample id and passage id, in TREC or BEIR format."),
     ] = None,
     field: Annotated[
-        list[str] | None, typer.Option("--field", help="OURS=THEIRS, where the known names do not fit (query=Frage).")
+        list[str] | None,
+        typer.Option("--field", help="FIELD=COLUMN, for a column with an unknown name (query=Frage). Repeatable."),
     ] = None,
     on_bad_row: Annotated[
-        OnBadRow, typer.Option("--on-bad-row", help="raise, or skip: leave out (and count) rows that cannot be read.")
+        OnBadRow, typer.Option("--on-bad-row", help="raise: stop at an invalid row. skip: skip and count invalid rows.")
     ] = "raise",
     sink: SinkOption = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="Write one outcome a line (JSONL).")
+        Path | None,
+        typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="JSONL file for the outcomes, one per line."),
     ] = None,
     dry_run: DryRunOption = False,
     call_latency_s: CallLatencyOption = 1.0,
@@ -74,13 +78,13 @@ def evaluate_command(
     *,
     models: ModelOptions,
 ) -> None:
-    """Score a file of samples and print mean, 95 % interval and denominators of each metric."""
+    """Score a file of samples, and print each metric's mean, 95% confidence interval and counts."""
     if output is not None and not output.absolute().parent.is_dir():
         raise ConfigurationError(
-            f"the folder of --output {str(output)!r} does not exist; make it, or give another path"
+            f"the directory of --output {str(output)!r} does not exist. Create it, or give another path."
         )
     if output is not None and output.is_dir():
-        raise ConfigurationError(f"--output {str(output)!r} is a folder; give the path of a file")
+        raise ConfigurationError(f"--output {str(output)!r} is a directory. Give the path of a file.")
     names, fields = parse_names(metrics), _fields(field or [])
     with stdin_as_file([file]) as (data,):
         if dry_run:
@@ -118,20 +122,20 @@ def evaluate_command(
         typer.echo(_spent(result), err=True)
     for line in failure_lines(result.outcomes):
         typer.echo(line, err=True)
-    n_unpaid = sum(isinstance(o, Failure) and o.kind == "budget" for o in result.outcomes)
-    if n_unpaid:
+    n_over_budget = sum(isinstance(o, Failure) and o.kind == "budget" for o in result.outcomes)
+    if n_over_budget:
         typer.echo(
-            f"the spend cap was reached: {n_unpaid} of {len(result.outcomes)} outcomes were not asked for", err=True
+            f"The budget is exhausted. {n_over_budget} of {len(result.outcomes)} outcomes were not computed.", err=True
         )
-    if result.sink_errors or (_nothing_worked(result) and not n_unpaid):
+    if result.sink_errors or (_all_failed(result) and not n_over_budget):
         raise typer.Exit(3)
-    if n_unpaid:
+    if n_over_budget:
         raise typer.Exit(EXIT_BUDGET)
 
 
 def _print_rejected(reasons: Sequence[str]) -> None:
     for reason in reasons[:5]:
-        print_text(f"left out: {reason}", err=True)
+        print_text(f"skipped: {reason}", err=True)
 
 
 def _print_dry_run(
@@ -160,10 +164,10 @@ def _print_dry_run(
 def _fields(pairs: list[str]) -> dict[str, str]:
     fields = {}
     for pair in pairs:
-        ours, separator, theirs = pair.partition("=")
-        if not (separator and ours and theirs):
-            raise ConfigurationError(f"--field must be OURS=THEIRS, got {pair!r}; for example --field query=Frage")
-        fields[ours] = theirs
+        field, separator, column = pair.partition("=")
+        if not (separator and field and column):
+            raise ConfigurationError(f"--field must be FIELD=COLUMN, got {pair!r}. Example: --field query=Frage")
+        fields[field] = column
     return fields
 
 
@@ -174,12 +178,12 @@ def _references(file: Path | None) -> dict[str, tuple[str, ...]] | None:
     references = {s.id: s.reference for s in samples if s.reference}
     if not references:
         raise DataError(
-            f"no row of --references {str(file)!r} has a correct answer under a known name (reference, ground_truth, ...)"
+            f"no row of --references {str(file)!r} has a reference under a known name (reference, ground_truth, ...)"
         )
     return references
 
 
-def _nothing_worked(result: Experiment) -> bool:
+def _all_failed(result: Experiment) -> bool:
     summaries = result.summary()
     return any(s.n_failed for s in summaries) and not any(s.n_scored for s in summaries)
 

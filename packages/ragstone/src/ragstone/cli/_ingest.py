@@ -1,4 +1,4 @@
-"""`ragstone ingest`: receive spans of any instrumented application, score the requests in them, deliver the scores."""
+"""`ragstone ingest`: receive spans from instrumented applications, score their requests, deliver the scores."""
 
 from __future__ import annotations
 
@@ -35,20 +35,23 @@ _RETRY_S = 5.0
 
 @takes_models
 def ingest_command(
-    store: Annotated[str, typer.Argument(help="Where requests and scores are kept.")],
-    listen: Annotated[
-        str, typer.Option("--listen", help="HOST:PORT to listen at for OTLP over HTTP.")
-    ] = "127.0.0.1:4318",
+    store: Annotated[str, typer.Argument(help="The store for requests and scores: a file or postgresql://...")],
+    listen: Annotated[str, typer.Option("--listen", help="HOST:PORT for OTLP over HTTP.")] = "127.0.0.1:4318",
     metrics: MetricsOption = "ccrs",
     sink: SinkOption = None,
     idle_timeout_s: Annotated[
         float,
         typer.Option(
-            "--idle-timeout", min=0, help="Seconds without a new span after which a trace with its root is whole."
+            "--idle-timeout", min=0, help="Seconds without a new span after which a trace with a root span is complete."
         ),
     ] = 10.0,
     rootless_timeout_s: Annotated[
-        float, typer.Option("--rootless-timeout", min=0, help="Seconds without a new span after which any trace is.")
+        float,
+        typer.Option(
+            "--rootless-timeout",
+            min=0,
+            help="Seconds without a new span after which a trace without a root span is complete.",
+        ),
     ] = 300.0,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
@@ -58,15 +61,15 @@ def ingest_command(
             "--max-outage",
             min=0,
             rich_help_panel=LIMITS,
-            help="Seconds a trace waits for a judge that answers nobody.",
+            help="Seconds to keep a trace pending while the judge is unavailable.",
         ),
     ] = 3600.0,
     no_redact: NoRedactOption = False,
     *,
     models: ModelOptions,
 ) -> None:
-    """Receive OTLP/HTTP from any instrumented application, in any language; stops cleanly on SIGTERM or Ctrl-C."""
-    # A server that no other command needs.
+    """Receive OTLP/HTTP from instrumented applications, and score their requests. SIGTERM or Ctrl-C stops it cleanly."""
+    # Imported here, because no other command needs the server.
     from ragstone.ingest import OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
 
     host, port = _address(listen)
@@ -80,18 +83,18 @@ def ingest_command(
         deadline_s=deadline_s,
         closes_models=True,
     )
-    stage = SharedSpanBuffer(_stage_path(store))
-    intake = OtlpTraceSource(stage, idle_timeout_s=idle_timeout_s, rootless_timeout_s=rootless_timeout_s)
+    buffer = SharedSpanBuffer(_buffer_path(store))
+    source = OtlpTraceSource(buffer, idle_timeout_s=idle_timeout_s, rootless_timeout_s=rootless_timeout_s)
     try:
         asyncio.run(
             _serve(
-                OtlpReceiver(stage, host=host, port=port, redact=None if no_redact else redact_secrets),
+                OtlpReceiver(buffer, host=host, port=port, redact=None if no_redact else redact_secrets),
                 setup,
-                lambda: Worker(store, setup, intakes=[intake], max_outage_s=max_outage_s),
+                lambda: Worker(store, setup, intakes=[source], max_outage_s=max_outage_s),
             )
         )
     finally:
-        stage.close()
+        buffer.close()
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -101,14 +104,14 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _stage_path(store: str) -> Path:
+def _buffer_path(store: str) -> Path:
     if is_database_url(store):
-        folder = spool_directory(store)
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / "spans.db"
+        directory = spool_directory(store)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory / "spans.db"
     path = Path(store).absolute()
     if not path.parent.is_dir():
-        raise StoreError(f"the folder of the store {store!r} does not exist")
+        raise StoreError(f"the directory of the store {store!r} does not exist. Create it, or give another path.")
     return path.with_name(path.name + ".spans")
 
 
@@ -131,11 +134,11 @@ async def _serve(receiver: OtlpReceiver, setup: ScoringSetup, make_worker: Calla
             try:
                 await workers[0].run()
             except (JudgeError, StoreOwnedError) as error:
-                # Spans are kept meanwhile; who is not there now may come.
-                typer.echo(f"cannot score now, spans are kept: {error}; trying again in {_RETRY_S:.0f} s", err=True)
-                with_in = asyncio.create_task(stopping.wait())
-                await asyncio.wait([with_in], timeout=_RETRY_S)
-                with_in.cancel()
+                # The receiver keeps spans until the judge is available or the store's other owner has stopped.
+                typer.echo(f"cannot score now, spans are kept: {error} (next attempt in {_RETRY_S:.0f} s)", err=True)
+                stop_requested = asyncio.create_task(stopping.wait())
+                await asyncio.wait([stop_requested], timeout=_RETRY_S)
+                stop_requested.cancel()
     finally:
         await receiver.aclose()
         await setup.aclose()

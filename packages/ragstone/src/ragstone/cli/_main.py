@@ -1,4 +1,4 @@
-"""The entry point: errors become messages and exit codes."""
+"""The entry point: converts errors to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def main(arguments: list[str] | None = None) -> None:
         print_text(f"ragstone: {error}", err=True)
         sys.exit(EXIT_BUDGET if isinstance(error, JudgeError) and error.kind == "budget" else EXIT_INFRASTRUCTURE)
     except KeyboardInterrupt:
-        print("ragstone: stopped; what was stored stays stored", file=sys.stderr)
+        print("ragstone: interrupted. Stored results are kept.", file=sys.stderr)
         sys.exit(130)
-    except Exception:  # noqa: BLE001 - Python's own exit code, 1, would say that a gate failed
+    except Exception:  # noqa: BLE001 - Python's default exit code, 1, means that a gate failed
         traceback.print_exc()
         sys.exit(EXIT_INFRASTRUCTURE)

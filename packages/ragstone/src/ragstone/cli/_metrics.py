@@ -1,4 +1,4 @@
-"""`ragstone metrics`: what can be measured, what each metric needs and costs, and one worked out."""
+"""`ragstone metrics`: list the metrics, or explain one with a worked example."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ __all__ = ["metrics_command"]
 
 def metrics_command(
     name: Annotated[
-        str | None, typer.Argument(help="A metric (ccrs.qr, ndcg@5) or a group (ccrs); without it all are listed.")
+        str | None, typer.Argument(help="A metric (ccrs.qr, ndcg@5) or a group (ccrs). Default: all.")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """List the metrics with what they need and cost, or explain one with a worked example."""
+    """List all metrics with required fields and model calls, or explain one with a worked example."""
     cards = [metric.card for metric in all_metrics()] if name is None else _named(name)
     if json_output:
         print_json([_as_dict(card) for card in cards])
     elif name is None or len(cards) > 1:
         print_text(_table(cards))
         typer.echo(
-            "\nexplain one: ragstone metrics NAME; measure: ragstone evaluate FILE --metrics GROUP,NAME", err=True
+            "\nexplain one: ragstone metrics NAME\nmeasure:     ragstone evaluate FILE --metrics GROUP,NAME", err=True
         )
     else:
-        print_text("\n".join(_explained(cards[0])))
+        print_text("\n".join(_explain(cards[0])))
 
 
 def _named(name: str) -> list[MetricCard]:
     try:
         return [metric.card for metric in resolve_metrics([name])]
     except MissingExtraError:
-        # What a metric is can be read without the package that runs it.
-        wanted = name.strip().casefold()
+        # A card can be shown without the package that computes the metric.
+        key = name.strip().casefold()
         cards = [metric.card for metric in all_metrics()]
-        if found := [card for card in cards if wanted in (card.name, card.group)]:
-            return found
+        if matches := [card for card in cards if key in (card.name, card.group)]:
+            return matches
         raise
 
 
 def _table(cards: list[MetricCard]) -> str:
-    """A row for each metric, under the name of its group."""
+    """Format the cards as a table, one row per metric, grouped."""
     rows: list[tuple[str, ...]] = [("metric", "needs", "calls", "range", "source")]
     for group, members in itertools.groupby(cards, key=lambda card: card.group):
         rows.append((f"{group} (group)",))
@@ -67,19 +67,19 @@ def _range(card: MetricCard) -> str:
 
 
 def _cost(card: MetricCard) -> str:
-    """Calls to models, in words."""
+    """Describe the number of model calls."""
     judge = [
-        f"{n} a {per}" for n, per in ((card.judge_calls, "sample"), (card.judge_calls_per_passage, "passage")) if n
+        f"{n} per {unit}" for n, unit in ((card.judge_calls, "sample"), (card.judge_calls_per_passage, "passage")) if n
     ]
     cost = [f"judge {' + '.join(judge)}"] if judge else []
     if card.reader_calls_per_passage:
-        cost.append(f"reader {card.reader_calls_per_passage} a passage")
+        cost.append(f"reader {card.reader_calls_per_passage} per passage")
     if card.extra is not None:
         cost.append(f"needs {card.extra.extra}")
     return ", ".join(cost) or "none"
 
 
-def _explained(card: MetricCard) -> list[str]:
+def _explain(card: MetricCard) -> list[str]:
     facts = [
         ("definition", card.formula or "see the source"),
         ("range", _range(card) + (", higher is better" if card.direction == "higher" else "")),
@@ -101,12 +101,10 @@ def _worked(example: WorkedExample) -> list[str]:
         fields += [(field if n == 0 else "", _plain(part)) for n, part in enumerate(parts)]
     lines = ["example", text_table(fields, header=False, indent=2)]
     for construct, reply in example.replies.items():
-        lines.append(f"  the judge, asked for {construct}, replies {_plain(reply)}")
+        lines.append(f"  judge reply for {construct}: {_plain(reply)}")
     if example.abstentions:
-        lines.append(
-            f"  the reader abstains from each passage with p = {', '.join(f'{p:g}' for p in example.abstentions)}"
-        )
-    value = "up to the model" if example.value is None else f"{example.value:.4g}"
+        lines.append(f"  reader's p(abstain) for each passage: {', '.join(f'{p:g}' for p in example.abstentions)}")
+    value = "depends on the model" if example.value is None else f"{example.value:.4g}"
     return [*lines, f"  {sanitize_for_terminal(example.steps, width=2000)}", f"  value         {value}"]
 
 
@@ -116,8 +114,8 @@ def _plain(value: Any) -> str:
 
 
 def _as_dict(card: MetricCard) -> dict[str, Any]:
-    held = {field.name: getattr(card, field.name) for field in dataclasses.fields(card)}
-    return held | {
+    values = {field.name: getattr(card, field.name) for field in dataclasses.fields(card)}
+    return values | {
         "low": card.low if math.isfinite(card.low) else None,
         "high": card.high if math.isfinite(card.high) else None,
         "example": None if card.example is None else dataclasses.asdict(card.example),

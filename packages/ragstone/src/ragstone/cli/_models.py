@@ -1,7 +1,7 @@
-"""The options of every command that asks models: which, how, and how much of them.
+"""Options of every command that calls models: models, their settings and limits.
 
-A command takes `models: ModelOptions` (or `JudgeOptions`, where no reader is asked) and is decorated with `@takes_models`:
-typer then offers all of these options, and the command gets them in one piece.
+A command takes `models: ModelOptions` (or `JudgeOptions` if it does not use a reader) and is decorated with `@takes_models`.
+Typer then offers all of these options, and the command receives them as one object.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ JudgeOption = Annotated[
     typer.Option(
         "--judge",
         rich_help_panel=JUDGE,
-        help="http://host:port/v1, openai:MODEL or lexical. Default: $RAGSTONE_JUDGE, else lexical.",
+        help="http://host:port/v1, openai:MODEL or lexical. Default: $RAGSTONE_JUDGE, otherwise lexical.",
     ),
 ]
 ReaderOption = Annotated[
@@ -49,7 +49,8 @@ ReaderOption = Annotated[
     typer.Option(
         "--reader",
         rich_help_panel=READER,
-        help="The application's generator, for udcg; takes what --judge takes. Default: $RAGSTONE_READER, else the judge.",
+        help="The application's generator, for udcg. Same values as --judge. Default: $RAGSTONE_READER, otherwise the "
+        "judge's model.",
     ),
 ]
 CacheOption = Annotated[
@@ -57,14 +58,14 @@ CacheOption = Annotated[
     typer.Option(
         "--cache",
         rich_help_panel=LIMITS,
-        help="Folder where replies are kept and found again. Default: $RAGSTONE_CACHE, else none.",
+        help="Directory of the reply cache. Default: $RAGSTONE_CACHE, otherwise no cache.",
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeOptions:
-    """What the options say of the judge and of how much may be asked, one field an option."""
+    """Options of the judge and limits. Each field is an option."""
 
     judge: JudgeOption = None
     judge_max_tokens: NumberTokensOption = None
@@ -79,30 +80,30 @@ class JudgeOptions:
     fail_fast_after_s: OutageOption = None
     affinity_header: AffinityHeaderOption = None
 
-    def build_judge(self, named: str | None, **asked: Any) -> Judge:
-        """The judge of this name, or the environment's, with what the options say.
+    def build_judge(self, spec: str | None, **options: Any) -> Judge:
+        """Build the judge with these options.
 
-        With `--cache` all models of this process keep their replies there.
+        With `--cache`, all models of this process use this cache.
 
         Args:
-            named: What `--judge` takes; None for `RAGSTONE_JUDGE`, else the baseline.
-            asked: How it is asked, for `judge_from`.
+            spec: Value of `--judge`. None uses `RAGSTONE_JUDGE`, otherwise the baseline.
+            options: More arguments of `judge_from`.
 
         Raises:
-            ConfigurationError: A value that cannot work.
+            ConfigurationError: If a value is invalid.
         """
         if self.cache is not None:
             os.environ["RAGSTONE_CACHE"] = str(self.cache)
-        return judge_from(named, max_tokens=self.judge_max_tokens, connection=self.connection, **asked)
+        return judge_from(spec, max_tokens=self.judge_max_tokens, connection=self.connection, **options)
 
     def judge_or_none(self) -> Judge | None:
-        """The judge that the options or the environment name, if either does."""
-        named = self.judge or os.environ.get("RAGSTONE_JUDGE")
-        return self.build_judge(named) if named else None
+        """Build the judge that `--judge` or `RAGSTONE_JUDGE` names, or return None."""
+        spec = self.judge or os.environ.get("RAGSTONE_JUDGE")
+        return self.build_judge(spec) if spec else None
 
     @cached_property
     def connection(self) -> ConnectionOptions:
-        """How much may be asked of an endpoint, and spent; judge and reader share one spend cap."""
+        """Limits of requests and cost. Judge and reader share one budget."""
         return build_connection(
             max_concurrent_requests=self.max_concurrent_requests,
             requests_per_minute=self.requests_per_minute,
@@ -118,7 +119,7 @@ class JudgeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(JudgeOptions):
-    """The same, and what the options say of scores and of the reader."""
+    """Options of the judge, of its ratings and of the reader."""
 
     judge_score_mode: ScoreModeOption = "single"
     judge_draws: ScoreDrawsOption = 5
@@ -129,26 +130,29 @@ class ModelOptions(JudgeOptions):
     reader_max_draws: DrawsOption = None
 
     def models(self) -> tuple[Judge, Reader | str | None]:
-        """The judge and the reader that the options describe.
+        """Build the judge and the reader.
 
         Returns:
-            The judge, and the reader: an object where options describe one, else what `--reader` says, so that none is
-            made for metrics that ask none.
+            The judge, and the reader. Without reader options, the reader is the value of `--reader`, so that metrics
+            that do not use a reader do not create one.
 
         Raises:
-            ConfigurationError: A value that cannot work.
+            ConfigurationError: If a value is invalid.
         """
         judge = self._judge(self.judge)
         return judge, self._reader(judge)
 
     def models_or_none(self) -> tuple[Judge | None, Reader | str | None]:
-        """As `models`, but nobody judges where nobody is named; where a reader alone is named, its model judges."""
-        named = self.judge or os.environ.get("RAGSTONE_JUDGE") or self.reader
-        judge = self._judge(named) if named else None
+        """Build the judge and the reader, without the baseline as default.
+
+        Without a judge, the reader's model judges. Without either, the judge is None.
+        """
+        spec = self.judge or os.environ.get("RAGSTONE_JUDGE") or self.reader
+        judge = self._judge(spec) if spec else None
         return judge, self._reader(judge)
 
-    def _judge(self, named: str | None) -> Judge:
-        return self.build_judge(named, score_mode=self.judge_score_mode, draws=self.judge_draws)
+    def _judge(self, spec: str | None) -> Judge:
+        return self.build_judge(spec, score_mode=self.judge_score_mode, draws=self.judge_draws)
 
     def _reader(self, judge: Judge | None) -> Reader | str | None:
         return build_reader(
@@ -163,7 +167,7 @@ class ModelOptions(JudgeOptions):
 
 
 def takes_models(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of its parameter `models`, a `JudgeOptions` or `ModelOptions`, in its place."""
+    """Replace a command's parameter `models` by the options of its type, `JudgeOptions` or `ModelOptions`."""
     hints = get_type_hints(command, include_extras=True)
     kind: type[JudgeOptions] = hints["models"]
     offered = get_type_hints(kind, include_extras=True)
@@ -176,15 +180,15 @@ def takes_models(command: Callable[..., None]) -> Callable[..., None]:
             inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=offered[f.name])
             for f in fields(kind)
         ]
-    # Options come by name, arguments of the command line as well: typer calls with keywords alone.
-    named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    # Typer passes options and arguments by keyword.
+    by_keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     names = {f.name for f in fields(kind)}
 
     @functools.wraps(command)
-    def wrapped(**given: Any) -> None:
-        options = kind(**{name: given.pop(name) for name in names if name in given})
-        command(**given, models=options)
+    def wrapped(**values: Any) -> None:
+        options = kind(**{name: values.pop(name) for name in names if name in values})
+        command(**values, models=options)
 
-    wrapped.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in named}
+    wrapped.__signature__ = inspect.Signature(by_keyword)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in by_keyword}
     return wrapped

@@ -1,4 +1,4 @@
-"""Options that several commands share, apart from those of models."""
+"""Options that several commands share, except those of models."""
 
 from __future__ import annotations
 
@@ -28,41 +28,44 @@ __all__ = [
     "parse_time_range",
 ]
 
-MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, with commas between.")]
+MetricsOption = Annotated[str, typer.Option("--metrics", help="Metrics or groups, comma-separated.")]
 OnlyMetricsOption = Annotated[
-    str | None, typer.Option("--metrics", help="Metrics or groups, with commas between; without it all there are.")
+    str | None, typer.Option("--metrics", help="Metrics or groups, comma-separated. Default: all.")
 ]
 SystemsArgument = Annotated[
     list[str],
     typer.Argument(
-        help="Outcomes of `evaluate --output`, or stores; NAME=FILE names a system, STORE@FROM..TO takes a time of a store, - is standard input."
+        help="Outcome files of `evaluate --output`, or stores. NAME=FILE names a system, STORE@FROM..TO selects a period "
+        "of a store, - is standard input."
     ),
 ]
 SinkOption = Annotated[
     list[str] | None,
-    typer.Option("--sink", rich_help_panel=OUTPUT, help="jsonl:PATH, otlp, ... May be given several times."),
+    typer.Option("--sink", rich_help_panel=OUTPUT, help="Where to deliver outcomes: jsonl:PATH, otlp, ... Repeatable."),
 ]
 ConcurrencyOption = Annotated[
-    int, typer.Option("--concurrency", min=1, rich_help_panel=LIMITS, help="Samples scored at once.")
+    int, typer.Option("--concurrency", min=1, rich_help_panel=LIMITS, help="Number of samples scored concurrently.")
 ]
 DeadlineOption = Annotated[
     float,
     typer.Option(
-        "--deadline", min=0.1, rich_help_panel=LIMITS, help="Seconds after which a sample's unfinished metrics fail."
+        "--deadline", min=0.1, rich_help_panel=LIMITS, help="Seconds after which unfinished metrics of a sample fail."
     ),
 ]
 NoRedactOption = Annotated[
     bool,
-    typer.Option("--no-redact", help="Store texts as they are, with the e-mail addresses, cards and keys in them."),
+    typer.Option("--no-redact", help="Store texts unchanged, including e-mail addresses, card numbers and keys."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print JSON.")]
 
 
 def parse_time_range(text: str) -> TimeRange | str:
-    """STORE@FROM..TO, or a file alone. Times are ISO dates in UTC, or -7d, -12h from now; either may be left out.
+    """Parse STORE@FROM..TO, or return a file name unchanged.
+
+    FROM and TO are ISO dates in UTC or relative to now (-7d, -12h, -30m). Either can be omitted.
 
     Raises:
-        ConfigurationError: A time that cannot be read, or an end that is not after the beginning.
+        ConfigurationError: If a time is invalid, or TO is not after FROM.
     """
     store, separator, times = text.rpartition("@")
     if not separator or not store or ".." not in times or Path(text).exists():
@@ -71,7 +74,7 @@ def parse_time_range(text: str) -> TimeRange | str:
     period = TimeRange(store, since=_time_in(since), until=_time_in(until))
     if period.since is not None and period.until is not None and period.since >= period.until:
         raise ConfigurationError(
-            f"{times!r} ends before it begins; write FROM..TO, such as 2026-11-01..2026-11-08 or -7d.."
+            f"invalid period {times!r}: TO is not after FROM. Write FROM..TO, such as 2026-11-01..2026-11-08 or -7d.."
         )
     return period
 
@@ -79,24 +82,25 @@ def parse_time_range(text: str) -> TimeRange | str:
 def _time_in(text: str) -> float | None:
     if not text:
         return None
-    if found := re.fullmatch(r"-(\d+(?:\.\d+)?)([dhm])", text):
-        return time.time() - float(found[1]) * {"d": 86400, "h": 3600, "m": 60}[found[2]]
+    if match := re.fullmatch(r"-(\d+(?:\.\d+)?)([dhm])", text):
+        return time.time() - float(match[1]) * {"d": 86400, "h": 3600, "m": 60}[match[2]]
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
-            f"{text!r} is no time; write an ISO date (2026-11-01, 2026-11-01T12:00), or -7d, -12h, -30m from now"
+            f"invalid time {text!r}. Write an ISO date (2026-11-01, 2026-11-01T12:00) or a time before now "
+            "(-7d, -12h, -30m)."
         ) from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
 def parse_names(text: str) -> list[str]:
-    """The names in a list with commas between."""
+    """Split a comma-separated list of names."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def parse_named_file(text: str) -> tuple[str | None, str]:
-    """NAME=FILE, or a file alone; a file that has an equals sign in its name is a file."""
+    """Split NAME=FILE. If a file with the whole text as its name exists, the name is None."""
     name, separator, path = text.partition("=")
     if separator and name and path and not Path(text).exists():
         return name, path

@@ -1,4 +1,4 @@
-"""What commands print."""
+"""Printing of results for terminals, pipes and programs."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ __all__ = [
 
 _COLUMNS = ("captured", "scored", "sampled_out", "not_applicable", "failed", "dropped", "pending")
 _LOGGED_EVERY = 100
-# Delete and the second set of control characters, marks that turn the direction of text, and lone surrogates.
+# DEL and the C1 control characters, marks that change the text direction, and lone surrogates.
 _UNSHOWN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _RULE = re.compile("( *-{2,})+")
-"""The line under the header of a table."""
+"""Pattern of the line under a table's header."""
 _STYLES = (
-    ("bold red", "THE COUNTS DO NOT ADD UP|NOT READ TO ITS END|STOPPED|FAILED|no score|cannot be asked"),
-    ("yellow", ".*it is not a judge|last error: .*|^(advice|  advice): "),
+    ("bold red", "THE COUNTS DO NOT ADD UP|NOT READ TO ITS END|STOPPED|FAILED|no score|probe failed"),
+    ("yellow", ".*which is not a judge.*|last error: .*|^(advice|  advice): "),
     ("green", "no regression found|^ragstone [a-z].*|(?<=  )yes(?=  |$)"),
     ("red", "(?<=  )no(?=  |$)"),
 )
-"""What stands out on a terminal, and how."""
+"""Styles on a terminal, by pattern."""
 _RELEVANT = {"1": "relevant", "-1": "not relevant"}
 
 
@@ -54,8 +54,8 @@ def sanitize_for_terminal(text: str | None, *, width: int = 200) -> str:
 def print_text(value: object, *, err: bool = False) -> None:
     """Print a result as text, with bold and color on a terminal that has them.
 
-    Names and reasons come from files and judges: line breaks stay, control characters become spaces. On a terminal long
-    lines are wrapped between words; a pipe gets them whole.
+    Names and reasons come from files and judges, so control characters become spaces. Line breaks stay. On a terminal,
+    long lines are wrapped between words. A pipe gets them unwrapped.
     """
     lines = ["".join(c if c.isprintable() else " " for c in line) for line in str(value).split("\n")]
     from rich.console import Console
@@ -72,20 +72,20 @@ def print_text(value: object, *, err: bool = False) -> None:
             text.stylize("dim")
         elif _RULE.fullmatch(following):
             text.stylize("bold")
-        for style, words in _STYLES:
-            text.highlight_regex(words, style)
+        for style, pattern in _STYLES:
+            text.highlight_regex(pattern, style)
         console.print(text)
 
 
 def print_json(value: Any) -> None:
-    """Print a result as JSON on stdout; what a terminal would obey, or could not show, as escapes of JSON."""
+    """Print a result as JSON on stdout, with control characters and lone surrogates as JSON escapes."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
-    print(_UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    print(_UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show progress on stderr: a bar on a terminal, a line now and then elsewhere."""
+    """Show progress on stderr: a bar on a terminal, otherwise a line every 100 items."""
     if not sys.stderr.isatty():
 
         def log(done: int, total: int) -> None:
@@ -103,7 +103,7 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def ledger_lines(ledger: Ledger) -> list[str]:
-    """The ledger as a table, and what deserves attention under it."""
+    """Format the ledger as a table, followed by drops, sinks and inconsistencies."""
     rows: list[tuple[str, LedgerRow]] = [("traces", ledger.total), *ledger.metrics.items()]
     names = [column.replace("_", " ") for column in _COLUMNS]
     table = [
@@ -114,7 +114,7 @@ def ledger_lines(ledger: Ledger) -> list[str]:
     unbalanced = [name for name, row in rows if not row.balanced]
     if unbalanced:
         lines.append(
-            f"THE COUNTS DO NOT ADD UP for {', '.join(map(sanitize_for_terminal, unbalanced))}: please report this as a bug"
+            f"THE COUNTS DO NOT ADD UP for {', '.join(map(sanitize_for_terminal, unbalanced))}. Please report this bug."
         )
     else:
         lines.append(" = ".join([names[0], " + ".join(names[1:])]))
@@ -122,52 +122,50 @@ def ledger_lines(ledger: Ledger) -> list[str]:
         lines.append(f"oldest pending trace: {ledger.oldest_pending_s:.0f} s")
     for reason, n in ledger.dropped_by_reason.items():
         lines.append(f"dropped, {sanitize_for_terminal(reason)}: {n}")
-    lines += [_sink_line(sink, books) for sink, books in ledger.outbox.items()]
+    lines += [_sink_line(sink, counts) for sink, counts in ledger.outbox.items()]
     return lines
 
 
-def _sink_line(sink: str, books: DeliveryCounts) -> str:
-    counts = ((name, getattr(books, name)) for name in ("pending", "sent", "skipped", "failed"))
+def _sink_line(sink: str, counts: DeliveryCounts) -> str:
+    by_state = ((name, getattr(counts, name)) for name in ("pending", "sent", "skipped", "failed"))
     line = f"sink {sanitize_for_terminal(sink)}: " + ", ".join(
-        f"{n} {name}" for name, n in counts if n or name in ("pending", "sent")
+        f"{n} {name}" for name, n in by_state if n or name in ("pending", "sent")
     )
-    if books.oldest_pending_s is not None:
-        line += f"; the oldest waits for {books.oldest_pending_s:.0f} s"
-    if books.stopped is not None:
-        return f"{line}; STOPPED: {sanitize_for_terminal(books.stopped)}"
-    return f"{line}; last error: {sanitize_for_terminal(books.last_error)}" if books.last_error else line
+    if counts.oldest_pending_s is not None:
+        line += f", oldest pending: {counts.oldest_pending_s:.0f} s"
+    if counts.stopped is not None:
+        return f"{line}, STOPPED: {sanitize_for_terminal(counts.stopped)}"
+    return f"{line}, last error: {sanitize_for_terminal(counts.last_error)}" if counts.last_error else line
 
 
 def failure_lines(outcomes: Iterable[object]) -> Iterator[str]:
-    """The first failure of each kind, in its own words: they say what to do about it."""
+    """Yield the first failure of each kind with its reason, which says how to fix it."""
     seen: set[str] = set()
     for outcome in outcomes:
         if isinstance(outcome, Failure) and outcome.kind not in seen:
             seen.add(outcome.kind)
-            what = f"{sanitize_for_terminal(outcome.metric)} of sample {sanitize_for_terminal(outcome.sample_id)}"
-            yield f"{outcome.kind}, for example {what}: {sanitize_for_terminal(outcome.reason, width=400)}"
+            subject = f"{sanitize_for_terminal(outcome.metric)} of sample {sanitize_for_terminal(outcome.sample_id)}"
+            yield f"{outcome.kind}, for example {subject}: {sanitize_for_terminal(outcome.reason, width=400)}"
 
 
 def _passage_lines(details: Mapping[str, Any]) -> Iterator[str]:
-    """What was found about each passage, where an outcome's details tell as UDCG's do."""
+    """Yield a line for each passage if the details have the structure of UDCG's."""
     passages = details.get("passages")
-    for found in passages if isinstance(passages, list) else ():
-        # A metric from elsewhere may keep something else under this name.
-        if not (isinstance(found, dict) and {"position", "utility", "p_abstain"} <= found.keys()):
+    for passage in passages if isinstance(passages, list) else ():
+        # A third-party metric may store something else under this key.
+        if not (isinstance(passage, dict) and {"position", "utility", "p_abstain"} <= passage.keys()):
             continue
-        source = f" ({sanitize_for_terminal(found['label_source'])})" if found.get("label_source") else ""
-        relevant = _RELEVANT.get(str(found.get("relevance")), "not labelled")
-        line = (
-            f"  passage {found.get('position')}: {relevant}{source}, utility {_or_dash(found.get('utility'), sign='+')}"
-        )
-        if found.get("distracting_effect") is not None:
-            line += f", distracting effect {_or_dash(found['distracting_effect'])}"
-        line += f", p(abstain) {_or_dash(found.get('p_abstain'))}"
-        if found.get("interval") is not None:
-            low, high = found["interval"]
-            line += f" [{low:.3f}, {high:.3f}] {sanitize_for_terminal(found.get('interval_method'))}"
-        if found.get("method") is not None:
-            line += f" ({sanitize_for_terminal(found['method'])}, n={found.get('n')})"
+        source = f" ({sanitize_for_terminal(passage['label_source'])})" if passage.get("label_source") else ""
+        relevant = _RELEVANT.get(str(passage.get("relevance")), "not labeled")
+        line = f"  passage {passage.get('position')}: {relevant}{source}, utility {_or_dash(passage.get('utility'), sign='+')}"
+        if passage.get("distracting_effect") is not None:
+            line += f", distracting effect {_or_dash(passage['distracting_effect'])}"
+        line += f", p(abstain) {_or_dash(passage.get('p_abstain'))}"
+        if passage.get("interval") is not None:
+            low, high = passage["interval"]
+            line += f" [{low:.3f}, {high:.3f}] {sanitize_for_terminal(passage.get('interval_method'))}"
+        if passage.get("method") is not None:
+            line += f" ({sanitize_for_terminal(passage['method'])}, n={passage.get('n')})"
         yield line
 
 
@@ -177,35 +175,35 @@ def _or_dash(value: float | None, *, sign: str = "") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLines:
-    """A trace's story, for people and for programs."""
+    """The report of one trace, as text and as JSON."""
 
     report: TraceReport
 
     def as_text(self) -> list[str]:
-        """Lines for a terminal."""
+        """Return lines for a terminal."""
         report = self.report
         lines = [f"trace {sanitize_for_terminal(report.trace_id)}: {report.state}"]
         lines += [f"  {sanitize_for_terminal(reason)}" for reason in report.reasons]
         if report.trace is not None:
             lines += [
-                f"question: {sanitize_for_terminal(report.trace.query)}",
-                f"answer:   {sanitize_for_terminal(report.trace.response)}",
+                f"query:    {sanitize_for_terminal(report.trace.query)}",
+                f"response: {sanitize_for_terminal(report.trace.response)}",
             ]
         for outcome in report.outcomes:
             if isinstance(outcome, Score):
-                span = outcome.interval
-                within = "" if span is None else f" [{span.low:.3f}, {span.high:.3f}] {span.method}"
-                what = f"{outcome.value:.3f}{within} ({outcome.method})"
+                interval = outcome.interval
+                bounds = "" if interval is None else f" [{interval.low:.3f}, {interval.high:.3f}] {interval.method}"
+                text = f"{outcome.value:.3f}{bounds} ({outcome.method})"
             else:
-                what = f"{outcome.outcome}: {sanitize_for_terminal(outcome.reason)}"
-            lines.append(f"{outcome.metric}: {what}")
+                text = f"{outcome.outcome}: {sanitize_for_terminal(outcome.reason)}"
+            lines.append(f"{outcome.metric}: {text}")
             lines += _passage_lines({} if isinstance(outcome, NotApplicable) else outcome.details)
         if is_baseline(*(outcome.judge for outcome in report.outcomes)):
             lines.append(BASELINE_NOTE)
         return lines
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         report = self.report
         return {
             "trace_id": report.trace_id,
@@ -219,5 +217,5 @@ class TraceLines:
 
 
 def trace_lines(report: TraceReport) -> TraceLines:
-    """Tell a trace's story."""
+    """Format the report of a trace."""
     return TraceLines(report=report)

@@ -1,4 +1,4 @@
-"""The panels that help output groups options in."""
+"""Names of the panels that group options in help output."""
 
 from __future__ import annotations
 

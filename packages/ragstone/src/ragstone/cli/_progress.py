@@ -1,4 +1,4 @@
-"""Progress on stderr: a live line on a terminal, a line now and then in a pipe or a log."""
+"""Progress on stderr: a live line on a terminal, otherwise a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _BAR_WIDTH: Final = 20
 
 
 class Progress:
-    """How far a command is: count, rate, failures, calls, tokens, cost and time left.
+    """Progress of a command: count, rate, failures, calls, tokens, cost and remaining time.
 
     Args:
-        what: What the command is doing, in one word.
-        prices: USD per million tokens of input and of output, if known.
-        clock: Seconds that only grow.
+        what: The command's activity, in one word.
+        prices: USD per million input tokens and per million output tokens, if known.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.total: int | None = None
-        """How many there are; None if that is not known yet."""
+        """Total number of items, or None if not yet known."""
         self.n_done = 0
         self._what = what
         self._prices = prices
@@ -49,7 +49,7 @@ class Progress:
         self._log = False
 
     def update(self, n_done: int, total: int) -> None:
-        """Take new counts."""
+        """Set the counts."""
         self.n_done, self.total = n_done, total
         self._log_sometimes()
 
@@ -61,7 +61,7 @@ class Progress:
                 self._usage += outcome.usage
 
     def line(self) -> str:
-        """The state in one line; what matters most comes first, because a narrow terminal cuts the end."""
+        """Format the state as one line. Important values come first, because a narrow terminal cuts the end."""
         parts = [str(self.n_done) if self.total is None else f"{self.n_done} of {self.total}"]
         elapsed_s = self._clock() - self._started
         rate = self.n_done / elapsed_s if elapsed_s > 0 else 0.0
@@ -81,11 +81,11 @@ class Progress:
         return f"{self._what}: {', '.join(parts)}"
 
     def start_log(self) -> None:
-        """Print a line to stderr now and then, from now on."""
+        """Start to print a line to stderr every ten seconds."""
         self._log = True
 
     def end_log(self) -> None:
-        """Print the last line, unless it was printed already."""
+        """Print the last line, unless it was already printed."""
         if self._log and self.n_done > self._logged:
             self._print()
 
@@ -98,7 +98,7 @@ class Progress:
         print(self.line(), file=sys.stderr)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The line for a terminal, behind a bar where there is space for one."""
+        """Render the line for a terminal, with a bar if the terminal is wide enough."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
@@ -133,7 +133,7 @@ def show_progress(what: str, *, prices: tuple[float, float] | None = None) -> It
 
 
 def format_duration(seconds: float) -> str:
-    """A duration in words."""
+    """Format a duration."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,4 +1,4 @@
-"""The options that say how the application's generator is asked, for each command that has a `--reader`."""
+"""Options of the reader, for each command that has `--reader`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ReaderPromptOption = Annotated[
     typer.Option(
         "--reader-prompt",
         rich_help_panel=READER,
-        help="A file with the application's own prompt, {context} and {question} in it: a text, or *.json with a list of "
-        "chat messages. Default: our own.",
+        help="File with the application's prompt, which contains {context} and {question}: text, or *.json with a list of "
+        "chat messages. Default: Ragstone's prompt.",
     ),
 ]
 AbstentionOption = Annotated[
@@ -31,7 +31,7 @@ AbstentionOption = Annotated[
     typer.Option(
         "--reader-abstention",
         rich_help_panel=READER,
-        help="What the reader replies when the passages lack the answer. May be given several times. Default: NO-RESPONSE.",
+        help="The reader's reply if the passages do not contain the answer. Repeatable. Default: NO-RESPONSE.",
     ),
 ]
 EstimatorOption = Annotated[
@@ -39,13 +39,13 @@ EstimatorOption = Annotated[
     typer.Option(
         "--reader-estimator",
         rich_help_panel=READER,
-        help="How p(abstain) is found; auto takes the best that the endpoint can do.",
+        help="How p(abstain) is estimated. auto uses the most accurate method that the endpoint supports.",
     ),
 ]
 DrawsOption = Annotated[
     int | None,
     typer.Option(
-        "--reader-max-draws", min=1, rich_help_panel=READER, help="Most replies drawn for one p(abstain). Default: 20."
+        "--reader-max-draws", min=1, rich_help_panel=READER, help="Maximum replies drawn per p(abstain). Default: 20."
     ),
 ]
 
@@ -60,19 +60,20 @@ def build_reader(
     draws: int | None = None,
     connection: ConnectionOptions | None = None,
 ) -> Reader | str | None:
-    """The reader that the options describe; without any, `spec` as it is.
+    """Build the reader from its options. Without options, return `spec` unchanged.
 
     Args:
-        spec: What `--reader` says.
-        judge: Whose model reads where no reader is named; an object shares its connections and limits.
-        prompt: What `--reader-prompt` says.
-        abstention: What `--reader-abstention` says.
-        estimator: What `--reader-estimator` says.
-        draws: What `--reader-max-draws` says.
+        spec: Value of `--reader`.
+        judge: The judge whose model reads if no reader is given. A judge object shares its connections and limits.
+        prompt: Value of `--reader-prompt`.
+        abstention: Values of `--reader-abstention`.
+        estimator: Value of `--reader-estimator`.
+        draws: Value of `--reader-max-draws`.
         connection: Options of the reader's own endpoint, if it has one.
 
     Raises:
-        ConfigurationError: A file that cannot be read, a prompt without its places, a reader without a model.
+        ConfigurationError: If the file cannot be read, the prompt lacks a placeholder or the reader does not have a
+            model.
     """
     options: dict[str, Any] = {}
     if prompt is not None:

@@ -1,4 +1,4 @@
-"""`ragstone replay`: traces that other tools have collected, scored without their server."""
+"""`ragstone replay`: score traces from exports of other tools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_
 from ragstone.cli._panels import LIMITS
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.errors import DataError, StoreError
-from ragstone.experiments import MetricSummary, format_table, summarise, titles_of
+from ragstone.experiments import MetricSummary, format_table, summarize, titles_of
 from ragstone.judges import is_baseline
 from ragstone.metrics import resolve_metrics
 from ragstone.replay import (
@@ -54,13 +54,14 @@ _SHOWN = 5
 @takes_models
 def replay_command(
     sources: Annotated[
-        list[str], typer.Argument(help="Files, folders, http(s) addresses; plain, .gz or .zst; - is standard input.")
+        list[str], typer.Argument(help="Files, directories or http(s) URLs, plain, .gz or .zst. - is standard input.")
     ],
     store: Annotated[
-        str, typer.Option("--store", help="Where traces and scores are kept; the same one goes on where a run ended.")
+        str,
+        typer.Option("--store", help="The store for traces and scores. An interrupted run resumes with the same one."),
     ] = "ragstone-replay.db",
-    format: Annotated[  # noqa: A002 - the option is called so
-        str, typer.Option("--format", help="Name of the format; auto looks into the file and says how it knew.")
+    format: Annotated[  # noqa: A002 - the name of the option
+        str, typer.Option("--format", help="Name of the format. auto detects it and prints the evidence.")
     ] = "auto",
     metrics: MetricsOption = "ccrs",
     sink: SinkOption = None,
@@ -74,7 +75,7 @@ def replay_command(
             "--max-outage",
             min=0,
             rich_help_panel=LIMITS,
-            help="Seconds a trace waits for a judge that answers nobody.",
+            help="Seconds to keep a trace pending while the judge is unavailable.",
         ),
     ] = 3600.0,
     no_redact: NoRedactOption = False,
@@ -82,13 +83,13 @@ def replay_command(
     *,
     models: ModelOptions,
 ) -> None:
-    """Read traces of other tools, score them, send the scores on. Stop it at any time: the same command goes on."""
+    """Score exported traces of other tools, and deliver the scores. The same command resumes an interrupted run."""
     if dry_run:
         plan = plan_replay(sources, parse_names(metrics), format=format, calls_per_reading=models.reader_max_draws or 1)
         _print_plan(plan, models, call_latency_s, json_output=json_output)
         return
     if models.cache is None and "RAGSTONE_CACHE" not in os.environ and not is_database_url(store):
-        # So that a run that was killed pays for no answer twice.
+        # A run that resumes after a kill reads replies from this cache instead of paying for them again.
         os.environ["RAGSTONE_CACHE"] = f"{Path(store).absolute()}.cache"
     judge, reader = models.models()
     with (
@@ -108,10 +109,10 @@ def replay_command(
                 deadline_s=deadline_s,
                 max_outage_s=max_outage_s,
                 redact=None if no_redact else redact_secrets,
-                started=stop.take,
+                started=stop.watch,
             )
         )
-    stopped = stop.asked
+    stopped = stop.requested
     summaries = _summaries(store, parse_names(metrics))
     ledger = read_ledger(store)
     if json_output:
@@ -131,35 +132,37 @@ def replay_command(
         print_text(format_table(summaries, titles=titles_of(summary.metric for summary in summaries)))
         print_text("\n" + "\n".join([*ledger_lines(ledger), *_unscored(ledger)]), err=True)
     if stopped:
-        typer.echo("stopped; the same command goes on from here", err=True)
+        typer.echo("stopped. Run the same command to resume.", err=True)
         raise typer.Exit(130)
     _exit(report, summaries, ledger)
 
 
 def _unscored(ledger: Ledger) -> Iterator[str]:
-    """What a metric that came later was not asked about: said, because its row looks as if there were nothing."""
+    """Yield the number of traces that were finished before a metric was added: its row does not show them."""
     for name, row in ledger.metrics.items():
         if n := ledger.total.captured - row.captured:
-            yield f"{sanitize_for_terminal(name)}: {n} traces were finished before it was asked for; another --store scores them by it"
+            yield f"{sanitize_for_terminal(name)}: {n} traces were finished before this metric was added. To score them, use another --store."
 
 
 def _exit(report: ReplayReport, summaries: Sequence[MetricSummary], ledger: Ledger) -> None:
     if report.budget_exhausted:
-        typer.echo("the spend cap is reached; the same command goes on from here, under a cap of its own", err=True)
+        typer.echo("The budget is exhausted. Run the same command to resume with a new budget.", err=True)
         raise typer.Exit(EXIT_BUDGET)
     if report.skipped and not report.files:
-        typer.echo(f"nothing could be read: {len(report.skipped)} files were skipped", err=True)
+        typer.echo(f"no file could be read, {len(report.skipped)} skipped", err=True)
         raise typer.Exit(3)
     if report.is_empty:
-        raise DataError("no record of these files is a request that could be scored; is it another --format?")
+        raise DataError(
+            "these files do not contain a request that can be scored. If the detected format is wrong, set --format."
+        )
     failed = any(summary.n_failed for summary in summaries) and not any(summary.n_scored for summary in summaries)
-    waiting = any(books.pending or books.stopped for books in ledger.outbox.values())
+    waiting = any(counts.pending or counts.stopped for counts in ledger.outbox.values())
     if failed or waiting or not report.is_whole:
         raise typer.Exit(3)
 
 
 def _count_pending(store: str) -> int:
-    """The traces that an earlier run left."""
+    """Return the number of pending traces of an earlier run."""
     try:
         return read_ledger(store).total.pending
     except StoreError:
@@ -167,29 +170,29 @@ def _count_pending(store: str) -> int:
 
 
 class _Stop:
-    """Ctrl-C and SIGTERM stop the work: calls in flight are given up, and asked again by the next run."""
+    """Stops the worker on Ctrl-C or SIGTERM. Calls in flight are canceled, and the next run repeats them."""
 
     def __init__(self, progress: Progress, *, n_pending: int) -> None:
-        self.asked = False
+        self.requested = False
         self._worker: Worker | None = None
         self._source: ReplayTraceSource | None = None
         self._progress = progress
         self._n_pending = n_pending
 
-    def take(self, source: ReplayTraceSource, worker: Worker) -> None:
-        """Know whom to stop, and show how far they are."""
+    def watch(self, source: ReplayTraceSource, worker: Worker) -> None:
+        """Set the worker to stop and the source and worker whose progress is shown."""
         self._worker, self._source = worker, source
         worker.on_outcomes = self._count
 
     def stop(self) -> None:
         """Ask the worker to stop."""
-        if self.asked or self._worker is None:
+        if self.requested or self._worker is None:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
         self._worker.stop()
 
-    def _count(self, outcomes: Sequence[Score | NotApplicable | Failure], is_last: bool) -> None:  # noqa: FBT001 - the worker calls it so
-        """Take the outcomes of a trace, or of a part of its metrics, into account."""
+    def _count(self, outcomes: Sequence[Score | NotApplicable | Failure], is_last: bool) -> None:  # noqa: FBT001 - the worker passes it by position
+        """Add the outcomes of a trace, or of a part of its metrics, to the progress."""
         self._progress.count(outcomes)
         n_new = sum(file.n_new for file in self._source.counts) if self._source is not None else 0
         self._progress.update(self._progress.n_done + is_last, self._n_pending + n_new)
@@ -200,7 +203,7 @@ def _interruptible(progress: Progress, *, n_pending: int) -> Iterator[_Stop]:
     stop = _Stop(progress, n_pending=n_pending)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
-        # Not in a thread that is not the main one (a test, a notebook).
+        # Python allows signal handlers only in the main thread (not in a test or a notebook).
         with suppress(ValueError):
             signal.signal(number, lambda *_: stop.stop())
     try:
@@ -213,10 +216,10 @@ def _interruptible(progress: Progress, *, n_pending: int) -> Iterator[_Stop]:
 
 def _summaries(store: str, metrics: list[str]) -> tuple[MetricSummary, ...]:
     with open_store(store, mode="read") as opened:
-        # Outcomes of an earlier judge or version may lie beside these; means are of one judge.
+        # The store may also have outcomes of earlier judges or versions. A mean uses one judge.
         planned = {(metric.name, metric.version, metric.judge_hash) for metric in opened.planned_metrics()}
         outcomes = (outcome for outcome in opened.outcomes() if outcome.key[1:] in planned)
-        return summarise(outcomes, [metric.card for metric in resolve_metrics(metrics)])
+        return summarize(outcomes, [metric.card for metric in resolve_metrics(metrics)])
 
 
 def _file(counts: FileReport) -> dict[str, Any]:
@@ -225,13 +228,13 @@ def _file(counts: FileReport) -> dict[str, Any]:
 
 def _file_lines(files: Sequence[FileReport], *, planned: bool = False) -> Iterator[str]:
     for counts in files:
-        done = f"{counts.n_read} records" if planned else f"{counts.n_new} traces new, {counts.n_known} known already"
+        done = f"{counts.n_read} records" if planned else f"{counts.n_new} new traces, {counts.n_known} already stored"
         yield (
             f"{sanitize_for_terminal(counts.name)}: {counts.format} ({sanitize_for_terminal(counts.detected_by)}): {done}"
             + (f", {counts.n_rejected} records rejected" if counts.n_rejected else "")
         )
         if counts.n_clashing:
-            yield f"  {counts.n_clashing} left out: the store has other traces of their ids; use another --store"
+            yield f"  {counts.n_clashing} skipped: the store has other traces with these ids. Use another --store."
         for rejected in counts.rejected[:_SHOWN]:
             yield f"  rejected, {sanitize_for_terminal(rejected.place)}: {sanitize_for_terminal(rejected.reason)}"
         if counts.n_rejected > _SHOWN:

@@ -1,4 +1,4 @@
-"""The options that say how the judge is asked for a number, for each command that scores."""
+"""Options that define how the judge rates, for each command that scores."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ ScoreModeOption = Annotated[
     typer.Option(
         "--judge-score-mode",
         rich_help_panel=JUDGE,
-        help="What a judge's number is: its reply, the expectation over all numbers of the scale where the endpoint tells "
-        "their probabilities, or the mean of several replies.",
+        help="How a rating is obtained. single: one reply. expected: the expected value over all numbers of the scale "
+        "(if the endpoint returns log-probabilities). sampled: the mean of several replies.",
     ),
 ]
 ScoreDrawsOption = Annotated[
-    int, typer.Option("--judge-draws", min=2, rich_help_panel=JUDGE, help="Replies for --judge-score-mode sampled.")
+    int,
+    typer.Option(
+        "--judge-draws", min=2, rich_help_panel=JUDGE, help="Number of replies for --judge-score-mode sampled."
+    ),
 ]
 NumberTokensOption = Annotated[
     int | None,
@@ -29,6 +32,6 @@ NumberTokensOption = Annotated[
         "--judge-max-tokens",
         min=1,
         rich_help_panel=JUDGE,
-        help="Length limit of the judge's replies with a number. A judge that reasons first needs 4096. Default: 64.",
+        help="Maximum tokens of a rating reply. A judge that reasons before it replies needs 4096. Default: 64.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""`ragstone status`: the means of a store, where its requests stand, and why one trace was or was not scored."""
+"""`ragstone status`: the means and the ledger of a store, or the state of one trace."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["status_command"]
 
 def status_command(
     store: Annotated[
-        str, typer.Argument(help="The store: what Monitor(store=...) was given, a file or postgresql://...")
+        str, typer.Argument(help="The store, as passed to Monitor(store=...): a file or postgresql://...")
     ],
-    trace: Annotated[str | None, typer.Option("--trace", help="Say why this trace was or was not scored.")] = None,
+    trace: Annotated[str | None, typer.Option("--trace", help="Explain why this trace was or was not scored.")] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Print the mean of each metric, and the ledger: where every captured request stands."""
+    """Print the mean of each metric and the ledger: the state of every captured request."""
     if trace is not None:
         _print_trace(store, trace, json_output=json_output)
         return
@@ -51,7 +51,7 @@ def status_command(
 
 
 def _score_dict(summary: MetricSummary, card: MetricCard | None) -> dict[str, Any]:
-    """The summary without what the store is not read for: kinds of failures and reasons."""
+    """Return the summary without fields that are not read from the store: failure kinds and reasons."""
     unknown = ("failure_kinds", "missing", "reasons")
     values = {key: value for key, value in summary.to_dict().items() if key not in unknown}
     return {"title": card.title if card else None} | values
@@ -62,7 +62,7 @@ def _print_trace(store: str, trace: str, *, json_output: bool) -> None:
         report = opened.explain(trace)
     if report is None:
         raise DataError(
-            f"the store {describe_store(store)!r} has no trace {trace!r}; if it is quite new, it may still be in the spool"
+            f"trace {trace!r} not found in the store {describe_store(store)!r}. A recent trace may still be in the spool."
         )
     lines = trace_lines(report)
     if json_output:
@@ -72,7 +72,7 @@ def _print_trace(store: str, trace: str, *, json_output: bool) -> None:
 
 
 def _scores(store: str, cards: dict[str, MetricCard]) -> tuple[MetricSummary, ...]:
-    """The summaries of the planned metrics; none if there is only a spool yet."""
+    """Summarize the planned metrics. Returns an empty tuple if only a spool exists."""
     if not is_database_url(store) and not Path(store).exists():
         return ()
     try:
@@ -83,7 +83,7 @@ def _scores(store: str, cards: dict[str, MetricCard]) -> tuple[MetricSummary, ..
 
 
 def _cards(metrics: list[str]) -> dict[str, MetricCard]:
-    """The cards of the metrics that this installation knows."""
+    """Return the cards of the metrics that this installation knows."""
     cards = {}
     for name in metrics:
         try:

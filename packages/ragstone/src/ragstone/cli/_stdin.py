@@ -1,4 +1,4 @@
-"""`-` as the name of a file: standard input, kept in a temporary file, because files are read more than once."""
+"""`-` as a file name: standard input, copied to a temporary file because files are read more than once."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _STDIN = "-"
 
 @contextmanager
 def stdin_as_file(names: Sequence[str]) -> Iterator[list[str]]:
-    """Replace `-` and `NAME=-` by the path of a temporary file with what standard input holds.
+    """Replace `-` and `NAME=-` by the path of a temporary copy of standard input.
 
     Raises:
-        ConfigurationError: Several names are `-`, or standard input is a terminal.
+        ConfigurationError: If several names are `-`, or if standard input is a terminal.
     """
-    places = [n for n, name in enumerate(names) if name == _STDIN or name.endswith(f"={_STDIN}")]
-    if not places:
+    positions = [n for n, name in enumerate(names) if name == _STDIN or name.endswith(f"={_STDIN}")]
+    if not positions:
         yield list(names)
         return
-    if len(places) > 1:
+    if len(positions) > 1:
         raise ConfigurationError("standard input (-) can be read only once. Give a file for all others.")
     if sys.stdin.isatty():
         raise ConfigurationError("standard input (-) is a terminal. Pipe rows into the command, or give a file.")
@@ -37,16 +37,16 @@ def stdin_as_file(names: Sequence[str]) -> Iterator[list[str]]:
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         path = path.rename(path.with_suffix(_suffix(path)))
-        found = list(names)
-        found[places[0]] = found[places[0]].removesuffix(_STDIN) + str(path)
+        paths = list(names)
+        paths[positions[0]] = paths[positions[0]].removesuffix(_STDIN) + str(path)
         try:
-            yield found
+            yield paths
         except (ConfigurationError, DataError) as error:
             raise type(error)(str(error).replace(repr(str(path)), "standard input")) from error
 
 
 def _suffix(path: Path) -> str:
-    """The suffix of the format of a file of rows, from its first bytes."""
+    """Return the file suffix for the format of a file of rows, detected from its first bytes."""
     with path.open("rb") as file:
         first = file.readline(2**20).removeprefix(b"\xef\xbb\xbf").strip()
     if first.startswith(b"PAR1"):
@@ -56,6 +56,6 @@ def _suffix(path: Path) -> str:
     try:
         row = json.loads(first)
     except ValueError:
-        # A line that is cut here, or an object over several lines.
+        # The line is longer than the part read here, or an object spans several lines.
         return ".jsonl" if len(first) > 2**19 else ".json"
     return ".jsonl" if isinstance(row, dict) else ".json"

@@ -1,4 +1,4 @@
-"""`ragstone udcg`: learn UDCG's weights, see how well it foretells the answer, and rank passages by utility."""
+"""`ragstone udcg`: fit UDCG's weights, correlate it with answer quality, rank passages by utility."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from ragstone.errors import ConfigurationError
 __all__ = ["udcg_app"]
 
 udcg_app = typer.Typer(
-    help="UDCG: learn its weights, correlate it with graded answers, rank passages by utility.", no_args_is_help=True
+    help="UDCG: fit its weights, correlate it with graded answers, rank passages by utility.", no_args_is_help=True
 )
 
 FileArgument = Annotated[
-    Path, typer.Argument(help="Rows with query and contexts, several a question: JSONL, JSON, CSV or Parquet.")
+    Path, typer.Argument(help="Rows with query and contexts, several per query: JSONL, JSON, CSV or Parquet.")
 ]
 ConcurrencyOption = Annotated[
-    int, typer.Option("--concurrency", min=1, rich_help_panel=LIMITS, help="Rows in work at once.")
+    int, typer.Option("--concurrency", min=1, rich_help_panel=LIMITS, help="Number of rows processed concurrently.")
 ]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Of folds and bootstrap.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Seed of folds and bootstrap.")
+]
 
 
 @udcg_app.command()
@@ -35,10 +37,10 @@ SeedOption = Annotated[int, typer.Option("--seed", min=0, rich_help_panel=STATIS
 def fit(
     file: FileArgument,
     output: Annotated[
-        Path, typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="Where the weights go, as JSON.")
+        Path, typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="JSON file for the weights.")
     ] = Path("theta.json"),
     svm_c: Annotated[
-        list[float] | None, typer.Option("--svm-c", help="A candidate for the cost C; may be given several times.")
+        list[float] | None, typer.Option("--svm-c", help="Candidate for the SVM's cost C. Repeatable.")
     ] = None,
     seed: SeedOption = 0,
     concurrency: ConcurrencyOption = 16,
@@ -46,23 +48,23 @@ def fit(
     *,
     models: ModelOptions,
 ) -> None:
-    """Learn UDCG-theta from graded contexts, and print how it ranks contexts of questions it has not seen."""
+    """Fit UDCG-theta to graded contexts, and print how well it ranks contexts of held-out queries."""
     from ragstone.research import fit_udcg
 
-    _writable(output)
+    _check_writable(output)
     options: dict[str, Any] = {"svm_c": tuple(svm_c)} if svm_c else {}
     judge, reader = models.models_or_none()
     with progress_bar("reading") as progress:
-        found = fit_udcg(
+        fitted = fit_udcg(
             str(file), reader=reader, judge=judge, seed=seed, concurrency=concurrency, progress=progress, **options
         )
-    found.theta.save(output)
-    _format_problems(found.errors)
+    fitted.theta.save(output)
+    _print_errors(fitted.errors)
     if json_output:
-        print_json(found.to_dict() | {"output": str(output)})
+        print_json(fitted.to_dict() | {"output": str(output)})
     else:
-        typer.echo(str(found))
-        typer.echo(f"saved; use it with: ragstone evaluate FILE --metrics udcg@{output}", err=True)
+        typer.echo(str(fitted))
+        typer.echo(f"saved. Use it with: ragstone evaluate FILE --metrics udcg@{output}", err=True)
 
 
 @udcg_app.command()
@@ -71,10 +73,10 @@ def correlate(
     file: FileArgument,
     theta: Annotated[
         Path | None,
-        typer.Option("--theta", help="Weights from `ragstone udcg fit`; without it they are cross-validated."),
+        typer.Option("--theta", help="Weights from `ragstone udcg fit`. Default: cross-validated weights."),
     ] = None,
     erag: Annotated[
-        bool, typer.Option("--erag", help="Also have the reader answer from each passage alone (eRAG).")
+        bool, typer.Option("--erag", help="Also let the reader answer from each passage alone (eRAG).")
     ] = False,
     seed: SeedOption = 0,
     concurrency: ConcurrencyOption = 16,
@@ -82,12 +84,12 @@ def correlate(
     *,
     models: ModelOptions,
 ) -> None:
-    """Correlate UDCG and the usual ranking metrics with graded answers, question by question."""
+    """Correlate UDCG and standard ranking metrics with graded answers, query by query."""
     from ragstone.research import correlate_udcg
 
     judge, reader = models.models_or_none()
     with progress_bar("reading") as progress:
-        found = correlate_udcg(
+        result = correlate_udcg(
             str(file),
             theta=theta,
             erag=erag,
@@ -97,11 +99,11 @@ def correlate(
             concurrency=concurrency,
             progress=progress,
         )
-    _format_problems(found.errors)
+    _print_errors(result.errors)
     if json_output:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        typer.echo(str(found))
+        typer.echo(str(result))
 
 
 @udcg_app.command()
@@ -109,35 +111,35 @@ def correlate(
 def rank(
     file: FileArgument,
     top_k: Annotated[
-        int | None, typer.Option("--top-k", "-k", min=1, help="Keep the best k passages; without it all.")
+        int | None, typer.Option("--top-k", "-k", min=1, help="Keep only the best k passages. Default: all.")
     ] = None,
     rank_by: Annotated[str, typer.Option("--rank-by", help="utility or erag.")] = "utility",
     keep_order: Annotated[
-        bool, typer.Option("--keep-order", help="Write beside each passage what was found, and move nothing.")
+        bool, typer.Option("--keep-order", help="Add the values to each passage without reordering.")
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", rich_help_panel=OUTPUT, help="Where the samples go (JSONL); without it to stdout."
-        ),
+        typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="JSONL file for the samples. Default: stdout."),
     ] = None,
     concurrency: ConcurrencyOption = 16,
     json_output: JsonOption = False,
     *,
     models: ModelOptions,
 ) -> None:
-    """Put each sample's passages in the order of what they are worth to the reader (an oracle re-ranker)."""
+    """Sort each sample's passages by their utility for the reader (an oracle reranker)."""
     from ragstone.research import rank_udcg
 
     if output is not None:
-        _writable(output)
+        _check_writable(output)
     elif json_output:
-        raise ConfigurationError("--json prints the counts where the samples would go; give --output FILE with it")
+        raise ConfigurationError(
+            "--json prints the counts to stdout, where the samples would be printed. Add --output FILE."
+        )
     if rank_by not in ("utility", "erag"):
         raise ConfigurationError(f"--rank-by must be utility or erag, got {rank_by!r}")
     judge, reader = models.models_or_none()
     with progress_bar("ranking") as progress:
-        found = rank_udcg(
+        ranked = rank_udcg(
             str(file),
             top_k=top_k,
             rank_by="erag" if rank_by == "erag" else "utility",
@@ -147,15 +149,15 @@ def rank(
             concurrency=concurrency,
             progress=progress,
         )
-    _format_problems(found.errors)
+    _print_errors(ranked.errors)
     if output is None:
-        _print_rows(found.rows)
+        _print_rows(ranked.rows)
     else:
-        found.to_jsonl(output)
+        ranked.to_jsonl(output)
     if json_output:
-        print_json(found.to_dict())
+        print_json(ranked.to_dict())
     else:
-        typer.echo(str(found), err=True)
+        typer.echo(str(ranked), err=True)
 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -163,15 +165,15 @@ def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
         typer.echo(json.dumps(row, ensure_ascii=False))
 
 
-def _format_problems(errors: Sequence[str]) -> None:
+def _print_errors(errors: Sequence[str]) -> None:
     for error in errors:
-        typer.echo(f"could not be asked: {error}", err=True)
+        typer.echo(f"failed: {error}", err=True)
 
 
-def _writable(output: Path) -> None:
+def _check_writable(output: Path) -> None:
     if not output.absolute().parent.is_dir():
         raise ConfigurationError(
-            f"the folder of --output {str(output)!r} does not exist; make it, or give another path"
+            f"the directory of --output {str(output)!r} does not exist. Create it, or give another path."
         )
     if output.is_dir():
-        raise ConfigurationError(f"--output {str(output)!r} is a folder; give the path of a file")
+        raise ConfigurationError(f"--output {str(output)!r} is a directory. Give the path of a file.")

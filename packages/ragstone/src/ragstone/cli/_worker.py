@@ -1,4 +1,4 @@
-"""`ragstone worker`: own a store, score what applications captured, deliver it."""
+"""`ragstone worker`: own a store, score its captured requests, deliver the outcomes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ __all__ = ["worker_command"]
 
 @takes_models
 def worker_command(
-    store: Annotated[
-        str, typer.Argument(help="The store that the application's monitors were given: a file, or postgresql://...")
-    ],
+    store: Annotated[str, typer.Argument(help="The store of the application's monitors: a file or postgresql://...")],
     metrics: MetricsOption = "ccrs",
     sink: SinkOption = None,
     concurrency: ConcurrencyOption = 16,
@@ -35,16 +33,18 @@ def worker_command(
             "--max-outage",
             min=0,
             rich_help_panel=LIMITS,
-            help="Seconds a trace waits for a judge that answers nobody.",
+            help="Seconds to keep a trace pending while the judge is unavailable.",
         ),
     ] = 3600.0,
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to do.")] = False,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="Stop when no trace or delivery is pending.")
+    ] = False,
     *,
     models: ModelOptions,
 ) -> None:
-    """Own a store: drain what applications captured, score it, deliver it. Stops cleanly on SIGTERM or Ctrl-C."""
+    """Own a store: score captured requests and deliver the outcomes. SIGTERM or Ctrl-C stops it cleanly."""
     if not is_database_url(store) and not Path(store).absolute().parent.is_dir():
-        raise StoreError(f"the folder of the store {store!r} does not exist")
+        raise StoreError(f"the directory of the store {store!r} does not exist. Create it, or give another path.")
     judge, reader = models.models()
     setup = ScoringSetup(
         parse_names(metrics),
@@ -56,12 +56,12 @@ def worker_command(
         closes_models=True,
     )
     if asyncio.run(_work(store, setup, max_outage_s, until_idle=until_idle)):
-        typer.echo("the budget is exhausted; what was not asked failed as `budget`", err=True)
+        typer.echo("The budget is exhausted. Metrics that were not computed failed with kind `budget`.", err=True)
         raise typer.Exit(EXIT_BUDGET)
 
 
 async def _work(store: str, setup: ScoringSetup, max_outage_s: float, *, until_idle: bool) -> bool:
-    """Score, and return whether a budget kept something from being asked."""
+    """Run the worker, and return whether its budget was exhausted."""
     worker = Worker(resolve_store(store), setup, max_outage_s=max_outage_s)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -10,7 +10,7 @@ from ragstone.experiments._outcomes import read_outcomes as read_outcomes
 from ragstone.experiments._outcomes import titles_of as titles_of
 from ragstone.experiments._summary import MetricSummary as MetricSummary
 from ragstone.experiments._summary import format_table as format_table
-from ragstone.experiments._summary import summarise as summarise
+from ragstone.experiments._summary import summarize as summarize
 from ragstone.experiments._summary import summarize_store as summarize_store
 
 __all__ = [

@@ -13,7 +13,7 @@ from ragstone._util.run_async import run_async
 from ragstone.data import QrelsSource, RejectedRow, SampleSource, read_samples
 from ragstone.errors import DataError, MissingExtraError
 from ragstone.experiments._deliver import deliver
-from ragstone.experiments._summary import MetricSummary, format_table, summarise
+from ragstone.experiments._summary import MetricSummary, format_table, summarize
 from ragstone.judges import Judge, JudgeIdentity, Reader, is_baseline
 from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
@@ -47,7 +47,7 @@ class Experiment:
 
     def summary(self) -> tuple[MetricSummary, ...]:
         """One line a metric: mean, interval, denominators."""
-        return summarise(self.outcomes, self.cards)
+        return summarize(self.outcomes, self.cards)
 
     def __str__(self) -> str:
         table = format_table(self.summary(), titles={card.name: card.title for card in self.cards})

@@ -15,7 +15,7 @@ from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import Estimate, failure_bounds, hajek_mean, mean_interval
 from ragstone.store import Store
 
-__all__ = ["MetricSummary", "format_table", "summarise", "summarize_store"]
+__all__ = ["MetricSummary", "format_table", "summarize", "summarize_store"]
 
 _SAME: Final = 1e-9
 """Bounds may leave the metric's range by a rounding error."""
@@ -121,7 +121,7 @@ def summarize_store(store: Store, cards: Mapping[str, MetricCard]) -> tuple[Metr
     return tuple(summaries)
 
 
-def summarise(
+def summarize(
     outcomes: Iterable[Score | NotApplicable | Failure], cards: Sequence[MetricCard]
 ) -> tuple[MetricSummary, ...]:
     """Sum up outcomes, one summary for each card, in the order of the cards.
@@ -226,7 +226,7 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
     """Render summaries as plain text; a bare mean never appears.
 
     Args:
-        summaries: From `summarise` or `summarize_store`.
+        summaries: From `summarize` or `summarize_store`.
         titles: Display names by metric, which are printed before the metric's name where the width allows.
     """
     rows = [("metric", "mean [95% CI]", "n scored / failed / n.a.")]

@@ -18,7 +18,9 @@ __all__ = ["BASELINE_NOTE", "LexicalJudge", "LexicalReader", "is_baseline"]
 
 T = TypeVar("T")
 
-BASELINE_NOTE: Final = "scored by the lexical baseline (word overlap): it tries out the plumbing, it is not a judge"
+BASELINE_NOTE: Final = (
+    "scored by the lexical baseline (word overlap), which is not a judge: use it only to test your setup"
+)
 """What every table and report says of scores for which `is_baseline` holds; JSON says `"judge_is_baseline": true`."""
 _NAME: Final = "lexical baseline"
 _VERSION: Final = "1"

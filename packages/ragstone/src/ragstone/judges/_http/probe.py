@@ -299,7 +299,7 @@ class _Probe:
             begun = "".join(text.split())
             obeyed = _cut(reply) and len(begun) > 1 and '{"quux":"zz9"}'.startswith(begun)
             if obeyed:
-                self._notes.append("replies under a JSON Schema are padded with white space, and may be cut for it")
+                self._notes.append("replies under a JSON Schema are padded with whitespace and may be truncated")
         self._seen[name] = f"{'obeyed' if obeyed else 'passed over'}: {' '.join(text.split())!r:.60}"
         return obeyed
 

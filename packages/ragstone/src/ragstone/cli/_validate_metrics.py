@@ -1,4 +1,4 @@
-"""`ragstone validate-metrics` and `ragstone topicality`: what the metrics are worth, and what a repository is about."""
+"""`ragstone validate-metrics` and `ragstone topicality`: validate the metrics, and check a repository's domain."""
 
 from __future__ import annotations
 
@@ -16,32 +16,34 @@ from ragstone.errors import ConfigurationError
 __all__ = ["topicality_command", "validate_metrics_command"]
 
 LevelOption = Annotated[
-    float, typer.Option("--confidence-level", rich_help_panel=STATISTICS, help="Nominal coverage of the intervals.")
+    float, typer.Option("--confidence-level", rich_help_panel=STATISTICS, help="Confidence level of the intervals.")
 ]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Of all random numbers.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", min=0, rich_help_panel=STATISTICS, help="Seed of all random numbers.")
+]
 
 
 def validate_metrics_command(
     systems: SystemsArgument,
     labels: Annotated[
         Path | None,
-        typer.Option("--labels", help="What people said: rows with id and label (JSONL, JSON, CSV, Parquet)."),
+        typer.Option("--labels", help="Human labels: rows with id and label (JSONL, JSON, CSV, Parquet)."),
     ] = None,
     label_column: Annotated[
-        str | None, typer.Option("--label-column", help="The column of the label, where it has another name.")
+        str | None, typer.Option("--label-column", help="Name of the label column. Default: detected.")
     ] = None,
     label_range: Annotated[
-        str | None, typer.Option("--label-range", help="Lowest and highest possible label: 1,5.")
+        str | None, typer.Option("--label-range", help="Lowest and highest possible label, for example 1,5.")
     ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
-            "--threshold", rich_help_panel=STATISTICS, help="Scores from here on are a yes against yes-no labels."
+            "--threshold", rich_help_panel=STATISTICS, help="Score from which a sample is positive, for yes/no labels."
         ),
     ] = None,
     repeat: Annotated[
         list[str] | None,
-        typer.Option("--repeat", help="The same samples scored again; NAME=FILE with several systems. Several times."),
+        typer.Option("--repeat", help="The same samples scored again. With several systems: NAME=FILE. Repeatable."),
     ] = None,
     flip_threshold: Annotated[
         float,
@@ -49,31 +51,34 @@ def validate_metrics_command(
             "--flip-threshold",
             min=0,
             rich_help_panel=STATISTICS,
-            help="Scores further apart than this share of the range are a flip.",
+            help="Two scores of a sample are a flip if they differ by more than this share of the range.",
         ),
     ] = 0.1,
     metrics: OnlyMetricsOption = None,
     alpha: Annotated[
         float,
-        typer.Option("--alpha", rich_help_panel=STATISTICS, help="Significance level of the discriminative power."),
+        typer.Option("--alpha", rich_help_panel=STATISTICS, help="Significance level for the discriminative power."),
     ] = 0.05,
     confidence_level: LevelOption = 0.95,
     resamples: Annotated[
-        int, typer.Option("--resamples", min=1, rich_help_panel=STATISTICS, help="Bootstrap resamples.")
+        int, typer.Option("--resamples", min=1, rich_help_panel=STATISTICS, help="Number of bootstrap resamples.")
     ] = 2000,
     permutations: Annotated[
-        int, typer.Option("--permutations", min=1, rich_help_panel=STATISTICS, help="Behind p-values.")
+        int,
+        typer.Option("--permutations", min=1, rich_help_panel=STATISTICS, help="Number of permutations for p-values."),
     ] = 10_000,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
 ) -> None:
-    """Evaluate the metrics themselves: distributions, ties, correlations, power, judge flips, agreement with people."""
+    """Evaluate the metrics themselves: distributions, ties, correlations, power, judge flips and human agreement."""
     from ragstone.research import validate_metrics
 
     repeats = [parse_named_file(text) for text in repeat or ()]
     if any(name for name, _ in repeats):
         if nameless := [path for name, path in repeats if not name]:
-            raise ConfigurationError(f"--repeat {nameless[0]} names no system and others do; write NAME=FILE for each")
+            raise ConfigurationError(
+                f"--repeat {nameless[0]} does not name a system, but others do. Write NAME=FILE for each."
+            )
         by_system: dict[str, list[str]] = {}
         for name, path in repeats:
             by_system.setdefault(str(name), []).append(path)
@@ -101,17 +106,17 @@ def validate_metrics_command(
 
 
 def topicality_command(
-    in_domain: Annotated[Path, typer.Argument(help="Outcomes of queries of the domain, from `evaluate --output`.")],
-    out_of_domain: Annotated[Path, typer.Argument(help="Outcomes of queries from outside it, on the same repository.")],
+    in_domain: Annotated[Path, typer.Argument(help="Outcomes of in-domain queries, from `evaluate --output`.")],
+    out_of_domain: Annotated[Path, typer.Argument(help="Outcomes of out-of-domain queries on the same repository.")],
     metrics: OnlyMetricsOption = None,
     confidence_level: LevelOption = 0.95,
     resamples: Annotated[
-        int, typer.Option("--resamples", min=2, rich_help_panel=STATISTICS, help="Bootstrap resamples.")
+        int, typer.Option("--resamples", min=2, rich_help_panel=STATISTICS, help="Number of bootstrap resamples.")
     ] = 10_000,
     seed: SeedOption = 0,
     json_output: JsonOption = False,
 ) -> None:
-    """Compare queries of a domain with others on one repository: is it about the domain?"""
+    """Check if a repository is about a domain, from in-domain and out-of-domain queries."""
     from ragstone.research import topicality
 
     report = topicality(
