@@ -385,13 +385,13 @@ class TestCompletion:
 
     def test_an_unknown_trace_cannot_be_completed(self, store: Store):
         """Outcomes without a trace would unbalance the books."""
-        with pytest.raises(DataError, match="no trace 't1'"):
+        with pytest.raises(DataError, match="trace 't1' is not in the store"):
             store.complete("t1", both("t1"))
 
     @pytest.mark.parametrize(
         ("bad", "message"),
         [
-            (not_applicable("t2"), "about sample 't2' and was given for trace 't1'"),
+            (not_applicable("t2"), "has the sample id 't2', not the trace id 't1'"),
             (not_applicable("t1").model_copy(update={"extra": object()}), "'t1/recall' cannot be stored as JSON"),
         ],
     )
@@ -550,28 +550,28 @@ class TestExplanation:
         report = store.explain("t1")
 
         assert ("sampled_out", None, 0.25) == (report.state, report.trace, report.inclusion_probability)
-        assert ("Left out by sampling, which kept a request like this with probability 0.25.",) == report.reasons
+        assert ("Not sampled. The sampling probability of such a request is 0.25.",) == report.reasons
 
     def test_waiting(self, store: Store, clock: Clock):
         """Never claimed, claimed, run out, ended by a new owner: each is told."""
         ingest(store, "t1")
         clock.now += 7
         missing = "No outcome yet: grounded, recall."
-        assert ("Waiting for a scorer for 7.0 s; not claimed so far.", missing) == store.explain("t1").reasons
+        assert ("Waiting for a worker for 7.0 s, not claimed so far.", missing) == store.explain("t1").reasons
 
         store.claim("me", 1, lease_s=60)
         clock.now += 20
         report = store.explain("t1")
-        assert ("Being scored by 'me' (attempt 1 of 5); its lease runs for another 40.0 s.", missing) == report.reasons
+        assert ("Being scored by 'me' (attempt 1 of 5). Its lease expires in 40.0 s.", missing) == report.reasons
         assert ("me", clock.now + 40, 1) == (report.lease_owner, report.lease_until, report.attempts)
 
         clock.now += 40
-        words = "Waiting for a scorer for 67.0 s; claimed 1 of at most 5 times, the lease of 'me' ran out."
+        words = "Waiting for a worker for 67.0 s, claimed 1 of at most 5 times, the lease of 'me' expired."
         assert words == store.explain("t1").reasons[0]
 
         store.release_all()
         report = store.explain("t1")
-        words = "Waiting for a scorer for 67.0 s; claimed 1 of at most 5 times, no lease is held."
+        words = "Waiting for a worker for 67.0 s, claimed 1 of at most 5 times, not leased now."
         assert (words, None, None) == (report.reasons[0], report.lease_owner, report.lease_until)
 
     def test_finished(self, store: Store):

@@ -90,7 +90,7 @@ with SqliteStore.open(sys.argv[1], mode="own") as store:
         try:
             store.ingest("a", n + 1, batch(n))
         except StoreError as error:
-            assert "the disk under the store" in str(error), error
+            assert "disk error for the store" in str(error), error
             break
         n += 1
     assert 1 < n, n
@@ -114,7 +114,7 @@ print(n + 1)
             other = sqlite3.connect(path, isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
 
-            with pytest.raises(StoreError, match="is locked by another process"):
+            with pytest.raises(StoreError, match="has been locked by another process"):
                 store.release_all()
 
             other.execute("ROLLBACK")

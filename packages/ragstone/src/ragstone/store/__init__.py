@@ -1,4 +1,4 @@
-"""The database of traces, outcomes and deliveries: the `Store` Protocol, and `SqliteStore`."""
+"""Database of traces, outcomes and deliveries: the `Store` Protocol, and `SqliteStore`."""
 
 from ragstone.store._factory import describe_store, is_database_url, open_store, resolve_store
 from ragstone.store._protocol import (

@@ -11,7 +11,7 @@ from ragstone.schema import Delivery, DeliveryCounts
 from ragstone.store._protocol import DeliveryState, OutboxRow
 from ragstone.store._sql import Sql, SqlStore, to_outcome
 
-__all__ = ["SqlDeliveries", "deliveries", "sink_books"]
+__all__ = ["SqlDeliveries", "count_deliveries", "deliveries"]
 
 _COLUMNS: Final = {
     "trace_id": "t.trace_id",
@@ -26,7 +26,7 @@ _COLUMNS: Final = {
     "attempts": "x.attempts",
     "since": "x.since",
 }
-"""The columns that a `Delivery` takes as they are, by field."""
+"""Fields of a `Delivery` that are read from a column without conversion, with their column."""
 
 
 class SqlDeliveries(SqlStore):
@@ -153,14 +153,14 @@ def deliveries(
     ]
 
 
-def sink_books(db: Sql, *, now: float) -> dict[str, DeliveryCounts]:
-    """Count the deliveries to each sink. A sink that left the plan keeps its rows, so that they stay visible."""
+def count_deliveries(db: Sql, *, now: float) -> dict[str, DeliveryCounts]:
+    """Count the deliveries to each sink. A sink that is no longer in the plan keeps its rows and stays visible."""
     stopped: dict[str, str | None] = dict(db.execute("SELECT name, stopped FROM sinks ORDER BY name"))
-    counts: dict[str, dict[str, int]] = {name: {} for name in stopped}
+    states: dict[str, dict[str, int]] = {name: {} for name in stopped}
     for sink, state, n in db.execute("SELECT sink, state, count(*) FROM outbox GROUP BY sink, state"):
-        counts.setdefault(sink, {})[state] = n
-    books = {}
-    for sink, by_state in counts.items():
+        states.setdefault(sink, {})[state] = n
+    counts = {}
+    for sink, by_state in states.items():
         # Rows are queued in the order of `seq`, so the first pending one is the oldest.
         oldest = db.execute(
             "SELECT since FROM outbox WHERE sink = ? AND state = 'pending' ORDER BY seq LIMIT 1", (sink,)
@@ -168,10 +168,10 @@ def sink_books(db: Sql, *, now: float) -> dict[str, DeliveryCounts]:
         error = db.execute(
             "SELECT last_error FROM outbox WHERE sink = ? AND state = 'pending' ORDER BY next_try LIMIT 1", (sink,)
         ).fetchone()
-        books[sink] = DeliveryCounts(
+        counts[sink] = DeliveryCounts(
             **by_state,
             oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
             last_error=None if error is None else error[0],
             stopped=stopped.get(sink),
         )
-    return books
+    return counts

@@ -1,4 +1,4 @@
-"""From what a user writes (a path, `"postgresql://…"`) to a `Store`."""
+"""Creation of a `Store` from a path or a URL (`"postgresql://…"`)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _SCHEMES = ("postgresql://", "postgres://")
 
 
 def is_database_url(store: str | os.PathLike[str]) -> bool:
-    """Whether a store is a database on a server, which several hosts may share, and not a file."""
+    """Return whether a store is a database on a server, which several hosts may share, and not a file."""
     return os.fspath(store).startswith(_SCHEMES)
 
 
 def resolve_store(store: str | os.PathLike[str]) -> str:
-    """The same store from any working directory: the absolute path of a file; a URL is it already."""
+    """Return the store so that it is independent of the working directory: a URL, or the absolute path of a file."""
     return os.fspath(store) if is_database_url(store) else str(Path(store).absolute())
 
 
 def describe_store(store: str | os.PathLike[str]) -> str:
-    """The store in words that may be logged: of a URL the host and the database, never the credentials."""
+    """Return the store for messages and logs. For a URL these are the host and the database, without credentials."""
     if not is_database_url(store):
         return os.fspath(store)
-    # All before the last `@` may be a password, however it is written.
+    # Everything before the last `@` may be a password, in any notation.
     rest = os.fspath(store).partition("://")[2].rpartition("@")[2]
     return "postgresql://" + "".join(c if c.isprintable() else "?" for c in rest.partition("?")[0])
 
@@ -39,16 +39,16 @@ def describe_store(store: str | os.PathLike[str]) -> str:
 def open_store(
     store: str | os.PathLike[str], *, mode: Literal["own", "read"], clock: Callable[[], float] = time.time
 ) -> Store:
-    """Open the store that `store` names.
+    """Open the store at a path or URL.
 
     Args:
         store: The path of a file, or the URL of a PostgreSQL database.
-        mode: "own" to write, "read" to look.
-        clock: Unix seconds; for tests.
+        mode: "own" to write, "read" to read.
+        clock: Returns Unix seconds. Used by tests.
 
     Raises:
-        MissingExtraError: A database needs the extra `postgres`.
-        StoreError: It cannot be opened; see `SqliteStore.open`.
+        MissingExtraError: If the store is a database and the extra `postgres` is not installed.
+        StoreError: If the store cannot be opened. See `SqliteStore.open`.
     """
     if not is_database_url(store):
         return SqliteStore.open(Path(store), mode=mode, clock=clock)

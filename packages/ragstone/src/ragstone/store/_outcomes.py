@@ -1,4 +1,4 @@
-"""Outcomes: which ones the plan asks for, storing them, and what they say of a trace, of a metric and of the store."""
+"""Outcomes: the plan, storage of outcomes, and the state of a trace, the counts of a metric and the ledger."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score
-from ragstone.store._deliveries import deliveries, sink_books
+from ragstone.store._deliveries import count_deliveries, deliveries
 from ragstone.store._protocol import MetricCounts, PlannedMetric, ScoredTrace, TraceReport, TraceState
 from ragstone.store._sql import PAGE, Sql, SqlStore, to_body, to_outcome, to_trace
 
@@ -20,7 +20,7 @@ __all__ = ["SqlOutcomes", "complete_trace", "read_counter", "read_plan", "write_
 
 
 class SqlOutcomes(SqlStore):
-    """The methods of a store about the plan, the outcomes, and the accounts made from them."""
+    """The methods of a store about the plan and the outcomes, and about accounting."""
 
     @override
     def set_plan(self, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
@@ -89,17 +89,17 @@ class SqlOutcomes(SqlStore):
                 """,
                 (metric, 1 if direction == "higher" else -1, max(n, 0)),
             )
-            found = []
+            worst = []
             for trace, outcome in rows:
                 score = to_outcome(outcome)
-                assert isinstance(score, Score)  # noqa: S101 - the table says so
-                found.append(ScoredTrace(trace=to_trace(trace), score=score))
-            return found
+                assert isinstance(score, Score)  # noqa: S101 - the query selects scores only
+                worst.append(ScoredTrace(trace=to_trace(trace), score=score))
+            return worst
 
     @override
     def ledger(self) -> Ledger:
-        # One transaction, so that all columns are of one moment. `captured` has a counter of its own; everything else is
-        # counted from the rows themselves.
+        # One transaction, so that all columns belong to one moment. `captured` has its own counter. All other columns
+        # are counted from the rows.
         with self._database.read() as db:
             now = self._clock()
             traces = defaultdict(int, db.execute("SELECT state, count(*) FROM traces GROUP BY state").fetchall())
@@ -121,7 +121,7 @@ class SqlOutcomes(SqlStore):
                 metrics=_metric_rows(db, total),
                 dropped_by_reason=drops,
                 oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
-                outbox=sink_books(db, now=now),
+                outbox=count_deliveries(db, now=now),
             )
 
     @override
@@ -164,7 +164,7 @@ class SqlOutcomes(SqlStore):
 
 
 def write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
-    """Replace the plan. Metrics that stay keep their counts."""
+    """Replace the plan. Metrics that are in both plans keep their counts."""
     twice = sorted(name for name, n in Counter(metric.name for metric in metrics).items() if n > 1)
     if twice:
         raise ConfigurationError(f"metrics {twice!r} are planned twice. Name each metric once.")
@@ -198,7 +198,7 @@ def write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) 
 
 
 def read_plan(db: Sql) -> list[PlannedMetric]:
-    """Return the planned metrics, in the order they were given in."""
+    """Return the planned metrics, in their order."""
     rows = db.execute("SELECT name, version, judge_hash FROM plan ORDER BY position")
     return [PlannedMetric(name=name, version=version, judge_hash=judge_hash) for name, version, judge_hash in rows]
 
@@ -212,13 +212,13 @@ def complete_trace(
     now: float,
     lock: str = "",
 ) -> bool:
-    """Store outcomes of a pending trace, and return whether it was pending; see `Store.complete`."""
+    """Store outcomes of a pending trace, and return whether it was pending. See `Store.complete`."""
     row = db.execute(
         f"SELECT state, lease_owner FROM traces WHERE trace_id = ? {lock}",  # noqa: S608 - our own lock
         (trace_id,),
     ).fetchone()
     if row is None:
-        raise DataError(f"the store has no trace {trace_id!r}. Only traces that came in can be completed.")
+        raise DataError(f"trace {trace_id!r} is not in the store. Only stored traces can be completed.")
     state, lease_owner = row
     if state != "pending":
         return False
@@ -227,8 +227,8 @@ def complete_trace(
     for outcome in outcomes:
         if outcome.sample_id != trace_id:
             raise DataError(
-                f"an outcome of {outcome.metric!r} is about sample {outcome.sample_id!r} and was given for trace "
-                f"{trace_id!r}. The sample of a captured trace has the trace's id."
+                f"an outcome of {outcome.metric!r} has the sample id {outcome.sample_id!r}, not the trace id {trace_id!r}. "
+                "Use the trace id as the id of the sample."
             )
         outcome_id = outcome.id
         if outcome_id not in known:
@@ -236,7 +236,7 @@ def complete_trace(
     _insert(db, new, now=now)
     state = _state(db, trace_id)
     ends = state != "pending" or owner is None or owner == lease_owner
-    # Outcomes of a former plan alone make a trace partial too: harmless, the ledger looks at it more closely.
+    # Outcomes of a former plan also make a trace partial. The ledger then only reads one row more.
     partial = state == "pending" and bool(known or new)
     db.execute(
         f"UPDATE traces SET state = ?, partial = ?{', lease_owner = NULL, lease_until = 0' if ends else ''} "  # noqa: S608
@@ -247,7 +247,7 @@ def complete_trace(
 
 
 def _insert(db: Sql, new: Mapping[str, Score | NotApplicable | Failure], *, now: float) -> None:
-    # All rows of a table together: a database on the network is asked once for each table, not for each row.
+    # All rows of a table together, so that a database on the network needs one round trip per table, not per row.
     db.executemany(
         """
         INSERT INTO outcomes (outcome_id, sample_id, metric, metric_version, judge_hash, kind, value, stored_at)
@@ -310,7 +310,7 @@ def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricCounts:
             repeats.append(n)
         else:
             others[kind] += n
-    # The judge's name stands only in the bodies, and is the same in all outcomes of a planned metric.
+    # The judge's name is stored only in the bodies, and is the same in all outcomes of a planned metric.
     body = db.execute(
         """
         SELECT b.body FROM outcomes AS o JOIN outcome_bodies AS b USING (seq)
@@ -331,7 +331,7 @@ def _counts(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricCounts:
 
 
 def read_counter(db: Sql, name: str) -> int:
-    """Return the value of a counter; 0 if it was never increased."""
+    """Return the value of a counter, or 0 if it was never increased."""
     row = db.execute("SELECT n FROM counters WHERE name = ?", (name,)).fetchone()
     return int(row[0]) if row else 0
 
@@ -346,7 +346,7 @@ def _metric_rows(db: Sql, total: LedgerRow) -> dict[str, LedgerRow]:
         """
     ):
         kinds[name][kind] = n
-    # A pending trace may have some of its outcomes: those metrics are done with it.
+    # A pending trace may already have outcomes of some metrics.
     done_early: defaultdict[str, int] = defaultdict(
         int,
         db.execute(
@@ -374,17 +374,15 @@ def _metric_rows(db: Sql, total: LedgerRow) -> dict[str, LedgerRow]:
 
 
 def _reasons(report: TraceReport, plan: Sequence[PlannedMetric], *, max_attempts: int, now: float) -> Iterator[str]:
-    """Yield sentences that say why a trace was or was not scored."""
+    """Yield sentences that explain why a trace was or was not scored."""
     if report.state == "sampled_out":
-        yield (
-            f"Left out by sampling, which kept a request like this with probability {report.inclusion_probability:g}."
-        )
+        yield (f"Not sampled. The sampling probability of such a request is {report.inclusion_probability:g}.")
         return
     if report.state == "pending":
         yield _waiting(report, max_attempts=max_attempts, now=now)
     yield from map(_sentence, report.outcomes)
-    found = {outcome.key[1:] for outcome in report.outcomes}
-    missing = [m.name for m in plan if (m.name, m.version, m.judge_hash) not in found]
+    keys = {outcome.key[1:] for outcome in report.outcomes}
+    missing = [m.name for m in plan if (m.name, m.version, m.judge_hash) not in keys]
     if missing:
         why = "No outcome yet" if report.state == "pending" else "Finished before these metrics were planned"
         yield f"{why}: {', '.join(missing)}."
@@ -395,14 +393,14 @@ def _reasons(report: TraceReport, plan: Sequence[PlannedMetric], *, max_attempts
 def _waiting(report: TraceReport, *, max_attempts: int, now: float) -> str:
     if report.lease_until is not None and report.lease_until > now:
         return (
-            f"Being scored by {report.lease_owner!r} (attempt {report.attempts} of {max_attempts}); its lease runs for "
-            f"another {report.lease_until - now:.1f} s."
+            f"Being scored by {report.lease_owner!r} (attempt {report.attempts} of {max_attempts}). Its lease expires in "
+            f"{report.lease_until - now:.1f} s."
         )
-    waiting = f"Waiting for a scorer for {max(now - report.received_at, 0):.1f} s"
+    waiting = f"Waiting for a worker for {max(now - report.received_at, 0):.1f} s"
     if report.attempts == 0:
-        return f"{waiting}; not claimed so far."
-    end = "no lease is held" if report.lease_owner is None else f"the lease of {report.lease_owner!r} ran out"
-    return f"{waiting}; claimed {report.attempts} of at most {max_attempts} times, {end}."
+        return f"{waiting}, not claimed so far."
+    end = "not leased now" if report.lease_owner is None else f"the lease of {report.lease_owner!r} expired"
+    return f"{waiting}, claimed {report.attempts} of at most {max_attempts} times, {end}."
 
 
 def _sentence(outcome: Score | NotApplicable | Failure) -> str:

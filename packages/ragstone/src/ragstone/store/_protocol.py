@@ -1,4 +1,4 @@
-"""`Store`, the Protocol of a database of traces, outcomes and deliveries, and the records that it takes and returns."""
+"""`Store`, the Protocol of a database of traces, outcomes and deliveries, and its records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 TraceState = Literal["pending", "scored", "not_applicable", "failed", "sampled_out"]
-"""State of a trace; see `ragstone.schema.Ledger`."""
+"""State of a trace (see `ragstone.schema.Ledger`)."""
 
 DeliveryState = Literal["pending", "sent", "skipped", "failed"]
 """State of a delivery. `skipped`: the sink does not store such outcomes. `failed`: it is not retried automatically."""
@@ -29,12 +29,12 @@ DeliveryState = Literal["pending", "sent", "skipped", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMetric:
-    """A metric that every trace must have an outcome of before it counts as finished."""
+    """A metric that must have an outcome for every trace before the trace is finished."""
 
     name: str
     version: str
     judge_hash: str = ""
-    """Hash of the judge configuration; empty for a plain metric."""
+    """Hash of the judge configuration, or an empty string if no judge is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,24 +54,24 @@ class OutboxRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReport:
-    """Everything a store knows about one trace, and why it was or was not scored."""
+    """All stored data about one trace, and why it was or was not scored."""
 
     trace_id: str
     state: TraceState
     reasons: tuple[str, ...]
-    """Sentences for people."""
+    """Explanations in sentences."""
     trace: Trace | None
-    """None if the trace was sampled out: its text was never stored."""
+    """None if the trace was sampled out: its text is never stored."""
     started_at: float
-    """When the request started, Unix seconds."""
+    """Start of the request, Unix seconds."""
     received_at: float
-    """When it reached the store, Unix seconds."""
+    """Arrival in the store, Unix seconds."""
     inclusion_probability: float
     attempts: int
-    """How often a worker claimed it and did not release it."""
+    """Number of times that a worker claimed it and did not release it."""
     lease_owner: str | None
     lease_until: float | None
-    """Unix seconds; None if the trace is not leased."""
+    """Unix seconds, or None if the trace is not leased."""
     outcomes: tuple[Score | NotApplicable | Failure, ...]
     outbox: tuple[OutboxRow, ...]
 
@@ -90,9 +90,9 @@ class MetricCounts:
 
     metric: str
     judge: str | None
-    """The judge in words; None for a plain metric, or without an outcome."""
+    """Description of the judge, or None if no judge is used or no outcome is stored."""
     values: Sequence[float]
-    """The distinct pairs of a score's value and its trace's sampling probability: the values."""
+    """Values of the scores. Each distinct pair of a score and the sampling probability of its trace occurs once."""
     probabilities: Sequence[float]
     """The sampling probabilities of these pairs."""
     repeats: Sequence[int]
@@ -100,24 +100,23 @@ class MetricCounts:
     n_failed: int
     n_not_applicable: int
     is_sampled: bool
-    """Whether the traces behind these outcomes were kept with different probabilities."""
+    """Whether the traces of these outcomes have different sampling probabilities."""
 
 
 class Store(Protocol):
-    """Takes traces in, leases them to workers, stores their outcomes and deliveries, and accounts for every trace.
+    """Stores traces, leases them to workers, stores their outcomes and deliveries, and accounts for every trace.
 
-    The Protocol is larger than our others because its promise is one: each method is one transaction, and its result
-    survives the death of the process. All methods block. All raise `StoreError` if the store cannot do its work. Then
-    nothing of that call is stored, and the next call may succeed.
+    Each method is one transaction, and its result survives the end of the process. All methods block. All raise
+    `StoreError` if the store cannot be used. Then nothing of that call is stored, and the next call may succeed.
     """
 
     def set_plan(self, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
-        """Set the metrics that every trace gets and the sinks that every outcome goes to.
+        """Set the metrics that score every trace, and the sinks that receive every outcome.
 
-        Setting the same plan again changes nothing. A plan applies to what comes later: if a metric joins, finished
-        traces stay finished and do not count in that metric's row of the ledger. A new version or another judge makes
-        another metric. A sink that joins gets the outcomes stored from then on. A sink that leaves keeps its rows in
-        the outbox.
+        A plan applies to later traces, and setting the same plan again changes nothing. If a metric is added, finished
+        traces stay finished and do not count in that metric's row of the ledger. A metric with a new version or another
+        judge is a different metric. An added sink receives the outcomes stored from then on. A removed sink keeps its
+        rows in the outbox.
 
         Raises:
             ConfigurationError: If a metric name occurs twice.
@@ -129,14 +128,14 @@ class Store(Protocol):
         ...
 
     def segment_offsets(self) -> dict[str, int]:
-        """Return the offset up to which each spool segment was taken in."""
+        """Return the offset up to which each spool segment is stored."""
         ...
 
     def ingest(self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Dropped]) -> int:
-        """Take in a batch of a segment's entries and note, in the same transaction, that it was read to `next_offset`.
+        """Store a batch of a segment's entries, and in the same transaction the new offset of the segment.
 
-        A batch that does not lead beyond the noted offset was taken in before and changes nothing. A trace id that is
-        already stored (from another segment) is counted in `duplicates` and otherwise ignored.
+        A batch that does not exceed the stored offset was stored before and is ignored. A trace id that is already
+        stored (from another segment) is counted in `duplicates` and otherwise ignored.
 
         Returns:
             The number of new traces, including sampled-out ones.
@@ -144,26 +143,26 @@ class Store(Protocol):
         ...
 
     def forget_segment(self, name: str) -> None:
-        """Delete the offset of a segment whose file was removed. Before that, its drops would be counted again.
+        """Delete the offset of a segment whose file was removed. Do not call it earlier: its drops would count again.
 
-        A power cut (not a killed process) can undo everything after the last `checkpoint`. Remove a segment's file only
-        after a `checkpoint` that returned True.
+        A power loss (unlike a killed process) can undo everything after the last `checkpoint`. Remove the file of a
+        segment only after a `checkpoint` that returned True.
         """
         ...
 
     def duplicates(self) -> int:
-        """Return how many traces came in again and were ignored."""
+        """Return the number of traces that arrived again and were ignored."""
         ...
 
     def claim(self, owner: str, limit: int, *, lease_s: float) -> list[Trace]:
-        """Lease up to `limit` pending traces, in the order they came in, to a worker.
+        """Lease up to `limit` pending traces to a worker, in order of arrival.
 
         Expired leases become available again. A trace that was claimed `max_attempts` times without being completed or
-        released gets `Failure(kind="bug")` for every planned metric, because it seems to stop the workers.
+        released gets `Failure(kind="bug")` for every planned metric, because it probably makes the workers crash.
 
         Args:
-            owner: The worker.
-            limit: The largest number of traces.
+            owner: Name of the worker.
+            limit: Maximum number of traces.
             lease_s: Lease duration in seconds.
 
         Raises:
@@ -172,17 +171,17 @@ class Store(Protocol):
         ...
 
     def renew(self, owner: str, trace_ids: Sequence[str], lease_s: float) -> int:
-        """Extend leases to `lease_s` seconds from now, and return how many of them the owner still had."""
+        """Extend leases to `lease_s` seconds from now, and return the number of leases that the owner still had."""
         ...
 
     def release(self, owner: str) -> int:
-        """End all leases of `owner` as if it had not claimed the traces, and return how many there were."""
+        """End all leases of `owner` as if it had not claimed the traces, and return their number."""
         ...
 
     def release_all(self) -> int:
-        """End all leases, and return how many there were.
+        """End all leases, and return their number.
 
-        For the new owner of a store that is not shared: then no other worker can be scoring.
+        Used by the new owner of a store that is not shared, because no other worker can be scoring then.
         """
         ...
 
@@ -192,35 +191,35 @@ class Store(Protocol):
         """Store the outcomes of a trace, its new state, and one outbox row for each outcome and sink.
 
         The trace is finished if every planned metric has an outcome. Otherwise it stays pending, and its lease ends if
-        it belongs to `owner`. An outcome whose key is already stored is ignored: the first one counts.
+        it belongs to `owner`. An outcome whose key is already stored is ignored.
 
         Returns:
             False, and nothing is stored, if the trace was not pending: another worker completed it after the lease
             expired, or it was sampled out.
 
         Raises:
-            DataError: If the trace is not found, or an outcome is about another sample or cannot be written as JSON.
+            DataError: If the trace is not found, or an outcome has another sample id or cannot be written as JSON.
         """
         ...
 
     def ledger(self) -> Ledger:
-        """Count all traces, and the traces of each planned metric, at this moment."""
+        """Count all traces, and the traces of each planned metric, in one consistent snapshot."""
         ...
 
     def explain(self, trace_id: str) -> TraceReport | None:
-        """Return everything known about one trace, and why it was or was not scored; None if it never came in."""
+        """Return all stored data about one trace, and why it was or was not scored. None if it is not found."""
         ...
 
     def trace(self, trace_id: str) -> Trace | None:
-        """Return one trace; None if it never came in or was sampled out."""
+        """Return one trace, or None if it is not found or was sampled out."""
         ...
 
     def traces(self, *, state: TraceState | None = None, since: float | None = None) -> Iterator[Trace]:
-        """Yield traces in the order they came in.
+        """Yield traces in order of arrival.
 
         Args:
-            state: Only traces in this state.
-            since: Only traces whose request started then or later (Unix seconds).
+            state: If given, only traces in this state.
+            since: If given, only traces whose request started at this time or later (Unix seconds).
         """
         ...
 
@@ -230,21 +229,21 @@ class Store(Protocol):
         """Yield outcomes in the order they were stored.
 
         Args:
-            metric: Only outcomes of this metric.
-            since: Only outcomes of requests that started then or later (Unix seconds).
-            until: Only outcomes of requests that started before (Unix seconds).
+            metric: If given, only outcomes of this metric.
+            since: If given, only outcomes of requests that started at this time or later (Unix seconds).
+            until: If given, only outcomes of requests that started before this time (Unix seconds).
         """
         ...
 
     def count_outcomes(self) -> list[MetricCounts]:
         """Count the outcomes of each planned metric, in the order of the plan.
 
-        One pass over an index, which reads no text. Traces are looked up only if some were sampled.
+        Reads an index only, without any text. Traces are read only if some were sampled.
         """
         ...
 
     def inclusion_probabilities(self, *, since: float | None = None, until: float | None = None) -> dict[str, float]:
-        """Return the sampling probability of each kept trace, by trace id, if it is below 1; times as in `outcomes`."""
+        """Return the sampling probabilities below 1, by trace id. `since` and `until` select as in `outcomes`."""
         ...
 
     def worst_scores(
@@ -253,14 +252,14 @@ class Store(Protocol):
         """Return the `n` worst scores of the planned version of a metric, worst first.
 
         Args:
-            metric: The metric. If it is not planned, scores of all its versions count.
-            n: The largest number of scores.
+            metric: Name of the metric. If it is not planned, scores of all its versions count.
+            n: Maximum number of scores.
             direction: Which values are better.
         """
         ...
 
     def due_deliveries(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
-        """Return up to `limit` deliveries to `sink` that are due at `now` (Unix seconds; default: the clock's time)."""
+        """Return up to `limit` deliveries to `sink` that are due at `now` (Unix seconds, default: the current time)."""
         ...
 
     def mark_sent(self, sink: str, outcome_ids: Sequence[str]) -> None:
@@ -268,19 +267,19 @@ class Store(Protocol):
         ...
 
     def mark_retry(self, sink: str, outcome_ids: Sequence[str], *, next_try: float, error: str) -> None:
-        """Note that these deliveries failed and are due again at `next_try` (Unix seconds)."""
+        """Record that these deliveries failed, and are due again at `next_try` (Unix seconds)."""
         ...
 
     def mark_skipped(self, sink: str, outcome_ids: Sequence[str], *, reason: str) -> None:
-        """Mark these deliveries as skipped: the sink does not store such outcomes."""
+        """Mark these deliveries as skipped, because the sink does not store such outcomes."""
         ...
 
     def mark_failed(self, sink: str, outcome_ids: Sequence[str], *, error: str) -> None:
-        """Mark these deliveries as failed for good, unless `requeue_deliveries` makes them pending again."""
+        """Mark these deliveries as failed. They are not retried, except after `requeue_deliveries`."""
         ...
 
     def requeue_deliveries(self, *, sink: str | None = None, state: DeliveryState = "failed") -> int:
-        """Make deliveries of a state pending again, of one sink or of all, and return how many there were."""
+        """Make deliveries in a state pending again, for one sink or all, and return their number."""
         ...
 
     def deliveries(
@@ -290,16 +289,16 @@ class Store(Protocol):
         ...
 
     def stop_sink(self, sink: str, *, reason: str) -> None:
-        """Note why delivery to a sink is stopped. The next `set_plan` forgets it, so that a new worker tries again."""
+        """Record why delivery to a sink is paused. The next `set_plan` deletes the reason, so a new worker retries."""
         ...
 
     @property
     def is_shared(self) -> bool:
-        """Whether several workers, also on several hosts, may score from this store at once."""
+        """Whether several workers, also on several hosts, may score traces of this store concurrently."""
         ...
 
     def check_not_replaced(self) -> None:
-        """Check that what is written still reaches this store.
+        """Check that writes still reach this store.
 
         Raises:
             StoreError: If the file was removed or replaced while in use, or other workers have replaced the plan.
@@ -307,11 +306,11 @@ class Store(Protocol):
         ...
 
     def checkpoint(self) -> bool:
-        """Make everything stored so far safe from a power cut; False if a reader prevented it this time."""
+        """Make everything stored so far survive a power loss. Return False if a reader prevented it this time."""
         ...
 
     def close(self) -> None:
-        """Close the store. Safe to call twice."""
+        """Close the store. Further calls have no effect."""
         ...
 
     def __enter__(self) -> Self: ...

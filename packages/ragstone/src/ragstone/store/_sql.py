@@ -24,7 +24,7 @@ Between its pages the writer can work, and no snapshot keeps the write-ahead log
 
 
 class Rows(Protocol):
-    """What a statement returns: tuples, and how many rows it changed."""
+    """Result of a statement: tuples, and the number of changed rows."""
 
     @property
     def rowcount(self) -> int: ...
@@ -40,8 +40,8 @@ class Sql(Protocol):
     """A connection within a transaction: `sqlite3.Connection`, or `PostgresConnection`.
 
     Parameters are written `?`, or `?1`, `?2` if one is used twice. Statements use only what both databases understand:
-    a parameter meets a column before it meets `IS NULL` (PostgreSQL takes its type from the first place), no `RETURNING`
-    and no `lastrowid`, and truth is 0 or 1 in an integer column.
+    a parameter meets a column before it meets `IS NULL` (PostgreSQL takes its type from the first place), no
+    `RETURNING` and no `lastrowid`, and truth is 0 or 1 in an integer column.
     """
 
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows: ...
@@ -52,7 +52,8 @@ class Sql(Protocol):
 class Transactions(Protocol):
     """A database whose every use is one transaction.
 
-    Both methods raise `StoreError` if the database cannot be used. Then nothing is stored, and the next call may succeed.
+    Both methods raise `StoreError` if the database cannot be used. Then nothing is stored, and the next call may
+    succeed.
     """
 
     def write(self) -> AbstractContextManager[Sql]:
@@ -65,7 +66,7 @@ class Transactions(Protocol):
 
 
 class SqlStore(Store):
-    """What `SqlTraces`, `SqlOutcomes` and `SqlDeliveries` share, whose methods hold the statements of a store.
+    """Base of `SqlTraces`, `SqlOutcomes` and `SqlDeliveries`, whose methods contain the statements of a store.
 
     `Store` describes the methods. Functions of these modules that take a `db` run within the caller's transaction.
 
@@ -76,9 +77,9 @@ class SqlStore(Store):
     """
 
     _lock_claimed: ClassVar[str] = ""
-    """End of the query for free traces; if several workers claim at once, it locks them."""
+    """End of the query for free traces. If several workers claim concurrently, it locks them."""
     _lock_completed: ClassVar[str] = ""
-    """End of the query for the trace to complete; if several workers complete at once, it locks the trace."""
+    """End of the query for the trace to complete. If several workers complete concurrently, it locks the trace."""
 
     def __init__(self, database: Transactions, *, clock: Callable[[], float], max_attempts: int) -> None:
         self._database = database
@@ -135,9 +136,9 @@ def to_outcome(body: str) -> Score | NotApplicable | Failure:
 
 
 def _unreadable(kind: str, body: str, exc: ValidationError) -> str:
-    # Neither the text nor pydantic's quotation of it: both may hold what a user asked.
+    # The message quotes neither the text nor pydantic's error, because both may contain text of a user.
     where = ", ".join(".".join(map(str, error["loc"])) or error["type"] for error in exc.errors(include_input=False))
     return (
         f"a stored {kind} of {len(body)} characters cannot be read: wrong at {where}. The store was changed by another "
-        "program or is damaged; restore a backup."
+        "program or is damaged. Restore a backup."
     )

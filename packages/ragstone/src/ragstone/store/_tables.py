@@ -24,13 +24,13 @@ __all__ = [
 ]
 
 APPLICATION_ID: Final = 0x52475354
-"""The letters RGST: in the header of every store file, and in front of the numbers of our advisory locks."""
+"""The letters RGST, in the header of every store file and as the first key of Ragstone's advisory locks."""
 
 SQLITE_VERSION: Final = 3
-"""Version of the tables of a file, kept in its `user_version`. The records in them carry their own."""
+"""Version of the tables of a file, stored in its `user_version`. Records have their own version."""
 
-# `seq` is the order of arrival, and what long reads page by. Bodies live apart so that counting never reads text.
-# `counters.captured` is written where requests come in and nowhere else: were a row lost, the books would show it.
+# `seq` is the order of arrival, and pages of long reads use it. Bodies are separate, so that counting never reads text.
+# `counters.captured` is written only when requests arrive, so that the ledger shows a lost row.
 SQLITE_TABLES: Final[dict[str, str]] = {
     "meta": """
         CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
@@ -117,20 +117,20 @@ SQLITE_TABLES: Final[dict[str, str]] = {
 }
 
 _SQLITE_INDEXES: Final = (
-    # Claims walk the pending traces in order of arrival; the ledger counts states without touching the table.
+    # Claims read the pending traces in order of arrival, and the ledger counts states without reading the table.
     "CREATE INDEX traces_by_state ON traces (state)",
-    # Nearly always empty: what the ledger has to look at one by one.
+    # Nearly always empty: the rows that the ledger must count individually.
     "CREATE INDEX traces_partial ON traces (trace_id) WHERE partial = 1",
     "CREATE INDEX outcomes_by_metric ON outcomes (metric, metric_version, judge_hash, kind, value)",
     "CREATE INDEX due_deliveries ON outbox (sink, next_try) WHERE state = 'pending'",
     "CREATE INDEX outbox_by_state ON outbox (sink, state)",
-    # Reports and comparisons go by the time of the request.
+    # Reports and comparisons select by the time of the request.
     "CREATE INDEX traces_by_time ON traces (started_at)",
 )
 
 
 def _sqlite_to_version_2(db: sqlite3.Connection) -> None:
-    """Deliveries that have no place at their sink, sinks that are stopped, and whether the request's span was exported."""
+    """Add skipped deliveries, stopped sinks, and whether the span of a request was exported."""
     db.execute("ALTER TABLE sinks ADD COLUMN stopped TEXT")
     db.execute("ALTER TABLE traces ADD COLUMN otel_sampled INTEGER")
     db.execute("ALTER TABLE outbox RENAME TO outbox_1")
@@ -148,7 +148,7 @@ def _sqlite_to_version_2(db: sqlite3.Connection) -> None:
 
 
 def _sqlite_to_version_3(db: sqlite3.Connection) -> None:
-    """Deliveries that are not tried again are `failed`."""
+    """Rename the state of deliveries that are not retried to `failed`."""
     db.execute("ALTER TABLE outbox RENAME TO outbox_2")
     db.execute(SQLITE_TABLES["outbox"])
     db.execute(
@@ -174,11 +174,11 @@ SQLITE_MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {
     1: _sqlite_to_version_2,
     2: _sqlite_to_version_3,
 }
-"""By version: the step from there to the next one. Each runs in a transaction of its own, with its new version."""
+"""Steps by version. Each upgrades to the next version, in its own transaction, which also sets the version."""
 
 
 def create_sqlite_tables(db: sqlite3.Connection) -> None:
-    """Make the tables in an empty file. Belongs into a transaction, so that a file has all of this or none."""
+    """Create the tables in an empty file. Call it in a transaction, so that either all of them exist or none."""
     for statement in (*SQLITE_TABLES.values(), *_SQLITE_INDEXES):
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -186,12 +186,12 @@ def create_sqlite_tables(db: sqlite3.Connection) -> None:
 
 
 POSTGRES_SCHEMA: Final = "ragstone"
-"""All tables are in a schema of their own: the database may be an application's."""
+"""Schema for all tables, because the database may belong to an application."""
 
 POSTGRES_VERSION: Final = 2
-"""Version of the tables. The records in them carry their own."""
+"""Version of the tables. Records have their own version."""
 
-# The columns mean what they mean in `SQLITE_TABLES`. Names compare as bytes, so that their order is the same everywhere.
+# The columns are those of `SQLITE_TABLES`. Names are compared as bytes, so that their order is the same on all servers.
 POSTGRES_TABLES: Final = (
     'CREATE TABLE meta (key TEXT COLLATE "C" PRIMARY KEY, value TEXT NOT NULL)',
     'CREATE TABLE counters (name TEXT COLLATE "C" PRIMARY KEY, n BIGINT NOT NULL)',
@@ -259,7 +259,7 @@ POSTGRES_TABLES: Final = (
         UNIQUE (outcome_id, sink)
     )
     """,
-    # Claims walk the pending traces in order of arrival, and skip the many that are finished.
+    # Claims read the pending traces in order of arrival, and skip the many finished ones.
     "CREATE INDEX traces_pending ON traces (seq) WHERE state = 'pending'",
     "CREATE INDEX traces_by_state ON traces (state)",
     "CREATE INDEX traces_leased ON traces (lease_owner) WHERE state = 'pending' AND lease_owner IS NOT NULL",
@@ -272,7 +272,7 @@ POSTGRES_TABLES: Final = (
 
 
 def _postgres_to_version_2(db: Sql) -> None:
-    """Deliveries that are not tried again are `failed`."""
+    """Rename the state of deliveries that are not retried to `failed`."""
     db.execute("ALTER TABLE outbox DROP CONSTRAINT outbox_state_check")
     db.execute("UPDATE outbox SET state = 'failed' WHERE state = 'dead'")
     db.execute(
@@ -281,4 +281,4 @@ def _postgres_to_version_2(db: Sql) -> None:
 
 
 POSTGRES_MIGRATIONS: Final[dict[int, Callable[[Sql], None]]] = {1: _postgres_to_version_2}
-"""By version: the step from there to the next one."""
+"""Steps by version. Each upgrades to the next version."""

@@ -1,4 +1,4 @@
-"""Traces: how they come in from the spool, who scores them (leases), and reading them back."""
+"""Traces: ingestion from the spool, leases, and queries."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["SqlTraces"]
 _logger = logging.getLogger("ragstone")
 
 _IDS_PER_QUERY: Final = 500
-"""Parameters of one statement; SQLite before 3.32 takes at most 999."""
+"""Maximum number of parameters of one statement. SQLite before 3.32 accepts at most 999."""
 
 
 class SqlTraces(SqlStore):
-    """The methods of a store that take traces in, lease them to workers and read them."""
+    """The methods of a store that ingest traces, lease them to workers and read them."""
 
     @override
     def segment_offsets(self) -> dict[str, int]:
@@ -81,7 +81,7 @@ class SqlTraces(SqlStore):
         last_seq = -1
         with self._database.write() as db:
             now = self._clock()
-            # A trace that is given up does not count, so that many of them do not look like an empty store.
+            # A trace that fails here does not count, so that many of them do not look like an empty store.
             while len(claimed) < limit:
                 rows = db.execute(
                     f"""
@@ -96,7 +96,7 @@ class SqlTraces(SqlStore):
                     break
                 for last_seq, trace_id, attempts, body in rows:
                     if attempts >= self._max_attempts:
-                        reason = f"gave up after {attempts} attempts: each time the scorer stopped."
+                        reason = f"gave up after {attempts} attempts: each time the worker stopped."
                         _give_up(db, trace_id, reason, now=now)
                         continue
                     try:
@@ -126,7 +126,7 @@ class SqlTraces(SqlStore):
     @override
     def release(self, owner: str) -> int:
         with self._database.write() as db:
-            # The attempts go back too: a worker that releases its traces has not crashed.
+            # Decrease the attempts: a worker that releases its traces has not crashed.
             return db.execute(
                 """
                 UPDATE traces SET lease_owner = NULL, lease_until = 0,
@@ -139,7 +139,7 @@ class SqlTraces(SqlStore):
     @override
     def release_all(self) -> int:
         with self._database.write() as db:
-            # The attempts stay counted: these workers have died, perhaps because of these traces.
+            # Keep the attempts: these workers have crashed, perhaps because of these traces.
             return db.execute(
                 """
                 UPDATE traces SET lease_owner = NULL, lease_until = 0
@@ -193,11 +193,11 @@ def _segment_offsets(db: Sql) -> dict[str, int]:
 
 
 def _known(db: Sql, trace_ids: Sequence[str]) -> Iterator[str]:
-    """Yield those of the ids that are stored already."""
+    """Yield the ids that are already stored."""
     for start in range(0, len(trace_ids), _IDS_PER_QUERY):
-        asked = trace_ids[start : start + _IDS_PER_QUERY]
-        marks = ", ".join("?" * len(asked))
-        for (trace_id,) in db.execute(f"SELECT trace_id FROM traces WHERE trace_id IN ({marks})", asked):  # noqa: S608
+        ids = trace_ids[start : start + _IDS_PER_QUERY]
+        marks = ", ".join("?" * len(ids))
+        for (trace_id,) in db.execute(f"SELECT trace_id FROM traces WHERE trace_id IN ({marks})", ids):  # noqa: S608
             yield trace_id
 
 
@@ -264,4 +264,4 @@ def _give_up(db: Sql, trace_id: str, reason: str, *, now: float) -> None:
 
 def _check_lease(lease_s: float) -> None:
     if not lease_s > 0:
-        raise ConfigurationError(f"lease_s must be positive, got {lease_s!r}: a lease that is over protects nothing.")
+        raise ConfigurationError(f"lease_s must be positive, got {lease_s!r}.")

@@ -37,12 +37,12 @@ __all__ = ["PostgresConnection", "PostgresDatabase", "PostgresStore"]
 _SETUP: Final = 1
 _PLANNING: Final = 2
 _PLAN: Final = 3
-"""Advisory locks: the tables are made or changed, the plan is compared or changed, somebody works by the plan."""
+"""Keys of advisory locks: creating or changing tables, comparing or changing the plan, and using the plan."""
 
 _RETRY_S: Final = 1.0
-"""After a connection that failed, no other one is tried for so long, or four times as long as the failure took."""
+"""Minimum pause after a failed connection attempt. If the attempt took longer, the pause is four times its duration."""
 
-# A host that vanished is noticed by either side within a minute or so, and what it held is free again.
+# Either side detects a lost host within about a minute, and then releases its locks.
 _CONNECT: Final[dict[str, str | int]] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -63,11 +63,12 @@ _SETTINGS: Final = (
 
 
 class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
-    """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` describes the methods; open it with `open`.
+    """A `Store` in the schema `ragstone` of a PostgreSQL database. `Store` describes the methods. Open it with `open`.
 
-    Several workers, also on several hosts, share it. Each claims other traces, and only one of them delivers to a sink at
-    a time (if it ends, another one does). All must have the same plan. All times are the server's, because the hosts'
-    clocks differ. If the connection is lost, the current call fails and the next call connects again.
+    Several workers, also on several hosts, share it. Each claims different traces, and only one of them delivers to a
+    sink at a time (if it ends, another one takes over). All must have the same plan. All times are the server's,
+    because the clocks of hosts differ. If the connection is lost, the current call fails and the next call connects
+    again.
 
     Locks belong to connections: a pooler between worker and server must be in session mode.
     """
@@ -81,11 +82,11 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
     ) -> None:
         self._owning = mode == "own"
         self._plan: tuple[tuple[PlannedMetric, ...], frozenset[str]] | None = None
-        """What this worker goes by; None before it said so."""
+        """Plan of this worker, or None before `set_plan`."""
         self._displaced = ""
         self._delivering: set[str] = set()
-        """Sinks whose deliveries are ours, as long as this connection lives."""
-        # A clock of a test is everybody's.
+        """Sinks that this worker delivers to, for the lifetime of this connection."""
+        # A clock of a test is the same for all workers.
         self._skew_s: float | None = None if clock is time.time else 0.0
         self._own_clock = clock
         database = PostgresDatabase(url, writable=self._owning, on_connect=self._on_connect)
@@ -105,8 +106,8 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
         Args:
             url: `postgresql://user:password@host/database`, with the parameters of libpq.
             mode: "own" to write (creates missing tables), "read" to read.
-            clock: Unix seconds; for tests. The default stands for the server's clock.
-            max_attempts: How often a trace may be claimed without being completed or released; at least 1.
+            clock: Returns Unix seconds. Used by tests. The default means the server's clock.
+            max_attempts: How often a trace may be claimed without being completed or released (at least 1).
 
         Raises:
             ConfigurationError: If `mode`, `max_attempts` or the URL is invalid.
@@ -128,7 +129,7 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
 
     @override
     def set_plan(self, metrics: Sequence[PlannedMetric], sinks: Sequence[str]) -> None:
-        """Set the plan as `Store.set_plan` says.
+        """Set the plan as described in `Store.set_plan`.
 
         Raises:
             ConfigurationError: If a metric name occurs twice.
@@ -145,14 +146,14 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
 
     @override
     def due_deliveries(self, sink: str, *, limit: int, now: float | None = None) -> list[Delivery]:
-        # None while another worker delivers to the sink.
+        # Empty while another worker delivers to the sink.
         if self._owning and not self._delivers(sink):
             return []
         return super().due_deliveries(sink, limit=limit, now=now)
 
     @override
     def stop_sink(self, sink: str, *, reason: str) -> None:
-        # Another worker may take the sink over: its credentials may be better.
+        # Another worker may deliver to the sink instead: its credentials may be valid.
         super().stop_sink(sink, reason=reason)
         if sink in self._delivering:
             with self._database.session() as db:
@@ -189,7 +190,7 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
             _prepare(db, self._database.place)
 
     def _on_connect(self, db: PostgresConnection) -> None:
-        """Read the server's time and join the workers of the plan again, if the old connection had."""
+        """Read the server's time, and lock the plan again if the previous connection had locked it."""
         self._delivering.clear()
         if self._own_clock is time.time:
             before = time.time()
@@ -211,12 +212,12 @@ class PostgresStore(SqlTraces, SqlOutcomes, SqlDeliveries):
 
     def _other_plan(self) -> str:
         return (
-            f"other workers are at work on the store in {self._database.place} by another plan. Give all workers of a "
+            f"other workers use the store in {self._database.place} with another plan. Give all workers of a "
             "store the same metrics, judge, reader and sinks, or stop the others first."
         )
 
     def _delivers(self, sink: str) -> bool:
-        """Return whether this worker delivers to a sink; it starts to if no other worker does."""
+        """Return whether this worker delivers to a sink. It becomes responsible if no other worker is."""
         with self._database.session() as db:
             if sink not in self._delivering and _lock(db, "pg_try_advisory_lock", _key(sink)):
                 self._delivering.add(sink)
@@ -232,19 +233,19 @@ def _is_planned(db: Sql, plan: tuple[tuple[PlannedMetric, ...], frozenset[str]])
 
 
 def _lock(db: Sql, function: str, key: int) -> bool:
-    """Call one of PostgreSQL's functions for advisory locks, and return False if it could not lock or unlock."""
+    """Call a PostgreSQL function for advisory locks, and return False if it could not lock or unlock."""
     (result,) = db.execute(f"SELECT {function}(?, ?)", (_tables.APPLICATION_ID, key)).fetchone()
     return result is not False
 
 
 def _key(sink: str) -> int:
-    # Beyond the numbers above; two sinks that meet in one number would only keep to one worker.
+    # Larger than the numbers above. Two sinks with the same number would only always have the same worker.
     return 16 + zlib.crc32(sink.encode("utf-8", "replace")) % 2**30
 
 
 def _prepare(db: Sql, place: str) -> None:
-    """Create the tables, or migrate them to our version; only one worker may do this at a time."""
-    # Asked for first: who may not create schemas can use one that is there.
+    """Create the tables, or migrate them to the current version. Only one worker may do this at a time."""
+    # Checked first: a user without the right to create schemas can use an existing one.
     if not _exists(db, "pg_namespace WHERE nspname = ?", POSTGRES_SCHEMA):
         db.execute(f"CREATE SCHEMA {POSTGRES_SCHEMA}")
     if not _has_tables(db):
@@ -256,8 +257,8 @@ def _prepare(db: Sql, place: str) -> None:
         step = _tables.POSTGRES_MIGRATIONS.get(version)
         if step is None:
             raise StoreError(
-                f"the store in {place} has version {version}, and there is no way from there to version "
-                f"{_tables.POSTGRES_VERSION}. Read it with the Ragstone that wrote it."
+                f"the store in {place} has version {version}, which cannot be upgraded to version "
+                f"{_tables.POSTGRES_VERSION}. Read it with the version of Ragstone that wrote it."
             )
         step(db)
         version += 1
@@ -266,30 +267,32 @@ def _prepare(db: Sql, place: str) -> None:
 
 
 def _check(db: Sql, place: str) -> None:
-    """Check that the tables exist and that this Ragstone can read them."""
+    """Check that the tables exist and that this version of Ragstone can read them."""
     if not _has_tables(db):
-        raise StoreNotReadyError(f"there is no store in {place} yet: it appears when a worker first opens it.")
+        raise StoreNotReadyError(
+            f"the store in {place} does not exist yet. A worker creates it when it first opens it."
+        )
     version = _version(db, place)
     if version < _tables.POSTGRES_VERSION:
         raise StoreError(
-            f"the store in {place} has the older version {version}, this Ragstone reads "
-            f"{_tables.POSTGRES_VERSION}. Start a Monitor or `ragstone worker` of this version, which brings it up to date."
+            f"the store in {place} has the older version {version}, and this version of Ragstone reads "
+            f"{_tables.POSTGRES_VERSION}. Start a Monitor or `ragstone worker` of this version to upgrade it."
         )
 
 
 def _version(db: Sql, place: str) -> int:
-    found: dict[str, str] = dict(db.execute("SELECT key, value FROM meta"))
+    meta: dict[str, str] = dict(db.execute("SELECT key, value FROM meta"))
     try:
-        version, records = int(found["version"]), int(found.get("schema_version", SCHEMA_VERSION))
+        version, records = int(meta["version"]), int(meta.get("schema_version", SCHEMA_VERSION))
     except (KeyError, ValueError):
         raise StoreCorruptError(
-            f"the schema {POSTGRES_SCHEMA!r} in {place} is no Ragstone store, or is damaged. Use another database, "
+            f"the schema {POSTGRES_SCHEMA!r} in {place} is not a Ragstone store, or is damaged. Use another database, "
             "or restore a backup."
         ) from None
     if version > _tables.POSTGRES_VERSION or records > SCHEMA_VERSION:
         raise StoreVersionError(
-            f"the store in {place} has version {version} with records of version {records}; this Ragstone knows "
-            f"{_tables.POSTGRES_VERSION} and {SCHEMA_VERSION}. Upgrade: pip install --upgrade ragstone"
+            f"the store in {place} has version {version} with records of version {records}, and this version of Ragstone "
+            f"reads up to {_tables.POSTGRES_VERSION} and {SCHEMA_VERSION}. Upgrade: pip install --upgrade ragstone"
         )
     return version
 
@@ -305,7 +308,7 @@ def _has_tables(db: Sql) -> bool:
 
 
 def _exists(db: Sql, rows: str, value: str) -> bool:
-    return db.execute(f"SELECT 1 FROM {rows}", (value,)).fetchone() is not None  # noqa: S608 - our own words
+    return db.execute(f"SELECT 1 FROM {rows}", (value,)).fetchone() is not None  # noqa: S608 - no user input
 
 
 class PostgresConnection(Sql):
@@ -330,10 +333,10 @@ class PostgresConnection(Sql):
 
 
 class PostgresDatabase(Transactions):
-    """One connection to a database, made when first used and again after it was lost.
+    """One connection to a database, opened when first used and reopened after it was lost.
 
-    If a connection breaks, the current call fails, and is not stored unless the server had its commit. Calls from several
-    threads wait for each other. A forked child must open its own.
+    If the connection breaks, the current call fails, and nothing is stored unless the server had received the commit.
+    Calls from several threads run one after another. A forked child must open its own connection.
 
     Args:
         url: `postgresql://…`, with the parameters of libpq.
@@ -347,7 +350,7 @@ class PostgresDatabase(Transactions):
     def __init__(self, url: str, *, writable: bool, on_connect: Callable[[PostgresConnection], None]) -> None:
         self._parameters = _CONNECT | connection_parameters(url)
         self.place = describe_database(self._parameters)
-        """Which database this is, without credentials."""
+        """URL of the database without credentials."""
         self._writable = writable
         self._on_connect = on_connect
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
@@ -376,7 +379,7 @@ class PostgresDatabase(Transactions):
             yield PostgresConnection(connection)
 
     def close(self) -> None:
-        """Close the connection and release its locks. A forked child never does: its parent still uses them."""
+        """Close the connection and release its locks. Do nothing in a forked child: its parent uses them."""
         if self._pid != os.getpid():
             return
         with self._lock:
@@ -384,7 +387,7 @@ class PostgresDatabase(Transactions):
             connection, self._connection = self._connection, None
             if connection is not None:
                 try:
-                    # At once: a server may take a moment to see that we are gone.
+                    # Unlock explicitly, because the server may take a moment to detect the end of the connection.
                     connection.execute("SELECT pg_advisory_unlock_all()")
                 except psycopg.Error:
                     pass
@@ -402,20 +405,20 @@ class PostgresDatabase(Transactions):
                 try:
                     connection.execute("ROLLBACK")
                 except psycopg.Error:
-                    connection.close()  # with it goes its transaction
+                    connection.close()  # this also ends the transaction
                 raise
 
     @contextmanager
     def _usable(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-        # Before the lock: a thread of the parent may have held it when the fork came.
+        # Before the lock is taken: a thread of the parent may have held it during the fork.
         if self._pid != os.getpid():
             raise StoreError(
                 f"the store in {self.place} was opened by process {self._pid}, and this is its forked child "
-                f"{os.getpid()}. A connection cannot cross a fork: open the store after forking."
+                f"{os.getpid()}. A connection cannot be used after a fork: open the store in the child."
             )
         with self._lock:
             if self._closed:
-                raise StoreError(f"the store in {self.place} is closed. Open it again to go on.")
+                raise StoreError(f"the store in {self.place} is closed. Open it again to use it.")
             try:
                 yield self._connected()
             except psycopg.Error as error:
@@ -429,7 +432,7 @@ class PostgresDatabase(Transactions):
             return self._connection
         started = time.monotonic()
         if started < self._retry_at:
-            # Who waits for each of many calls does nothing else any more.
+            # Fail immediately: waiting for a timeout in each of many calls would block the caller.
             raise StoreError(self._failure)
         connection = None
         try:
@@ -439,7 +442,7 @@ class PostgresDatabase(Transactions):
                 connection.execute(setting.encode())
             if connection.info.parameter_status("server_encoding") != "UTF8":
                 raise StoreError(  # noqa: TRY301 - the handler below closes the connection
-                    f"the database {self.place} does not keep text as UTF-8; make one with ENCODING 'UTF8'"
+                    f"the database {self.place} does not store text as UTF-8. Create one with ENCODING 'UTF8'"
                 )
             self._on_connect(PostgresConnection(connection))
         except BaseException as error:
@@ -454,24 +457,22 @@ class PostgresDatabase(Transactions):
         return connection
 
     def _store_error(self, error: psycopg.Error) -> StoreError:
-        words = strip_credentials(str(error), self._parameters)
+        message = strip_credentials(str(error), self._parameters)
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             return StoreError(
-                f"this user may not do that in {self.place} ({words}). A store needs the right to create the schema "
-                f"{POSTGRES_SCHEMA!r} in the database, or to own one."
+                f"this user lacks the privileges for this operation in {self.place} ({message}). A store needs the right "
+                f"to create the schema {POSTGRES_SCHEMA!r} in the database, or to own it."
             )
         if isinstance(
             error, (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.DuplicateTable)
         ):
             return StoreCorruptError(
-                f"the schema {POSTGRES_SCHEMA!r} in {self.place} is no Ragstone store, or is damaged ({words}). Use "
+                f"the schema {POSTGRES_SCHEMA!r} in {self.place} is not a Ragstone store, or is damaged ({message}). Use "
                 "another database, or restore a backup."
             )
         if isinstance(error, psycopg.errors.LockNotAvailable):
-            return StoreError(
-                f"the store in {self.place} is locked by somebody for more than 30 s; try again ({words})."
-            )
-        return StoreError(f"the store in {self.place} cannot be used now ({words}). Nothing of this step was stored.")
+            return StoreError(f"the store in {self.place} has been locked for more than 30 s. Try again ({message}).")
+        return StoreError(f"the store in {self.place} cannot be used now ({message}). Nothing of this step was stored.")
 
 
 @lru_cache(maxsize=256)

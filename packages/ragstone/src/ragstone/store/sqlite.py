@@ -32,20 +32,20 @@ from ragstone.store._traces import SqlTraces
 __all__ = ["Database", "SqliteStore"]
 
 _BUSY_TIMEOUT_S: Final = 30.0
-"""How long SQLite waits for a lock of another process before an operation fails."""
+"""Time that SQLite waits for a lock of another process before an operation fails."""
 
 _WAL_SIZE_LIMIT: Final = 64 * 2**20
-"""Bytes to which the log is cut after a checkpoint, so that one long read does not leave a large file behind."""
+"""Maximum size in bytes of the log after a checkpoint, so that one long read does not leave a large file."""
 
 
 class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries):
-    """A `Store` in one SQLite file in WAL mode. `Store` describes the methods; open it with `open`.
+    """A `Store` in one SQLite file in WAL mode. `Store` describes the methods. Open it with `open`.
 
     One process owns the file and is the only one that writes. SQLite before 3.51.3 can, rarely, damage a WAL file that
     several processes write and checkpoint at once, and most Pythons in use have an older one. Any number of processes
-    may read. The result of a method survives `kill -9`; see `checkpoint` for power cuts.
+    may read. The result of a method survives `kill -9`. See `checkpoint` for power losses.
 
-    Calls from several threads are safe and wait for each other. After a fork the child opens its own.
+    Methods may be called from several threads, and run one after another. A forked child must open its own store.
     """
 
     _database: Database
@@ -73,8 +73,8 @@ class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries):
             path: The file. `<path>.lock` and SQLite's `-wal` and `-shm` are in the same directory.
             mode: "own" to write (creates a missing file, with access for this user only), "read" to read, also while
                 the owner is running or after it was killed.
-            clock: Unix seconds; for tests.
-            max_attempts: How often a trace may be claimed without being completed or released; at least 1.
+            clock: Returns Unix seconds. Used by tests.
+            max_attempts: How often a trace may be claimed without being completed or released (at least 1).
 
         Raises:
             ConfigurationError: If `mode` or `max_attempts` is invalid.
@@ -105,11 +105,11 @@ class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries):
 
     @override
     def check_not_replaced(self) -> None:
-        # What is written into a file that is no longer the store would be lost with the last handle.
+        # Data written to a file that is no longer at the path would be lost when the last descriptor is closed.
         if _inode(self._path) != self._inode:
             raise StoreError(
-                f"the store {str(self._path)!r} was removed or replaced while in use; what is no longer in the spool went "
-                "with it, and captures wait there until a worker opens the path again"
+                f"the store {str(self._path)!r} was removed or replaced while in use. Traces that are no longer in the "
+                "spool are lost. New captures wait in the spool until a worker opens the path again."
             )
 
     @override
@@ -123,12 +123,12 @@ class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries):
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
-    """Return the identity of the file at a path; None if it does not exist."""
+    """Return the identity of the file at a path, or None if it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _take_lock(path: Path) -> FileLock:
@@ -144,13 +144,13 @@ def _take_lock(path: Path) -> FileLock:
     pid = lock.owner()
     owner = "this process already" if pid == os.getpid() else "another process" if pid is None else f"process {pid}"
     raise StoreOwnedError(
-        f"the store {str(path)!r} is owned by {owner}, and only one can write to it. Close it there, or use another "
-        "path here, or only look at it: `ragstone status` and mode='read' need no ownership."
+        f"the store {str(path)!r} is owned by {owner}, and only one process can write to it. Close it there, use another "
+        "path here, or open it for reading (`ragstone status`, mode='read'), which needs no ownership."
     )
 
 
 def _open_for_owner(path: Path) -> Database:
-    """Open `path` for its one owner; create a missing file, readable by this user only."""
+    """Open `path` as its owner. Create a missing file, readable by this user only."""
     _create_file(path)
     with ExitStack() as undo, _store_errors(path):
         db = _connect(path, access="rw")
@@ -175,7 +175,7 @@ def _open_for_reader(path: Path) -> Database:
     """Open `path` for reading, whether its owner is running or not."""
     if not path.is_file():
         raise StoreError(
-            f"there is no store at {str(path)!r}. Check the path; a store appears when a Monitor or `ragstone worker` "
+            f"store not found: {str(path)!r}. Check the path. A Monitor or `ragstone worker` creates the store when it "
             "first opens it."
         )
     with ExitStack() as undo, _store_errors(path):
@@ -183,13 +183,13 @@ def _open_for_reader(path: Path) -> Database:
         undo.callback(db.close)
         if _is_empty(db):
             raise StoreNotReadyError(
-                f"the store {str(path)!r} is empty: its owner has not set it up yet. Try again later."
+                f"the store {str(path)!r} is empty: its owner has not initialized it yet. Try again later."
             )
         version = _check_identity(db, path)
         if version < _tables.SQLITE_VERSION:
             raise StoreError(
-                f"the store {str(path)!r} has the older version {version}, this Ragstone reads "
-                f"{_tables.SQLITE_VERSION}. Open it once for writing to bring it up to date: start its Monitor or "
+                f"the store {str(path)!r} has the older version {version}, and this version of Ragstone reads "
+                f"{_tables.SQLITE_VERSION}. Open it once for writing to upgrade it: start its Monitor or "
                 "`ragstone worker` with this version."
             )
         _check_tables(db, path)
@@ -198,7 +198,7 @@ def _open_for_reader(path: Path) -> Database:
 
 
 def _create_file(path: Path) -> None:
-    # Only ever a file that is not there: closing a second handle on a live SQLite file would drop its locks.
+    # Creates only a file that does not exist: closing a second descriptor of an open SQLite file would drop its locks.
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
@@ -208,7 +208,7 @@ def _create_file(path: Path) -> None:
             ) from None
     except OSError as exc:
         raise StoreError(
-            f"the store {str(path)!r} cannot be made ({exc.strerror}). Check that the directory exists and that this "
+            f"the store {str(path)!r} cannot be created ({exc.strerror}). Check that the directory exists and that this "
             "user may write to it."
         ) from exc
 
@@ -218,8 +218,8 @@ def _connect(path: Path, *, access: str) -> sqlite3.Connection:
         f"{path.absolute().as_uri()}?mode={access}",
         uri=True,
         timeout=_BUSY_TIMEOUT_S,
-        isolation_level=None,  # `Database` begins and ends transactions
-        check_same_thread=False,  # `Database` makes threads wait for each other
+        isolation_level=None,  # `Database` starts and ends transactions
+        check_same_thread=False,  # `Database` serializes threads
     )
 
 
@@ -230,7 +230,7 @@ def _configure(db: sqlite3.Connection, path: Path) -> None:
             f"the file system under the store {str(path)!r} does not support SQLite's write-ahead log (mode {mode!r}). "
             "Put the store on a local disk."
         )
-    # A killed process loses nothing; a power cut may lose what came after the last checkpoint.
+    # A killed process loses nothing. A power loss may undo everything after the last checkpoint.
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA foreign_keys = ON")
     db.execute(f"PRAGMA journal_size_limit = {_WAL_SIZE_LIMIT}")
@@ -241,7 +241,7 @@ def _is_empty(db: sqlite3.Connection) -> bool:
 
 
 def _check_identity(db: sqlite3.Connection, path: Path) -> int:
-    """Check that this Ragstone can read the file, and return the version of its tables."""
+    """Check that this version of Ragstone can read the file, and return the version of its tables."""
     if _pragma(db, "application_id") != _tables.APPLICATION_ID:
         raise StoreCorruptError(
             f"{str(path)!r} is a SQLite file of another program, not a Ragstone store. Choose another path."
@@ -249,20 +249,20 @@ def _check_identity(db: sqlite3.Connection, path: Path) -> int:
     version = _pragma(db, "user_version")
     if version > _tables.SQLITE_VERSION:
         raise StoreVersionError(
-            f"the store {str(path)!r} has version {version}, this Ragstone knows versions up to "
+            f"the store {str(path)!r} has version {version}, and this version of Ragstone reads versions up to "
             f"{_tables.SQLITE_VERSION}. Upgrade: pip install --upgrade ragstone"
         )
     row = db.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
     if row is not None and int(row[0]) > SCHEMA_VERSION:
         raise StoreVersionError(
-            f"the store {str(path)!r} holds records of version {row[0]}, this Ragstone knows versions up to "
+            f"the store {str(path)!r} contains records of version {row[0]}, and this version of Ragstone reads versions up to "
             f"{SCHEMA_VERSION}. Upgrade: pip install --upgrade ragstone"
         )
     return version
 
 
 def _migrate(database: Database, path: Path) -> None:
-    """Migrate the file to our version, one step and one transaction at a time."""
+    """Migrate the file to the current version, one step and one transaction at a time."""
     while True:
         with database.write() as db:
             version = _pragma(db, "user_version")
@@ -271,8 +271,8 @@ def _migrate(database: Database, path: Path) -> None:
             step = _tables.SQLITE_MIGRATIONS.get(version)
             if step is None:
                 raise StoreError(
-                    f"the store {str(path)!r} has version {version}, and there is no way from there to version "
-                    f"{_tables.SQLITE_VERSION}. Read it with the Ragstone that wrote it."
+                    f"the store {str(path)!r} has version {version}, which cannot be upgraded to version "
+                    f"{_tables.SQLITE_VERSION}. Read it with the version of Ragstone that wrote it."
                 )
             step(db)
             db.execute(f"PRAGMA user_version = {version + 1}")
@@ -282,7 +282,7 @@ def _check_tables(db: sqlite3.Connection, path: Path) -> None:
     missing = sorted(set(_tables.SQLITE_TABLES) - _table_names(db))
     if missing:
         raise StoreCorruptError(
-            f"the store {str(path)!r} is damaged: it lacks the tables {', '.join(missing)}. Move it away and restore a "
+            f"the store {str(path)!r} is damaged: tables are missing ({', '.join(missing)}). Move it away and restore a "
             "backup."
         )
 
@@ -298,8 +298,8 @@ def _pragma(db: sqlite3.Connection, name: str) -> int:
 class Database(Transactions):
     """One connection to a store file.
 
-    Calls from several threads wait for each other. A forked child must open its own: a connection that two processes
-    share damages the file, so use in a child is refused.
+    Calls from several threads run one after another. A forked child must open its own connection: a connection that two
+    processes share damages the file, so use in a child raises an error.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, path: Path, writable: bool) -> None:
@@ -320,20 +320,20 @@ class Database(Transactions):
         return self._transaction("BEGIN")
 
     def checkpoint(self) -> bool:
-        """Copy the write-ahead log into the database file; False if a reader prevented a part of it."""
+        """Copy the write-ahead log into the database file. Return False if a reader prevented a part of it."""
         self._check_writable()
         with self._usable():
-            # A checkpoint is never worth waiting for: there is always a next one.
+            # Never wait for a checkpoint, because the next one can do its work.
             self._connection.execute("PRAGMA busy_timeout = 0")
             try:
                 _, logged, copied = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             finally:
                 self._connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_S * 1000:.0f}")
-            # Both are -1 when no checkpoint took place.
+            # Both are -1 if no checkpoint took place.
             return bool(0 <= logged == copied)
 
     def close(self) -> bool:
-        """Close the file, and return whether this call did. A forked child never does: its parent still uses the file."""
+        """Close the file, and return whether this call closed it. A forked child must not: its parent uses the file."""
         if self._pid != os.getpid():
             return False
         with self._lock:
@@ -351,7 +351,7 @@ class Database(Transactions):
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
-                # SQLite has rolled back by itself after some errors (a full disk is one).
+                # SQLite rolls back on its own after some errors, for example if the disk is full.
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
@@ -364,21 +364,21 @@ class Database(Transactions):
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        # Before the lock: a thread of the parent may have held it when the fork came.
+        # Before the lock is taken: a thread of the parent may have held it during the fork.
         if self._pid != os.getpid():
             raise StoreError(
                 f"the store {str(self._path)!r} was opened by process {self._pid}, and this is its forked child "
-                f"{os.getpid()}. A SQLite connection cannot cross a fork: open the store after forking."
+                f"{os.getpid()}. A SQLite connection cannot be used after a fork: open the store in the child."
             )
         with self._lock, _store_errors(self._path):
             if self._closed:
-                raise StoreError(f"the store {str(self._path)!r} is closed. Open it again to go on.")
+                raise StoreError(f"the store {str(self._path)!r} is closed. Open it again to use it.")
             yield
 
 
 @contextmanager
 def _store_errors(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours."""
+    """Convert SQLite's errors to errors of Ragstone."""
     try:
         yield
     except sqlite3.Error as exc:
@@ -386,11 +386,11 @@ def _store_errors(path: Path) -> Iterator[None]:
 
 
 def _store_error(exc: sqlite3.Error, *, path: str) -> StoreError:
-    # The low byte is the primary code, the rest refines it.
+    # The low byte is the primary code, the other bytes refine it.
     code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
         return StoreCorruptError(
-            f"{path!r} is not a Ragstone store: it is no SQLite file at all. Choose another path, or move the file away."
+            f"{path!r} is not a Ragstone store: it is not a SQLite file. Choose another path, or move the file away."
         )
     if code == sqlite3.SQLITE_CORRUPT or "no such table" in str(exc) or "no such column" in str(exc):
         return StoreCorruptError(
@@ -399,7 +399,7 @@ def _store_error(exc: sqlite3.Error, *, path: str) -> StoreError:
         )
     if code == sqlite3.SQLITE_FULL:
         return StoreError(
-            f"no space left for the store {path!r} ({exc}). Nothing of this step was stored; free some space and try "
+            f"no space left for the store {path!r} ({exc}). Nothing of this step was stored. Free disk space and try "
             "again."
         )
     if code == sqlite3.SQLITE_READONLY:
@@ -410,16 +410,16 @@ def _store_error(exc: sqlite3.Error, *, path: str) -> StoreError:
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return StoreError(
             f"the store {path!r} cannot be opened ({exc}). Check that the file and its directory exist and that this "
-            "user may write to the directory, where SQLite keeps two small files even for readers; or copy the file."
+            "user may write to the directory, where SQLite keeps two small files even for readers. Or copy the file."
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(
-            f"the store {path!r} is locked by another process for more than {_BUSY_TIMEOUT_S:.0f} s ({exc}). Close "
+            f"the store {path!r} has been locked by another process for more than {_BUSY_TIMEOUT_S:.0f} s ({exc}). Close "
             "other programs that have it open, then try again."
         )
     if code == sqlite3.SQLITE_IOERR:
         return StoreError(
-            f"the disk under the store {path!r} fails ({exc}). Nothing of this step was stored; check the disk, its "
+            f"disk error for the store {path!r} ({exc}). Nothing of this step was stored. Check the disk, its "
             "quota and its mount."
         )
-    return StoreError(f"the store {path!r} failed: {exc}. This is a bug in Ragstone; please report it.")
+    return StoreError(f"the store {path!r} failed: {exc}. This is a bug in Ragstone. Please report it.")
