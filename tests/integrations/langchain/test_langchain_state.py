@@ -162,7 +162,7 @@ def test_a_bug_of_ours_does_not_reach_the_application(make_app, caplog, monkeypa
     assert 0 < once[1] < once[0] < app.handler.errors
     assert once[1] == len(caplog.records)
     assert {"ragstone.langchain"} == {record.name for record in caplog.records}
-    assert all("the application goes on (logged once)" in record.getMessage() for record in caplog.records)
+    assert all("The application continues (logged once)" in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.parametrize("wrong", [None, 7, object(), {"question": 3}, {"messages": [None]}, [1, 2], b"bytes"])

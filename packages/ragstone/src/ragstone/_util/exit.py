@@ -1,4 +1,4 @@
-"""What must be done when the interpreter ends, before anything closes: held by weak reference, as by `_util.fork`."""
+"""Functions that are called when the interpreter exits, before anything closes. Objects are referenced weakly."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _functions: Final[WeakKeyDictionary[object, Callable[..., object]]] = WeakKeyDic
 
 
 def register_exit_hook(method: Callable[[], object]) -> None:
-    """Call a bound method, one of each object, when the interpreter ends, as long as its object lives.
+    """Call a bound method, one per object, when the interpreter exits, if its object still exists.
 
-    It is called while captures are still taken: `atexit` alone would depend on who registered last. It may be called
-    several times, and must leave nothing to do for the second one.
+    It is called while captures are still recorded, independent of the order of `atexit` registrations. It may be called
+    several times, so further calls must have no effect.
 
     Example:
         ```python
@@ -33,10 +33,10 @@ def register_exit_hook(method: Callable[[], object]) -> None:
 
 
 def run_exit_hooks() -> None:
-    """Call them; whatever closes at exit does this first."""
+    """Call all registered functions. Everything that closes at exit calls this first."""
     for owner, function in list(_functions.items()):
         _guard.attempt(function, owner)
 
 
-# For those whose work goes somewhere that closes by itself, or never.
+# For functions whose output goes to something that closes at another time, or never.
 atexit.register(run_exit_hooks)

@@ -1,4 +1,4 @@
-"""One owner at a time: advisory locks on open files, which the kernel takes back when a process dies, however it dies."""
+"""Exclusive ownership: advisory locks on open files, which the kernel releases when a process ends in any way."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["FileLock", "try_flock"]
 
 
 def try_flock(fd: int, *, shared: bool = False) -> bool:
-    """Lock an open file without waiting; False when somebody else holds it.
+    """Lock an open file without waiting. Return False if another process or descriptor holds the lock.
 
-    The lock belongs to the open file, not to the process: a second `open` of the same path competes with the first
-    even in one process, a forked child shares it, and it ends when the last descriptor is closed.
+    The lock belongs to the open file, not to the process. A second `open` of the same path competes with the first even
+    in one process, a forked child shares the lock, and it ends when the last descriptor is closed.
 
     Raises:
-        ConfigurationError: This platform has no `flock`.
+        ConfigurationError: If `flock` is missing on this platform.
     """
     try:
         import fcntl
     except ImportError as error:
         raise ConfigurationError(
-            "Ragstone keeps the writers of a spool or a store apart with flock(2), which this platform does not have; "
-            "run it on Linux or macOS, or on Windows inside WSL"
+            "Ragstone needs flock(2) to lock spools and stores, and this platform does not have it. "
+            "Run Ragstone on Linux or macOS, or on Windows inside WSL"
         ) from error
     try:
         fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -37,11 +37,11 @@ def try_flock(fd: int, *, shared: bool = False) -> bool:
 class FileLock:
     """An exclusive lock on a path, held until `release` or the end of the process.
 
-    The file stays behind when the lock is released: removing it would let two processes lock two files of one name.
-    A forked child does not inherit the lock, and cannot release its parent's.
+    The file remains after `release`: if it were removed, two processes could lock two files with the same name. A
+    forked child does not inherit the lock, and cannot release its parent's.
 
     Args:
-        path: The lock file; made when it is missing. Its content is the process id of the last owner.
+        path: The lock file, created if it does not exist. Its content is the process id of the last owner.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -51,7 +51,7 @@ class FileLock:
 
     @property
     def path(self) -> Path:
-        """The lock file."""
+        """Path of the lock file."""
         return self._path
 
     @property
@@ -60,11 +60,11 @@ class FileLock:
         return self._fd is not None
 
     def acquire(self) -> bool:
-        """Take the lock without waiting; False when somebody else holds it, True when we do (also if we already did).
+        """Take the lock without waiting, and return whether this object holds it (also if it did before).
 
         Raises:
-            ConfigurationError: This platform has no `flock`.
-            OSError: The lock file cannot be made or opened.
+            ConfigurationError: If `flock` is missing on this platform.
+            OSError: If the lock file cannot be created or opened.
         """
         if self._fd is not None:
             return True
@@ -82,18 +82,18 @@ class FileLock:
         return True
 
     def release(self) -> None:
-        """Give the lock back; does nothing when it is not held."""
+        """Release the lock. Do nothing if it is not held."""
         self._close()
 
     def owner(self) -> int | None:
-        """The process id of the last owner, for messages; None when nobody ever was or it cannot be read."""
+        """Return the process id of the last owner, for messages. None if it is unknown."""
         try:
             return int(self._path.read_text(encoding="ascii"))
         except (OSError, ValueError):
             return None
 
     def _close(self) -> None:
-        # In a forked child as well: closing a copy leaves the parent's lock alone, an explicit unlock would not.
+        # Also in a forked child: closing a copy does not release the parent's lock, an explicit unlock would.
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)

@@ -1,4 +1,4 @@
-"""Functions that are called in a forked child; objects are referenced weakly, so registering keeps nothing alive."""
+"""Functions that are called in a forked child. Objects are referenced weakly, so registration keeps nothing alive."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def after_fork_in_child(function: Callable[[], object]) -> None:
 
     A method (one of each object) is called as long as its object exists.
 
-    In the child only the forking thread exists: other threads are gone, and locks they held stay locked for ever. The
-    function must replace locks, queues and threads, and must not wait for any. On systems without fork, this does
-    nothing.
+    In the child only the forking thread exists: other threads are gone, and locks that they held stay locked forever. The
+    function must replace locks, queues and threads, and must not wait for any of them. On systems without fork this
+    function does nothing.
     """
     if isinstance(function, MethodType):
         _functions[function.__self__] = function.__func__
@@ -46,6 +46,6 @@ def _run() -> None:
             _logger.exception("Ragstone could not prepare %s for the forked process", name)
 
 
-# One registration for the process: there is no way to take one back.
+# One registration for the process, because a registration cannot be undone.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_run)

@@ -1,4 +1,4 @@
-"""Protection of the application from errors of ours: they are counted, logged once for each place, and never raised."""
+"""Protection of the application from Ragstone's errors: they are counted, logged once per place, and not raised."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _T = TypeVar("_T")
 
 
 class Guard:
-    """Counts the errors that were stopped before they reached the application, and logs the first one of each place.
+    """Counts errors that are not passed on to the application, and logs the first error of each place.
 
-    Every object that an application or a framework calls has its own. Errors are those of ours, or of functions that
-    the user gave us. A `BaseException` that is not an `Exception` is never stopped: `KeyboardInterrupt`, `SystemExit`,
-    `GeneratorExit` and cancellation belong to the application.
+    Every object that an application or a framework calls has its own guard. It handles errors of Ragstone, and of
+    functions that the user passed to Ragstone. It does not handle a `BaseException` that is not an `Exception`:
+    `KeyboardInterrupt`, `SystemExit`, `GeneratorExit` and cancellation belong to the application.
 
     Args:
         logger: Name of the logger.
@@ -37,27 +37,29 @@ class Guard:
 
     @property
     def total(self) -> int:
-        """Number of errors stopped."""
+        """Number of errors handled."""
         return sum(self.counts().values())
 
     def counts(self) -> dict[str, int]:
-        """Number of errors stopped, by place; places without errors are absent."""
+        """Return the number of errors handled, by place. Places without errors are absent."""
         return {place: tally.value() for place, tally in list(self._tallies.items())}
 
     def count(self, place: str, error: Exception) -> None:
         """Count an error, and log it with its traceback if it is the first one of its place."""
-        # Without a lock, which a fork could leave held.
+        # Without a lock, which a fork could leave locked.
         tally = self._tallies.get(place)
         if tally is None:
             tally = self._tallies.setdefault(place, AtomicCounter())
-            self._logger.warning("Ragstone failed in %s; the application goes on (logged once)", place, exc_info=error)
+            self._logger.warning(
+                "Ragstone failed in %s. The application continues (logged once)", place, exc_info=error
+            )
         tally.add()
 
     def attempt(self, function: Callable[..., _T], *values: Any) -> _T | None:
-        """Call a function; if it raises, count the error and return None."""
+        """Call a function. If it raises, count the error and return None."""
         try:
             return function(*values)
-        except Exception as error:  # noqa: BLE001 - our own functions, the user's, and odd objects of the application
+        except Exception as error:  # noqa: BLE001 - code of Ragstone or the user, and unusual objects of the application
             self.count(getattr(function, "__name__", repr(function)), error)
             return None
 
@@ -73,7 +75,7 @@ def guarded(method: _Method) -> _Method:
     def never_raises(self: _HasGuard, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the application goes on
+        except Exception as error:  # noqa: BLE001 - the application must continue after any error
             self._guard.count(method.__name__, error)
             return None
 

@@ -1,4 +1,4 @@
-"""PostgreSQL, whoever speaks to it: URLs that show no credentials, and text that it does not take as it is."""
+"""PostgreSQL helpers for stores and sinks: URLs without credentials in messages, and text that PostgreSQL accepts."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ __all__ = ["connection_parameters", "describe_database", "register_text_dumper",
 
 
 def connection_parameters(url: str) -> dict[str, Any]:
-    """Read the URL of a database.
+    """Parse the URL of a database.
 
     Raises:
-        ConfigurationError: It cannot be read; the message shows nothing of it.
+        ConfigurationError: If the URL is invalid. The message does not quote it.
     """
-    # More than one `@`, or one elsewhere, puts a part of the password into another place, which messages show.
+    # With more than one `@`, or one in another part, a piece of the password is parsed as a part that messages show.
     clear = url.count("@") == _user_part(url).count("@") <= 1
     try:
-        given = conninfo_to_dict(url) if clear else None
+        parameters = conninfo_to_dict(url) if clear else None
     except psycopg.Error:
-        given = None
-    if given is None or not re.fullmatch(r"[0-9,]*", str(given.get("port", ""))):
-        # Neither the URL nor libpq's words about it: both may hold the password.
+        parameters = None
+    if parameters is None or not re.fullmatch(r"[0-9,]*", str(parameters.get("port", ""))):
+        # The message quotes neither the URL nor libpq's error, because both may contain the password.
         raise ConfigurationError(
-            "the URL of the database cannot be read; write 'postgresql://user:password@host:5432/database', with "
+            "the URL of the database is invalid. Write 'postgresql://user:password@host:5432/database', with "
             "percent-encoding for '@', '/', ':' and '%' in user and password"
         )
-    return given
+    return parameters
 
 
 def _user_part(url: str) -> str:
@@ -45,30 +45,30 @@ def _user_part(url: str) -> str:
 
 
 def describe_database(parameters: Mapping[str, Any]) -> str:
-    """Which database this is, without credentials."""
+    """Return the URL of the database without credentials."""
     host = str(parameters.get("host") or parameters.get("hostaddr") or "localhost")
     port, database = parameters.get("port", 5432), parameters.get("dbname") or parameters.get("user") or ""
-    # Control characters from a percent-encoded URL have no place in messages.
+    # A percent-encoded URL may contain control characters, which must not be in messages.
     return "".join(c if c.isprintable() else "?" for c in f"postgresql://{host}:{port}/{database}")
 
 
-def strip_credentials(words: str, parameters: Mapping[str, Any]) -> str:
-    """What the server or libpq said, in one line, without what is secret in the URL."""
-    words = " ".join(words.split())
+def strip_credentials(message: str, parameters: Mapping[str, Any]) -> str:
+    """Return a message of the server or of libpq in one line, without the secrets of the URL."""
+    message = " ".join(message.split())
     for name in ("password", "sslpassword", "passfile"):
         secret = str(parameters.get(name) or "")
         if secret:
-            words = words.replace(secret, "***")
-    return words[:500]
+            message = message.replace(secret, "***")
+    return message[:500]
 
 
 def register_text_dumper(connection: psycopg.Connection[Any]) -> None:
-    """Let a connection take what text PostgreSQL does not have: NUL, and half characters."""
+    """Make a connection accept text that PostgreSQL cannot store, by replacing NUL and lone surrogates."""
     connection.adapters.register_dumper(str, _TextDumper)
 
 
 class _TextDumper(StrDumperUnknown):
-    """PostgreSQL's text has no NUL, and UTF-8 no half characters; ids and names that were captured may have both."""
+    """Replaces NUL and lone surrogates, which PostgreSQL cannot store. Captured ids and names may contain them."""
 
     def dump(self, obj: str) -> bytes:
         return obj.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")

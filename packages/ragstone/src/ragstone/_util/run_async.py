@@ -1,4 +1,4 @@
-"""Running a coroutine from synchronous code, whether or not an event loop is already running."""
+"""Runner of coroutines for synchronous code, with or without a running event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suppression: what runs inside `suppress_capture()` is our own work and is never captured as user traffic."""
+"""Suppression of capture: work inside `suppress_capture()` is Ragstone's own and is not captured as user traffic."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from contextvars import ContextVar
 
 __all__ = ["capture_suppressed", "suppress_capture"]
 
-# A context variable, so that tasks and `asyncio.to_thread` started inside inherit it and neighbours do not see it.
+# A context variable: tasks and `asyncio.to_thread` calls started inside inherit it, concurrent tasks do not see it.
 _suppressed: ContextVar[bool] = ContextVar("ragstone_capture_suppressed", default=False)
 
 
 @contextmanager
 def suppress_capture() -> Iterator[None]:
-    """Leave everything done inside the block uncaptured: this task, and the tasks it starts meanwhile.
+    """Do not capture anything inside the block, in this task and in tasks that it starts meanwhile.
 
     Example:
         ```python
         with suppress_capture():
-            chain.invoke("a question of ours, not of a user")
+            chain.invoke("a question of the tests, not of a user")
         ```
     """
     token = _suppressed.set(True)
@@ -30,5 +30,5 @@ def suppress_capture() -> Iterator[None]:
 
 
 def capture_suppressed() -> bool:
-    """Whether the caller runs inside `suppress_capture()`."""
+    """Return whether the caller runs inside `suppress_capture()`."""
     return _suppressed.get()

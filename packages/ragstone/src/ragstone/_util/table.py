@@ -1,4 +1,4 @@
-"""Text tables: the one renderer of everything that is printed in columns."""
+"""Text tables: the renderer of all output in columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["text_table"]
 
 _GAP: Final = 2
 _WORD: Final = re.compile(r"(?:\[[^\]]*\]|\S)+(?: / (?:\[[^\]]*\]|\S)+)*")
-"""What stands on one line of a cell: a word, an interval in brackets, or counts such as "12 / 0 / 3"."""
+"""A unit that stays on one line of a cell: a word, an interval in brackets, or counts such as "12 / 0 / 3"."""
 
 
 def text_table(
@@ -37,8 +37,9 @@ def text_table(
         n_optional: Columns at the right that are left out if the table does not fit otherwise.
         header: Whether the first row is a header, which is underlined.
         indent: Spaces before each line.
-        width: Characters a line may have; None takes the terminal's width (`COLUMNS`), and 80 where there is none.
-        titles: Display names by what stands in the first column. They are printed before it, if the table has the same
+        width: Maximum number of characters in a line. None means the width of the terminal (`COLUMNS`), or 80 without
+            one.
+        titles: Display names by content of the first column. They are printed in front of it if the table has the same
             columns in the same blocks with them, and at most a quarter more lines.
     """
     available = (width or shutil.get_terminal_size(fallback=(80, 24)).columns) - indent
@@ -54,7 +55,7 @@ def text_table(
 def _render(
     rows: Sequence[Sequence[str]], n_keys: int, n_optional: int, available: int, align: str, *, header: bool
 ) -> tuple[list[str], list[list[int]]]:
-    """The lines, and the columns of each block."""
+    """Return the lines, and the columns of each block."""
     full = [row for row in rows if len(row) > 1]
     n_columns = len(rows[0])
     least = [max(_longest(row[i], head=header and n == 0) for n, row in enumerate(full)) for i in range(n_columns)]
@@ -73,7 +74,7 @@ def _render(
 
 
 def _split(natural: Sequence[int], least: Sequence[int], n_keys: int, available: int) -> list[list[int]]:
-    """The columns of each block: all of them if they fit when folded, else as many as fit unfolded."""
+    """Return the columns of each block: all of them if they fit when folded, else as many as fit unfolded."""
     everything = list(range(len(natural)))
     if _total(least) <= available:
         return [everything]
@@ -88,7 +89,7 @@ def _split(natural: Sequence[int], least: Sequence[int], n_keys: int, available:
 
 
 def _shrink(natural: Sequence[int], least: Sequence[int], available: int) -> list[int]:
-    """The width of each column: the widest column that can be folded gives way first."""
+    """Return the width of each column. The widest column that can be folded is narrowed first."""
     widths = list(natural)
     while _total(widths) > available:
         foldable = [i for i, width in enumerate(widths) if width > least[i]]
@@ -112,7 +113,7 @@ def _block(
         else None
         for n, row in enumerate(rows)
     ]
-    # Folding may leave columns narrower than they were allowed to be.
+    # Folding may make columns narrower than their maximum width.
     widths = [max(_len(line) for cells in folded if cells for line in cells[i]) for i in range(len(columns))]
     for n, (row, cells) in enumerate(zip(rows, folded, strict=True)):
         if cells is None:
@@ -130,7 +131,7 @@ def _block(
 
 
 def _fold(text: str, width: int, *, head: bool) -> list[str]:
-    """The lines of a cell, broken between words where it is wider than its column."""
+    """Return the lines of a cell, broken between words if it is wider than its column."""
     if _len(text) <= width:
         return [text]
     lines: list[str] = []
@@ -143,7 +144,7 @@ def _fold(text: str, width: int, *, head: bool) -> list[str]:
 
 
 def _words(text: str, *, head: bool) -> list[str]:
-    # A heading such as "n scored / failed / n.a." may be broken where counts may not.
+    # A heading such as "n scored / failed / n.a." may be broken, counts may not.
     return text.split() if head else _WORD.findall(text)
 
 
@@ -161,7 +162,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _len(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """Return the number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

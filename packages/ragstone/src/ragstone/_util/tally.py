@@ -1,4 +1,4 @@
-"""A count without a lock."""
+"""Counter without a lock."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["AtomicCounter"]
 
 
 class AtomicCounter:
-    """A count that any thread, signal handler or finaliser may add to: nothing to wait for, nothing lost.
+    """A counter that any thread, signal handler or finalizer may increase. It never waits and never loses a count.
 
-    Garbage collection and signal handlers run our code between any two steps of the interpreter, also inside a `with
-    lock:` of the same thread, so a lock here could deadlock and `n += 1` could lose one.
+    The interpreter may run signal handlers and finalizers between any two steps, even inside a `with lock:` of the same
+    thread. A lock could therefore deadlock, and `n += 1` could lose a count.
     """
 
     __slots__ = ("_steps",)
@@ -20,10 +20,10 @@ class AtomicCounter:
         self._steps = itertools.count()
 
     def add(self) -> None:
-        """Count one. A single step of the interpreter, so it cannot be interrupted half way."""
+        """Add one. This is a single step of the interpreter, so it cannot be interrupted halfway."""
         next(self._steps)
 
     def value(self) -> int:
-        """How often `add` was called."""
-        # "count(7)": the only way to look at the next number without taking it.
+        """Return how often `add` was called."""
+        # "count(7)": the only way to read the next number without consuming it.
         return int(repr(self._steps)[len("count(") : -1])
