@@ -1,4 +1,4 @@
-"""What our users test with: fakes, builders of records, contracts; fixtures are in `pytest_plugin`."""
+"""Helpers for users' tests: fakes, builders of records and contracts. `pytest_plugin` contains the fixtures."""
 
 from ragstone.testing._builders import make_sample, make_trace
 from ragstone.testing._contracts import JudgeContract

@@ -1,4 +1,4 @@
-"""Records for tests: complete by default, and only what matters to the test is written there."""
+"""Builders of records for tests: all fields have defaults, so a test sets only the relevant ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["make_sample", "make_trace"]
 
 _QUERY = "How tall is the lighthouse of Northport?"
 _CONTEXTS = (
-    "The lighthouse of Northport was built in 1884 and is 31 metres tall.",
+    "The lighthouse of Northport was built in 1884 and is 31 metres tall.",  # codespell:ignore
     "Ferries leave Northport at seven and at noon.",
 )
-_RESPONSE = "The lighthouse of Northport is 31 metres tall."
+_RESPONSE = "The lighthouse of Northport is 31 metres tall."  # codespell:ignore
 
 
 def make_sample(
@@ -23,11 +23,11 @@ def make_sample(
     query: str | None = _QUERY,
     contexts: Sequence[str | Passage] | None = _CONTEXTS,
     response: str | None = _RESPONSE,
-    reference: str | Sequence[str] = "31 metres",
+    reference: str | Sequence[str] = "31 metres",  # codespell:ignore
     sub_questions: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
 ) -> Sample:
-    """Make a `Sample`; contexts may be plain texts.
+    """Make a `Sample`. Contexts may be strings.
 
     Example:
         ```python
@@ -56,7 +56,7 @@ def make_trace(
     started_at: float = 1_700_000_000.0,
     **fields: Any,
 ) -> Trace:
-    """Make a `Trace` with one search that found `contexts` (None: no search); other fields by name.
+    """Make a `Trace` with one retrieval that returned `contexts` (None: no retrieval). Set other fields by name.
 
     Example:
         ```python
@@ -64,7 +64,7 @@ def make_trace(
         ```
     """
     retrievals = () if contexts is None else (Retrieval(query=query, passages=_passages(contexts)),)
-    given: dict[str, Any] = {"retrievals": retrievals, "source": "test", "ended_at": started_at + 1.0} | fields
+    defaults: dict[str, Any] = {"retrievals": retrievals, "source": "test", "ended_at": started_at + 1.0}
     return Trace(
         trace_id=trace_id,
         query=query,
@@ -72,7 +72,7 @@ def make_trace(
         reference=_texts(reference),
         status=status,
         started_at=started_at,
-        **given,
+        **(defaults | fields),
     )
 
 

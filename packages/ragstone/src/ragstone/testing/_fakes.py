@@ -1,4 +1,4 @@
-"""Stand-ins for the seams of Ragstone: a judge, a sink, a recorder. All in memory, all deterministic."""
+"""In-memory, deterministic fakes: a judge, a reader, a sink and a recorder."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ T = TypeVar("T")
 
 
 class FakeJudge:
-    """A judge that answers what the test says, or else a whole number made from a hash of the prompt.
+    """A judge with replies that the test defines. By default it derives numbers from a hash of the prompt.
 
     Args:
-        number: What `ask_number` answers: always this; by construct; or by a function of the prompt. None makes a
-            number in the range from the prompt. An answer out of range is an error, as with every judge.
-        text: What `ask_text` answers.
-        json: What `ask_json` answers: by construct, or by a function of the prompt. None makes a value of the shape from
-            the prompt. A value of another shape is an error, as with every judge.
-        fail: Called with each prompt first; the exception it returns is raised.
-        latency_s: Seconds each answer takes.
-        name: Part of the identity.
+        number: Reply of `ask_number`: a constant, a mapping by construct, or a function of the prompt. None derives a
+            number in the range from the prompt. A number out of range is an error, as with every judge.
+        text: Reply of `ask_text`.
+        json: Reply of `ask_json`: a mapping by construct, or a function of the prompt. None derives a value of the shape
+            from the prompt. A value of another shape is an error, as with every judge.
+        fail: Called first with each prompt. If it returns an exception, the judge raises it.
+        latency_s: Duration of each reply in seconds.
+        name: Name in the identity.
 
     Attributes:
-        prompts: All prompts asked, in order.
+        prompts: All prompts, in order.
 
     Example:
         ```python
@@ -64,11 +64,11 @@ class FakeJudge:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """The name given, and its hash."""
+        """The name, and its hash."""
         return JudgeIdentity(name=self._name, hash=hashlib.sha256(self._name.encode()).hexdigest()[:16])
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
-        """Answer the text; its words beyond `max_tokens` make the reply "truncated", as with a model."""
+        """Return the text. If it has more than `max_tokens` words, the reply fails as "truncated"."""
         usage = await self._asked(prompt)
         text = self._text(prompt) if callable(self._text) else self._text
         if len(text.split()) > max_tokens:
@@ -76,7 +76,7 @@ class FakeJudge:
         return TextReply(text=text, usage=usage)
 
     async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
-        """Answer the number."""
+        """Return the number."""
         usage = await self._asked(prompt)
         value = self._value(prompt, low, high)
         if not low <= value <= high:
@@ -84,7 +84,7 @@ class FakeJudge:
         return NumberReply(value=float(value), raw=f"{value:g}", method="single_reply", usage=usage)
 
     async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:  # noqa: ARG002
-        """Answer the value."""
+        """Return the value."""
         usage = await self._asked(prompt)
         if callable(self._json):
             value = self._json(prompt)
@@ -94,10 +94,10 @@ class FakeJudge:
             value = schema_value(schema.json_schema(), lambda path: _share(prompt, path))
         raw = dumps(value)
         try:
-            # As strict as replies are read: true is no number here either.
+            # As strict as for other judges: true is not a number.
             return JsonReply(value=schema.validate_json(raw, strict=True), raw=raw, method="json_reply", usage=usage)
         except ValidationError as error:
-            raise JudgeReplyError(f"the reply has another shape than was asked for: {error}", raw=raw) from None
+            raise JudgeReplyError(f"the reply does not have the requested shape: {error}", raw=raw) from None
 
     async def _asked(self, prompt: Prompt) -> Usage:
         self.prompts.append(prompt)
@@ -118,27 +118,27 @@ class FakeJudge:
         return low + round(_share(prompt) * 100) * (high - low) / 100
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 def _share(prompt: Prompt, *more: str) -> float:
-    """A number in [0, 1) that depends on the prompt alone."""
+    """Derive a number in [0, 1) from the prompt."""
     key = repr((prompt.construct, prompt.task, sorted(prompt.fields.items()), *more))
     return int.from_bytes(hashlib.sha256(key.encode(errors="replace")).digest()[:8]) / 2**64
 
 
 class FakeReader:
-    """A reader that abstains as often as the test says.
+    """A reader with abstention probabilities that the test defines.
 
     Args:
-        p: Probability to abstain: always this, or by a function of the question and the passages' texts. An exception
+        p: Probability of abstention: a constant, or a function of the query and the texts of the passages. An exception
             that the function returns is raised.
-        answer: What it answers: always this, or by a function of the same.
-        half_width: Half the width of the intervals it reports, cut to [0, 1]; they count as Monte-Carlo when above 0.
-        name: Part of the identity.
+        answer: Answer: a constant, or a function with the same arguments.
+        half_width: Half the width of the intervals, which are cut to [0, 1]. Above 0 the method is Monte Carlo.
+        name: Name in the identity.
 
     Attributes:
-        asked: Question and passages of each call, in order.
+        asked: Query and passages of each call, in order.
 
     Example:
         ```python
@@ -162,11 +162,11 @@ class FakeReader:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """The name given, and its hash."""
+        """The name, and its hash."""
         return JudgeIdentity(name=self._name, hash=hashlib.sha256(self._name.encode()).hexdigest()[:16])
 
     async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
-        """Say what the test said."""
+        """Return the probability that the test defined."""
         self.asked.append((query, tuple(passages)))
         usage = Usage(calls=1, input_tokens=len("".join(passages)) // 4, output_tokens=1)
         record_usage(usage)
@@ -185,23 +185,23 @@ class FakeReader:
         )
 
     async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
-        """Answer what the test said."""
+        """Return the answer that the test defined."""
         self.asked.append((query, tuple(passages)))
         return TextReply(text=self._answer(query, passages) if callable(self._answer) else self._answer)
 
     def is_abstention(self, reply: str) -> bool:
-        """Whether a reply is NO-RESPONSE."""
+        """Return whether a reply equals "NO-RESPONSE"."""
         return reply.strip() == "NO-RESPONSE"
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 class MemorySink:
-    """A sink that keeps what it is given.
+    """A sink that stores deliveries in memory.
 
     Attributes:
-        deliveries: Everything written, repetitions included, in order.
+        deliveries: All deliveries in order, including repeated ones.
         closed: Whether `aclose` was called.
 
     Example:
@@ -218,31 +218,31 @@ class MemorySink:
 
     @property
     def name(self) -> str:
-        """Its name in the outbox."""
+        """Name of the sink in the outbox."""
         return self._name
 
     @property
     def by_id(self) -> dict[str, Delivery]:
-        """The last delivery of each outcome, by the outcome's id: what an idempotent destination holds."""
+        """The last delivery of each outcome by outcome id, which is what an idempotent destination contains."""
         return {delivery.outcome.id: delivery for delivery in self.deliveries}
 
     async def write(self, batch: Sequence[Delivery]) -> None:
-        """Keep the batch."""
+        """Store the batch."""
         self.deliveries.extend(batch)
 
     async def aclose(self) -> None:
-        """Note that it was closed; what was delivered stays."""
+        """Set `closed`. The deliveries stay available."""
         self.closed = True
 
 
 class MemoryRecorder:
-    """A `Recorder` that keeps the drafts it is handed; for tests of capture hooks.
+    """A `Recorder` that stores drafts in memory, for tests of capture hooks.
 
     Attributes:
-        drafts: All drafts taken, in order.
+        drafts: All accepted drafts, in order.
 
     Args:
-        accept: False refuses every draft, as a full queue does.
+        accept: If False, every draft is rejected, as by a full queue.
     """
 
     def __init__(self, *, accept: bool = True) -> None:
@@ -250,8 +250,8 @@ class MemoryRecorder:
         self.drafts: list[TraceDraft] = []
 
     def record(self, draft: TraceDraft) -> bool:
-        """Keep the draft, unless told to refuse."""
+        """Store the draft if `accept` is true, and return whether it was stored."""
         if self._accept:
-            # `list.append` is atomic: capture hooks call this from many threads.
+            # `list.append` is atomic, and capture hooks call this from many threads.
             self.drafts.append(draft)
         return self._accept

@@ -1,4 +1,4 @@
-"""Values that a JSON Schema allows, made from a draw: what fakes reply where a shape is asked for."""
+"""Values that match a JSON Schema, as replies of fakes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["schema_value"]
 
 
 def schema_value(schema: Mapping[str, Any], draw: Callable[[str], float], path: str = "") -> Any:
-    """A value of a schema.
+    """Generate a value that matches a schema.
 
     Args:
-        schema: Objects, lists, texts, numbers, truth values, enumerations; no references.
-        draw: A number in [0, 1) for each place in the value.
-        path: The place.
+        schema: A schema of objects, lists, texts, numbers, booleans and enumerations, without references.
+        draw: Returns a number in [0, 1) for each path in the value.
+        path: The path of this value.
 
     Raises:
-        ValueError: Something else is in it.
+        ValueError: If the schema contains anything else.
     """
     if "enum" in schema:
         return schema["enum"][int(draw(path) * len(schema["enum"]))]
@@ -40,4 +40,4 @@ def schema_value(schema: Mapping[str, Any], draw: Callable[[str], float], path: 
             return low + draw(path) * (high - low)
         case "boolean":
             return draw(path) < 0.5
-    raise ValueError(f"a fake cannot make a value of the schema {schema!r}")
+    raise ValueError(f"a fake cannot generate a value of the schema {schema!r}")

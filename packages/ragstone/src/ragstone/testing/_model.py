@@ -1,4 +1,4 @@
-"""A chat model whose every probability is known, because the test wrote it down."""
+"""Chat model for tests, in which every probability is known."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from ragstone.schema import Usage
 __all__ = ["END", "IMPOSSIBLE", "ScriptedModel"]
 
 _SPECIAL: Final = re.compile("(<(?:system|user|assistant|end)>)")
-# Words are cut into pieces of four letters; punctuation, and as a rule each digit, is a token of its own.
+# Words are split into pieces of four letters. Punctuation and, by default, each digit is a separate token.
 _PIECE: Final = r" ?[^\W\d_]{{1,4}}|[0-9]{{1,{digits}}}|."
 IMPOSSIBLE: Final = -100.0
-"""The log-probability of what the script never says."""
+"""Log-probability of tokens that cannot follow."""
 
 END: Final = "<end>"
-"""The token that ends a turn."""
+"""Token that ends a turn."""
 
 Replies = Mapping[str, float]
 
 
 class ScriptedModel:
-    """A language model in miniature: replies with given probabilities, a tokeniser, and exact log-probabilities.
+    """A small language model: replies with given probabilities, a tokenizer, and exact log-probabilities.
 
-    Everything it says of itself agrees: sampled replies have the frequencies of the script, and the chain of its
-    next-token probabilities gives each reply the probability that the script gives it.
+    Its results are consistent: sampled replies have the given probabilities as frequencies, and so has the product of
+    the next-token probabilities of each reply.
 
     Args:
-        replies: Probability of each reply, or a function of the messages that says so. They must add up to 1.
-        split: Share of each reply's probability that goes to another spelling of its first token: "NO" as "N" and "O".
-        exact_route: What its capabilities say.
-        top_logprobs: Alternatives that it reports for each token; 0 for a model without log-probabilities.
-        several_replies: Whether one request gives several replies.
-        token_digits: How many digits a token can hold; most tokenisers have 1, some have 3.
-        seed: Draws the samples.
+        replies: Probability of each reply, or a function of the messages that returns them. They must add up to 1.
+        split: Share of each reply's probability for another tokenization of its first token: "NO" as "N" and "O".
+        exact_route: Exact route in its capabilities.
+        top_logprobs: Number of alternatives per token, or 0 for a model without log-probabilities.
+        several_replies: Whether one request can return several replies.
+        token_digits: Maximum number of digits in a token. Most tokenizers have 1, some have 3.
+        seed: Seed for sampling.
 
     Attributes:
         requests: All `ChatRequest`s, in order.
-        rows: How many next-token distributions were read.
+        rows: Number of next-token distributions that were read.
 
     Example:
         ```python
@@ -67,7 +67,7 @@ class ScriptedModel:
         self._split = split
         self._piece = re.compile(_PIECE.format(digits=token_digits), re.DOTALL)
         self._name = name
-        self._random = random.Random(seed)  # noqa: S311  replies of a fake
+        self._random = random.Random(seed)  # noqa: S311  not for cryptography
         self._capabilities = Capabilities(
             model=name,
             exact_route=exact_route,
@@ -85,30 +85,30 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """The name given."""
+        """The name."""
         return self._name
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Its name."""
+        """The name as a setting."""
         return {"model": self._name}
 
     def script(self, messages: Sequence[Message]) -> Replies:
-        """The probability of each reply to `messages`."""
+        """Return the probability of each reply to `messages`."""
         replies = self._replies(messages) if callable(self._replies) else self._replies
         if not math.isclose(sum(replies.values()), 1.0, abs_tol=1e-9):
             raise ValueError(f"the probabilities of replies must add up to 1, got {sum(replies.values())!r}")
         return replies
 
     async def prepare(self) -> None:
-        """Nothing to find out."""
+        """Do nothing."""
 
     async def capabilities(self, *, fresh: bool = False) -> Capabilities:  # noqa: ARG002
-        """What the test said it can do."""
+        """Return the capabilities that the test defined."""
         return self._capabilities
 
     async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
-        """Reply from the script: the likeliest tokens at temperature 0, else drawn."""
+        """Return replies of the script: the most likely tokens at temperature 0, else sampled ones."""
         self.requests.append(request)
         n = request.n if self._capabilities.several_replies else 1
         greedy = request.sampling.get("temperature", 1.0) == 0
@@ -133,11 +133,11 @@ class ScriptedModel:
         )
 
     def _spoken(self, request: ChatRequest, *, greedy: bool) -> Completion:
-        said: list[int] = []
+        reply: list[int] = []
         readings: list[TokenLogprobs] = []
         paths = self._paths(request.messages)
-        while len(said) < request.max_tokens:
-            nexts = self._next(paths, tuple(said))
+        while len(reply) < request.max_tokens:
+            nexts = self._next(paths, tuple(reply))
             ranked = sorted(nexts.items(), key=lambda item: (-item[1], item[0]))
             if greedy:
                 token, p = ranked[0]
@@ -147,10 +147,10 @@ class ScriptedModel:
             readings.append(TokenLogprobs(text=self._pieces[token], logprob=math.log(p), top=top))
             if self._pieces[token] == END:
                 break
-            said.append(token)
+            reply.append(token)
         cut = not readings or readings[-1].text != END
         return Completion(
-            text="".join(self._pieces[token] for token in said),
+            text="".join(self._pieces[token] for token in reply),
             finish="length" if cut else "stop",
             tokens=tuple(r for r in readings if r.text != END) if request.top_logprobs else None,
         )
@@ -158,7 +158,7 @@ class ScriptedModel:
     async def complete_number(
         self, messages: Sequence[Message], low: int, high: int, *, max_tokens: int, sampling: Mapping[str, Any]
     ) -> Completion | None:
-        """The likeliest reply of the script that is a number of the range, `low` when none is."""
+        """Return the most likely reply of the script that is a number in the range, or `low` without one."""
         self.requests.append(ChatRequest(messages=messages, max_tokens=max_tokens, sampling=sampling))
         record_usage(Usage(calls=1, input_tokens=len(self._chat(messages)), output_tokens=1))
         numbers = {text: p for text, p in self.script(messages).items() if text.isdigit() and low <= int(text) <= high}
@@ -167,7 +167,7 @@ class ScriptedModel:
     async def complete_json(
         self, messages: Sequence[Message], schema: Mapping[str, Any], *, max_tokens: int, sampling: Mapping[str, Any]
     ) -> Completion | None:
-        """The likeliest reply of the script that is JSON; None when none is."""
+        """Return the most likely reply of the script that is JSON, or None without one."""
         del schema
         values = {text: p for text, p in self.script(messages).items() if text.startswith(("{", "["))}
         if not values:
@@ -177,21 +177,21 @@ class ScriptedModel:
         return Completion(text=max(values, key=lambda text: values[text]))
 
     async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of the conversation with the reply's opening."""
+        """Return the token ids of the conversation and of the start of the reply."""
         return list(self._chat(messages))
 
     async def text_ids(self, text: str) -> list[int]:
-        """Token ids of a text by itself."""
+        """Return the token ids of a text."""
         return self._encode(text)
 
     async def end_id(self) -> int | None:
-        """The token that ends a reply."""
+        """Return the token that ends a reply."""
         return self._id(END)
 
     async def next_logprobs(
         self, prefixes: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]
     ) -> list[dict[int, float]]:
-        """The script's log-probabilities; -100 for what it never says."""
+        """Return the log-probabilities of the script, or -100 for tokens that cannot follow."""
         self.rows += len(prefixes)
         record_usage(Usage(calls=1, input_tokens=sum(map(len, prefixes)), output_tokens=len(prefixes)))
         read = []
@@ -201,7 +201,7 @@ class ScriptedModel:
         return read
 
     async def reply_logprobs(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
-        """The script's log-probabilities of the canonical tokens of `reply`."""
+        """Return the log-probabilities of the canonical tokens of `reply`."""
         ids = [*self._encode(reply), self._id(END)]
         prompt = self._chat(messages)
         rows = await self.next_logprobs([[*prompt, *ids[:i]] for i in range(len(ids))], [[token] for token in ids])
@@ -209,22 +209,22 @@ class ScriptedModel:
         return ReplyLogprobs(logprobs=tuple(logprobs[:-1]), end_logprob=logprobs[-1])
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     def tokens_of(self, text: str) -> list[int]:
-        """Token ids of a text in which "<user>", "<assistant>" and "<end>" stand for the tokens of the same name."""
+        """Return the token ids of a text, in which "<user>", "<assistant>" and "<end>" are special tokens."""
         ids: list[int] = []
         for part in _SPECIAL.split(text):
             ids += [self._id(part)] if _SPECIAL.fullmatch(part) else self._encode(part)
         return ids
 
     def turns(self, messages: Sequence[Message], *, reply: bool = True, open_end: bool = False) -> list[int]:
-        """Token ids of a conversation.
+        """Return the token ids of a conversation.
 
         Args:
             messages: The conversation.
-            reply: Whether the opening of a reply follows.
-            open_end: Whether the last message is not ended, so that it can be continued.
+            reply: Whether the start of a reply follows.
+            open_end: Whether the end token of the last message is omitted, so that it can be continued.
         """
         ids = list(self._chat(messages))
         if open_end:
@@ -232,11 +232,11 @@ class ScriptedModel:
         return ids if reply else ids[:-1]
 
     def text_of(self, token: int) -> str:
-        """What a token stands for."""
+        """Return the text of a token."""
         return self._pieces[token] if 0 <= token < len(self._pieces) else f"<unused{token}>"
 
     def reply_start(self, ids: Sequence[int]) -> int | None:
-        """Where the reply begins in a conversation whose last turn is a reply without an end; None in any other."""
+        """Return the index at which the reply starts, if the last turn is an unfinished reply. Otherwise return None."""
         opening, end = self._id("<assistant>"), self._id(END)
         for place in range(len(ids) - 1, -1, -1):
             if ids[place] == end:
@@ -246,13 +246,13 @@ class ScriptedModel:
         return None
 
     def next_tokens(self, ids: Sequence[int]) -> dict[int, float]:
-        """The probability of each token that may follow; the end of the turn is certain where the script says nothing."""
+        """Return the probability of each next token. Without a matching reply, the end of the turn has probability 1."""
         start = self.reply_start(ids)
         nexts = {} if start is None else self._next(self._paths(self._read(ids[:start])), tuple(ids[start:]))
         return nexts or {self._id(END): 1.0}
 
     def _read(self, ids: Sequence[int]) -> list[Message]:
-        """The conversation that the ids spell; the inverse of `_chat`."""
+        """Decode token ids to a conversation, the inverse of `_chat`."""
         messages: list[Message] = []
         for token in ids:
             piece = self.text_of(token)
@@ -279,7 +279,7 @@ class ScriptedModel:
         return (*ids, self._id("<assistant>"))
 
     def _paths(self, messages: Sequence[Message]) -> list[tuple[tuple[int, ...], float]]:
-        """Each spelling of each reply, as tokens with the end, and its probability."""
+        """Return each tokenization of each reply, including the end token, with its probability."""
         return [path for text, p in self.script(messages).items() for path in self._spellings(text, p)]
 
     def _spellings(self, text: str, p: float) -> Iterator[tuple[tuple[int, ...], float]]:
@@ -292,12 +292,12 @@ class ScriptedModel:
             p *= 1 - self._split
         yield (*canonical, end), p
 
-    def _next(self, paths: Sequence[tuple[tuple[int, ...], float]], said: tuple[int, ...]) -> dict[int, float]:
-        """Probability of each next token after `said`; empty when the script never says that."""
+    def _next(self, paths: Sequence[tuple[tuple[int, ...], float]], start: tuple[int, ...]) -> dict[int, float]:
+        """Return the probability of each token after `start`. The result is empty if no reply starts with it."""
         nexts: dict[int, float] = {}
         total = 0.0
         for path, p in paths:
-            if len(path) > len(said) and path[: len(said)] == said:
-                nexts[path[len(said)]] = nexts.get(path[len(said)], 0.0) + p
+            if len(path) > len(start) and path[: len(start)] == start:
+                nexts[path[len(start)]] = nexts.get(path[len(start)], 0.0) + p
                 total += p
         return {token: p / total for token, p in nexts.items()} if total > 0 else {}

@@ -1,6 +1,6 @@
-"""What every `Sink` promises, as tests: subclass in your own test suite and say how to open one and how to read it."""
+"""Contract of `Sink` as tests: subclass it in your test suite and define how to open a sink and read its destination."""
 
-# ruff: noqa: S101  asserting is what a contract does
+# ruff: noqa: S101  contracts use assert
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _HOSTILE = "</script> \x00\x1b[2J \u202e \u2028 ' OR 1=1 -- {x} %s \ud800 \U0001
 
 
 class SinkContract:
-    """Tests that any implementation of `Sink` passes.
+    """Tests that every implementation of `Sink` must pass.
 
-    Each test has an empty folder of its own, for a destination that is a file, or for what a server keeps.
+    Each test has its own empty directory, for a destination that is a file, or for the data of a server.
 
     Example:
         ```python
@@ -34,15 +34,15 @@ class SinkContract:
     """
 
     def open(self, where: Path) -> Sink:
-        """Open the destination that belongs to the folder `where`; a second call opens the same one again."""
+        """Open the destination of the directory `where`. A second call opens the same destination again."""
         raise NotImplementedError
 
     def delivered(self, sink: Sink, where: Path) -> Sequence[str]:
-        """Return the ids (`outcome.id`) that the destination holds now, one that it holds twice twice."""
+        """Return the ids (`outcome.id`) in the destination. An id that is stored twice is returned twice."""
         raise NotImplementedError
 
     def batch(self, *sample_ids: str, text: str = "because") -> list[Delivery]:
-        """Make one delivery of each kind of outcome for each sample, with all that can be known of its request."""
+        """Make one delivery of each kind of outcome for each sample, with all optional fields of its request."""
         outcomes: list[tuple[str, Outcome]] = []
         for sample_id in sample_ids:
             base = {"sample_id": sample_id, "metric_version": "1", "created_at": 1_700_000_001.5}
@@ -77,10 +77,10 @@ class SinkContract:
         ]
 
     async def write(self, sink: Sink, batch: Sequence[Delivery]) -> list[str]:
-        """Write a batch; return the ids that must be at the destination now.
+        """Write a batch, and return the ids that must be in the destination now.
 
-        These are all but those which `write` returns, with an error each: here, where nothing is down, because there is no
-        place for them.
+        These are all ids except those that `write` returns with an error. Without an outage, these errors must be
+        `SinkNoTargetError`.
         """
         refused = await sink.write(batch) or {}
         sent = [delivery.outcome.id for delivery in batch]
@@ -89,7 +89,7 @@ class SinkContract:
         return [id_ for id_ in sent if id_ not in refused]
 
     def session(self, where: Path, work: Callable[[Sink], Awaitable[None]]) -> None:
-        """Open the destination, do `work`, and close it, in a loop of its own."""
+        """Open the destination, run `work` and close it, in a new event loop."""
 
         async def run() -> None:
             sink = self.open(where)
@@ -101,11 +101,11 @@ class SinkContract:
         asyncio.run(run())
 
     def test_is_a_sink(self, tmp_path: Path) -> None:
-        """It has the members of the Protocol."""
+        """The sink has the members of the Protocol."""
         assert isinstance(self.open(tmp_path), Sink)
 
     def test_name_is_stable(self, tmp_path: Path) -> None:
-        """The outbox finds the destination again after a restart, and when something has been sent."""
+        """The name is the same after a restart and after deliveries, because the outbox identifies the sink by it."""
 
         async def work(sink: Sink) -> None:
             before = sink.name
@@ -116,7 +116,7 @@ class SinkContract:
         self.session(tmp_path, work)
 
     def test_takes_scores(self, tmp_path: Path) -> None:
-        """When `write` returns, each score has arrived, and every other outcome has, or there is no place for it."""
+        """When `write` returns, each score is in the destination. Other outcomes are, or they do not apply to it."""
 
         async def work(sink: Sink) -> None:
             arrived = await self.write(sink, self.batch("t1", "t2"))
@@ -127,7 +127,7 @@ class SinkContract:
         self.session(tmp_path, work)
 
     def test_a_repeat_changes_nothing(self, tmp_path: Path) -> None:
-        """A batch that comes again, alone or among others, is there once."""
+        """A batch that is written again, alone or with other outcomes, is stored once."""
 
         async def work(sink: Sink) -> None:
             await self.write(sink, self.batch("t1"))
@@ -138,7 +138,7 @@ class SinkContract:
         self.session(tmp_path, work)
 
     def test_a_repeat_after_a_restart_changes_nothing(self, tmp_path: Path) -> None:
-        """A batch that was not acknowledged comes again to a new sink."""
+        """A batch that was not acknowledged and is written again by a new sink is stored once."""
 
         async def work(sink: Sink) -> None:
             arrived = await self.write(sink, self.batch("t1"))
@@ -148,7 +148,7 @@ class SinkContract:
         self.session(tmp_path, work)
 
     def test_an_empty_batch_is_fine(self, tmp_path: Path) -> None:
-        """Nothing in, nothing out."""
+        """An empty batch is accepted and stores nothing."""
 
         async def work(sink: Sink) -> None:
             assert await self.write(sink, []) == []
@@ -157,7 +157,7 @@ class SinkContract:
         self.session(tmp_path, work)
 
     def test_many_rows(self, tmp_path: Path) -> None:
-        """A batch of any size arrives whole."""
+        """A batch of any size is stored completely."""
 
         async def work(sink: Sink) -> None:
             arrived = await self.write(sink, self.batch(*(f"t{i}" for i in range(100))))
@@ -166,7 +166,7 @@ class SinkContract:
         self.session(tmp_path, work)
 
     def test_hostile_text(self, tmp_path: Path) -> None:
-        """Control codes, markup and half a surrogate pair arrive or are refused row by row, and never crash."""
+        """Control codes, markup and lone surrogates are stored or rejected per row, without another error."""
 
         async def work(sink: Sink) -> None:
             for delivery in self.batch("t1", text=_HOSTILE):
@@ -180,7 +180,7 @@ class SinkContract:
         self.session(tmp_path, work)
 
     def test_a_request_without_ids(self, tmp_path: Path) -> None:
-        """An outcome of which nothing is known but its sample arrives or is accounted for."""
+        """An outcome without any ids of its request is stored or reported as not applicable."""
 
         async def work(sink: Sink) -> None:
             bare = [Delivery(outcome=d.outcome, trace_id=d.trace_id) for d in self.batch("t1")]
@@ -199,18 +199,18 @@ class SinkContract:
 
 
 class SinkOutageContract(SinkContract):
-    """`SinkContract`, and what a destination that can be down promises besides."""
+    """`SinkContract`, with tests of a destination that can become unavailable."""
 
     def take_down(self, sink: Sink, where: Path) -> None:
         """Make the destination fail."""
         raise NotImplementedError
 
     def bring_up(self, sink: Sink, where: Path) -> None:
-        """Make it work again."""
+        """Make the destination work again."""
         raise NotImplementedError
 
     def test_an_outage_loses_nothing(self, tmp_path: Path) -> None:
-        """What cannot be delivered now is said to be unavailable, and arrives when it comes again, once."""
+        """Outcomes that cannot be delivered are reported as unavailable, and are stored once after the outage."""
 
         async def work(sink: Sink) -> None:
             batch = self.batch("t1", "t2")

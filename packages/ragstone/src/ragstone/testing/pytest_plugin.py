@@ -1,6 +1,6 @@
-"""Fixtures for our users, found by pytest wherever Ragstone is installed.
+"""Fixtures for users, which pytest finds in every environment with Ragstone installed.
 
-This file is loaded in every pytest run of every such environment, so it imports nothing of ours until a fixture is used.
+pytest loads this file in every run in such an environment, so it imports Ragstone only when a fixture is used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["ragstone_fake_judge", "ragstone_memory_sink", "ragstone_recorder"]
 
 @pytest.fixture
 def ragstone_fake_judge() -> FakeJudge:
-    """A `ragstone.testing.FakeJudge` with numbers made from the prompt."""
+    """Return a `ragstone.testing.FakeJudge` that derives its numbers from the prompt."""
     from ragstone.testing import FakeJudge
 
     return FakeJudge()
@@ -25,7 +25,7 @@ def ragstone_fake_judge() -> FakeJudge:
 
 @pytest.fixture
 def ragstone_memory_sink() -> MemorySink:
-    """A `ragstone.testing.MemorySink`."""
+    """Return a `ragstone.testing.MemorySink`."""
     from ragstone.testing import MemorySink
 
     return MemorySink()
@@ -33,7 +33,7 @@ def ragstone_memory_sink() -> MemorySink:
 
 @pytest.fixture
 def ragstone_recorder() -> MemoryRecorder:
-    """A `ragstone.testing.MemoryRecorder`, for capture hooks."""
+    """Return a `ragstone.testing.MemoryRecorder`, for capture hooks."""
     from ragstone.testing import MemoryRecorder
 
     return MemoryRecorder()
