@@ -328,7 +328,7 @@ class TestOpening:
 
     def test_reading_makes_nothing(self, database):
         """An empty database stays empty."""
-        with pytest.raises(StoreNotReadyError, match="the store in postgresql://127.* does not exist yet"):
+        with pytest.raises(StoreNotReadyError, match=r"the store in postgresql://127.* does not exist yet"):
             open_store(database, mode="read")
         assert [] == sql(database, "SELECT 1 FROM pg_namespace WHERE nspname = 'ragstone'")
 
