@@ -97,3 +97,25 @@ def clean_environment() -> Iterator[None]:
             if name in _ENVIRONMENT or name.startswith(_ENVIRONMENT_PREFIXES) or name.lower() in _PROXIES:
                 del os.environ[name]
         yield
+
+
+@pytest.fixture(name="virtual_time")
+def virtual_time_fixture() -> Iterator[object]:
+    """Make waits of event loops take no real time: see `tests/support/virtual_time.py`."""
+    from virtual_time import virtual_time
+
+    with virtual_time() as clock:
+        yield clock
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a worker in this process retry soon, and a monitor take over soon: its thread cannot have virtual time."""
+    for name in (
+        "monitor._finish._UNAVAILABLE_S",
+        "monitor._monitor._OWNERSHIP_RETRY_S",
+        "worker._delivery._BACKOFF_MIN_S",
+        "worker._parts._PAUSE_MIN_S",
+        "worker._parts._PAUSE_PAID_S",
+    ):
+        monkeypatch.setattr(f"ragstone.{name}", 0.05)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from command_line import run_command
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -74,12 +74,7 @@ def test_python_on_the_page_runs(page, reader_s_desk, judge_url):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_documented_command_exists(command):
     """Every `ragstone COMMAND` in the documentation is a command."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from ragstone.cli import main; main()", command, "--help"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command(command, "--help")
     assert (0, "") == (done.returncode, done.stderr)
 
 

@@ -77,6 +77,7 @@ def test_the_judge_comes_from_the_environment(samples: Path) -> None:
         (("worker", "/no/such/folder/r.db"), 3, "does not exist"),
     ],
 )
+@pytest.mark.usefixtures("virtual_time")
 def test_exit_codes_tell_who_can_act(samples: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     """2 is the user's, 3 the infrastructure's; no traceback either way."""
     done = run_command(*(samples if a == "SAMPLES" else a for a in arguments))

@@ -17,6 +17,8 @@ from fake_servers import FakeJudgeServer
 from ragstone.experiments import evaluate
 from ragstone.research import build_dataset, plan_dataset
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):

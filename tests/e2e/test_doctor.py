@@ -11,6 +11,8 @@ from command_line import Done, run_command
 from fake_servers import FakeModelServer
 from ragstone.testing import ScriptedModel
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 REPLIES = {"NO-RESPONSE": 0.25, "Oslo": 0.75}
 
 

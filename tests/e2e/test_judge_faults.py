@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 
 import pytest
 
@@ -14,6 +13,8 @@ from ragstone.metrics import CCRS
 from ragstone.schema import Failure, Score
 from ragstone.scoring import Scorer
 from ragstone.testing import make_sample
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 SAMPLES = [
     make_sample(f"s{n}", query=f"What is the code of door {n}?", response=f"The code is {n}{n}.", reference=f"{n}{n}")
@@ -28,12 +29,13 @@ def run(*, deadline_s=DEADLINE_S, judge=None, **faults):
     async def session(url):
         asked = OpenAICompatibleJudge(url, **({"timeout_s": 2, "backoff_s": 0.05} | (judge or {})))
         scorer = Scorer(CCRS, asked, concurrency=16, deadline_s=deadline_s)
-        started = time.monotonic()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         try:
             outcomes = [outcome async for _, pair in scorer.score_many(SAMPLES) for outcome in pair]
         finally:
             await asked.aclose()
-        return outcomes, scorer, time.monotonic() - started
+        return outcomes, scorer, loop.time() - started
 
     with FakeJudgeServer(**faults) as server:
         outcomes, scorer, wall_s = asyncio.run(session(server.url))
@@ -92,7 +94,7 @@ def test_silent_server_ends_by_the_deadline():
     """Every call hangs: all are time-outs, after the deadline and not after the retries."""
     outcomes, _, _, wall_s = run(hang_rate=1.0, deadline_s=0.4, judge={"timeout_s": 600})
     assert {("failure", "timeout")} == {(outcome.outcome, outcome.kind) for outcome in outcomes.values()}
-    assert wall_s < 60
+    assert wall_s < 5
 
 
 def test_dead_server_makes_failures(clean):

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,16 @@ from ragstone.errors import (
     SinkUnavailableError,
     StoreError,
 )
-from ragstone.judges import Prompt
+from ragstone.judges import OpenAICompatibleJudge, Prompt
 from ragstone.monitor import Monitor
 from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import DeliveryCounts, Failure, NotApplicable, Score
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, MemorySink
 from ragstone.worker import read_ledger
+from waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
 
 
 def draft(trace_id: str, **changes: object) -> TraceDraft:
@@ -142,9 +144,7 @@ def test_a_sink_that_is_down_loses_nothing(tmp_path: Path) -> None:
     with Monitor(judge="lexical", metrics="ccrs.qr", store=store, sinks=[sink]) as monitor:
         for i in range(5):
             monitor.record(draft(f"t{i}"))
-        patience = time.monotonic() + 60
-        while len(sink.deliveries) < 5 and time.monotonic() < patience:
-            time.sleep(0.05)
+        wait_until(lambda: len(sink.deliveries) == 5)
         assert monitor.drain(60)
 
     assert 5 == len({d.outcome.id for d in sink.deliveries})
@@ -195,9 +195,7 @@ def test_the_second_monitor_takes_over_when_the_first_is_gone(tmp_path: Path) ->
     assert second.drain(60)
     first.close()
     second.record(draft("c"))
-    patience = time.monotonic() + 60
-    while read_ledger(store).total.scored < 3 and time.monotonic() < patience:
-        time.sleep(0.05)
+    wait_until(lambda: read_ledger(store).total.scored == 3)
     second.close()
 
     total = read_ledger(store).total
@@ -215,7 +213,8 @@ def test_a_judge_that_is_down_delays_scores(tmp_path: Path, caplog: pytest.LogCa
     with Monitor(judge=FakeJudge(fail=fail), metrics="ccrs.qr", store=store) as monitor:
         for i in range(3):
             monitor.record(draft(f"t{i}"))
-        assert not monitor.drain(1.5)
+        wait_until(lambda: "answers nobody" in caplog.text)
+        assert not monitor.drain(0.2)
         assert 3 == monitor.ledger().total.pending
         down.clear()
         assert monitor.drain(60)
@@ -238,9 +237,7 @@ def test_a_request_the_judge_cannot_take_fails_once_others_are_answered(
     store = tmp_path / "r.db"
     with Monitor(judge=FakeJudge(fail=fail), metrics="ccrs.qr", store=store) as monitor:
         monitor.record(draft("bad", query="poison?"))
-        patience = time.monotonic() + 30
-        while "answers nobody" not in caplog.text and time.monotonic() < patience:
-            time.sleep(0.01)
+        wait_until(lambda: "answers nobody" in caplog.text)
         monitor.record(draft("good"))
         assert monitor.drain(60)
 
@@ -271,7 +268,9 @@ def test_patience_with_a_dead_judge_ends_loudly_and_countably(tmp_path: Path) ->
     store = tmp_path / "r.db"
     with (
         FakeJudgeServer(error_rate=1.0) as server,
-        Monitor(judge=server.url, metrics="ccrs.qr", store=store, deadline_s=3, max_outage_s=0) as monitor,
+        Monitor(
+            judge=OpenAICompatibleJudge(server.url, backoff_s=0.01), metrics="ccrs.qr", store=store, max_outage_s=0
+        ) as monitor,
     ):
         monitor.record(draft("t"))
         assert monitor.drain(60)
@@ -285,9 +284,7 @@ def test_close_is_quick_idempotent_and_leaves_the_rest_pending(tmp_path: Path) -
     with FakeJudgeServer(latency_s=30) as server:
         monitor = Monitor(judge=server.url, store=store)
         monitor.record(draft("t"))
-        patience = time.monotonic() + 30
-        while server.calls == 0 and time.monotonic() < patience:
-            time.sleep(0.01)
+        wait_until(lambda: server.calls)
         monitor.close(timeout_s=10)
         monitor.close()
         assert not monitor.record(draft("late"))
@@ -348,9 +345,7 @@ def test_a_store_that_cannot_be_used_does_not_reach_the_application(
     with caplog.at_level(logging.ERROR, logger="ragstone"), Monitor(judge="lexical", store=store) as monitor:
         assert monitor.record(draft("t"))
         assert monitor.flush(10)
-        patience = time.monotonic() + 20
-        while not caplog.records and time.monotonic() < patience:
-            time.sleep(0.02)
+        wait_until(lambda: caplog.records)
 
     assert 1 == len([r for r in caplog.records if "cannot score" in r.message])
     assert b"this is no database" * 100 == store.read_bytes()
@@ -366,9 +361,7 @@ def test_a_store_that_is_removed_while_in_use_is_made_anew(tmp_path: Path, caplo
             if file.is_file():
                 file.unlink()
         monitor.record(draft("after"))
-        patience = time.monotonic() + 60
-        while time.monotonic() < patience and not (store.exists() and read_ledger(store).total.scored == 2):
-            time.sleep(0.05)
+        wait_until(lambda: store.exists() and read_ledger(store).total.scored == 2)
 
     assert {"before", "after"} == {trace for trace, _ in outcomes(store)}
     assert "was removed or replaced while in use" in caplog.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 
 import pytest
@@ -15,14 +14,11 @@ from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import Score
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, FakeReader
+from waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
 
 SAYS = {"question_relevance": 80, "passage_relevance": 1}
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was answered in part is tried again soon."""
-    monkeypatch.setattr("ragstone.worker._parts._PAUSE_PAID_S", 0.2)
 
 
 def draft(trace_id: str) -> TraceDraft:
@@ -59,13 +55,6 @@ def scored(store: Path) -> dict[str, list[str]]:
     return {metric: sorted(ids) for metric, ids in found.items()}
 
 
-def wait_for(store: Path, metric: str, ids: list[str]) -> None:
-    """Wait until these requests have their score; the assertion after it says what is there."""
-    end = time.monotonic() + 30
-    while time.monotonic() < end and scored(store).get(metric) != ids:
-        time.sleep(0.02)
-
-
 def test_a_reader_that_is_down_delays_its_own_metric(tmp_path: Path) -> None:
     """The judge's scores are stored at once, of more requests than may be in work; UDCG comes when the reader is back."""
     store = tmp_path / "r.db"
@@ -74,7 +63,7 @@ def test_a_reader_that_is_down_delays_its_own_metric(tmp_path: Path) -> None:
     with Monitor(judge=judge, reader=reader, metrics=["ccrs.qr", "udcg"], store=store, concurrency=2) as monitor:
         for trace_id in ids:
             monitor.record(draft(trace_id))
-        wait_for(store, "ccrs.qr", ids)
+        wait_until(lambda: scored(store).get("ccrs.qr") == ids)
         assert {"ccrs.qr": ids} == scored(store)
         assert 9 == monitor.ledger().total.pending
         reader.down = False
@@ -83,7 +72,7 @@ def test_a_reader_that_is_down_delays_its_own_metric(tmp_path: Path) -> None:
     assert 9 == sum(prompt.construct == "question_relevance" for prompt in judge.prompts)
 
 
-def test_a_judge_that_is_down_delays_all_that_asks_it(tmp_path: Path) -> None:
+def test_a_judge_that_is_down_delays_all_that_asks_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """UDCG asks it for labels."""
     store = tmp_path / "r.db"
     down = [True]
@@ -95,7 +84,8 @@ def test_a_judge_that_is_down_delays_all_that_asks_it(tmp_path: Path) -> None:
     reader.down = False
     with Monitor(judge=FakeJudge(SAYS, fail=fail), reader=reader, metrics=["ccrs.qr", "udcg"], store=store) as monitor:
         monitor.record(draft("t0"))
-        assert not monitor.drain(1.0)
+        wait_until(lambda: "answers nobody" in caplog.text)
+        assert not monitor.drain(0.2)
         assert {} == scored(store)
         down.clear()
         assert monitor.drain(90)

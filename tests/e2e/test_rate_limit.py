@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 
 import pytest
 
@@ -14,6 +12,8 @@ from ragstone.cli import main
 from ragstone.judges import Budget, OpenAICompatibleJudge
 from ragstone.schema import Failure, Score
 from ragstone.testing import ScriptedModel, make_sample
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 METRIC = "ccrs.qr"
 
@@ -47,12 +47,12 @@ def test_budget_is_kept():
     assert all(isinstance(outcome, Score) for outcome in result.outcomes)
 
 
-def test_tokens_a_minute_are_kept():
+def test_tokens_a_minute_are_kept(virtual_time):
     """A budget of tokens holds requests back although none a minute is set; unused estimates come back."""
     with FakeJudgeServer() as server:
-        before = time.monotonic()
+        before = virtual_time.time()
         result = evaluate(server.url, 30, tokens_per_minute=30_000)
-        took_s = time.monotonic() - before
+        took_s = virtual_time.time() - before
     assert all(isinstance(outcome, Score) for outcome in result.outcomes)
     tokens = result.usage.input_tokens + result.usage.output_tokens
     # What was there at the start, and what came while it ran.
@@ -68,23 +68,17 @@ def test_dead_endpoint_is_left_alone():
     assert any("no answer since" in o.reason for o in result.outcomes)
 
 
+class ServerWithOutage(FakeJudgeServer):
+    """Fails 16 times in a row, from the 20th request on."""
+
+    def _fault(self, question):
+        return "error" if self.calls >= 20 and self.stats.replies["500"] < 16 else None
+
+
 def test_short_outage_costs_no_score():
     """The endpoint fails for a while in the middle: all is scored in the end."""
-    with FakeJudgeServer(latency_s=0.01) as server:
-        rates = server._rates
-
-        def fail_for_a_while():
-            while server.calls < 20:
-                time.sleep(0.005)
-            server._rates = (("error", 1.0),)
-            while server.stats.replies["500"] < 16:
-                time.sleep(0.005)
-            server._rates = rates
-
-        thread = threading.Thread(target=fail_for_a_while)
-        thread.start()
+    with ServerWithOutage(latency_s=0.01) as server:
         result = evaluate(server.url, 100, backoff_s=0.5)
-        thread.join()
     assert server.stats.replies["500"] >= 16
     assert server.calls < 100 + 60
     assert all(isinstance(outcome, Score) for outcome in result.outcomes)

@@ -15,6 +15,8 @@ from ragstone.schema import Failure, Passage, Sample, Score
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, ScriptedModel
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 PASSAGES = 5
 SAMPLES = [
     Sample(

@@ -85,6 +85,7 @@ def test_a_store_that_is_owned_is_left_alone(tmp_path, capsys):
     assert "is owned by this process already" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("virtual_time")
 def test_a_judge_that_is_not_there_fails_nothing(tmp_path):
     """Exit code 3 at once; when it is there, the same command does the work."""
     file, store = rows(tmp_path / "rows.jsonl", 3), tmp_path / "r.db"

@@ -21,6 +21,8 @@ from ragstone.scoring import Scorer
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, make_sample
 from ragstone.worker import read_ledger
+from virtual_time import virtual_time
+from waiting import wait_until
 
 FAMILIES = ("ragas", "crux_reference_free", "vera", "ragchecker")
 SAMPLES = [
@@ -73,9 +75,9 @@ def test_live_requests_are_billed_once_for_what_metrics_share(tmp_path: Path) ->
     assert plain == {o.metric for o in outcomes if o.judge is None}
 
 
-def test_a_request_without_passages_waits_for_the_judge_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("short_pauses")
+def test_a_request_without_passages_waits_for_the_judge_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Some of its judged metrics are 0 without a question, which is no sign that the judge answers."""
-    monkeypatch.setattr("ragstone.worker._parts._PAUSE_PAID_S", 0.1)
     down = [True]
 
     def fail(prompt: Prompt) -> Exception | None:
@@ -84,7 +86,8 @@ def test_a_request_without_passages_waits_for_the_judge_too(tmp_path: Path, monk
     store = tmp_path / "r.db"
     with Monitor(judge=FakeJudge(fail=fail), metrics=["ragas", "vera"], store=store) as monitor:
         monitor.record(draft("t"))
-        assert not monitor.drain(1.5)
+        wait_until(lambda: "answers nobody" in caplog.text)
+        assert not monitor.drain(0.2)
         assert 1 == monitor.ledger().total.pending
         down.clear()
         assert monitor.drain(60)
@@ -106,7 +109,7 @@ def scored(faults: dict[str, object], *, deadline_s: float = 100.0) -> tuple[dic
         assert {asyncio.current_task()} == asyncio.all_tasks()
         return outcomes, scorer.usage.calls
 
-    with FakeJudgeServer(**faults) as server:  # type: ignore[arg-type]
+    with virtual_time(), FakeJudgeServer(**faults) as server:  # type: ignore[arg-type]
         outcomes, billed = asyncio.run(session(server.url))
     found = {(o.sample_id, o.metric): o for o in outcomes}
     assert len(SAMPLES) * len(resolve_metrics(FAMILIES)) == len(found) == len(outcomes)

@@ -137,6 +137,7 @@ def test_rank_reads_with_the_application_s_own_prompt(graded: Path, tmp_path: Pa
         (("rank", "GRADED", "--judge", "http://127.0.0.1:9/v1"), 3, ""),
     ],
 )
+@pytest.mark.usefixtures("virtual_time")
 def test_exit_codes_tell_who_can_act(graded: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     """2 is the user's, 3 the infrastructure's; no traceback either way."""
     done = run_command("udcg", *(graded if a == "GRADED" else a for a in arguments))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import threading
 from collections.abc import Sequence
@@ -13,10 +14,12 @@ import pytest
 from fake_servers import FakeModelServer
 from ragstone import Monitor
 from ragstone.cli import main
+from ragstone.errors import StoreError
 from ragstone.judges import AbstentionEstimate
 from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, FakeReader, ScriptedModel
+from waiting import wait_until
 
 
 def test_the_story_of_a_trace_tells_what_each_passage_was_worth(
@@ -47,6 +50,13 @@ def test_the_story_of_a_trace_tells_what_each_passage_was_worth(
     assert re.fullmatch(r"udcg: 0\.(\d{3}) \[0\.\1, 0\.\1\] exact \(exact_sequence\)", udcg), udcg
 
 
+def stored_metrics(store: Path) -> list[str]:
+    """The metric of each outcome in a store; none if nothing can be read yet."""
+    with contextlib.suppress(StoreError), SqliteStore.open(store, mode="read") as opened:
+        return sorted(outcome.metric for outcome in opened.outcomes())
+    return []
+
+
 def test_what_waits_for_the_reader_is_asked_once(tmp_path: Path) -> None:
     """While UDCG waits for a reader that is slow, the judge's own scores are stored, and nobody asks for them again."""
     release = threading.Event()
@@ -62,12 +72,11 @@ def test_what_waits_for_the_reader_is_asked_once(tmp_path: Path) -> None:
     with Monitor(metrics=["ccrs.qr", "udcg"], judge=judge, reader=reader, store=store) as monitor:
         search = RetrievalDraft(query="Where?", passages=[PassageDraft(text="In Oslo.")])
         monitor.record(TraceDraft(trace_id="t", query="Where?", response="Oslo", retrievals=[search]))
-        assert not monitor.drain(1.5)
-        with SqliteStore.open(store, mode="read") as opened:
-            assert ["ccrs.qr"] == [outcome.metric for outcome in opened.outcomes()]
+        wait_until(lambda: stored_metrics(store))
+        assert not monitor.drain(0.2)
+        assert ["ccrs.qr"] == stored_metrics(store)
         release.set()
-        assert monitor.drain(30)
-        with SqliteStore.open(store, mode="read") as opened:
-            assert ["ccrs.qr", "udcg"] == sorted(outcome.metric for outcome in opened.outcomes())
+        assert monitor.drain(60)
+        assert ["ccrs.qr", "udcg"] == stored_metrics(store)
     assert ["passage_relevance", "question_relevance"] == sorted(prompt.construct for prompt in judge.prompts)
     assert [("Where?", ("In Oslo.",))] == reader.asked

@@ -13,6 +13,8 @@ from fake_servers import FakeJudgeServer
 from ragstone.schema import Captured, Score, Trace
 from ragstone.store import SqliteStore
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 ROWS = [{"id": f"q{i}", "query": f"Why {i}?", "contexts": ["So."], "response": "So."} for i in range(8)]
 NOBODY = "http://127.0.0.1:9/v1"
 BUDGET = "--judge=SERVER --budget-calls=1 --metrics=ccrs.qr"

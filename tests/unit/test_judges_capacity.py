@@ -14,6 +14,8 @@ from ragstone.errors import ConfigurationError, JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
 from ragstone.judges._limits.gate import ClientLimits, EndpointLimiter, capacity_of
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
 
 

@@ -18,6 +18,8 @@ from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
 from ragstone.judges._model import ChatRequest
 from ragstone.schema import Usage
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
 KEY = "sk-live-0123456789abcdef"
 PASSWORD = "correct-horse-battery"

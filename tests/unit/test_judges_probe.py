@@ -12,6 +12,8 @@ from ragstone.errors import JudgeError, JudgeRejectedError, JudgeUnavailableErro
 from ragstone.judges import OpenAICompatibleModel, metered
 from ragstone.testing import ScriptedModel
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 REPLIES = {"NO-RESPONSE": 0.25, "Oslo": 0.5, "No idea": 0.25}
 THOUGHTS = "Okay, the user wants one word, and one word is what they will get from me.</think>yes"
 

@@ -14,6 +14,8 @@ from ragstone.schema import Score, Usage
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, make_sample
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 
 def maker(calls, result="done", *, wait=None, error=None):
     """Work that notes that it was begun, waits for an event, and is paid for."""

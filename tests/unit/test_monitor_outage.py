@@ -10,6 +10,8 @@ import pytest
 from ragstone.schema import Failure, FailureKind, Score, Usage
 from ragstone.worker._parts import JudgeOutage
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 
 def answered() -> list[Score | Failure]:
     """What a judge that works says."""

@@ -15,6 +15,8 @@ from ragstone.schema import Failure, NotApplicable, Passage, Score, Usage
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, make_sample
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 
 class Metric:
     """A metric whose `score` is what the test says."""

@@ -212,14 +212,17 @@ class LoopbackServer(ABC):
         self._stop = asyncio.Event()
         connections: set[asyncio.Task[None]] = set()
 
-        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def connected(reader: _ClientReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.ensure_future(self._connection(reader, writer))
             connections.add(task)
             # Not left to the coroutine: cancelled before its first step, it never comes to its `finally`.
             task.add_done_callback(lambda _: writer.transport.abort())
             task.add_done_callback(connections.discard)
 
-        server = await asyncio.start_server(connected, "127.0.0.1", 0, backlog=1024)
+        def protocol() -> asyncio.Protocol:
+            return asyncio.StreamReaderProtocol(_ClientReader(), connected)
+
+        server = await self._loop.create_server(protocol, "127.0.0.1", 0, backlog=1024)
         self._port = server.sockets[0].getsockname()[1]
         started.set()
         await self._stop.wait()
@@ -233,7 +236,7 @@ class LoopbackServer(ABC):
         server.close()
         await server.wait_closed()
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connection(self, reader: _ClientReader, writer: asyncio.StreamWriter) -> None:
         """Serve one kept-alive connection; a client that leaves ends what it asked for, as real servers do."""
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
@@ -258,16 +261,30 @@ class LoopbackServer(ABC):
             return error_reply(401, f"wrong key: {request.headers.get('authorization', 'none')}")
         return await self._answer(request)
 
-    async def _unless_gone(self, reader: asyncio.StreamReader, answering: Coroutine[None, None, Reply]) -> Reply | None:
-        answer = asyncio.ensure_future(answering)
+    async def _unless_gone(self, reader: _ClientReader, answering: Coroutine[None, None, Reply]) -> Reply | None:
+        answer, gone = asyncio.ensure_future(answering), asyncio.ensure_future(reader.gone.wait())
         try:
-            while not answer.done():
-                await asyncio.wait({answer}, timeout=0.05)
-                if reader.at_eof():
-                    return None
-            return answer.result()
+            await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            return answer.result() if answer.done() else None
         finally:
             answer.cancel()
+            gone.cancel()
+
+
+class _ClientReader(asyncio.StreamReader):
+    """Reads what a client sends, and notes when it has left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gone = asyncio.Event()
+
+    def feed_eof(self) -> None:
+        self.gone.set()
+        super().feed_eof()
+
+    def set_exception(self, error: BaseException) -> None:
+        self.gone.set()
+        super().set_exception(error)
 
 
 def _parsed(head: bytes) -> tuple[str, str, dict[str, str]]:
