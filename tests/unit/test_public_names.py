@@ -87,7 +87,7 @@ PUBLIC = {
     """,
     "ragstone.requests": """
         Block Message PassageDraft Recorder Request RetrievalDraft Role Statements Step StepKind TraceDraft Value
-        current_request read_retriever_tools
+        current_request
     """,
     "ragstone.worker": """
         ScoringSetup TraceSource

@@ -1,4 +1,4 @@
-"""The metric card (definition of a metric) and the `Metric` Protocol (its interface)."""
+"""The metric's card (what it is) and the `Metric` Protocol (what it does)."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ __all__ = ["Metric", "MetricCard", "OptionalDependency", "ReaderMetric", "Worked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionalDependency:
-    """A package that a metric uses and that is not always installed."""
+    """A package that a metric calls and that is not always installed."""
 
     module: str
-    """Name of the module to import ("sacrebleu")."""
+    """What is imported ("sacrebleu")."""
     package: str
-    """Name of the package to install ("sacrebleu")."""
+    """What is installed ("sacrebleu")."""
     extra: str
-    """Extra of Ragstone that installs it ("ragstone[text]")."""
+    """Our extra that brings it ("ragstone[text]")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkedExample:
-    """One sample with a calculation by hand. Tests run it, and `ragstone metrics NAME` prints it."""
+    """One sample worked out by hand. Tests run it, and `ragstone metrics NAME` prints it."""
 
     row: Mapping[str, Any]
-    """The sample, with the field names of a dataset."""
+    """The sample, under the field names of a data set."""
     value: float | None
-    """The metric's value, or None if it depends on a local model."""
+    """The metric's value; None where it is the opinion of a model that cannot be asked here."""
     steps: str
-    """The calculation, in text and numbers."""
+    """How the value follows, in words and numbers."""
     replies: Mapping[str, Any] = field(default_factory=dict)
-    """Judge replies by construct: a number or a JSON value, or a tuple of these for consecutive judge calls."""
+    """What the judge replies, by construct: a number, or what JSON holds; a tuple of those for question after question."""
     abstentions: tuple[float, ...] = ()
-    """The reader's probability of abstaining with each passage alone, in passage order, for metrics with a reader."""
+    """The reader's probability to abstain from each passage alone, in their order; for metrics that ask a reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricCard:
-    """Definition of a metric: name, needed fields, range and source. Docs, tables and contract tests use it."""
+    """What a metric is: its identity, its needs and where it comes from. Docs, tables and contract tests use it."""
 
     name: str
     title: str
@@ -51,65 +51,65 @@ class MetricCard:
     low: float
     """Smallest possible value."""
     high: float
-    """Largest possible value, infinite if the metric is unbounded."""
+    """Largest possible value; infinite where there is none."""
     direction: Literal["higher", "lower"] = "higher"
-    """Whether higher or lower values are better."""
+    """Which way is better."""
     needs: tuple[str, ...]
     """Fields of the sample without which the metric is not applicable."""
     reads_passages: bool = True
-    """Whether needed contexts must have texts. False if their ids are enough."""
+    """Whether needed contexts must have texts; False if their ids are enough."""
     version: str
-    """Version of the definition. For judged metrics it ends with the prompt hash."""
+    """Changes with the definition; for judged metrics it ends in the prompt's hash."""
     source: str
     """Paper, section, formula."""
     group: str
-    """Name that selects all metrics of a family ("ccrs")."""
+    """The name that selects all metrics of a family ("ccrs")."""
     judge_calls: int = 0
-    """Judge calls per sample, in the normal case and if the metric is scored alone."""
+    """Judge calls for each sample, in the normal case and when the metric is scored alone."""
     judge_calls_per_passage: int = 0
-    """Additional judge calls per passage."""
+    """Judge calls for each passage, besides."""
     reader_calls_per_passage: int = 0
-    """Reader calls per passage. Depending on the estimator, a call is one or several HTTP requests."""
+    """Questions to the reader for each passage; by estimator each is one request or several."""
     formula: str = ""
     """The definition in one line."""
     example: WorkedExample | None = None
     advice: str = ""
-    """Two sentences: the meaning of a bad value, and the next step."""
+    """What a bad value means, and what to look at next: two sentences."""
     extra: OptionalDependency | None = None
-    """Package that the metric requires."""
+    """A package without which the metric cannot run."""
 
     @property
     def asks_judge(self) -> bool:
-        """Whether the metric calls a judge."""
+        """Whether the metric's outcomes rest on a judge."""
         return bool(self.judge_calls or self.judge_calls_per_passage)
 
 
 @runtime_checkable
 class Metric(Protocol):
-    """Computes a score for one sample. Every call returns exactly one outcome, and values are never NaN."""
+    """Scores one sample. Never returns NaN, never drops: every call ends in one outcome."""
 
     @property
     def card(self) -> MetricCard:
-        """The card of this metric."""
+        """What this metric is."""
         ...
 
     async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        """Score `sample`, which has every field in `card.needs`.
+        """Score `sample`, which has all the fields that `card.needs` names: `Scorer` checks that, and the value.
 
-        `Scorer` checks the fields before the call and the value after it. It turns a `JudgeError` into a `Failure`.
+        May raise `JudgeError`; the scorer turns that into a `Failure`.
         """
         ...
 
 
 @runtime_checkable
 class ReaderMetric(Metric, Protocol):
-    """A metric that also calls the application's generator. The reader is set at construction or bound later."""
+    """A metric that also asks the application's generator; it is made for one reader, or bound to it later."""
 
     @property
     def reader(self) -> Reader | None:
-        """The reader, or None before it is bound."""
+        """Who is asked; None before it is bound."""
         ...
 
     def with_reader(self, reader: Reader) -> Metric:
-        """Return the same metric with this reader."""
+        """The same metric with this reader."""
         ...

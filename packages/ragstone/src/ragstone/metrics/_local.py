@@ -1,4 +1,4 @@
-"""Local models of metrics. Each model is loaded once and runs in its own thread, so it does not block the event loop."""
+"""Models that metrics run themselves: loaded once, by a thread of their own, so that no event loop waits for them."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ MODELS: Final = OptionalDependency(
 
 
 def check_installed(needed: OptionalDependency, feature: str) -> None:
-    """Check that a package is installed.
+    """Refuse what needs a package that is missing.
 
     Raises:
-        MissingExtraError: If it is not installed.
+        MissingExtraError: It is.
     """
     if importlib.util.find_spec(needed.module) is None:
         raise MissingExtraError(feature=feature, package=needed.package, extra=needed.extra)
 
 
 class LocalModel(Generic[T]):
-    """A model in this process that only one thread uses, because tokenizers and models are not thread-safe.
+    """A model in this process, used by one thread: tokenisers and models are not made for several.
 
-    If loading fails, the reason is kept and later calls fail immediately, because each attempt may take minutes (for
-    example over a network). `prepare` retries.
+    What stopped it from loading is remembered, because trying again (over a network, say) may take minutes each time;
+    `prepare` tries again.
 
     Args:
-        load: Function that loads the model. It runs in the model's thread.
-        name: Name of the model in messages.
-        feature: Name in messages of the feature that needs the model.
+        load: Makes the model; runs in the thread.
+        name: Of the model, in messages.
+        feature: What needs it, in messages.
     """
 
     _executor: ThreadPoolExecutor | None
@@ -61,19 +61,19 @@ class LocalModel(Generic[T]):
         after_fork_in_child(self._start)
 
     async def prepare(self) -> None:
-        """Load the model if it is not loaded yet.
+        """Load the model, if it is not there.
 
         Raises:
-            ConfigurationError: If the model cannot be loaded or its package is not installed.
+            ConfigurationError: It cannot be loaded, or its package is not installed.
         """
         self._refusal = None
         await self.run(lambda _: None)
 
     async def run(self, work: Callable[[T], R]) -> R:
-        """Call `work` with the model in the model's thread, after all earlier calls.
+        """What `work` makes of the model; it runs in the model's thread, after what was asked before.
 
         Raises:
-            ConfigurationError: If the model cannot be loaded or its package is not installed.
+            ConfigurationError: The model cannot be loaded, or its package is not installed.
         """
         return await asyncio.wrap_future(self._thread().submit(self._run, work))
 
@@ -89,32 +89,32 @@ class LocalModel(Generic[T]):
 
     def _run(self, work: Callable[[T], R]) -> R:
         if self._model is None:
-            self._model = (self._load_once(),)
+            self._model = (self._loaded(),)
         return work(self._model[0])
 
-    def _load_once(self) -> T:
+    def _loaded(self) -> T:
         check_installed(MODELS, self._feature)
         if self._refusal is None:
             try:
                 return self._load()
             except ConfigurationError as error:
                 self._refusal = f"{self._feature}: {error}"
-            except Exception as error:  # noqa: BLE001  hubs, files and models raise many exception types
-                message = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
+            except Exception as error:  # noqa: BLE001  hubs, files and models fail in all ways
+                said = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
                 self._refusal = (
-                    f"{self._feature} cannot load its model {self._name!r} ({type(error).__name__}: {message}). Check the "
-                    "name. Without a network, pass the directory of a downloaded model"
+                    f"{self._feature} cannot load its model {self._name!r} ({type(error).__name__}: {said}). Is the name "
+                    "right? Without a network give the folder of a model that was downloaded before"
                 )
         raise ConfigurationError(self._refusal)
 
 
 class LocalModelMetric(MetricBase, Generic[T]):
-    """A metric with its own local model, loaded at first use or by `prepare`.
+    """A metric with a model of its own, which it loads when it is first used or prepared.
 
     Args:
-        model: Name on the hub, or a directory.
-        device: Device of the model ("cpu", "cuda"). None: the library chooses.
-        argument: Suffix of the metric's name that identifies the model, "" for the default model.
+        model: A name on the hub, or a folder.
+        device: Where it runs ("cpu", "cuda"); None: where its library thinks best.
+        argument: What tells the metric's name from that with the default model; "" for the default.
     """
 
     extra = MODELS
@@ -129,7 +129,7 @@ class LocalModelMetric(MetricBase, Generic[T]):
         """Load the model before the first sample.
 
         Raises:
-            ConfigurationError: If the model cannot be loaded or its package is not installed.
+            ConfigurationError: It cannot be loaded, or its package is not installed.
         """
         await self._local.prepare()
 
@@ -139,4 +139,4 @@ class LocalModelMetric(MetricBase, Generic[T]):
 
     @abstractmethod
     def _load(self) -> T:
-        """Load the model. Runs in the model's thread."""
+        """The model; runs in its thread."""

@@ -1,4 +1,4 @@
-"""Computations that several metrics of one sample share."""
+"""Work that several metrics of one sample need, done once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ _work: ContextVar[dict[Hashable, asyncio.Task[Any]] | None] = ContextVar("ragsto
 
 @asynccontextmanager
 async def share_work() -> AsyncIterator[None]:
-    """Share computations among the metrics of one sample, which run in this block.
-
-    Computations that are unfinished at the end of the block are canceled.
-    """
+    """Share work among the tasks of this block: the metrics of one sample. What is unfinished at its end is cancelled."""
     token = _work.set({})
     try:
         yield
@@ -33,15 +30,14 @@ async def share_work() -> AsyncIterator[None]:
 
 
 async def compute_once(key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of `make()`, which runs once per `key` in a sample.
+    """The result of `make()`, which the first to ask for `key` sets going; the others wait for it, or find it.
 
-    The first caller starts the computation and its usage is recorded there. Other callers wait for the same result, or
-    get it immediately. An error is raised in all callers. If a waiting caller is canceled, the computation continues
-    for the others. Outside `share_work()`, each call computes its own result.
+    What it raises, it raises for all who asked. The one who was first has it on the bill. Who is cancelled while waiting
+    takes nothing from the others. Outside `sharing()` each call makes its own.
 
     Args:
-        key: Everything that the result depends on: judge, task and texts.
-        make: Function that computes the result.
+        key: Everything that the result depends on: the judge, what is asked, the texts.
+        make: Finds the result.
     """
     work = _work.get()
     if work is None:
@@ -49,7 +45,7 @@ async def compute_once(key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
     if key not in work:
         work[key] = asyncio.create_task(_awaited(make))
     task = work[key]
-    # `asyncio.shield` would log errors that occur after the only waiting caller was canceled.
+    # Waiting, where a shield would report what goes wrong after its only waiter has left.
     await asyncio.wait((task,))
     result: T = task.result()
     return result

@@ -1,7 +1,7 @@
-"""Shares of claims with missing verdicts: three-valued logic, and lower and upper bounds of a share.
+"""Shares of claims where some verdicts are missing: three-valued logic, and between what and what the share lies.
 
-A verdict is True, False, or None if the judge did not return a usable reply. A result is certain if missing verdicts
-cannot change it. For example, a correct claim is not a hallucination, whatever the passages contain.
+A verdict is True, False, or None where the judge gave no usable answer. Whatever is made of verdicts is certain where
+the missing ones do not matter: a claim that is right is no hallucination, whatever the passages say.
 """
 
 from __future__ import annotations
@@ -24,32 +24,29 @@ __all__ = [
 ]
 
 Mark = bool | None
-"""A verdict: yes, no, or unknown (None)."""
+"""Yes, no, or not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareBounds:
-    """Lower and upper bound of a share under missing verdicts. They are equal if these cannot change the share."""
+    """Where a share lies, whatever the missing verdicts are; both ends are the same when they do not matter."""
 
     low: float
     high: float
 
 
 def negated(marks: Iterable[Mark]) -> tuple[Mark, ...]:
-    """Negate each verdict."""
+    """Not, one by one."""
     return tuple(None if mark is None else not mark for mark in marks)
 
 
 def both(*columns: Sequence[Mark]) -> tuple[Mark, ...]:
-    """Combine columns of verdicts by AND, row by row. One no decides a row."""
+    """And, row by row: one no decides."""
     return tuple(_and(row) for row in zip(*columns, strict=True))
 
 
 def any_of(columns: Sequence[Sequence[Mark]], n: int) -> tuple[Mark, ...]:
-    """Combine columns of verdicts by OR, row by row. One yes decides a row.
-
-    Without columns, the result is no for all `n` rows.
-    """
+    """Or, row by row: one yes decides, and nothing at all is no. `n` is the number of rows, should there be no column."""
     rows = zip(*columns, strict=True) if columns else ((),) * n
     return negated(_and(negated(row)) for row in rows)
 
@@ -61,10 +58,10 @@ def _and(row: Sequence[Mark]) -> Mark:
 
 
 def share(marks: Sequence[Mark]) -> ShareBounds:
-    """Compute the share of yes.
+    """The share of yes.
 
     Raises:
-        ZeroDivisionError: If `marks` is empty.
+        ZeroDivisionError: There is no mark.
 
     Example:
         >>> share([True, None, False, False])
@@ -75,9 +72,9 @@ def share(marks: Sequence[Mark]) -> ShareBounds:
 
 
 def share_among(marks: Sequence[Mark], among: Sequence[Mark]) -> ShareBounds | None:
-    """Compute the share of yes among the rows with yes in `among`, or None if no row has yes there.
+    """The share of yes among those marked in `among`; None when there is none of those.
 
-    If it is unknown whether any row has yes in `among`, the bounds are 0 and 1.
+    Where it is open whether there is any, the share may be whatever it likes.
 
     Example:
         >>> share_among([True, False, True], among=[True, True, False])
@@ -87,8 +84,7 @@ def share_among(marks: Sequence[Mark], among: Sequence[Mark]) -> ShareBounds | N
         return ShareBounds(0.0, 1.0) if None in among else None
     low_of = low = high_of = high = 0
     for mark, counted in zip(marks, among, strict=True):
-        # A row with unknown membership counts toward the lower bound if that decreases it, and toward the upper bound
-        # if that increases it.
+        # What may or may not be counted is counted where that takes the share down, or up.
         if counted or (counted is None and mark is not True):
             low_of += 1
             low += mark is True
@@ -99,23 +95,23 @@ def share_among(marks: Sequence[Mark], among: Sequence[Mark]) -> ShareBounds | N
 
 
 def highest(shares: Sequence[ShareBounds]) -> ShareBounds:
-    """Return the bounds of the largest of several shares."""
+    """The largest of several shares."""
     return ShareBounds(max(s.low for s in shares), max(s.high for s in shares))
 
 
 def distinct(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """Return all texts of several groups without duplicates."""
+    """All texts of several groups, each once."""
     return tuple(dict.fromkeys(text for group in groups for text in group))
 
 
 def best_share(groups: Iterable[Sequence[str]], texts: Sequence[str], marks: Sequence[Mark]) -> ShareBounds:
-    """Compute the share of yes in each group of texts and return the largest, as for alternative references."""
+    """The share of yes in each group of texts, of the group with the largest: references, of which any one is enough."""
     by_text = dict(zip(texts, marks, strict=True))
     return highest([share([by_text[text] for text in group]) for group in groups])
 
 
 def harmonic(one: ShareBounds, other: ShareBounds) -> ShareBounds:
-    """Compute the harmonic mean of two shares, which increases with both. It is 0 if either share is 0.
+    """The harmonic mean of two shares, which rises with either; 0 where both are 0.
 
     Example:
         >>> harmonic(ShareBounds(0.5, 0.5), ShareBounds(0.25, 1.0))

@@ -1,4 +1,4 @@
-"""Utility of one passage for the reader: u = R * (1 - p(abstain)).
+"""What one passage is worth to the reader: u = R * (1 - p(abstain)).
 
 Source: "Redefining Retrieval Evaluation in the Era of LLMs" (UDCG), section 4, equations 1 and 2.
 """
@@ -22,19 +22,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageUtility:
-    """Utility of one passage. Unknown values are None, and `error` is the reason."""
+    """What is known about one passage; what could not be found out is None, and `error` says why."""
 
     position: int
-    """Position in the prompt, from 1."""
+    """In the prompt, from 1."""
     passage: Passage
     label: Label | None
     abstention: AbstentionEstimate | None
     error: JudgeError | None = None
-    """Why the label or the probability is missing. If both are, this is the error of the probability."""
+    """Why the label or the probability is missing (the probability's error, if both are)."""
 
     @property
     def utility(self) -> float | None:
-        """Probability of an answer, negative for an irrelevant passage, between -1 and 1."""
+        """Between -1 and 1: the probability of an answer, negative for an irrelevant passage."""
         if self.label is None or self.abstention is None:
             return None
         answered = 1 - self.abstention.value
@@ -42,15 +42,15 @@ class PassageUtility:
 
     @property
     def distracting_effect(self) -> float | None:
-        """Probability that the reader answers from an irrelevant passage, or None for a relevant passage."""
+        """Probability that the reader answers from an irrelevant passage; None for a relevant one."""
         if self.label is None or self.label.relevant or self.abstention is None:
             return None
         return 1 - self.abstention.value
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values, as in the details of an outcome and in annotated rows."""
+        """Plain values, as they stand in the details of an outcome and in annotated rows."""
         label, read = self.label, self.abstention
-        values: dict[str, Any] = {
+        found: dict[str, Any] = {
             "position": self.position,
             "id": self.passage.id,
             "relevance": None if label is None else 1 if label.relevant else -1,
@@ -65,27 +65,27 @@ class PassageUtility:
             "distracting_effect": self.distracting_effect,
         }
         if read is not None and read.complete is not None:
-            values["p_complete"] = read.complete
+            found["p_complete"] = read.complete
         if read is not None and read.n_missing:
-            values["n_missing"] = read.n_missing
+            found["n_missing"] = read.n_missing
         if self.error is not None:
-            # An error may quote any text, and files cannot store lone surrogates.
+            # An error may quote any text, and no file takes lone surrogates.
             reason = str(self.error).encode(errors="replace").decode()
-            values["error"] = {"kind": self.error.kind, "reason": reason}
-        return values
+            found["error"] = {"kind": self.error.kind, "reason": reason}
+        return found
 
 
 def check_label_options(labels: str, threshold: float) -> None:
-    """Check the options of relevance labels.
+    """Refuse options that cannot work.
 
     Raises:
-        ConfigurationError: If `labels` is not a mode, or `threshold` is not a finite number above 0.
+        ConfigurationError: `labels` is none of the modes, or the threshold is no number above 0.
     """
     if labels not in LABEL_MODES:
         raise ConfigurationError(f"labels must be 'auto', 'data' or 'judge', got {labels!r}")
     if not 0 < threshold < float("inf"):
         raise ConfigurationError(
-            f"threshold (the smallest grade that means relevant) must be above 0, got {threshold!r}"
+            f"threshold is the smallest grade that means relevant, and must be above 0, got {threshold!r}"
         )
 
 
@@ -99,36 +99,35 @@ async def passage_utilities(
     labels: LabelMode = "auto",
     threshold: float = 0.5,
 ) -> tuple[PassageUtility, ...]:
-    """Estimate the utility of each passage for the reader, concurrently. Each distinct text is asked about once.
+    """Find the utility of each passage for the reader, all at once; the same text is asked about once.
 
-    The result includes passages whose utility could not be estimated, with their error.
+    A passage that could not be read or labelled is in the result, with its error.
 
     Args:
-        query: The query.
-        passages: Passages in prompt order. `Passage.relevance` is the label in the data.
+        query: The question.
+        passages: In prompt order; `Passage.relevance` is the label of the data.
         reader: The application's generator.
-        judge: Judge that labels passages without a label.
-        reference: Reference answers, shown to the judge.
-        labels: "auto" uses the label in the data, or asks the judge if it is missing. "data" never asks the judge, and
-            "judge" always asks it.
-        threshold: Smallest label in the data that means relevant.
+        judge: Labels passages that carry no label.
+        reference: Correct answers, shown to the judge.
+        labels: "auto" takes the label of the data, else asks the judge; "data" never asks; "judge" always asks.
+        threshold: From here on a label of the data means relevant.
 
     Returns:
-        One utility per passage, in their order.
+        One for each passage, in their order.
 
     Raises:
-        ConfigurationError: If an option is invalid.
+        ConfigurationError: An option that cannot work.
 
     Example:
         ```python
-        utilities = await passage_utilities("How tall is it?", sample.contexts, reader=reader, judge=judge)
-        [(u.utility, u.distracting_effect) for u in utilities]
+        found = await passage_utilities("How tall is it?", sample.contexts, reader=reader, judge=judge)
+        [(u.utility, u.distracting_effect) for u in found]
         ```
     """
     check_label_options(labels, threshold)
     reads: dict[str, asyncio.Task[AbstentionEstimate | JudgeError]] = {}
     judged: dict[str, asyncio.Task[Label | JudgeError]] = {}
-    own_labels: list[Label | JudgeError | None] = []
+    given: list[Label | JudgeError | None] = []
 
     def label(passage: Passage) -> Coroutine[Any, Any, Label]:
         return label_of(passage, query=query, reference=reference, judge=judge, mode=labels, threshold=threshold)
@@ -140,33 +139,33 @@ async def passage_utilities(
                 if text not in reads:
                     reads[text] = group.create_task(_as_error(reader.estimate_abstention(query, [text])))
                 if not judge_asked(passage, labels):
-                    own_labels.append(await _as_error(label(passage)))
+                    given.append(await _as_error(label(passage)))
                     continue
-                own_labels.append(None)
+                given.append(None)
                 if text not in judged:
                     judged[text] = group.create_task(_as_error(label(passage)))
     except BaseExceptionGroup as errors:
-        # Callers handle a single error, not an exception group.
+        # One mistake of ours or of the configuration is what callers know how to handle; a group of them is not.
         raise errors.exceptions[0] from errors
-    utilities = []
-    for position, (passage, own) in enumerate(zip(passages, own_labels, strict=True), start=1):
+    found = []
+    for position, (passage, own) in enumerate(zip(passages, given, strict=True), start=1):
         read = reads[passage.text].result()
         mark = own if own is not None else judged[passage.text].result()
-        failed = [outcome for outcome in (read, mark) if isinstance(outcome, JudgeError)]
-        utilities.append(
+        wrong = [outcome for outcome in (read, mark) if isinstance(outcome, JudgeError)]
+        found.append(
             PassageUtility(
                 position=position,
                 passage=passage,
                 label=mark if isinstance(mark, Label) else None,
                 abstention=read if isinstance(read, AbstentionEstimate) else None,
-                error=failed[0] if failed else None,
+                error=wrong[0] if wrong else None,
             )
         )
-    return tuple(utilities)
+    return tuple(found)
 
 
-async def _as_error(call: Coroutine[Any, Any, T]) -> T | JudgeError:
+async def _as_error(asked: Coroutine[Any, Any, T]) -> T | JudgeError:
     try:
-        return await call
+        return await asked
     except JudgeError as error:
         return error

@@ -3,7 +3,6 @@
 from ragstone.requests._current import Block, current_request
 from ragstone.requests._draft import PassageDraft, Recorder, RetrievalDraft, TraceDraft
 from ragstone.requests._step import Message, Request, Role, Statements, Step, StepKind, Value
-from ragstone.requests._tools import read_retriever_tools
 
 __all__ = [
     "Block",
@@ -19,5 +18,4 @@ __all__ = [
     "TraceDraft",
     "Value",
     "current_request",
-    "read_retriever_tools",
 ]

@@ -1,4 +1,4 @@
-"""The base class of semantic metrics: comparison by a local model, and scores of empty responses."""
+"""What metrics with a model of their own have in common: its name, its loading, and what an empty response scores."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 
 class SemanticMetric(LocalModelMetric[T]):
-    """Base class of metrics that compare the response with references by a local model. The best reference counts.
+    """Compares the response with references by a model in this process; the best reference counts.
 
-    A blank response does not have a meaningful embedding. It scores 0 (unrelated), as in the text metrics. Blank
-    references are skipped.
+    An empty response (or white space) has no direction, so that its cosines are undefined; it scores 0, unrelated, as it
+    shares nothing in the text metrics. Blank references are passed over.
     """
 
     group = "semantic"
     needs = ("response", "reference")
     low = -1.0
 
-    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  the judge is not called
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  nobody is asked
         response = sample.response or ""
         if not response.strip():
             return self.make_score(sample, 0.0, method="empty_response", details={"model": self.model})
@@ -35,7 +35,7 @@ class SemanticMetric(LocalModelMetric[T]):
         compared = await self._local.run(lambda model: self._compared(model, response, references))
         if compared is None:
             return self.make_not_applicable(
-                sample, "the model's tokenizer returns no tokens for the response or for every reference"
+                sample, "the model's tokeniser leaves nothing of the response or the references"
             )
         value, best, details = compared
         # A cosine may exceed 1 by a rounding error.
@@ -47,4 +47,4 @@ class SemanticMetric(LocalModelMetric[T]):
     def _compared(
         self, model: T, response: str, references: Sequence[str]
     ) -> tuple[float, int, Mapping[str, Any]] | None:
-        """Compute the value, the index of the best reference and details, or return None without tokens to compare."""
+        """The value, the place of the best reference from 0, and details; None where there is nothing to compare."""

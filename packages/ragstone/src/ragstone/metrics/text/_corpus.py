@@ -1,4 +1,4 @@
-"""BLEU and chrF of a whole corpus, with a bootstrap confidence interval."""
+"""BLEU and chrF of a whole corpus, with an interval from resampled samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragstone.metrics._local import check_installed
-from ragstone.metrics.text._sacrebleu import SACREBLEU, Bleu, ChrF, Smoothing, Tokenizer
+from ragstone.metrics.text._sacrebleu import SACREBLEU, Bleu, ChrF, Smoothing, Tokeniser
 
 __all__ = ["CorpusScore", "corpus_bleu", "corpus_chrf"]
 
@@ -16,52 +16,51 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusScore:
-    """A score of all responses together. It differs from the mean of the individual scores."""
+    """A score of all responses together. It is not the mean of their own scores."""
 
     value: float
-    """sacrebleu's score divided by 100, in [0, 1]."""
+    """In [0, 1]: sacrebleu's score divided by 100."""
     low: float
     high: float
     confidence_level: float
     method: str
-    """Method of the interval: "percentile_bootstrap", or "range" for a single sample."""
+    """How the interval was made: "percentile_bootstrap", or "range" for one sample, which shows no spread."""
     n: int
-    """Number of samples."""
+    """Samples."""
     signature: str
-    """sacrebleu's signature: version, tokenizer, smoothing, number of references."""
+    """sacrebleu's: version, tokeniser, smoothing, number of references."""
 
 
 def corpus_bleu(
     responses: Sequence[str],
     references: Sequence[Sequence[str]],
     *,
-    tokenize: Tokenizer = "13a",
+    tokenise: Tokeniser = "13a",
     smoothing: Smoothing = "exp",
     max_order: int = 4,
     resamples: int = _RESAMPLES,
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> CorpusScore:
-    """Compute the BLEU of a corpus, whose precisions use matches and lengths summed over all responses.
+    """The BLEU of a corpus: matches and lengths are summed over all responses before precisions are made of them.
 
-    The interval is a percentile bootstrap over samples. It covers the sampling of questions, but not the variation of
-    repeated responses to one question.
+    The interval is between percentiles of the corpus scores of resampled samples. It says how much the score depends on
+    which questions were asked, and nothing of how the application varies on one question.
 
     Args:
-        responses: One response per sample. An empty response counts as a response of length 0.
-        references: Reference texts of each sample, one or several.
-        tokenize: sacrebleu's tokenizer.
-        smoothing: Smoothing of n-gram orders without a match.
-        max_order: Longest n-gram, in tokens.
-        resamples: Number of bootstrap resamples.
+        responses: One for each sample; an empty one counts, with nothing in it.
+        references: The correct texts of each sample, one or several.
+        tokenise: Which tokeniser separates the words.
+        smoothing: What an order without a match counts.
+        max_order: The longest run of tokens.
+        resamples: How many corpora are drawn.
         confidence_level: Nominal coverage, in (0, 1).
-        seed: Seed of the bootstrap.
+        seed: Of the draws.
 
     Raises:
-        ConfigurationError: If an option is unknown.
-        MissingExtraError: If sacrebleu is not installed.
-        ValueError: If `responses` is empty, the numbers of responses and references differ, or a sample does not have
-            a reference.
+        ConfigurationError: An option that does not exist.
+        MissingExtraError: sacrebleu is not installed.
+        ValueError: No samples, unequally many responses and references, or a sample without a reference.
 
     Source:
         Papineni et al. 2002, section 2; the interval: Koehn 2004, section 3.
@@ -74,8 +73,8 @@ def corpus_bleu(
     check_installed(SACREBLEU, "corpus_bleu")
     from sacrebleu.metrics.bleu import BLEU
 
-    Bleu(tokenize=tokenize, smoothing=smoothing, max_order=max_order)  # validates the options
-    metric = BLEU(tokenize=tokenize, smooth_method=smoothing, max_ngram_order=max_order)
+    Bleu(tokenise=tokenise, smoothing=smoothing, max_order=max_order)  # looks at the options
+    metric = BLEU(tokenize=tokenise, smooth_method=smoothing, max_ngram_order=max_order)
     return _corpus(metric, responses, references, resamples=resamples, confidence_level=confidence_level, seed=seed)
 
 
@@ -88,9 +87,9 @@ def corpus_chrf(
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> CorpusScore:
-    """Compute the chrF of a corpus, from matches summed over all responses, each with its best reference.
+    """The chrF of a corpus: matches are summed over all responses, each with the reference that fits it best.
 
-    Arguments, interval and errors are as for `corpus_bleu`. `word_order=2` computes chrF++.
+    Arguments, interval and errors as for `corpus_bleu`; `word_order=2` is chrF++.
 
     Source:
         Popovic 2015; 2017 for chrF++.
@@ -103,7 +102,7 @@ def corpus_chrf(
     check_installed(SACREBLEU, "corpus_chrf")
     from sacrebleu.metrics.chrf import CHRF
 
-    ChrF(word_order=word_order)  # type: ignore[arg-type]  # validates the options
+    ChrF(word_order=word_order)  # type: ignore[arg-type]  # looks at the options
     return _corpus(
         CHRF(word_order=word_order),
         responses,
@@ -127,11 +126,10 @@ def _corpus(
 
     if not 0 < confidence_level < 1 or resamples < 1:
         raise ValueError(
-            f"confidence_level must be in (0, 1) and resamples at least 1, got confidence_level={confidence_level!r}, "
-            f"resamples={resamples!r}"
+            f"confidence_level must lie in (0, 1) and resamples be at least 1, got confidence_level={confidence_level!r}, resamples={resamples!r}"
         )
-    # sacrebleu sums the statistics of samples and computes the score from the sums. Its metric classes override both
-    # methods, so they are as stable as its public API. A resampled corpus only needs another sum.
+    # sacrebleu sums the statistics of single samples, and makes a score of the sums. Both steps are what its metrics
+    # override, so they are as fixed as its public names; a resampled corpus is then one more sum.
     rows = metric._extract_corpus_statistics(list(responses), _streams(responses, references))  # noqa: SLF001
     table = np.asarray(rows, dtype=float)
     n = len(table)
@@ -148,7 +146,7 @@ def _corpus(
         method = "percentile_bootstrap"
     return CorpusScore(
         value=value,
-        # With few samples, all resampled scores may be on one side of the value. The interval always contains it.
+        # Where the drawn corpora lie to one side, as they may for few samples, the interval still holds the value.
         low=min(low, value),
         high=max(high, value),
         confidence_level=confidence_level,
@@ -159,18 +157,20 @@ def _corpus(
 
 
 def _streams(responses: Sequence[str], references: Sequence[Sequence[str]]) -> list[list[str | None]]:
-    """Return references in sacrebleu's layout: the first of all samples, then the second of all samples, ..."""
+    """References as sacrebleu takes them: the first of all samples, the second of all samples, ..."""
     if len(responses) != len(references) or not responses:
         raise ValueError(
-            "a corpus needs at least one response, and one list of references per response, got "
+            "a corpus needs at least one response, and the references of each, got "
             f"{len(responses)} responses and {len(references)} lists of references"
         )
     kept: list[list[str]] = []
     for position, texts in enumerate(references):
         if isinstance(texts, str):
-            raise ValueError(f"references[{position}] must be a list of texts, got the text {texts!r}")  # noqa: TRY004  all invalid arguments raise ValueError
+            raise ValueError(f"the references of a response are a list, got the text {texts!r} at position {position}")  # noqa: TRY004  a wrong value of the argument, as all others here
         kept.append([text for text in texts if text.strip()])
         if not kept[-1]:
-            raise ValueError(f"references[{position}] must contain a text that is not blank, got {list(texts)!r}")
+            raise ValueError(
+                f"each response needs a reference that is not blank, got {list(texts)!r} at position {position}"
+            )
     most = max(map(len, kept))
     return [[texts[stream] if stream < len(texts) else None for texts in kept] for stream in range(most)]
