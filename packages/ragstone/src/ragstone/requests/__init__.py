@@ -2,9 +2,11 @@
 
 from ragstone.requests._current import Block, current_request
 from ragstone.requests._draft import PassageDraft, Recorder, RetrievalDraft, TraceDraft
+from ragstone.requests._harvest import AS_JSON, harvest
 from ragstone.requests._step import Message, Request, Role, Statements, Step, StepKind, Value
 
 __all__ = [
+    "AS_JSON",
     "Block",
     "Message",
     "PassageDraft",
@@ -18,4 +20,5 @@ __all__ = [
     "TraceDraft",
     "Value",
     "current_request",
+    "harvest",
 ]

@@ -12,6 +12,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from ragstone.errors import DataError
+from ragstone.schema._names import field_names
 from ragstone.schema._sample import Sample
 from ragstone.schema._trace import Passage
 
@@ -21,18 +22,9 @@ _LABEL_WORDS: Final = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 
 FIELD_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "id": ("id", "sample_id", "query_id", "question_id", "_id"),
-    "query": ("query", "question", "user_input", "input", "inputs", "prompt"),
-    "contexts": (
-        "contexts",
-        "retrieved_contexts",
-        "retrieval_context",
-        "retrieved_context",
-        "context",
-        "passages",
-        "documents",
-        "source_nodes",
-    ),
-    "response": ("response", "answer", "actual_output", "output", "outputs", "prediction"),
+    "query": field_names("query", "row"),
+    "contexts": field_names("contexts", "row"),
+    "response": field_names("response", "row"),
     "reference": (
         "reference",
         "references",
@@ -53,8 +45,8 @@ FIELD_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
 Langfuse, RAGChecker, autoevals). The first is ours, and the only one printed."""
 
 _KNOWN: Final = frozenset(name for field, names in FIELD_ALIASES.items() if field != "id" for name in names)
-_TEXT_KEYS: Final = ("text", "page_content", "content", "page", "chunk", "body")
-_ID_KEYS: Final = ("id", "doc_id", "passage_id", "node_id", "id_", "_id", "docid")
+_TEXT_KEYS: Final = field_names("text", "row")
+_ID_KEYS: Final = field_names("id", "row")
 _EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "expected_response", "answer", "output", "response")
 
 

@@ -1,0 +1,224 @@
+"""The texts, message lists and document lists in the inputs or outputs of a step."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from ragstone.requests._draft import PassageDraft
+from ragstone.requests._step import Message, Role, Value
+from ragstone.schema import field_names
+
+__all__ = ["AS_JSON", "harvest"]
+
+AS_JSON: Final = "<json>"
+"""Last key of the path of a text that is a whole object as JSON, because none of its fields has a known name."""
+
+_MAX_DEPTH: Final = 3
+_MAX_VALUES: Final = 32
+_MAX_UNWRAPPED: Final = 8
+"""Readers of framework objects that return another object, one after the other."""
+
+_ROLES: Final[Mapping[str, Role]] = {
+    "human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant",
+    "system": "system", "developer": "system", "tool": "tool", "function": "tool",
+}  # fmt: skip
+_TEXT_KEYS: Final = field_names("text", "output")
+_ID_KEYS: Final = field_names("id", "output")
+_SCORE_KEYS: Final = field_names("score", "output")
+_DOCUMENT_KEYS: Final = frozenset({"page_content", "metadata", *_ID_KEYS, *_SCORE_KEYS})
+"""Fields of which a lone object has at least one if it is a document: `{"text": …}` alone can be an answer."""
+_TEXT_LISTS: Final = frozenset((*field_names("contexts", "row"), *field_names("contexts", "output"))) - {"docs"}
+"""Names under which a list of plain texts is a list of passages."""
+_ANSWERS: Final = frozenset(field_names("response", "output"))
+
+Reader = Callable[[Any], Any]
+
+
+def harvest(value: Any, read: Reader | None = None, *, max_passages: int = 1_000) -> tuple[Value, ...]:
+    """Collect the texts, message lists and document lists in a value, and choose none of them.
+
+    Mappings, lists, dataclasses and Pydantic models are searched down to three levels, for at most 32 entries. Texts are
+    references, documents are copied into drafts. A list of documents or messages is recognized by its first item. An
+    object without a field of a known name is in addition one text as JSON, at a path that ends in `AS_JSON`.
+
+    Args:
+        value: Inputs or outputs of a step: Python objects or parsed JSON.
+        read: Reader of a framework's objects. Returns a `str`, a `Message`, a `PassageDraft`, a tuple or list of these,
+            another value to search instead, or `NotImplemented` for an object that it does not know. Without it, or for
+            unknown objects, messages (`{role, content}`) and documents (`{page_content | text, metadata}`) in plain
+            JSON are read.
+        max_passages: Number of documents copied from one list.
+
+    Returns:
+        The values in the order in which they were found. What cannot be read is left out.
+
+    Example:
+        >>> harvest({"question": "Why?", "documents": [{"text": "Because."}]})[0]
+        Value(path=('question',), text='Why?', messages=None, passages=None)
+    """
+    return tuple(islice(_Harvest(read, max_passages).values(value, (), 0), _MAX_VALUES))
+
+
+class _Harvest:
+    def __init__(self, read: Reader | None, max_passages: int) -> None:
+        self._reader = read
+        self._max_passages = max_passages
+
+    def values(self, value: Any, path: tuple[str, ...], depth: int) -> Iterator[Value]:
+        value = self._read(value)
+        if isinstance(value, str):
+            yield Value(path, text=value)
+        elif isinstance(value, Message):
+            yield Value(path, messages=(value,))
+        elif isinstance(value, PassageDraft):
+            yield Value(path, passages=(value,))
+        elif isinstance(value, Mapping):
+            yield from self._fields(value, path, depth)
+        elif isinstance(value, list | tuple):
+            yield from self._items(value, path, depth)
+        elif (fields := _fields_of(value)) is not None:
+            yield from self._fields(fields, path, depth)
+            if _ANSWERS.isdisjoint(fields) and (text := _as_json(value)) is not None:
+                yield Value((*path, AS_JSON), text=text)
+
+    def _fields(self, fields: Mapping[Any, Any], path: tuple[str, ...], depth: int) -> Iterator[Value]:
+        if depth < _MAX_DEPTH:
+            for key, item in list(islice(fields.items(), 256)):
+                yield from self.values(item, (*path, str(key)), depth + 1)
+
+    def _items(self, items: Sequence[Any], path: tuple[str, ...], depth: int) -> Iterator[Value]:
+        if not items:
+            yield Value(path, passages=())
+            return
+        first = self._item(items[0])
+        if isinstance(first, Message):
+            messages = (self._item(item) for item in list(items))
+            yield Value(path, messages=tuple(item for item in messages if isinstance(item, Message)))
+        elif isinstance(first, PassageDraft) or (isinstance(first, str) and path and path[-1] in _TEXT_LISTS):
+            passages = (self._passage(item) for item in items[: self._max_passages])
+            yield Value(path, passages=tuple(passage for passage in passages if passage is not None))
+        elif depth < _MAX_DEPTH:
+            for place, item in enumerate(items[:_MAX_VALUES]):
+                yield from self.values(item, (*path, str(place)), depth + 1)
+
+    def _item(self, item: Any) -> Any:
+        """Read an item of a list, where an object with nothing but a text is a document too."""
+        item = self._read(item)
+        if isinstance(item, list | tuple) and len(item) == 2:
+            first, second = self._read(item[0]), item[1]
+            if isinstance(first, PassageDraft):
+                return dataclasses.replace(first, score=_number(second)) if first.score is None else first
+            if isinstance(first, str) and first in _ROLES and isinstance(second, str | list):
+                return Message(_ROLES[first], _content_text(second) or "")
+        if isinstance(item, Mapping):
+            return _document(item) or item
+        return item
+
+    def _passage(self, item: Any) -> PassageDraft | None:
+        item = self._item(item)
+        if isinstance(item, str):
+            return PassageDraft(text=item)
+        return item if isinstance(item, PassageDraft) else None
+
+    def _read(self, value: Any) -> Any:
+        """Read an object of a framework, or a plain message or document; any other value as it is."""
+        for _ in range(_MAX_UNWRAPPED):
+            if value is None or isinstance(value, str | int | float | Message | PassageDraft) or self._reader is None:
+                break
+            read = self._reader(value)
+            if read is NotImplemented or read is value:
+                break
+            value = read
+        if isinstance(value, Mapping):
+            message = _message(value)
+            if message is not None:
+                return message
+            if not _DOCUMENT_KEYS.isdisjoint(value):
+                return _document(value) or value
+        return value
+
+
+def _message(value: Mapping[Any, Any]) -> Message | None:
+    role = value.get("role", value.get("type"))
+    if not isinstance(role, str) or role not in _ROLES or not ("content" in value or "parts" in value):
+        return None
+    parts = value.get("parts")
+    name = value.get("name")
+    calls = bool(value.get("tool_calls")) or (
+        isinstance(parts, list) and any(isinstance(part, Mapping) and part.get("type") == "tool_call" for part in parts)
+    )
+    return Message(
+        _ROLES[role],
+        _content_text(value.get("content", parts)) or "",
+        calls_tool=calls,
+        tool=name if isinstance(name, str) and _ROLES[role] == "tool" else None,
+    )
+
+
+def _content_text(content: Any) -> str | None:
+    """Return the text of a message's content; reasoning, tool calls and images are not part of it."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return None
+    texts = [
+        block if isinstance(block, str) else block.get("text", block.get("content"))
+        for block in content
+        if isinstance(block, str)
+        or (isinstance(block, Mapping) and block.get("type", "text") in ("text", "input_text", "output_text"))
+    ]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _document(value: Mapping[Any, Any]) -> PassageDraft | None:
+    node = value.get("node")
+    body: Mapping[Any, Any] = node if isinstance(node, Mapping) else value
+    if body.get("type") in ("text", "input_text", "output_text"):
+        return None  # a block of a message's content
+    text = next((body[key] for key in _TEXT_KEYS if isinstance(body.get(key), str)), None)
+    if text is None:
+        return None
+    stated = body.get("metadata")
+    metadata = {str(key): item for key, item in stated.items()} if isinstance(stated, Mapping) else {}
+    ids = (source.get(key) for source in (body, metadata) for key in _ID_KEYS)
+    scores = (_number(source.get(key)) for source in (value, body, metadata) for key in _SCORE_KEYS)
+    identity = next((item for item in ids if isinstance(item, str | int) and item != ""), None)
+    return PassageDraft(
+        text=text,
+        id=None if identity is None else str(identity),
+        score=next((score for score in scores if score is not None), None),
+        metadata=metadata,
+    )
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _fields_of(value: Any) -> Mapping[str, Any] | None:
+    """Return the fields of a Pydantic model or a dataclass; None for any other object."""
+    if isinstance(value, type):
+        return None
+    names = getattr(type(value), "model_fields", None)
+    if isinstance(names, Mapping):
+        return {name: getattr(value, name, None) for name in names}
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+    return None
+
+
+def _as_json(value: Any) -> str | None:
+    try:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return json.dumps(dataclasses.asdict(value), ensure_ascii=False)
+        text = value.model_dump_json()
+    except Exception:  # noqa: BLE001 - the application's own serializer; the fields are there without it
+        return None
+    return text if isinstance(text, str) else None

@@ -1,0 +1,76 @@
+"""The names under which applications, frameworks and files keep a question, an answer, passages and their parts."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final, Literal
+
+__all__ = ["Door", "NamedField", "field_names"]
+
+Door = Literal["row", "input", "output", "hit"]
+"""Where a name is read: the row of a dataset, the inputs or outputs of a step, a hit of a vector database."""
+
+NamedField = Literal["query", "response", "contexts", "text", "id", "score"]
+
+_EVERY: Final = frozenset({"row", "input", "output", "hit"})
+_ROW: Final = frozenset({"row"})
+_INPUT: Final = frozenset({"input"})
+_OUTPUT: Final = frozenset({"output"})
+_HIT: Final = frozenset({"hit"})
+
+_NAMES: Final[dict[NamedField, tuple[tuple[frozenset[str], tuple[str, ...]], ...]]] = {
+    "query": (
+        (_EVERY, ("query", "question", "user_input", "input")),
+        (_ROW | _INPUT, ("inputs", "prompt")),
+        (
+            _INPUT,
+            (
+                "query_str", "str_or_query_bundle", "query_bundle", "message", "messages", "user_msg", "task",
+                "start_event", "kwargs", "args", "data",
+            ),
+        ),
+    ),
+    "response": (
+        (_EVERY, ("response", "answer", "output", "result")),
+        (_ROW, ("actual_output", "prediction")),
+        (_ROW | _OUTPUT, ("outputs",)),
+        (
+            _OUTPUT,
+            (
+                "generation", "output_text", "final_result", "raw", "replies", "text", "content", "message", "messages",
+                "structured_response",
+            ),
+        ),
+    ),
+    "contexts": (
+        (_EVERY, ("contexts", "context", "retrieved_contexts", "documents", "source_documents", "source_nodes")),
+        (_ROW, ("retrieval_context", "retrieved_context", "passages")),
+        (_OUTPUT, ("docs",)),
+    ),
+    "text": (
+        (_EVERY, ("text", "page_content", "content")),
+        (_ROW | _HIT, ("chunk", "body", "passage", "document", "snippet", "page")),
+    ),
+    "id": (
+        (_EVERY, ("id", "doc_id", "chunk_id", "node_id", "document_id", "passage_id")),
+        (_ROW | _HIT, ("_id", "id_", "docid", "uuid")),
+    ),
+    "score": (
+        (_EVERY, ("relevance_score", "score")),
+        (_HIT, ("_score", "similarity")),
+    ),
+}  # fmt: skip
+
+
+@cache
+def field_names(field: NamedField, door: Door) -> tuple[str, ...]:
+    """Return the names of a field that a door knows, in the order in which they are tried, ours first.
+
+    Rows raise if two of the names disagree. The other doors take the first name with a value. An attribute that only one
+    producer writes stays in the reader of that producer.
+
+    Example:
+        >>> field_names("id", "output")
+        ('id', 'doc_id', 'chunk_id', 'node_id', 'document_id', 'passage_id')
+    """
+    return tuple(name for doors, names in _NAMES[field] if door in doors for name in names)
