@@ -86,8 +86,8 @@ PUBLIC = {
         detect plan_replay replay_traces
     """,
     "ragstone.requests": """
-        AS_JSON Block Message PassageDraft Recorder Request RetrievalDraft Role Statements Step StepKind TraceDraft Value
-        current_request harvest
+        AS_JSON Block Message PassageDraft Recorder Request RetrievalDraft Role Statements Step StepKind TraceDraft
+        Value current_request harvest
     """,
     "ragstone.worker": """
         ScoringSetup TraceSource
