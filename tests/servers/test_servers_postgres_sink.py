@@ -205,7 +205,7 @@ class TestTrouble:
         """Neither the right nor the wrong one is shown."""
         wrong = PostgresqlSink(database.replace("s3cret", "wr0ng"))
 
-        with pytest.raises(SinkDeniedError, match="check user, password") as told:
+        with pytest.raises(SinkDeniedError, match="Check user, password") as told:
             asyncio.run(wrong.write([score()]))
         assert "wr0ng" not in str(told.value)
         assert "wr0ng" not in wrong.name

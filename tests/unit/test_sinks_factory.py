@@ -87,7 +87,7 @@ def test_a_missing_extra_has_its_install_line(monkeypatch):
 @pytest.mark.parametrize("thing", [None, 3, print])
 def test_something_else_is_refused(thing):
     """Neither a specification nor a sink."""
-    with pytest.raises(ConfigurationError, match="must give a sink"):
+    with pytest.raises(ConfigurationError, match="must be a sink"):
         sink_from(thing)
 
 

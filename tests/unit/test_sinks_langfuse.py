@@ -152,9 +152,9 @@ def test_the_time_is_the_same_at_each_repeat():
     [
         (
             _delivery(Failure(sample_id="t1", metric="m", metric_version="1", kind="timeout", reason="60 s")),
-            "scores only",
+            "only scores",
         ),
-        (_delivery(NotApplicable(sample_id="t1", metric="m", metric_version="1", reason="none")), "scores only"),
+        (_delivery(NotApplicable(sample_id="t1", metric="m", metric_version="1", reason="none")), "only scores"),
         (_delivery(_score(), otel_trace_id=None), "outside of any"),
         (_delivery(_score(), otel_trace_id="not hex"), "outside of any"),
         (_delivery(_score(), otel_sampled=False), "not sampled"),

@@ -161,12 +161,12 @@ def test_a_request_has_a_thousand_rows():
 @pytest.mark.parametrize(
     ("reply", "error", "words"),
     [
-        (Reply(404, "<h1>Not Found</h1>"), SinkUnavailableError, "check the address"),
-        (Reply(404, "Spans with IDs 00000000000000aa do not exist."), SinkUnavailableError, "check the address"),
-        (Reply(405, "Method Not Allowed"), SinkUnavailableError, "check the address"),
-        (Reply(307, "", headers={"Location": "https://elsewhere.test"}), SinkUnavailableError, "check the address"),
-        (Reply(401, "Invalid token"), SinkDeniedError, "401: Invalid token; check the credentials"),
-        (Reply(403, ""), SinkDeniedError, "check the credentials"),
+        (Reply(404, "<h1>Not Found</h1>"), SinkUnavailableError, "Check the URL"),
+        (Reply(404, "Spans with IDs 00000000000000aa do not exist."), SinkUnavailableError, "Check the URL"),
+        (Reply(405, "Method Not Allowed"), SinkUnavailableError, "Check the URL"),
+        (Reply(307, "", headers={"Location": "https://elsewhere.test"}), SinkUnavailableError, "Check the URL"),
+        (Reply(401, "Invalid token"), SinkDeniedError, "401: Invalid token. Check the credentials"),
+        (Reply(403, ""), SinkDeniedError, "Check the credentials"),
         (Reply(422, {"detail": "Input should be a valid number"}), SinkRejectedError, "valid number"),
         (Reply(500, "Internal Server Error"), SinkUnavailableError, "500"),
         (Reply(507, "Database is full"), SinkUnavailableError, "full"),
@@ -191,7 +191,7 @@ def test_nobody_there():
     """A connection that is refused is an outage, told without the credentials of the URL."""
     with RecordingServer() as server:
         sink = PhoenixSink(server.address.replace("//", "//user:hunter2@"))
-    with pytest.raises(SinkUnavailableError, match="no answer from 127") as caught:
+    with pytest.raises(SinkUnavailableError, match="no response from 127") as caught:
         asyncio.run(sink.write([_delivery()]))
     assert "hunter2" not in str(caught.value) + sink.name
 

@@ -167,7 +167,7 @@ def test_nobody_there():
     """No connection is no refusal; the message has no path, which may be the secret."""
     with RecordingServer() as gone:
         url = f"{gone.address}/hunter2"
-    with pytest.raises(SinkUnavailableError, match="no answer from 127") as caught:
+    with pytest.raises(SinkUnavailableError, match="no response from 127") as caught:
         _send(url, _BATCH)
     assert "hunter2" not in str(caught.value)
 

@@ -156,7 +156,7 @@ def test_a_wrong_address_loses_nothing(server, deliveries):
 
     error = asyncio.run(run())
     assert SinkUnavailableError is type(error)
-    assert "check the address" in str(error)
+    assert "Check the URL" in str(error)
 
 
 def test_a_large_batch_arrives(server, deliveries):

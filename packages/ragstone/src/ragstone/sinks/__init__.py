@@ -1,4 +1,4 @@
-"""Sinks: where outcomes go, at least once."""
+"""Sinks: destinations for outcomes, with at-least-once delivery."""
 
 from ragstone.schema import Delivery
 from ragstone.sinks._protocol import Sink, StatusSink

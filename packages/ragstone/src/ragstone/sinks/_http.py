@@ -1,4 +1,4 @@
-"""JSON over HTTP, and what an answer means for a delivery; shared by the sinks that speak it."""
+"""JSON over HTTP for sinks: requests, and the meaning of responses for a delivery."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ _TRY_LATER: Final = frozenset({408, 425, 429})
 
 
 def base_url(text: str, *, sink: str, example: str) -> SplitResult:
-    """Check the address of a destination.
+    """Validate the URL of a destination.
 
     Args:
-        text: What the user gave.
-        sink: Name of the kind of sink, for the message.
-        example: An address that would work, for the message.
+        text: The URL from the user.
+        sink: Kind of sink, for the message.
+        example: A valid URL, for the message.
 
     Raises:
-        ConfigurationError: It is no http(s) URL. The message does not show it: it may hold credentials.
+        ConfigurationError: If `text` is not an http(s) URL. The message does not contain it, because it may contain
+            credentials.
     """
     try:
         url = urlsplit(text)
@@ -46,12 +47,12 @@ def base_url(text: str, *, sink: str, example: str) -> SplitResult:
     except ValueError:
         valid = False
     if not valid:
-        raise ConfigurationError(f"the sink {sink!r} needs the address of its server, such as {example!r}")
+        raise ConfigurationError(f"the sink {sink!r} needs the URL of its server, such as {example!r}")
     return url._replace(path=url.path.rstrip("/"), query="", fragment="")
 
 
 def host_and_port(url: SplitResult) -> str:
-    """Name a destination without its credentials and path."""
+    """Return host and port of a destination, without credentials and path."""
     host = url.hostname or ""
     port = url.port or (443 if url.scheme == "https" else 80)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -60,18 +61,18 @@ def host_and_port(url: SplitResult) -> str:
 def json_bytes(value: object) -> bytes:
     """Return `value` as JSON that every server can decode and every database can store.
 
-    Half of a surrogate pair and NUL are replaced.
+    Lone surrogates and NUL are replaced.
     """
     return jsonlib.dumps(_storable(value), ensure_ascii=False, allow_nan=False).encode()
 
 
 class HttpClient:
-    """A client that is made where it is first used: a connection belongs to one event loop of one process.
+    """An HTTP client that opens its connections at first use, for the running event loop and process.
 
     Args:
-        headers: Sent with each request.
-        auth: User name and password of basic authentication.
-        timeout_s: Seconds for one request.
+        headers: Headers of each request.
+        auth: User name and password for basic authentication.
+        timeout_s: Timeout of one request, in seconds.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class HttpClient:
         self._auth = auth
         self._timeout_s = timeout_s
         self._client: httpx.AsyncClient | None = None
-        self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
+        self._owner: tuple[int, asyncio.AbstractEventLoop] | None = None
 
     async def request(
         self,
@@ -93,60 +94,60 @@ class HttpClient:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """Send one request and return its answer, whatever its status; redirects are not followed.
+        """Send one request and return its response with any status, without following redirects.
 
-        `json` is sent as `json_bytes` writes it.
+        `json` is encoded with `json_bytes`.
 
         Raises:
-            SinkUnavailableError: No connection, or no answer in time.
+            SinkUnavailableError: If the connection fails or the request times out.
         """
         import httpx
 
         if json is not None:
             content, headers = json_bytes(json), {"Content-Type": "application/json", **(headers or {})}
-        home = (os.getpid(), asyncio.get_running_loop())
-        if self._client is None or self._home != home:
+        owner = (os.getpid(), asyncio.get_running_loop())
+        if self._client is None or self._owner != owner:
             self._client = httpx.AsyncClient(headers=self._headers, auth=self._auth, timeout=self._timeout_s)
-            self._home = home
+            self._owner = owner
         try:
             return await self._client.request(method, url, content=content, params=params, headers=headers)
         except httpx.HTTPError as error:
-            # Not the message of every error: some quote the URL, which may hold credentials.
+            # The error's message is omitted, because it may quote the URL with credentials.
             raise SinkUnavailableError(
-                f"no answer from {host_and_port(urlsplit(url))}: {type(error).__name__}"
+                f"no response from {host_and_port(urlsplit(url))}: {type(error).__name__}"
             ) from None
 
     async def aclose(self) -> None:
-        """Close the connections of this loop; a later request opens new ones."""
-        client, home, self._client = self._client, self._home, None
-        if client is not None and home == (os.getpid(), asyncio.get_running_loop()):
+        """Close the connections of this event loop. A later request opens new ones."""
+        client, owner, self._client = self._client, self._owner, None
+        if client is not None and owner == (os.getpid(), asyncio.get_running_loop()):
             await client.aclose()
 
 
 def parse_error_response(
     response: httpx.Response, *, missing: frozenset[int] = frozenset(), wrong_address: frozenset[int] = frozenset()
 ) -> SinkError | None:
-    """What an answer means for the delivery; None when it was taken.
+    """Convert an error response to a sink error, or return None for a success.
 
     Args:
-        response: The answer.
-        missing: Statuses by which this server says that the trace is not there (yet).
-        wrong_address: Statuses that say more of the address than of the delivery, which waits until one of them is mended; as
-            a redirection always does.
+        response: The response.
+        missing: Status codes that mean that the trace does not exist (yet).
+        wrong_address: Status codes that point to a wrong URL. Like redirects, they keep the delivery pending until the
+            URL is fixed.
     """
     status = response.status_code
     if response.is_success:
         return None
-    words = f"{host_and_port(urlsplit(str(response.url)))} answered {status}{_excerpt(response)}"
+    message = f"{host_and_port(urlsplit(str(response.url)))} answered {status}{_excerpt(response)}"
     if status in missing:
-        return SinkTargetMissingError(words)
+        return SinkTargetMissingError(message)
     if status in (401, 403):
-        return SinkDeniedError(f"{words}; check the credentials of this sink")
+        return SinkDeniedError(f"{message}. Check the credentials of this sink.")
     if status in wrong_address or response.is_redirect:
-        return SinkUnavailableError(f"{words}; check the address of this sink")
+        return SinkUnavailableError(f"{message}. Check the URL of this sink.")
     if status in _TRY_LATER or status >= 500:
-        return SinkUnavailableError(words, retry_after_s=_retry_after_s(response))
-    return SinkRejectedError(words)
+        return SinkUnavailableError(message, retry_after_s=_retry_after_s(response))
+    return SinkRejectedError(message)
 
 
 def _storable(value: Any) -> Any:
@@ -167,7 +168,7 @@ def _excerpt(response: httpx.Response) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the beginning of what a server said, for a message of ours: one line, no control characters."""
+    """Return the beginning of a response's text as one line without control characters, for a message."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * _EXCERPT_CHARS]).split())
     return line[:_EXCERPT_CHARS]
 

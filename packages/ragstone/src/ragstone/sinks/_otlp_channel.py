@@ -1,6 +1,6 @@
-"""The only file that knows OpenTelemetry's classes; import it only where the extra `otlp` is known to be there.
+"""The only module that imports OpenTelemetry. Import it only if the extra `otlp` is installed.
 
-The logs API is still called experimental upstream, and its modules begin with an underscore.
+The logs API is experimental upstream, and its module names begin with an underscore.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import requests
 from google.protobuf.message import DecodeError
 from opentelemetry._logs import LogRecord
 from opentelemetry.context import (
-    # Private in name, but they are what every instrumentation looks at; the public spelling is in another package.
+    # Private names, but every instrumentation reads these keys. The public names are in another package.
     _SUPPRESS_HTTP_INSTRUMENTATION_KEY,
     _SUPPRESS_INSTRUMENTATION_KEY,
     Context,
@@ -42,14 +42,14 @@ __all__ = ["Event", "OtlpChannel"]
 
 _logger = logging.getLogger("ragstone")
 
-# The answers that blame the batch. Other refusals (401, 403, 404) blame the settings: deliveries wait until these are
-# repaired.
+# Status codes that reject the batch itself. Others (401, 403, 404) point to the settings: deliveries stay pending until the
+# settings are fixed.
 _BATCH_AT_FAULT: Final = frozenset({400, 413, 422})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One evaluation event: what it says, when, and which span it is about (0: none)."""
+    """One evaluation event: attributes, times, and the ids of its span (0 if it does not have one)."""
 
     attributes: Mapping[str, AttributeValue]
     timestamp_ns: int
@@ -66,14 +66,14 @@ class _Answer:
 
 
 class OtlpChannel:
-    """An exporter whose answers are looked at: its own verdict is no more than success or failure."""
+    """An OTLP exporter with access to its responses. The exporter itself reports only success or failure."""
 
     def __init__(self, url: str, *, name: str, headers: Mapping[str, str], timeout_s: float | None) -> None:
         self._name = name
         self._answers: list[_Answer] = []
         session = requests.Session()
         session.hooks["response"].append(self._on_response)
-        # Merged here, because older exporters take given headers in place of those of the environment.
+        # Merged here, because older exporters ignore the environment's headers if headers are passed.
         self._exporter = OTLPLogExporter(
             endpoint=url, headers=_environment_headers() | dict(headers), timeout=timeout_s, session=session
         )
@@ -81,11 +81,11 @@ class OtlpChannel:
         self._scope = InstrumentationScope("ragstone")
 
     def export(self, events: Sequence[Event]) -> None:
-        """Send `events` in one request (with the exporter's own retries until its time-out) and check the answer.
+        """Send `events` in one request, with the exporter's own retries until its timeout, and check the response.
 
         Raises:
-            SinkUnavailableError: Nothing is known to have arrived.
-            SinkRejectedError: The receiver refuses the events themselves.
+            SinkUnavailableError: If the request failed. Events may or may not have arrived.
+            SinkRejectedError: If the receiver rejects the events themselves.
         """
         self._answers.clear()
         with _suppressed_instrumentation():
@@ -94,18 +94,18 @@ class OtlpChannel:
             raise SinkUnavailableError(f"the sink {self._name!r} could not be reached")
         answer = self._answers[-1]
         if answer.status in _BATCH_AT_FAULT:
-            raise SinkRejectedError(f"the sink {self._name!r} refuses the batch with HTTP {answer.status}")
-        # The exporter takes a redirection for a success.
+            raise SinkRejectedError(f"the sink {self._name!r} rejected the batch with HTTP {answer.status}")
+        # The exporter treats a redirect as success.
         if result is not LogRecordExportResult.SUCCESS or not 200 <= answer.status < 300:
             raise SinkUnavailableError(
-                f"the sink {self._name!r} failed, its last answer was HTTP {answer.status}",
+                f"the sink {self._name!r} failed, its last response was HTTP {answer.status}",
                 retry_after_s=_seconds(answer.retry_after),
             )
         self._check_partial_success(answer.body, sent=len(events))
 
     def close(self) -> None:
-        """Let go of the connection; a retry that is under way is given up."""
-        self._exporter.shutdown()  # type: ignore[no-untyped-call]  # upstream has no annotation
+        """Close the connection and cancel a retry in progress."""
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]  # not annotated upstream
 
     def _on_response(self, response: requests.Response, *_: Any, **__: Any) -> None:
         self._answers.append(
@@ -115,34 +115,34 @@ class OtlpChannel:
                 body=response.content,
             )
         )
-        # Some versions of the exporter follow a redirection, with a GET; without a target there is nothing to follow.
+        # Some versions of the exporter follow a redirect with a GET. Removing the header prevents that.
         response.headers.pop("location", None)
 
     def _record(self, event: Event) -> ReadableLogRecord:
-        # A context of our own even without ids: given none, the record would take the span that is current here.
-        about = SpanContext(event.trace_id, event.span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.DEFAULT))
+        # An explicit context even without ids. Otherwise the record would use the current span.
+        span = SpanContext(event.trace_id, event.span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.DEFAULT))
         record = LogRecord(
             timestamp=event.timestamp_ns,
             observed_timestamp=event.observed_ns,
-            context=set_span_in_context(NonRecordingSpan(about), Context()),
+            context=set_span_in_context(NonRecordingSpan(span), Context()),
             event_name=EVENT_NAME,
             attributes=event.attributes,
         )
         return ReadableLogRecord(record, self._resource, self._scope)
 
     def _check_partial_success(self, body: bytes, *, sent: int) -> None:
-        """A 2xx answer may still say that some events were refused. Which ones, it does not say."""
+        """Check a 2xx response for rejected events. The response contains their number, but not which ones."""
         response = ExportLogsServiceResponse()
         try:
             response.ParseFromString(body)
         except DecodeError:
-            return  # some receivers answer 200 with JSON or with a page
-        rejected, why = response.partial_success.rejected_log_records, response.partial_success.error_message
+            return  # some receivers answer 200 with JSON or HTML
+        rejected, reason = response.partial_success.rejected_log_records, response.partial_success.error_message
         if rejected >= sent:
-            raise SinkRejectedError(f"the sink {self._name!r} refuses all events of the batch: {why!r}")
+            raise SinkRejectedError(f"the sink {self._name!r} rejected all events of the batch: {reason!r}")
         if rejected > 0:
-            # The protocol forbids to send the batch again.
-            _logger.warning("sink %r refused %d of %d events: %r", self._name, rejected, sent, why)
+            # The protocol forbids a retry of a partially accepted batch.
+            _logger.warning("sink %r rejected %d of %d events: %r", self._name, rejected, sent, reason)
 
 
 def _environment_headers() -> dict[str, str]:
@@ -152,7 +152,7 @@ def _environment_headers() -> dict[str, str]:
 
 @contextmanager
 def _suppressed_instrumentation() -> Iterator[None]:
-    """Keep instrumented HTTP clients from recording our own requests as traces of the application."""
+    """Prevent instrumented HTTP clients from tracing Ragstone's own requests."""
     context = Context()
     for key in (_SUPPRESS_INSTRUMENTATION_KEY, _SUPPRESS_HTTP_INSTRUMENTATION_KEY):
         context = set_value(key, value=True, context=context)
@@ -164,7 +164,7 @@ def _suppressed_instrumentation() -> Iterator[None]:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """Return the seconds in a Retry-After header; its date form is left to our own back-off."""
+    """Return the seconds of a Retry-After header, or None for a date (the worker's backoff applies then)."""
     try:
         seconds = float(retry_after or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""What an outcome is in the GenAI semantic conventions of OpenTelemetry: the attributes of one event. No SDK needed."""
+"""Event attributes of an outcome in OpenTelemetry's GenAI semantic conventions. Works without the SDK."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ AttributeValue = str | int | float
 def evaluation_attributes(delivery: Delivery, *, include_text: bool) -> dict[str, AttributeValue]:
     """Return the attributes of the event for a `Score` or a `Failure`.
 
-    Names under `gen_ai.` and `error.` are those of the conventions. They have none for who judged and how sure the
-    number is, so that goes under `ragstone.`. There is no `gen_ai.evaluation.score.label`, because our scores are
-    numbers without classes.
+    Names under `gen_ai.` and `error.` are from the conventions. The conventions do not define names for the judge and the
+    interval, so these are under `ragstone.`. `gen_ai.evaluation.score.label` is not set, because scores are numbers
+    without classes.
 
     Args:
-        delivery: The outcome and where it belongs.
-        include_text: Add the explanation of a score, or the reason of a failure. Both may quote captured text.
+        delivery: The outcome and the ids of its request.
+        include_text: Add the explanation of a score or the reason of a failure. Both may quote captured text.
     """
     outcome = delivery.outcome
     attributes: dict[str, AttributeValue | None] = {
@@ -63,9 +63,9 @@ def evaluation_attributes(delivery: Delivery, *, include_text: bool) -> dict[str
 
 
 def parse_hex_id(text: str | None, *, digits: int) -> int:
-    """Return the OpenTelemetry id in `text`, or 0 ("none") when there is none or it is not one.
+    """Return the OpenTelemetry id in `text`, or 0 if it is missing or malformed.
 
-    A malformed id must cost the link and not the outcome.
+    An outcome with a malformed id is delivered without the link to its span.
     """
     if text is None or len(text) != digits:
         return 0

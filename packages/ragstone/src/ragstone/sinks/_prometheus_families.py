@@ -1,4 +1,4 @@
-"""What Prometheus gets: the families of metrics, of outcomes as they pass and of the books as they stand."""
+"""Prometheus metric families: counts of delivered outcomes, and the current ledgers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _MODELS_MAX: Final = 20
 
 
 class Families:
-    """Metrics in one registry.
+    """Ragstone's metrics in one registry.
 
     Args:
-        registry: Where they are registered.
+        registry: The registry.
         buckets: Upper bounds of the buckets of scores.
-        max_apps: So many names of traces become values of the label `app`; the rest share "other".
+        max_apps: Maximum number of trace names used as values of the label `app`. Further names share "other".
     """
 
     def __init__(self, registry: CollectorRegistry, *, buckets: Sequence[float], max_apps: int) -> None:
@@ -46,22 +46,22 @@ class Families:
             "ragstone_score", "Scores, by metric.", ["metric", "app"], buckets=buckets, registry=registry
         )
         self._outcomes = Counter(
-            "ragstone_outcomes", "What metrics said: score, not_applicable or failure.", ["metric", "app", "outcome"],
+            "ragstone_outcomes", "Outcomes: score, not_applicable or failure.", ["metric", "app", "outcome"],
             registry=registry,
         )  # fmt: skip
         self._seconds = Histogram(
-            "ragstone_judge_duration_seconds", "Time that one metric took for one request.", ["metric", "outcome"],
+            "ragstone_judge_duration_seconds", "Duration of one metric for one request.", ["metric", "outcome"],
             buckets=_SECONDS, registry=registry,
         )  # fmt: skip
         self._tokens = Counter(
-            "ragstone_judge_tokens", "Tokens that judges read (input) and wrote (output).", ["model", "direction"],
+            "ragstone_judge_tokens", "Input and output tokens of judges.", ["model", "direction"],
             registry=registry,
         )  # fmt: skip
         self.ledgers = LedgerCollector()
         registry.register(self.ledgers)
 
     def count(self, delivery: Delivery) -> None:
-        """Count an outcome; one that was counted lately is not counted again."""
+        """Count an outcome unless it is among the last 20,000 counted."""
         outcome = delivery.outcome
         with self._lock:
             if outcome.id in self._seen:
@@ -83,131 +83,133 @@ class Families:
             self.ledgers.note_metric(metric, outcome.metric_version, model)
 
     def unregister(self, registry: CollectorRegistry) -> None:
-        """Take the metrics out of their registry."""
+        """Remove the metrics from their registry."""
         for collector in (self._score, self._outcomes, self._seconds, self._tokens, self.ledgers):
             registry.unregister(collector)
 
 
 class LedgerCollector(Collector):
-    """The ledgers of one or several stores, added up when somebody asks."""
+    """The ledgers of one or several stores, summed at each scrape."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ledgers: dict[int, tuple[Ledger, float]] = {}
         self._metrics: dict[str, tuple[str, str, str]] = {}
 
-    def put(self, whose: int, ledger: Ledger) -> None:
-        """Take the newest ledger of a store."""
+    def put(self, key: int, ledger: Ledger) -> None:
+        """Set the newest ledger of a store."""
         with self._lock:
-            self._ledgers[whose] = ledger, time.monotonic()
+            self._ledgers[key] = ledger, time.monotonic()
 
-    def remove(self, whose: int) -> None:
-        """Forget a store."""
+    def remove(self, key: int) -> None:
+        """Remove the ledger of a store."""
         with self._lock:
-            self._ledgers.pop(whose, None)
+            self._ledgers.pop(key, None)
 
     def note_metric(self, metric: str, version: str, judge: str) -> None:
-        """Note what a metric is at present."""
+        """Store the current version and judge of a metric."""
         with self._lock:
             if self._metrics.get(metric, ("", ""))[:2] != (_clean(version), judge):
                 self._metrics[metric] = _clean(version), judge, _direction(metric)
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Nothing: what there is depends on the books."""
+        """Return nothing: the families depend on the ledgers."""
         return ()
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily]:
-        """All families of this moment."""
+        """Yield all current families."""
         with self._lock:
             ledgers, metrics = list(self._ledgers.values()), dict(self._metrics)
         yield InfoMetricFamily("ragstone", "The version of Ragstone.", value={"version": version("ragstone")})
         info = InfoMetricFamily(
-            "ragstone_metric", "What a metric is: its version, its judge, and which way is better.",
+            "ragstone_metric", "Version, judge and direction (higher or lower is better) of a metric.",
             labels=["metric", "version", "judge", "direction"],
         )  # fmt: skip
-        for metric, (of_version, judge, direction) in metrics.items():
-            info.add_metric([metric, of_version, judge, direction], {})
+        for metric, (metric_version, judge, direction) in metrics.items():
+            info.add_metric([metric, metric_version, judge, direction], {})
         yield info
         if ledgers:
             yield from _queue(ledgers)
-            yield from _outboxes(ledgers)
+            yield from _deliveries(ledgers)
 
 
 def _queue(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
     totals = [ledger.total for ledger, _ in ledgers]
-    captures = CounterMetricFamily("ragstone_captures", "Requests, by what became of them.", labels=["outcome"])
+    captures = CounterMetricFamily("ragstone_captures", "Captured requests, by outcome.", labels=["outcome"])
     captures.add_metric(["queued"], sum(row.captured - row.sampled_out - row.dropped for row in totals))
     for outcome in ("sampled_out", "dropped", "scored", "not_applicable", "failed"):
         captures.add_metric([outcome], sum(getattr(row, outcome) for row in totals))
     yield captures
     yield GaugeMetricFamily(
-        "ragstone_queue_depth", "Requests that wait to be scored.", value=sum(row.pending for row in totals)
+        "ragstone_queue_depth", "Requests pending scoring.", value=sum(row.pending for row in totals)
     )
     yield GaugeMetricFamily(
-        "ragstone_queue_oldest_seconds", "Age of the oldest request that waits to be scored; 0 when none does.",
+        "ragstone_queue_oldest_seconds", "Age of the oldest request pending scoring (0 if none).",
         value=max(_age(ledger.oldest_pending_s, at) for ledger, at in ledgers),
     )  # fmt: skip
 
 
-def _outboxes(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+def _deliveries(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
     deliveries = CounterMetricFamily(
-        "ragstone_sink_deliveries", "Outcomes that are done with at a sink.", labels=["sink", "outcome"]
+        "ragstone_sink_deliveries", "Deliveries in a final state.", labels=["sink", "outcome"]
     )
     depth = GaugeMetricFamily(
-        "ragstone_outbox_depth",
-        "Outcomes that have not arrived at a sink: pending or failed.",
+        "ragstone_deliveries_depth",
+        "Deliveries that have not arrived at a sink: pending or failed.",
         labels=["sink", "state"],
     )
     oldest = GaugeMetricFamily(
-        "ragstone_outbox_oldest_seconds", "Age of the oldest outcome that waits for a sink; 0 when none does.",
+        "ragstone_deliveries_oldest_seconds", "Age of the oldest delivery pending for a sink (0 if none).",
         labels=["sink"],
     )  # fmt: skip
     stopped = GaugeMetricFamily(
-        "ragstone_sink_stopped", "1 where a sink is stopped because it refuses the credentials.", labels=["sink"]
+        "ragstone_sink_stopped",
+        "1 if delivery to the sink is stopped because the credentials were rejected.",
+        labels=["sink"],
     )
     by_sink: dict[str, list[tuple[DeliveryCounts, float]]] = {}
     for ledger, at in ledgers:
-        for sink, books in ledger.outbox.items():
-            by_sink.setdefault(_clean(sink), []).append((books, at))
-    for sink, found in by_sink.items():
+        for sink, counts in ledger.outbox.items():
+            by_sink.setdefault(_clean(sink), []).append((counts, at))
+    for sink, entries in by_sink.items():
         for outcome in ("sent", "skipped", "failed"):
-            deliveries.add_metric([sink, outcome], sum(getattr(books, outcome) for books, _ in found))
+            deliveries.add_metric([sink, outcome], sum(getattr(counts, outcome) for counts, _ in entries))
         for state in ("pending", "failed"):
-            depth.add_metric([sink, state], sum(getattr(books, state) for books, _ in found))
-        oldest.add_metric([sink], max(_age(books.oldest_pending_s, at) for books, at in found))
-        stopped.add_metric([sink], float(any(books.stopped is not None for books, _ in found)))
+            depth.add_metric([sink, state], sum(getattr(counts, state) for counts, _ in entries))
+        oldest.add_metric([sink], max(_age(counts.oldest_pending_s, at) for counts, at in entries))
+        stopped.add_metric([sink], float(any(counts.stopped is not None for counts, _ in entries)))
     yield from (deliveries, depth, oldest, stopped)
 
 
 def _age(age_s: float | None, at: float) -> float:
-    # What waits grows older while nobody makes up the books: a worker that hangs shows.
+    # The age grows between ledger updates, so that a hanging worker shows.
     return 0.0 if age_s is None else age_s + time.monotonic() - at
 
 
 class _Bounded:
-    """The first `most` different values as they are, all others as "other": a label must not grow without end."""
+    """Maps values after the first `limit` distinct ones to "other", so that a label's cardinality stays bounded."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._known: set[str] = set()
 
     def __call__(self, value: str) -> str:
         value = _clean(value)
         if value in self._known:
             return value
-        if len(self._known) >= self._most:
+        if len(self._known) >= self._limit:
             return "other"
         self._known.add(value)
         return value
 
 
 def _clean(text: str) -> str:
-    """Names may come from users' requests: one that is no UTF-8 would make the whole page unreadable."""
+    """Replace unprintable characters. A name from a user's request that is not valid UTF-8 would break the whole page."""
     return "".join(c if c.isprintable() else " " for c in text[:_LABEL_MAX_CHARS])
 
 
 def _exemplar(delivery: Delivery) -> dict[str, str] | None:
-    """The trace behind a score: where the tracing tool has it under its id there, else under ours."""
+    """Return the score's trace as an exemplar: the OpenTelemetry id if the trace was sampled, otherwise Ragstone's."""
     if delivery.otel_trace_id is not None and delivery.otel_sampled is not False:
         name, value = "trace_id", delivery.otel_trace_id
     else:
@@ -217,7 +219,7 @@ def _exemplar(delivery: Delivery) -> dict[str, str] | None:
 
 def _direction(metric: str) -> str:
     try:
-        (found,) = resolve_metrics(metric)
+        (resolved,) = resolve_metrics(metric)
     except (ConfigurationError, ValueError):
         return "unknown"
-    return found.card.direction
+    return resolved.card.direction

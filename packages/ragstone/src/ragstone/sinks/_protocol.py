@@ -1,4 +1,4 @@
-"""The `Sink` protocol, and `sink_from`, which makes a sink from its specification (`"jsonl:scores.jsonl"`)."""
+"""The `Sink` protocol, and `sink_from`, which creates a sink from its specification (`"jsonl:scores.jsonl"`)."""
 
 from __future__ import annotations
 
@@ -16,83 +16,86 @@ _GROUP = "ragstone.sinks"
 
 @runtime_checkable
 class Sink(Protocol):
-    """A destination. Called by one task at a time; the same delivery may come twice (`outcome.id` is its key)."""
+    """A destination for outcomes.
+
+    The worker calls it from one task at a time. The same delivery may be written twice: `outcome.id` is its key.
+    """
 
     @property
     def name(self) -> str:
-        """Identifies the destination in the outbox: the same across restarts, without credentials."""
+        """Name of the destination in the store: stable across restarts, without credentials."""
         ...
 
     async def write(self, batch: Sequence[Delivery]) -> Mapping[str, SinkError] | None:
         """Deliver `batch` durably.
 
         Returns:
-            What did not arrive, by `outcome.id`, with the error that says what becomes of it: `SinkUnavailableError` (it
-            comes again), `SinkTargetMissingError` (it comes again for a day), `SinkRejectedError` (never),
-            `SinkNoTargetError` (there is no place for it here). None, or nothing in it: all have arrived.
+            Errors by `outcome.id` of the deliveries that did not arrive. The error's class decides what happens next:
+            `SinkUnavailableError` (retried), `SinkTargetMissingError` (retried for a day), `SinkRejectedError` (failed),
+            `SinkNoTargetError` (skipped). None or an empty mapping if all arrived.
 
         Raises:
-            SinkUnavailableError: Nothing is known to have arrived; the whole batch comes again later.
-            SinkRejectedError: The destination will never take this batch (it is split to find the row at fault).
-            SinkDeniedError: The credentials are refused; nothing is sent until the worker starts again.
+            SinkUnavailableError: If the request failed. The worker retries the whole batch later.
+            SinkRejectedError: If the destination rejects the batch. The worker splits it to find the rejected row.
+            SinkDeniedError: If the credentials are rejected. Delivery to this sink stops until the worker restarts.
         """
         ...
 
     async def aclose(self) -> None:
-        """Flush and let go. Safe to call twice."""
+        """Flush and close the sink. Can be called twice."""
         ...
 
 
 @runtime_checkable
 class StatusSink(Sink, Protocol):
-    """A sink that also shows how the whole pipeline is doing."""
+    """A sink that also publishes the state of the whole pipeline."""
 
     def update_status(self, ledger: Ledger) -> None:
-        """Take the books of this moment; called every few seconds by the owner of the store."""
+        """Publish the current ledger. The owner of the store calls this every few seconds."""
         ...
 
 
 def sink_from(spec: str | Sink) -> Sink:
-    """Make a sink from its specification; a `Sink` is returned as it is.
+    """Create a sink from its specification, or return a `Sink` unchanged.
 
-    A specification is the name of an entry point in the group `ragstone.sinks`, and after a colon the argument that
-    this destination takes: `"jsonl:PATH"`, `"otlp"` (the endpoint comes from the `OTEL_EXPORTER_OTLP_*` variables),
-    `"otlp:http://host:4318"`. `"NAME+text"` also sends what may quote captured text (explanations, reasons, details),
-    which sinks on the network leave out by default.
+    A specification is the name of an entry point in the group `ragstone.sinks`, optionally followed by a colon and an
+    argument: `"jsonl:PATH"`, `"otlp"` (the endpoint comes from the `OTEL_EXPORTER_OTLP_*` variables),
+    `"otlp:http://host:4318"`. `"NAME+text"` also sends explanations, reasons and details. They may quote captured text,
+    so network sinks omit them by default.
 
     Args:
         spec: The specification, or a sink.
 
     Returns:
-        The sink, not yet connected to anything.
+        The sink, not yet connected.
 
     Raises:
-        ConfigurationError: Nothing is known by that name, or the argument cannot work.
-        MissingExtraError: The destination needs a package that is not installed.
+        ConfigurationError: If the name is unknown or the argument is invalid.
+        MissingExtraError: If the destination needs a package that is not installed.
     """
     if not isinstance(spec, str):
-        return _checked(spec, origin="sinks=")
+        return _check_sink(spec, origin="sinks=")
     kind, _, argument = spec.partition(":")
     kind, plus, flag = kind.partition("+")
     if plus and flag != "text":
         raise ConfigurationError(
-            f"a sink can be called {kind + '+text'!r}, to send explanations too; {flag!r} means nothing"
+            f"unknown flag {flag!r} in the sink {kind + plus + flag!r}. Write {kind + '+text'!r} to send explanations."
         )
     known = entry_points(group=_GROUP)
     if kind not in known.names:
-        # Only the kind is shown: an argument may hold credentials.
+        # The message shows only the kind, because the argument may contain credentials.
         raise ConfigurationError(
-            f"no sink is called {kind!r}; known are {', '.join(sorted(known.names)) or 'none'}, "
-            "written as 'NAME' or 'NAME:ARGUMENT'"
+            f"unknown sink {kind!r}. Known sinks: {', '.join(sorted(known.names)) or 'none'}. Write 'NAME' or "
+            "'NAME:ARGUMENT'."
         )
-    make = known[kind].load()
-    made = make(argument, include_text=True) if flag else make(argument)
-    return _checked(made, origin=f"the entry point {kind!r} in {_GROUP!r}")
+    factory = known[kind].load()
+    sink = factory(argument, include_text=True) if flag else factory(argument)
+    return _check_sink(sink, origin=f"the entry point {kind!r} in {_GROUP!r}")
 
 
-def _checked(candidate: object, *, origin: str) -> Sink:
+def _check_sink(candidate: object, *, origin: str) -> Sink:
     if not isinstance(candidate, Sink):
         raise ConfigurationError(
-            f"{origin} must give a sink (an object with name, write and aclose) or 'NAME:ARGUMENT', got {candidate!r}"
+            f"{origin} must be a sink (an object with name, write and aclose) or 'NAME:ARGUMENT', got {candidate!r}"
         )
     return candidate

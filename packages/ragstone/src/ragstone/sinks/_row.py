@@ -1,4 +1,4 @@
-"""An outcome as a row of plain values, where it belongs in a tracing tool, and the delivery of rows one by one."""
+"""Outcomes as rows of plain values, their target in a tracing tool, and the delivery of single rows."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ragstone.sinks._otlp_event import parse_hex_id
 
 __all__ = ["SpanRef", "build_comment", "build_score_metadata", "iso_time", "outcome_row", "span_ref_of", "write_each"]
 
-_WORDS_MAX_CHARS: Final = 16_000
-"""At most 64,000 bytes: what the narrowest text column of the servers' databases holds (MySQL)."""
+_COMMENT_MAX_CHARS: Final = 16_000
+"""At most 64,000 bytes: the limit of the smallest text column of the servers' databases (MySQL)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanRef:
-    """The span of a request, as tracing tools write its ids: hexadecimal, in small letters."""
+    """The span of a request, with ids in lower-case hexadecimal."""
 
     trace_id: str
     span_id: str | None
 
 
 def span_ref_of(delivery: Delivery) -> SpanRef | SinkNoTargetError:
-    """Return where an evaluation belongs in a tool that knows traces by their OpenTelemetry ids, or why nowhere."""
+    """Return the target span of an evaluation in a tool with OpenTelemetry ids, or why it does not have one."""
     if isinstance(delivery.outcome, NotApplicable):
-        return SinkNoTargetError("a metric that does not apply is no evaluation result")
+        return SinkNoTargetError("a metric that does not apply is not an evaluation result")
     trace_id = parse_hex_id(delivery.otel_trace_id, digits=32)
     span_id = parse_hex_id(delivery.otel_span_id, digits=16)
     if not trace_id:
@@ -40,24 +40,24 @@ def span_ref_of(delivery: Delivery) -> SpanRef | SinkNoTargetError:
 
 
 def build_comment(delivery: Delivery) -> str | None:
-    """Return the explanation of a score or the reason why there is none; either may quote captured text."""
+    """Return the explanation of a score or the reason of another outcome. Both may quote captured text."""
     outcome = delivery.outcome
-    words = outcome.explanation if isinstance(outcome, Score) else outcome.reason
-    if words is None or len(words) <= _WORDS_MAX_CHARS:
-        return words
-    return words[: _WORDS_MAX_CHARS - 1] + "…"
+    text = outcome.explanation if isinstance(outcome, Score) else outcome.reason
+    if text is None or len(text) <= _COMMENT_MAX_CHARS:
+        return text
+    return text[: _COMMENT_MAX_CHARS - 1] + "…"
 
 
 _NOT_EVIDENCE: Final = ("id", "reason", "usage")
 
 
 def outcome_row(delivery: Delivery, *, include_text: bool) -> dict[str, Any]:
-    """Return what is known of an outcome, under one name each; what does not exist is None.
+    """Return an outcome as a dict with the same keys for every kind of outcome. Missing values are None.
 
     Args:
-        delivery: The outcome and where it belongs.
-        include_text: Add what may hold captured text at length: explanation, details, and the judge's raw reply. The
-            reason of a missing score, a sentence of ours that may quote it, is there either way.
+        delivery: The outcome and the ids of its request.
+        include_text: Add fields that may contain long captured text: explanation, details and the judge's raw reply. The
+            reason of a missing score, which may quote captured text, is always included.
     """
     outcome = delivery.outcome
     score = outcome if isinstance(outcome, Score) else None
@@ -95,48 +95,50 @@ def outcome_row(delivery: Delivery, *, include_text: bool) -> dict[str, Any]:
 
 
 def build_score_metadata(delivery: Delivery) -> dict[str, Any]:
-    """Return what stands behind an outcome, for the metadata of a score elsewhere: all that exists and holds no text."""
+    """Return the metadata of a score in a tracing tool: all non-empty fields without captured text."""
     row = outcome_row(delivery, include_text=False)
     return {name: value for name, value in row.items() if value not in (None, "") and name not in _NOT_EVIDENCE}
 
 
 def iso_time(unix_s: float | None) -> str | None:
-    """Return a time as ISO 8601 in UTC, to the microsecond; None for none, and for one that no calendar has."""
+    """Return a time as ISO 8601 in UTC with microseconds, or None for None and for times out of range."""
     try:
         return None if unix_s is None else datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="microseconds")
     except (ValueError, OverflowError, OSError):
         return None
 
 
-_AT_ONCE: Final = 8
+_CONCURRENCY: Final = 8
 
 
 async def write_each(
-    batch: Sequence[Delivery], send: Callable[[Delivery], Awaitable[SinkError | None]], *, at_once: int = _AT_ONCE
+    batch: Sequence[Delivery],
+    send: Callable[[Delivery], Awaitable[SinkError | None]],
+    *,
+    concurrency: int = _CONCURRENCY,
 ) -> dict[str, SinkError]:
-    """Send each row of `batch` by itself.
+    """Send each row of `batch` in a separate request.
 
-    Once the destination is found to be down, what has not been sent yet is not tried: it would only wait for the same
-    time-out, row after row.
+    After the first `SinkUnavailableError`, the remaining rows are not sent, because each would wait for the same timeout.
 
     Args:
         batch: The rows.
-        send: Sends one and returns what became of it, or raises it; None: it has arrived.
-        at_once: Rows under way at any moment.
+        send: Sends one row. Returns or raises its error, or returns None if the row arrived.
+        concurrency: Maximum number of concurrent requests.
 
     Returns:
-        What did not arrive, by `outcome.id`.
+        Errors of the rows that did not arrive, by `outcome.id`.
 
     Raises:
-        SinkDeniedError: The credentials are refused.
+        SinkDeniedError: If the credentials are rejected.
     """
     errors: dict[str, SinkError] = {}
     outage: SinkUnavailableError | None = None
-    waiting = iter(batch)
+    pending = iter(batch)
 
     async def work() -> None:
         nonlocal outage
-        for delivery in waiting:
+        for delivery in pending:
             error: SinkError | None = outage
             if error is None:
                 try:
@@ -154,7 +156,7 @@ async def write_each(
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(at_once, len(batch))):
+            for _ in range(min(concurrency, len(batch))):
                 group.create_task(work())
     except* SinkError as raised:
         raise raised.exceptions[0] from None

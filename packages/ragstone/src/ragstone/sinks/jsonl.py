@@ -15,8 +15,8 @@ from ragstone.sinks._row import outcome_row
 
 __all__ = ["JsonlSink"]
 
-# What is looked at to find repeats: a repeat is always of the last batch that was not acknowledged, so the tail of the
-# file is enough. 4 MiB hold a batch of 500 lines of 8 KiB each.
+# Part of the file that is searched for repeated deliveries. Only the last batch that was not acknowledged can repeat, so
+# the tail of the file is sufficient. 4 MiB hold a batch of 500 lines of 8 KiB each.
 _TAIL_MAX_BYTES: Final = 4 * 1024 * 1024
 _SEEN_MAX_IDS: Final = 10_000
 
@@ -24,19 +24,19 @@ _SEEN_MAX_IDS: Final = 10_000
 class JsonlSink:
     """Appends one JSON object per outcome to a local file.
 
-    Every line has the same keys; a value that does not exist is null. A batch is one append and one `fdatasync`, so a
-    batch that was acknowledged survives a power cut. The file is opened for each batch and closed again: renaming it
-    (log rotation) starts a new file, and a fork inherits nothing. A new file is readable by its owner only.
+    Every line has the same keys. Missing values are null. A batch is one append and one `fdatasync`, so an acknowledged
+    batch survives a power failure. The sink opens the file for each batch and closes it afterwards: log rotation by
+    renaming works, and a forked process does not inherit a handle. A new file is readable by its owner only.
 
-    A delivery that comes again is not written again, as long as batches have at most 500 rows and its line is in the
-    last 4 MiB of the file. A torn last line, left by a crash, stays as it is; the next batch begins on a new line.
+    A repeated delivery is not written twice if batches have at most 500 rows and its line is in the last 4 MiB of the
+    file. After a crash an incomplete last line stays in the file, and the next batch begins on a new line.
 
     Args:
-        path: The file; created when missing. Its directory must exist.
-        include_text: Also write what may hold captured text: explanations, details, and the judge's raw replies.
+        path: The file. It is created if missing. Its directory must exist.
+        include_text: Also write explanations, details and the judge's raw replies, which may contain captured text.
 
     Raises:
-        ConfigurationError: The directory does not exist, or `path` is a directory.
+        ConfigurationError: If the directory does not exist or `path` is a directory.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, include_text: bool = True) -> None:
@@ -44,44 +44,46 @@ class JsonlSink:
         self._path = Path(path).absolute()
         if not self._path.parent.is_dir():
             raise ConfigurationError(
-                f"cannot write {os.fspath(path)!r}: the directory {str(self._path.parent)!r} does not exist; create it"
+                f"cannot write {os.fspath(path)!r}: the directory {str(self._path.parent)!r} does not exist. Create it."
             )
         if self._path.is_dir():
-            raise ConfigurationError(f"cannot write {os.fspath(path)!r}: it is a directory; name a file in it")
+            raise ConfigurationError(
+                f"cannot write {os.fspath(path)!r}: it is a directory. Give the path of a file in it."
+            )
         self._include_text = include_text
         self._seen: dict[str, None] | None = None
-        """Ids in the file, oldest first; None when the file has to be read (again)."""
+        """Ids in the file, oldest first. None if the file must be read."""
         self._closed = False
 
     @classmethod
     def from_spec(cls, argument: str, *, include_text: bool = True) -> JsonlSink:
-        """Make the sink of `"jsonl:PATH"` from its part after the colon.
+        """Create the sink from the argument of `"jsonl:PATH"`.
 
         Raises:
-            ConfigurationError: There is no path, or it cannot be written to.
+            ConfigurationError: If the path is missing or invalid.
         """
         if not argument:
-            raise ConfigurationError("the sink 'jsonl' needs a file: write 'jsonl:PATH'")
+            raise ConfigurationError("the sink 'jsonl' needs a file. Write 'jsonl:PATH'.")
         return cls(argument, include_text=include_text)
 
     @property
     def name(self) -> str:
-        """`jsonl:` and the absolute path."""
+        """Name of the sink: `jsonl:` and the absolute path."""
         return f"jsonl:{self._path}"
 
     async def write(self, batch: Sequence[Delivery]) -> None:
-        """Append what is new in `batch` and sync it to the disk.
+        """Append the new rows of `batch` and sync them to disk.
 
         Raises:
-            SinkUnavailableError: The file cannot be written now (disk full, directory gone, permissions), or the sink
-                is closed.
+            SinkUnavailableError: If the file cannot be written (disk full, directory removed, permissions) or the sink is
+                closed.
         """
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
         await asyncio.to_thread(self._write, batch)
 
     async def aclose(self) -> None:
-        """Refuse further batches; nothing is held open."""
+        """Reject further batches. The sink does not keep open files."""
         self._closed = True
 
     def _write(self, batch: Sequence[Delivery]) -> None:
@@ -92,7 +94,7 @@ class JsonlSink:
             if fresh:
                 _append(self._path, b"".join(self._line(d) for d in fresh.values()))
         except OSError as error:
-            # Part of the batch may be in the file: what is there is found out from the file, as after a crash.
+            # Part of the batch may be in the file, so the ids are read from the file again, as after a crash.
             self._seen = None
             raise SinkUnavailableError(f"cannot append to {str(self._path)!r}: {error.strerror or error}") from error
         self._seen.update(dict.fromkeys(fresh))
@@ -106,7 +108,7 @@ class JsonlSink:
 
 
 def _ids_in_tail(path: Path) -> dict[str, None]:
-    """Return the ids in the last 4 MiB of the file, in file order; lines that are not ours are passed over."""
+    """Return the ids in the last 4 MiB of the file, in file order. Lines in another format are ignored."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -119,14 +121,14 @@ def _ids_in_tail(path: Path) -> dict[str, None]:
         try:
             row = json.loads(line)
         except ValueError:
-            continue  # empty, cut by the window, or torn by a crash
+            continue  # empty, cut at the window's start, or incomplete after a crash
         if isinstance(row, dict) and isinstance(row.get("id"), str):
             ids[row["id"]] = None
     return ids
 
 
 def _append(path: Path, data: bytes) -> None:
-    """Append `data` on a line of its own and sync it; a new file's directory entry too."""
+    """Append `data` on a new line and sync it. For a new file, sync the directory entry too."""
     is_new = not path.exists()
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -147,5 +149,5 @@ def _append(path: Path, data: bytes) -> None:
             os.close(directory)
 
 
-# macOS has no fdatasync.
+# macOS does not have fdatasync.
 _sync = getattr(os, "fdatasync", os.fsync)

@@ -22,32 +22,32 @@ __all__ = ["LangfuseSink"]
 
 _CLOUD: Final = "https://cloud.langfuse.com"
 _PATH: Final = "/api/public/scores"
-# What Langfuse's own client sends at most: its endpoint refuses bodies of 1 MiB.
+# The limits of Langfuse's own client. The endpoint rejects bodies of 1 MiB.
 _REQUEST_MAX_ROWS: Final = 15
 _REQUEST_MAX_BYTES: Final = 1_000_000
 _WRONG_ADDRESS: Final = frozenset({404, 405})
 
 
 class LangfuseSink:
-    """Puts each score on the trace that Langfuse already has of the request.
+    """Adds each score to the request's trace in Langfuse.
 
-    Langfuse knows a trace by its OpenTelemetry id, so the score goes to the trace and the observation whose span was
-    current when the request was captured. A request without one, or whose span was sampled out, has no place there. Nor
-    has an outcome that is no score: it would have to be a number. Both are skipped, and counted as skipped.
+    Langfuse identifies traces by their OpenTelemetry ids. The sink adds the score to the trace and the observation whose
+    span was current when the request was captured. It skips requests without a span, requests whose span was not sampled
+    and outcomes without a score, because Langfuse accepts only numbers here.
 
-    A score keeps its id and its time, by which Langfuse finds it again: a repeat replaces it. Servers from 4.59 on take
-    many scores in a request, older ones take one; which it is shows in what they accept.
+    A score keeps its id and time, so that a repeated delivery replaces it. Servers from version 4.59 accept several
+    scores per request, older ones one. The sink detects this from the responses.
 
     Args:
-        url: Base URL of the server; by default `LANGFUSE_BASE_URL` or `LANGFUSE_HOST` decide, else Langfuse's cloud.
-        public_key: By default `LANGFUSE_PUBLIC_KEY`.
-        secret_key: By default `LANGFUSE_SECRET_KEY`.
-        environment: The environment the traces are in, when they name one; by default `LANGFUSE_TRACING_ENVIRONMENT`.
-        timeout_s: Seconds for one request.
+        url: Base URL of the server. Default: `LANGFUSE_BASE_URL`, `LANGFUSE_HOST` or Langfuse's cloud.
+        public_key: Public key. Default: `LANGFUSE_PUBLIC_KEY`.
+        secret_key: Secret key. Default: `LANGFUSE_SECRET_KEY`.
+        environment: The traces' environment, if they have one. Default: `LANGFUSE_TRACING_ENVIRONMENT`.
+        timeout_s: Timeout of one request, in seconds.
         include_text: Also send explanations, which may quote captured text.
 
     Raises:
-        ConfigurationError: The URL is none, or a key is missing.
+        ConfigurationError: If the URL is invalid or a key is missing.
     """
 
     def __init__(
@@ -67,39 +67,39 @@ class LangfuseSink:
         secret_key = secret_key or environ.get("LANGFUSE_SECRET_KEY")
         if not public_key or not secret_key:
             raise ConfigurationError(
-                "the sink 'langfuse' needs the keys of the Langfuse project; "
-                "set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY"
+                "the sink 'langfuse' needs the keys of the Langfuse project. "
+                "Set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY."
             )
         self._environment = environment or environ.get("LANGFUSE_TRACING_ENVIRONMENT")
         self._include_text = include_text
         self._http = HttpClient(auth=(public_key, secret_key), timeout_s=timeout_s)
         self._form: Literal["array", "object"] | None = None
-        """What the server takes; None as long as nothing has shown it."""
+        """The body format that the server accepts, or None if not yet known."""
         self._closed = False
 
     @classmethod
     def from_spec(cls, argument: str, *, include_text: bool = False) -> LangfuseSink:
-        """Make the sink of `"langfuse"` or `"langfuse:https://host"` from its part after the colon.
+        """Create the sink from the argument of `"langfuse"` or `"langfuse:https://host"`.
 
         Raises:
-            ConfigurationError: The URL is none, or a key is missing.
+            ConfigurationError: If the URL is invalid or a key is missing.
         """
         return cls(argument or None, include_text=include_text)
 
     @property
     def name(self) -> str:
-        """`langfuse:` with host and port of the server."""
+        """Name of the sink: `langfuse:` with host and port of the server."""
         return f"langfuse:{host_and_port(self._url)}"
 
     async def write(self, batch: Sequence[Delivery]) -> Mapping[str, SinkError]:
-        """Send the scores of `batch`; returns when the server has answered for each.
+        """Send the scores of `batch`, and return when the server has answered for each.
 
         Returns:
-            The rows that it refuses, that did not reach it, and that have no place there.
+            Errors of the rows that were rejected, not received or skipped, by `outcome.id`.
 
         Raises:
-            SinkUnavailableError: The sink is closed.
-            SinkDeniedError: The keys are refused.
+            SinkUnavailableError: If the sink is closed.
+            SinkDeniedError: If the keys are rejected.
         """
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
@@ -118,7 +118,7 @@ class LangfuseSink:
                     errors |= await self._write_chunk(chunk)
                     continue
                 except SinkUnavailableError as raised:
-                    # The chunks before have arrived, and those behind would wait for the same time-out.
+                    # Earlier chunks have arrived. Later ones are not sent, because they would wait for the same timeout.
                     outage = raised
             errors |= {delivery.outcome.id: outage for delivery, _ in chunk}
         return errors
@@ -134,8 +134,8 @@ class LangfuseSink:
             if error is None:
                 self._form = "array"
                 return {}
-        # Either a row is at fault, and the answer does not say which, or this server takes no arrays. Each alone tells:
-        # a score that has arrived already is replaced by itself.
+        # Either the server rejects a row without saying which, or it does not accept arrays. Sending each row separately
+        # shows which. A score that already arrived is replaced by itself.
         bodies = {delivery.outcome.id: body for delivery, body in chunk}
         return await write_each([d for d, _ in chunk], lambda d: self._write_one(bodies[d.outcome.id]))
 
@@ -150,11 +150,11 @@ class LangfuseSink:
         return error
 
     async def _post(self, body: dict[str, Any] | list[dict[str, Any]]) -> SinkRejectedError | None:
-        """Send one body; return the refusal of it or of a part of it.
+        """Send one body, and return an error if the server rejects it or a part of it.
 
         Raises:
-            SinkUnavailableError: It can come again.
-            SinkDeniedError: The keys are refused.
+            SinkUnavailableError: If the request can be retried.
+            SinkDeniedError: If the keys are rejected.
         """
         response = await self._http.request("POST", self._url.geturl() + _PATH, json=body)
         error = parse_error_response(response, wrong_address=_WRONG_ADDRESS)
@@ -164,24 +164,24 @@ class LangfuseSink:
             raise error
         if response.status_code == 207:
             self._form = "array"
-            return SinkRejectedError(f"{host_and_port(self._url)} refused the score: {_refusal(response.text)}")
+            return SinkRejectedError(f"{host_and_port(self._url)} rejected the score: {_rejection(response.text)}")
         return None
 
 
 def _body(delivery: Delivery, *, environment: str | None, include_text: bool) -> dict[str, Any] | SinkNoTargetError:
-    """Return a score as Langfuse takes it, or why it has no place there."""
+    """Return a score in Langfuse's format, or why it is skipped."""
     outcome = delivery.outcome
     if not isinstance(outcome, Score):
-        return SinkNoTargetError("Langfuse has a place for scores only")
-    place = span_ref_of(delivery)
-    if isinstance(place, SinkNoTargetError):
-        return place
-    # The same at each repeat: Langfuse takes a score of another time for another score.
+        return SinkNoTargetError("Langfuse accepts only scores")
+    span = span_ref_of(delivery)
+    if isinstance(span, SinkNoTargetError):
+        return span
+    # The same time in each retry: for Langfuse, a score with another time is another score.
     timestamp = iso_time(delivery.requested_at if outcome.created_at is None else outcome.created_at)
     body = {
         "id": outcome.id,
-        "traceId": place.trace_id,
-        "observationId": place.span_id,
+        "traceId": span.trace_id,
+        "observationId": span.span_id,
         "name": outcome.metric,
         "value": outcome.value,
         "dataType": "NUMERIC",
@@ -196,7 +196,7 @@ def _body(delivery: Delivery, *, environment: str | None, include_text: bool) ->
 def _chunks(
     rows: Sequence[tuple[Delivery, dict[str, Any]]],
 ) -> Iterator[list[tuple[Delivery, dict[str, Any]]]]:
-    """Yield requests of rows, each within Langfuse's limits unless one row alone is beyond them."""
+    """Yield chunks of rows within Langfuse's limits. A single row may exceed them."""
     chunk: list[tuple[Delivery, dict[str, Any]]] = []
     size = 2
     for row in rows:
@@ -210,11 +210,10 @@ def _chunks(
         yield chunk
 
 
-def _refusal(text: str) -> str:
-    """Return what a 207 says of the rows that it did not take."""
+def _rejection(text: str) -> str:
+    """Return the reasons in a 207 response for rejected rows."""
     try:
         messages = [str(error["message"]) for error in json.loads(text)["errors"]]
     except (ValueError, TypeError, KeyError):
         messages = []
-    words = "; ".join(messages) or "it does not say why"
-    return printable(words)
+    return printable("; ".join(messages) or "no reason given")

@@ -23,32 +23,32 @@ __all__ = ["LangsmithSink"]
 _CLOUD: Final = "https://api.smith.langchain.com"
 _WRONG_ADDRESS: Final = frozenset({404, 405})
 _SCORE_DECIMALS: Final = 4
-"""The API refuses a score with more."""
+"""The API rejects a score with more decimals."""
 
 
 class LangsmithSink:
-    """Puts each score, and each failure, as feedback on the run that LangSmith has of the request.
+    """Adds each score and each failure as feedback to the request's run in LangSmith.
 
-    The run is known by its id, which LangChain gives: a request captured elsewhere has none and is skipped. A failure is
-    feedback with `error` and without a score; a metric that does not apply is no feedback and is skipped. LangSmith takes
-    scores of four decimals; the value itself is in `extra`.
+    LangSmith identifies runs by the run id of LangChain. Requests without a run id are skipped. A failure becomes feedback
+    with `error` and without a score. A metric that does not apply is skipped. LangSmith accepts four decimals, so `extra`
+    contains the exact value.
 
-    Feedback keeps its id, so a repeat finds itself there. It does not extend how long LangSmith keeps the trace, as
-    feedback otherwise does at a price. A run that has not arrived yet is waited for.
+    Feedback keeps its id, so a repeated delivery does not duplicate it. The sink sets `extend_trace_retention` to false,
+    because LangSmith charges for longer retention. If a run has not arrived yet, its feedback is retried.
 
     Args:
-        url: Base URL of the API; by default `LANGSMITH_ENDPOINT` decides, else LangSmith's cloud.
-        api_key: By default `LANGSMITH_API_KEY`.
-        project: Name of the project the runs are in, which LangSmith wants to know to find them; by default
-            `LANGSMITH_PROJECT`. Without it feedback is sent as older servers take it.
-        workspace_id: For a key that is valid in several workspaces; by default `LANGSMITH_WORKSPACE_ID`.
-        timeout_s: Seconds for one request.
+        url: Base URL of the API. Default: `LANGSMITH_ENDPOINT` or LangSmith's cloud.
+        api_key: API key. Default: `LANGSMITH_API_KEY`.
+        project: Name of the runs' project, by which LangSmith finds them. Default: `LANGSMITH_PROJECT`. Without a
+            project, feedback is sent in the format of older servers.
+        workspace_id: Workspace of a key that is valid in several. Default: `LANGSMITH_WORKSPACE_ID`.
+        timeout_s: Timeout of one request, in seconds.
         include_text: Also send explanations and reasons, which may quote captured text.
 
-    Where a variable is not set, its older name (`LANGCHAIN_API_KEY`, ...) is read.
+    If a variable is not set, its older name (`LANGCHAIN_API_KEY`, ...) is read.
 
     Raises:
-        ConfigurationError: The URL is none, or there is no key.
+        ConfigurationError: If the URL is invalid or the key is missing.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class LangsmithSink:
         self._url = base_url(address, sink="langsmith", example=f"langsmith:{_CLOUD}")
         api_key = api_key or _setting("API_KEY")
         if not api_key:
-            raise ConfigurationError("the sink 'langsmith' needs a key of the LangSmith API; set LANGSMITH_API_KEY")
+            raise ConfigurationError("the sink 'langsmith' needs a key of the LangSmith API. Set LANGSMITH_API_KEY.")
         headers = {"x-api-key": api_key}
         workspace_id = workspace_id or _setting("WORKSPACE_ID")
         if workspace_id:
@@ -78,35 +78,36 @@ class LangsmithSink:
 
     @classmethod
     def from_spec(cls, argument: str, *, include_text: bool = False) -> LangsmithSink:
-        """Make the sink of `"langsmith"` or `"langsmith:https://host"` from its part after the colon.
+        """Create the sink from the argument of `"langsmith"` or `"langsmith:https://host"`.
 
         Raises:
-            ConfigurationError: The URL is none, or there is no key.
+            ConfigurationError: If the URL is invalid or the key is missing.
         """
         return cls(argument or None, include_text=include_text)
 
     @property
     def name(self) -> str:
-        """`langsmith:` with host and port of the server."""
+        """Name of the sink: `langsmith:` with host and port of the server."""
         return f"langsmith:{host_and_port(self._url)}"
 
     async def write(self, batch: Sequence[Delivery]) -> Mapping[str, SinkError]:
-        """Send the scores and failures of `batch`, one a request; returns when the server has answered for each.
+        """Send each score and failure of `batch` in one request, and return when the server has answered for each.
 
         Returns:
-            The rows that it refuses, that did not reach it, whose run it does not have yet, and that have no place there.
+            Errors of the rows that were rejected, not received or skipped, or whose run does not exist yet, by
+            `outcome.id`.
 
         Raises:
-            SinkUnavailableError: The sink is closed, or the project cannot be asked for.
-            SinkTargetMissingError: There is no project of that name yet.
-            SinkDeniedError: The key is refused.
+            SinkUnavailableError: If the sink is closed or the project's id cannot be read.
+            SinkTargetMissingError: If the project does not exist yet.
+            SinkDeniedError: If the key is rejected.
         """
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
         skipped = {d.outcome.id: reason for d in batch if (reason := _no_target(d)) is not None}
         rows = [delivery for delivery in batch if delivery.outcome.id not in skipped]
         if rows and self._project is not None and self._project_id is None:
-            self._project_id = await self._ask_project_id(self._project)
+            self._project_id = await self._read_project_id(self._project)
         return skipped | await write_each(rows, self._write_one)
 
     async def aclose(self) -> None:
@@ -117,10 +118,10 @@ class LangsmithSink:
     async def _write_one(self, delivery: Delivery) -> SinkError | None:
         body = _feedback(delivery, session_id=self._project_id, include_text=self._include_text)
         response = await self._http.request("POST", f"{self._url.geturl()}/feedback", json=body)
-        # A conflict is with ourselves: nobody else makes this id.
+        # 409: the feedback already exists from an earlier attempt, because only Ragstone creates this id.
         return None if response.status_code == 409 else parse_error_response(response, missing=frozenset({404}))
 
-    async def _ask_project_id(self, project: str) -> str:
+    async def _read_project_id(self, project: str) -> str:
         response = await self._http.request(
             "GET",
             f"{self._url.geturl()}/sessions",
@@ -130,36 +131,36 @@ class LangsmithSink:
         if error is not None:
             raise error
         try:
-            found = response.json()
-            project_id = str(uuid.UUID(found[0]["id"])) if found else None
+            projects = response.json()
+            project_id = str(uuid.UUID(projects[0]["id"])) if projects else None
         except (ValueError, TypeError, LookupError, AttributeError):
             raise SinkUnavailableError(
                 f"{host_and_port(self._url)} does not answer as LangSmith does: {printable(response.text)}"
             ) from None
         if project_id is None:
             raise SinkTargetMissingError(
-                f"{host_and_port(self._url)} has no project called {printable(project)!r}, or no run in it yet"
+                f"{host_and_port(self._url)} does not have a project {printable(project)!r} with runs yet"
             )
         return project_id
 
 
 def _no_target(delivery: Delivery) -> SinkNoTargetError | None:
     if isinstance(delivery.outcome, NotApplicable):
-        return SinkNoTargetError("a metric that does not apply is no feedback")
+        return SinkNoTargetError("a metric that does not apply is not feedback")
     try:
         uuid.UUID(delivery.run_id or "")
     except ValueError:
-        return SinkNoTargetError("the request has no run id, by which LangSmith would know it")
+        return SinkNoTargetError("the request does not have a LangChain run id")
     return None
 
 
 def _feedback(delivery: Delivery, *, session_id: str | None, include_text: bool) -> dict[str, Any]:
-    """Return an outcome as LangSmith takes it.
+    """Return an outcome in LangSmith's format.
 
-    There is no `trace_id`: it is the id of the outermost run, and what was captured may have run inside another.
+    `trace_id` is not set: it is the id of the outermost run, and the captured run may be nested in another.
     """
     outcome = delivery.outcome
-    who = {"judge": outcome.judge, "judge_hash": outcome.judge_hash or None, "prompt_hash": outcome.prompt_hash}
+    source = {"judge": outcome.judge, "judge_hash": outcome.judge_hash or None, "prompt_hash": outcome.prompt_hash}
     scored_at = iso_time(outcome.created_at)
     body = {
         "id": outcome.id,
@@ -172,7 +173,7 @@ def _feedback(delivery: Delivery, *, session_id: str | None, include_text: bool)
         "comment": build_comment(delivery) if include_text else None,
         "feedback_source": {
             "type": "model" if outcome.judge else "api",
-            "metadata": {name: value for name, value in who.items() if value is not None},
+            "metadata": {name: value for name, value in source.items() if value is not None},
         },
         "extra": build_score_metadata(delivery),
         "created_at": scored_at,

@@ -26,31 +26,32 @@ if TYPE_CHECKING:
 __all__ = ["MlflowSink"]
 
 _EXAMPLE: Final = "mlflow:http://localhost:5000"
-# Measured: a server with one process takes 97 a second one by one, 134 by two, and no more by four, eight or sixteen.
-# Four leave room for the way to a server that is not on this machine.
-_AT_ONCE: Final = 4
+# Measured: a server with one process accepts 97 requests a second sequentially, 134 with two concurrent requests, and not
+# more with four, eight or sixteen. Four allow for network latency.
+_CONCURRENCY: Final = 4
 _WRONG_ADDRESS: Final = frozenset({404, 405})
 _NAME_MAX_CHARS: Final = 250
-"""Names of assessments and sources, in MLflow's tables."""
+"""Maximum length of assessment and source names in MLflow's tables."""
 
 
 class MlflowSink:
-    """Adds an assessment to the trace of the captured request, in the MLflow server that has it.
+    """Adds an assessment to the request's trace in MLflow.
 
-    MLflow knows a trace that came by OTLP as `tr-` and its OpenTelemetry id. It takes one assessment a request, and
-    takes one with the same id no second time: ours is made from the ids of outcome and trace, so a repeat changes
-    nothing. A `Failure` is an assessment with an error and without a value. A `NotApplicable` is none.
+    MLflow identifies a trace from OTLP by `tr-` and its OpenTelemetry id. It accepts one assessment per request and
+    rejects a second one with the same id. The sink derives the id from the ids of outcome and trace, so a repeated
+    delivery changes nothing. A `Failure` becomes an assessment with an error and without a value. A `NotApplicable` is
+    skipped.
 
-    A request without a trace, or whose trace was sampled out, has no place there. One whose trace is not there yet
-    waits for it.
+    Requests without a trace, or whose trace was not sampled, are skipped. If a trace has not arrived yet, the delivery is
+    retried.
 
     Args:
-        url: Base URL of the tracking server; by default `MLFLOW_TRACKING_URI` decides.
-        timeout_s: Seconds for one request.
+        url: Base URL of the tracking server. Default: `MLFLOW_TRACKING_URI`.
+        timeout_s: Timeout of one request, in seconds.
         include_text: Also send explanations and reasons, which may quote captured text.
 
     Raises:
-        ConfigurationError: There is no URL.
+        ConfigurationError: If the URL is missing or invalid.
     """
 
     def __init__(self, url: str | None = None, *, timeout_s: float = 30.0, include_text: bool = False) -> None:
@@ -58,12 +59,12 @@ class MlflowSink:
         address = url or environ.get("MLFLOW_TRACKING_URI")
         if not address:
             raise ConfigurationError(
-                f"the sink 'mlflow' needs the address of its server: write {_EXAMPLE!r}, or set MLFLOW_TRACKING_URI"
+                f"the sink 'mlflow' needs the URL of its server. Write {_EXAMPLE!r}, or set MLFLOW_TRACKING_URI."
             )
         self._url = base_url(address, sink="mlflow", example=_EXAMPLE)
         user, password = environ.get("MLFLOW_TRACKING_USERNAME"), environ.get("MLFLOW_TRACKING_PASSWORD")
         token = environ.get("MLFLOW_TRACKING_TOKEN")
-        # In the order of MLflow's own client.
+        # The same precedence as in MLflow's own client.
         auth = (user, password) if user and password else None
         headers = {"authorization": f"Bearer {token}"} if token and auth is None else {}
         self._http = HttpClient(headers=headers, auth=auth, timeout_s=timeout_s)
@@ -72,32 +73,32 @@ class MlflowSink:
 
     @classmethod
     def from_spec(cls, argument: str, *, include_text: bool = False) -> MlflowSink:
-        """Make the sink of `"mlflow"` or `"mlflow:http://host:5000"` from its part after the colon.
+        """Create the sink from the argument of `"mlflow"` or `"mlflow:http://host:5000"`.
 
         Raises:
-            ConfigurationError: There is no URL.
+            ConfigurationError: If the URL is missing or invalid.
         """
         return cls(argument or None, include_text=include_text)
 
     @property
     def name(self) -> str:
-        """`mlflow:` with host and port of the server."""
+        """Name of the sink: `mlflow:` with host and port of the server."""
         return f"mlflow:{host_and_port(self._url)}"
 
     async def write(self, batch: Sequence[Delivery]) -> Mapping[str, SinkError]:
-        """Send `batch`, four at a time; returns when MLflow has answered for each.
+        """Send `batch` with four concurrent requests, and return when MLflow has answered for each row.
 
         Returns:
-            The outcomes that it refuses, that did not reach it, whose trace is not there (yet), or that have no place
-            there.
+            Errors of the outcomes that were rejected, not received or skipped, or whose trace does not exist yet, by
+            `outcome.id`.
 
         Raises:
-            SinkUnavailableError: The sink is closed.
-            SinkDeniedError: The credentials are refused, or the server keeps ids of its own.
+            SinkUnavailableError: If the sink is closed.
+            SinkDeniedError: If the credentials are rejected, or the server replaces assessment ids.
         """
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
-        return await write_each(batch, self._send, at_once=_AT_ONCE)
+        return await write_each(batch, self._send, concurrency=_CONCURRENCY)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -111,52 +112,54 @@ class MlflowSink:
         url = f"{self._url.geturl()}/api/3.0/mlflow/traces/{assessment['trace_id']}/assessments"
         response = await self._http.request("POST", url, json={"assessment": assessment})
         if response.is_success:
-            return self._kept(response, assessment["assessment_id"])
+            return self._check_stored(response, assessment["assessment_id"])
         if response.status_code == 500:
-            # Also what it answers to an id that it has.
-            known = await self._http.request("GET", f"{url}/{assessment['assessment_id']}")
-            if self._kept(known, assessment["assessment_id"]) is None:
+            # MLflow also answers 500 if the id already exists.
+            existing = await self._http.request("GET", f"{url}/{assessment['assessment_id']}")
+            if self._check_stored(existing, assessment["assessment_id"]) is None:
                 return None
         if _fields(response).get("error_code") == "RESOURCE_DOES_NOT_EXIST":
             return SinkTargetMissingError(f"{host_and_port(self._url)} does not have the trace")
         return parse_error_response(response, wrong_address=_WRONG_ADDRESS)
 
-    def _kept(self, response: httpx.Response, assessment_id: str) -> SinkError | None:
-        """What it means when the server has answered with an assessment: nothing, if it is ours."""
+    def _check_stored(self, response: httpx.Response, assessment_id: str) -> SinkError | None:
+        """Return None if the response contains the assessment with this id, otherwise an error."""
         assessment = _fields(response).get("assessment")
         if not isinstance(assessment, dict):
-            return SinkUnavailableError(f"{host_and_port(self._url)} does not answer as MLflow does; check the address")
+            return SinkUnavailableError(f"{host_and_port(self._url)} does not answer as MLflow does. Check the URL.")
         if assessment.get("assessment_id") != assessment_id:
-            # It would store each repeat as a new one.
-            return SinkDeniedError(f"{host_and_port(self._url)} gives assessments ids of its own; it must keep ours")
+            # The server would store each retry as a new assessment.
+            return SinkDeniedError(
+                f"{host_and_port(self._url)} replaces assessment ids. It must keep the ids it receives."
+            )
         return None
 
 
 def _assessment(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | SinkNoTargetError:
-    """Return an outcome as MLflow takes it, or why it has no place there."""
-    place = span_ref_of(delivery)
-    if isinstance(place, SinkNoTargetError):
-        return place
+    """Return an outcome in MLflow's format, or why it is skipped."""
+    span = span_ref_of(delivery)
+    if isinstance(span, SinkNoTargetError):
+        return span
     outcome = delivery.outcome
-    words = build_comment(delivery) if include_text else None
+    comment = build_comment(delivery) if include_text else None
     feedback: dict[str, Any]
     if isinstance(outcome, Failure):
-        feedback = {"error": {"error_code": outcome.kind} | ({"error_message": words} if words else {})}
+        feedback = {"error": {"error_code": outcome.kind} | ({"error_message": comment} if comment else {})}
     else:
         feedback = {"value": outcome.value if isinstance(outcome, Score) else None}
     assessment = {
-        # Unique in the whole server, where another application may have named a request as this one did.
-        "assessment_id": str(uuid.uuid5(uuid.UUID(outcome.id), place.trace_id)),
-        "trace_id": f"tr-{place.trace_id}",
-        "span_id": place.span_id,
+        # Includes the trace's id, because request ids of different applications on one server may be equal.
+        "assessment_id": str(uuid.uuid5(uuid.UUID(outcome.id), span.trace_id)),
+        "trace_id": f"tr-{span.trace_id}",
+        "span_id": span.span_id,
         "assessment_name": outcome.metric[:_NAME_MAX_CHARS],
         "source": {
             "source_type": "CODE" if outcome.judge is None else "LLM_JUDGE",
             "source_id": (outcome.judge or "ragstone")[:_NAME_MAX_CHARS],
         },
         "feedback": feedback,
-        "rationale": words if isinstance(outcome, Score) else None,
-        # It takes text only.
+        "rationale": comment if isinstance(outcome, Score) else None,
+        # MLflow accepts only strings as metadata.
         "metadata": {"id": outcome.id}
         | {
             name: value if isinstance(value, str) else json.dumps(value)
@@ -167,7 +170,7 @@ def _assessment(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | S
 
 
 def _fields(response: httpx.Response) -> dict[str, Any]:
-    """The object that an answer holds; empty if it holds none."""
+    """Return the JSON object in a response, or an empty dict."""
     try:
         body = response.json()
     except ValueError:

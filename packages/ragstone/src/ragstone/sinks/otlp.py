@@ -25,25 +25,25 @@ _LOGS_PATH: Final = "/v1/logs"
 class OtlpSink:
     """Sends each score and each failure as a `gen_ai.evaluation.result` event to an OTLP/HTTP receiver.
 
-    The event carries the trace and span id of the captured request, so that it lands beside the span it judges. OTLP
-    knows no keys: after a failed attempt a receiver may see an event twice, with the same `ragstone.evaluation.id`.
-    A `NotApplicable` outcome is no evaluation result and is not sent.
+    The event has the trace and span id of the captured request, so that tools show it with the evaluated span. OTLP does
+    not have keys: after a failed attempt a receiver may receive an event twice, with the same `ragstone.evaluation.id`.
+    A `NotApplicable` outcome is not an evaluation result and is not sent.
 
-    The exporter is called directly and its answer is checked. The batching processor of the SDK is not used: it drops
-    events when its queue is full and still reports success.
+    The sink calls the exporter directly and checks its response. It does not use the SDK's batching processor, which drops
+    events if its queue is full and still reports success.
 
     Args:
-        endpoint: Base URL of the receiver, "http://host:4318"; `/v1/logs` is appended if it is not there. By default
-            `OTEL_EXPORTER_OTLP_LOGS_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` decide, else "http://localhost:4318".
-        headers: Sent with each request, on top of those of `OTEL_EXPORTER_OTLP_HEADERS`.
-        timeout_s: Seconds for one batch with the exporter's own retries; by default `OTEL_EXPORTER_OTLP_TIMEOUT`,
-            else 10.
+        endpoint: Base URL of the receiver, such as "http://host:4318". `/v1/logs` is appended if missing. Default:
+            `OTEL_EXPORTER_OTLP_LOGS_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT` or "http://localhost:4318".
+        headers: Headers of each request, in addition to those of `OTEL_EXPORTER_OTLP_HEADERS`.
+        timeout_s: Seconds for one batch, including the exporter's own retries. Default: `OTEL_EXPORTER_OTLP_TIMEOUT`,
+            or 10.
         include_text: Also send explanations and reasons, which may quote captured text.
-        clock: Returns the time of sending, Unix seconds.
+        clock: Returns the current time in Unix seconds.
 
     Raises:
-        ConfigurationError: The endpoint is no http(s) URL, or the environment asks for gRPC.
-        MissingExtraError: The extra `otlp` is not installed.
+        ConfigurationError: If the endpoint is not an http(s) URL, or the environment selects gRPC.
+        MissingExtraError: If the extra `otlp` is not installed.
     """
 
     def __init__(
@@ -67,28 +67,28 @@ class OtlpSink:
 
     @classmethod
     def from_spec(cls, argument: str, *, include_text: bool = False) -> OtlpSink:
-        """Make the sink of `"otlp"` or `"otlp:http://host:4318"` from its part after the colon.
+        """Create the sink from the argument of `"otlp"` or `"otlp:http://host:4318"`.
 
         Raises:
-            ConfigurationError: The endpoint is no http(s) URL.
-            MissingExtraError: The extra `otlp` is not installed.
+            ConfigurationError: If the endpoint is not an http(s) URL.
+            MissingExtraError: If the extra `otlp` is not installed.
         """
         return cls(argument or None, include_text=include_text)
 
     @property
     def name(self) -> str:
-        """`otlp:` with host and port of the receiver."""
+        """Name of the sink: `otlp:` with host and port of the receiver."""
         return f"otlp:{_host_and_port(self._url)}"
 
     async def write(self, batch: Sequence[Delivery]) -> Mapping[str, SinkError]:
-        """Send `batch`, at most 512 events a request; returns when the receiver has confirmed all of them.
+        """Send `batch` with at most 512 events per request, and return when the receiver has confirmed all of them.
 
         Returns:
-            The outcomes that are no evaluation results.
+            Errors of the skipped outcomes (not applicable), by `outcome.id`.
 
         Raises:
-            SinkUnavailableError: No connection, time-out, 429, 5xx, or the receiver refuses us (401, 403, 404).
-            SinkRejectedError: The receiver refuses the events themselves (400, 413, 422).
+            SinkUnavailableError: On connection failure, timeout, 401, 403, 404, 429 or 5xx.
+            SinkRejectedError: If the receiver rejects the events themselves (400, 413, 422).
         """
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
@@ -96,13 +96,13 @@ class OtlpSink:
         for start in range(0, len(deliveries), _BATCH_MAX_EVENTS):
             await asyncio.to_thread(self._send, deliveries[start : start + _BATCH_MAX_EVENTS])
         return {
-            d.outcome.id: SinkNoTargetError("a metric that does not apply is no evaluation result")
+            d.outcome.id: SinkNoTargetError("a metric that does not apply is not an evaluation result")
             for d in batch
             if isinstance(d.outcome, NotApplicable)
         }
 
     async def aclose(self) -> None:
-        """Close the connection; a retry that is under way is given up."""
+        """Close the connection and cancel a retry in progress."""
         self._closed = True
         channel, self._channel = self._channel, None
         if channel is not None:
@@ -111,7 +111,7 @@ class OtlpSink:
     def _send(self, deliveries: Sequence[Delivery]) -> None:
         from ragstone.sinks._otlp_channel import OtlpChannel
 
-        # Made where and when it is first needed: after a fork, parent and child must not share a connection.
+        # Created at first use in each process: after a fork, parent and child must not share a connection.
         if self._channel is None or self._channel_pid != os.getpid():
             self._channel = OtlpChannel(
                 self._url.geturl(), name=self.name, headers=self._headers, timeout_s=self._timeout_s
@@ -142,15 +142,15 @@ def _require_exporter() -> None:
 
 
 def _logs_url(endpoint: str | None) -> SplitResult:
-    """Return the URL that logs go to, by the rules of the OpenTelemetry environment variables."""
+    """Return the URL for logs, by the rules of OpenTelemetry's environment variables."""
     environ = os.environ
     exact = None
     if endpoint is None:
         protocol = environ.get("OTEL_EXPORTER_OTLP_LOGS_PROTOCOL") or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
         if protocol == "grpc":
             raise ConfigurationError(
-                "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc', and the sink 'otlp' speaks http/protobuf; "
-                "name the HTTP receiver: 'otlp:http://host:4318'"
+                "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc', but the sink 'otlp' supports only http/protobuf. "
+                "Give the HTTP receiver: 'otlp:http://host:4318'."
             )
         exact = environ.get("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT")
         endpoint = exact or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "http://localhost:4318"
@@ -160,7 +160,7 @@ def _logs_url(endpoint: str | None) -> SplitResult:
     except ValueError:
         valid = False
     if not valid:
-        # The URL is not shown: it may hold credentials.
+        # The message omits the URL, because it may contain credentials.
         raise ConfigurationError("the endpoint of the sink 'otlp' must be a URL such as 'http://host:4318'")
     path = url.path.rstrip("/")
     return url if exact or path.endswith(_LOGS_PATH) else url._replace(path=path + _LOGS_PATH)

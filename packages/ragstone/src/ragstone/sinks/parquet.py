@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ParquetSink"]
 
-# A part is written anew with each batch until it is full: that is what keeps the files few, and what a batch costs.
+# Each batch rewrites the current part until it is full. This keeps the number of files small at the cost of rewriting.
 _PART_MAX_ROWS: Final = 2_000
 _PART_MAX_BYTES: Final = 1024 * 1024
-# What is looked at to find repeats: a repeat is always of the last batch that was not acknowledged.
+# Number of ids that are searched for repeated deliveries. Only the last batch that was not acknowledged can repeat.
 _SEEN_MAX_IDS: Final = 10_000
 _STALE_S: Final = 24 * 3600.0
 _TEXT: Final = ("explanation", "details", "raw")
@@ -33,22 +33,22 @@ _TEXT: Final = ("explanation", "details", "raw")
 class ParquetSink:
     """Writes one row per outcome to Parquet files in a local directory, with the columns of the JSONL sink.
 
-    Parts are called `<time>-<random>.parquet`. A batch goes into the newest part of this sink, which is written anew
-    beside itself, synced to the disk and renamed over itself, until it has 2,000 rows or 1 MiB; then a new part begins.
-    Whoever reads `*.parquet` sees a batch whole or not at all, once, whenever a crash comes. Several processes may write
-    to one directory: each has parts of its own. New files are readable by their owner only.
+    Files (parts) are named `<time>-<random>.parquet`. The sink adds a batch to its newest part: it writes a temporary file,
+    syncs it to disk and renames it to the part. A part with 2,000 rows or 1 MiB is full, and a new one begins. Readers of
+    `*.parquet` see each batch either completely or not at all, and only once, even after a crash. Several processes can
+    write to one directory, because each has its own parts. New files are readable by their owner only.
 
-    A delivery that comes again is not written again, as long as it is among the last 10,000 rows of the directory.
+    A repeated delivery is not written twice if it is among the last 10,000 rows of the directory.
 
-    `details` is JSON text; what is left out or does not exist is null, so that all parts have the same columns.
+    `details` is JSON text. Missing and omitted values are null, so that all parts have the same columns.
 
     Args:
-        path: The directory; created when missing. Its parent must exist.
-        include_text: Also write what may hold captured text: explanations, details, and the judge's raw replies.
+        path: The directory. It is created if missing. Its parent must exist.
+        include_text: Also write explanations, details and the judge's raw replies, which may contain captured text.
 
     Raises:
-        ConfigurationError: The parent does not exist, or `path` is a file.
-        MissingExtraError: The extra `parquet` is not installed.
+        ConfigurationError: If the parent does not exist or `path` is a file.
+        MissingExtraError: If the extra `parquet` is not installed.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, include_text: bool = True) -> None:
@@ -56,40 +56,42 @@ class ParquetSink:
         self._path = Path(path).absolute()
         if not self._path.parent.is_dir():
             raise ConfigurationError(
-                f"cannot write to {os.fspath(path)!r}: the directory {str(self._path.parent)!r} does not exist; create it"
+                f"cannot write to {os.fspath(path)!r}: the directory {str(self._path.parent)!r} does not exist. Create it."
             )
         if self._path.exists() and not self._path.is_dir():
-            raise ConfigurationError(f"cannot write to {os.fspath(path)!r}: it is a file; name a directory")
+            raise ConfigurationError(
+                f"cannot write to {os.fspath(path)!r}: it is a file. Give the path of a directory."
+            )
         self._include_text = include_text
         self._seen: dict[str, None] | None = None
-        """Ids in the directory, oldest first; None when it has to be read (again)."""
+        """Ids in the directory, oldest first. None if the directory must be read."""
         self._part: _Part | None = None
         self._closed = False
 
     @classmethod
     def from_spec(cls, argument: str, *, include_text: bool = True) -> ParquetSink:
-        """Make the sink of `"parquet:DIR/"` from its part after the colon.
+        """Create the sink from the argument of `"parquet:DIR/"`.
 
         Raises:
-            ConfigurationError: There is no path, or it cannot be written to.
-            MissingExtraError: The extra `parquet` is not installed.
+            ConfigurationError: If the path is missing or invalid.
+            MissingExtraError: If the extra `parquet` is not installed.
         """
         if not argument:
-            raise ConfigurationError("the sink 'parquet' needs a directory: write 'parquet:DIR/'")
+            raise ConfigurationError("the sink 'parquet' needs a directory. Write 'parquet:DIR/'.")
         return cls(argument, include_text=include_text)
 
     @property
     def name(self) -> str:
-        """`parquet:` and the absolute path."""
+        """Name of the sink: `parquet:` and the absolute path."""
         return f"parquet:{self._path}"
 
     async def write(self, batch: Sequence[Delivery]) -> None:
-        """Write what is new in `batch` and sync it to the disk.
+        """Write the new rows of `batch` and sync them to disk.
 
         Raises:
-            SinkUnavailableError: The directory cannot be written to now (disk full, gone, permissions), or the sink is
+            SinkUnavailableError: If the directory cannot be written to (disk full, removed, permissions) or the sink is
                 closed.
-            SinkRejectedError: A row has a number that no column holds.
+            SinkRejectedError: If a row contains a number out of its column's range.
         """
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
@@ -97,7 +99,7 @@ class ParquetSink:
             await asyncio.to_thread(self._write, batch)
 
     async def aclose(self) -> None:
-        """Refuse further batches; nothing is held open."""
+        """Reject further batches. The sink does not keep open files."""
         self._closed = True
 
     def _write(self, batch: Sequence[Delivery]) -> None:
@@ -112,7 +114,7 @@ class ParquetSink:
                     self._part = _Part(self._path)
                 self._part.extend(rows)
         except OSError as error:
-            # The batch may be in the directory all the same: what is there is found out from it, as after a crash.
+            # The batch may be in the directory, so the ids are read from it again, as after a crash.
             self._seen = self._part = None
             raise SinkUnavailableError(f"cannot write to {str(self._path)!r}: {error.strerror or error}") from error
         self._seen.update(dict.fromkeys(fresh))
@@ -121,29 +123,29 @@ class ParquetSink:
 
 
 class _Part:
-    """One file, as long as it is this sink that fills it."""
+    """A file that this sink is filling."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.parquet"
         self._pid = os.getpid()
         self._table: pa.Table | None = None
         self._state: tuple[int, int] | None = None
-        """Size and time of the file as it was written, by which it is known again."""
+        """Size and modification time after the last write, to detect changes by other programs."""
 
     def takes(self, n_rows: int) -> bool:
-        """Whether `n_rows` more belong here: it is not full, not a parent process's, and nobody has moved it away."""
+        """Return whether `n_rows` more rows fit, and the file is unchanged and was created by this process."""
         if self._table is None or self._state is None or self._pid != os.getpid():
             return False
         full = self._table.num_rows + n_rows > _PART_MAX_ROWS or self._state[0] >= _PART_MAX_BYTES
         return not full and _state(self._path) == self._state
 
     def extend(self, rows: pa.Table) -> None:
-        """Write the file anew, with `rows` behind those it has."""
+        """Rewrite the file with `rows` appended."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         table = rows if self._table is None else pa.concat_tables([self._table, rows])
-        # Those who read a whole directory pass over names that begin with a dot.
+        # Readers of a directory ignore names that begin with a dot.
         draft = self._path.with_name(f".{self._path.stem}.tmp")
         try:
             fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -229,7 +231,7 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row as its columns take it."""
+    """Convert a row to the types of the columns."""
     details = row.get("details")
     row |= dict.fromkeys(_TEXT) | {name: row.get(name) for name in _TEXT}
     row["details"] = json.dumps(details, ensure_ascii=False, allow_nan=False) if details is not None else None
@@ -241,7 +243,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ids_in(directory: Path) -> dict[str, None]:
-    """Return the ids of the newest parts, oldest first; sweep up what a crash left of a part long ago."""
+    """Return the ids of the newest parts, oldest first, and delete temporary files older than a day."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -262,5 +264,5 @@ def _ids_in(directory: Path) -> dict[str, None]:
         try:
             newest.append(pq.read_table(path, columns=["id"], partitioning=None)["id"].to_pylist())
         except (pa.ArrowException, KeyError, FileNotFoundError):
-            continue  # somebody else's file
+            continue  # not written by this sink
     return dict.fromkeys(id_ for ids in reversed(newest) for id_ in ids if isinstance(id_, str))

@@ -26,24 +26,24 @@ _SPAN_ID: Final = re.compile(r"\b[0-9a-f]{16}\b")
 
 
 class PhoenixSink:
-    """Annotates the span that was current when the request was captured, in the Phoenix server that has it.
+    """Annotates the request's span in Phoenix: the span that was current when the request was captured.
 
-    Phoenix knows an annotation by span, name and identifier, and ours is the id of the outcome: a repeat replaces
-    itself, and another version of a metric, or another judge, stands beside it. A `Failure` has the label "failure" and
-    no score, which leaves the averages alone. A `NotApplicable` is no annotation.
+    Phoenix identifies an annotation by span, name and identifier. The sink uses the outcome's id as identifier: a repeated
+    delivery replaces the annotation, and another metric version or judge adds one. A `Failure` has the label "failure"
+    and no score, so that it does not change averages. A `NotApplicable` is skipped.
 
-    A request without a span, or whose trace was sampled out, has no place there. One whose span is not there yet waits
-    for it; the rest of its batch arrives.
+    Requests without a span, or whose trace was not sampled, are skipped. If a span has not arrived yet, its delivery is
+    retried, and the rest of the batch is stored.
 
     Args:
-        url: Base URL of the server; by default `PHOENIX_COLLECTOR_ENDPOINT` decides, else "http://localhost:6006".
-        api_key: Sent as a bearer token; by default `PHOENIX_API_KEY`.
-        headers: Sent with each request, on top of those of `PHOENIX_CLIENT_HEADERS` ("name=value,name=value").
-        timeout_s: Seconds for one request, of at most 1,000 annotations.
+        url: Base URL of the server. Default: `PHOENIX_COLLECTOR_ENDPOINT` or "http://localhost:6006".
+        api_key: Bearer token. Default: `PHOENIX_API_KEY`.
+        headers: Headers of each request, in addition to those of `PHOENIX_CLIENT_HEADERS` ("name=value,name=value").
+        timeout_s: Timeout of one request with at most 1,000 annotations, in seconds.
         include_text: Also send explanations and reasons, which may quote captured text.
 
     Raises:
-        ConfigurationError: The URL is none.
+        ConfigurationError: If the URL is invalid.
     """
 
     def __init__(
@@ -56,40 +56,41 @@ class PhoenixSink:
         include_text: bool = False,
     ) -> None:
         environ = os.environ
-        # The endpoint is often that of the spans, as exporters want it.
+        # The variable often contains the endpoint of the spans, for exporters.
         address = url or environ.get("PHOENIX_COLLECTOR_ENDPOINT", "").removesuffix("/v1/traces") or _LOCAL
         self._url = base_url(address, sink="phoenix", example=f"phoenix:{_LOCAL}")
-        sent = _headers_in(environ.get("PHOENIX_CLIENT_HEADERS", ""))
+        environment_headers = _parse_headers(environ.get("PHOENIX_CLIENT_HEADERS", ""))
         if key := api_key or environ.get("PHOENIX_API_KEY"):
-            sent["authorization"] = f"Bearer {key}"
-        self._http = HttpClient(headers=sent | dict(headers or {}), timeout_s=timeout_s)
+            environment_headers["authorization"] = f"Bearer {key}"
+        self._http = HttpClient(headers=environment_headers | dict(headers or {}), timeout_s=timeout_s)
         self._include_text = include_text
         self._closed = False
 
     @classmethod
     def from_spec(cls, argument: str, *, include_text: bool = False) -> PhoenixSink:
-        """Make the sink of `"phoenix"` or `"phoenix:http://host:6006"` from its part after the colon.
+        """Create the sink from the argument of `"phoenix"` or `"phoenix:http://host:6006"`.
 
         Raises:
-            ConfigurationError: The URL is none.
+            ConfigurationError: If the URL is invalid.
         """
         return cls(argument or None, include_text=include_text)
 
     @property
     def name(self) -> str:
-        """`phoenix:` with host and port of the server."""
+        """Name of the sink: `phoenix:` with host and port of the server."""
         return f"phoenix:{host_and_port(self._url)}"
 
     async def write(self, batch: Sequence[Delivery]) -> Mapping[str, SinkError]:
-        """Send `batch`; returns when Phoenix has stored what it can.
+        """Send `batch`, and return when Phoenix has stored all rows that it accepts.
 
         Returns:
-            The outcomes whose span is not there (yet), and those that have no place there.
+            Errors of the outcomes that were skipped or whose span does not exist yet, by `outcome.id`.
 
         Raises:
-            SinkUnavailableError: No connection, time-out, 429, 5xx, this is no Phoenix, or the sink is closed.
-            SinkRejectedError: Phoenix refuses a row, and does not say which.
-            SinkDeniedError: The key is refused.
+            SinkUnavailableError: On connection failure, timeout, 429 or 5xx, if the server is not Phoenix, or if the sink
+                is closed.
+            SinkRejectedError: If Phoenix rejects a row without saying which.
+            SinkDeniedError: If the key is rejected.
         """
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
@@ -112,35 +113,37 @@ class PhoenixSink:
         await self._http.aclose()
 
     async def _send(self, rows: dict[str, dict[str, Any]]) -> dict[str, SinkError]:
-        """Send rows by the id of their outcome; return those whose span Phoenix does not have."""
+        """Send rows, and return errors for those whose span Phoenix does not have, by `outcome.id`."""
         errors: dict[str, SinkError] = {}
         while rows:
-            # Without `sync` Phoenix takes everything, and keeps what has no span in its memory for ten minutes.
+            # Without `sync`, Phoenix accepts everything and keeps annotations of unknown spans in memory for ten minutes.
             response = await self._http.request(
                 "POST", self._url.geturl() + _PATH, params={"sync": "true"}, json={"data": list(rows.values())}
             )
             missing = _missing_spans(response)
-            gone = {i for i, row in rows.items() if row["span_id"] in missing}
-            if not gone:
+            unknown = {i for i, row in rows.items() if row["span_id"] in missing}
+            if not unknown:
                 if error := parse_error_response(response, wrong_address=_WRONG_ADDRESS):
                     raise error
                 break
-            # It has stored nothing: what is left goes again.
-            errors |= dict.fromkeys(gone, SinkTargetMissingError(f"{host_and_port(self._url)} does not have the span"))
-            rows = {i: row for i, row in rows.items() if i not in gone}
+            # Phoenix has stored nothing, so the remaining rows are sent again.
+            errors |= dict.fromkeys(
+                unknown, SinkTargetMissingError(f"{host_and_port(self._url)} does not have the span")
+            )
+            rows = {i: row for i, row in rows.items() if i not in unknown}
         return errors
 
 
 def _annotation(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | SinkNoTargetError:
-    """Return an outcome as Phoenix takes it, or why it has no place there."""
-    place = span_ref_of(delivery)
-    if isinstance(place, SinkNoTargetError):
-        return place
-    if place.span_id is None:
-        return SinkNoTargetError("the request has no OpenTelemetry span, by which Phoenix would know it")
+    """Return an outcome in Phoenix's format, or why it is skipped."""
+    span = span_ref_of(delivery)
+    if isinstance(span, SinkNoTargetError):
+        return span
+    if span.span_id is None:
+        return SinkNoTargetError("the request does not have an OpenTelemetry span")
     outcome = delivery.outcome
     return {
-        "span_id": place.span_id,
+        "span_id": span.span_id,
         "name": outcome.metric,
         "identifier": outcome.id,
         "annotator_kind": "CODE" if outcome.judge is None else "LLM",
@@ -154,11 +157,11 @@ def _annotation(delivery: Delivery, *, include_text: bool) -> dict[str, Any] | S
 
 
 def _missing_spans(response: httpx.Response) -> set[str]:
-    """The ids of the spans that Phoenix, in a 404, says it does not have."""
+    """Return the ids of unknown spans in a 404 response of Phoenix."""
     return set(_SPAN_ID.findall(response.text)) if response.status_code == 404 else set()
 
 
-def _headers_in(text: str) -> dict[str, str]:
-    """The headers of `name=value,name=value`, as Phoenix's own client reads them: names and values are URL-encoded."""
+def _parse_headers(text: str) -> dict[str, str]:
+    """Parse `name=value,name=value` with URL-encoded names and values, as Phoenix's own client does."""
     pairs = (pair.split("=", 1) for pair in text.split(",") if "=" in pair)
     return {unquote(name).strip().lower(): unquote(value).strip() for name, value in pairs}

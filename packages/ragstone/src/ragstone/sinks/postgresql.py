@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresqlSink"]
 
-# Column by column what the docs list; the order is that of `_row`.
+# The columns in the documented order, which is also the order of `_row`.
 _COLUMNS: Final = {
     "id": "UUID PRIMARY KEY",
     "trace_id": "TEXT NOT NULL",
@@ -59,24 +59,24 @@ _CREATE: Final = f"CREATE TABLE IF NOT EXISTS {_TABLE} ({', '.join(f'{n} {t}' fo
 _VALUES: Final = ", ".join("to_timestamp(%s)" if t == "TIMESTAMPTZ" else "%s" for t in _COLUMNS.values())
 _INSERT: Final = f"INSERT INTO {_TABLE} ({', '.join(_COLUMNS)}) VALUES ({_VALUES}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
 _LOCK: Final = 0x52475354
-"""Two that make one table at once would get in each other's way; the letters RGST."""
+"""Key of the advisory lock for creating the table (the letters RGST): concurrent creation would fail."""
 
 
 class PostgresqlSink:
-    """Inserts one row per outcome into the table `ragstone_outcomes`, which it makes when it is not there.
+    """Inserts one row per outcome into the table `ragstone_outcomes`, and creates the table if missing.
 
-    A batch is one transaction, and the id of an outcome is the primary key: what comes again changes nothing. Rows are
-    never changed or deleted by Ragstone.
+    A batch is one transaction, and the outcome's id is the primary key: a repeated delivery changes nothing. Ragstone never
+    changes or deletes rows.
 
     Args:
-        url: `postgresql://user:password@host/database`, with the parameters of libpq, among them `options` for another
-            `search_path`. The password may come from `PGPASSWORD` or a password file instead.
+        url: `postgresql://user:password@host/database` with parameters of libpq, such as `options` for another
+            `search_path`. The password can also come from `PGPASSWORD` or a password file.
         include_text: Also write explanations and reasons, which may quote captured text.
-        timeout_s: Seconds to wait for a connection, and for one statement.
+        timeout_s: Timeout of the connection and of one statement, in seconds.
 
     Raises:
-        ConfigurationError: The URL cannot be read.
-        MissingExtraError: The extra `postgres` is not installed.
+        ConfigurationError: If the URL is invalid.
+        MissingExtraError: If the extra `postgres` is not installed.
     """
 
     def __init__(self, url: str, *, include_text: bool = False, timeout_s: float = 30.0) -> None:
@@ -87,7 +87,7 @@ class PostgresqlSink:
                 feature="the sink 'postgresql'", package="psycopg", extra="ragstone[postgres]"
             ) from error
         self._parameters = connection_parameters(url)
-        self._place = describe_database(self._parameters)
+        self._name = describe_database(self._parameters)
         self._include_text = include_text
         self._timeout_s = timeout_s
         self._connection: psycopg.Connection[Any] | None = None
@@ -96,11 +96,11 @@ class PostgresqlSink:
 
     @classmethod
     def from_spec(cls, argument: str, *, include_text: bool = False) -> PostgresqlSink:
-        """Make the sink of `"postgresql://user:password@host/database"` from its part after the colon.
+        """Create the sink from the argument of `"postgresql://user:password@host/database"`.
 
         Raises:
-            ConfigurationError: The URL cannot be read.
-            MissingExtraError: The extra `postgres` is not installed.
+            ConfigurationError: If the URL is invalid.
+            MissingExtraError: If the extra `postgres` is not installed.
         """
         if not argument.startswith("//"):
             raise ConfigurationError(
@@ -110,16 +110,16 @@ class PostgresqlSink:
 
     @property
     def name(self) -> str:
-        """The URL without credentials and parameters."""
-        return self._place
+        """Name of the sink: the URL without credentials and parameters."""
+        return self._name
 
     async def write(self, batch: Sequence[Delivery]) -> None:
-        """Insert what is new in `batch`, in one transaction.
+        """Insert the new rows of `batch` in one transaction.
 
         Raises:
-            SinkUnavailableError: The server cannot be reached or is in trouble, or the table lacks a column.
-            SinkDeniedError: It refuses the credentials, or this user may not write to the table.
-            SinkRejectedError: It does not take the rows.
+            SinkUnavailableError: If the server is unavailable or fails, or the table lacks a column.
+            SinkDeniedError: If the credentials are rejected or the user may not write to the table.
+            SinkRejectedError: If the server rejects the rows.
         """
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
@@ -143,15 +143,15 @@ class PostgresqlSink:
             with connection.transaction(), connection.cursor() as cursor:
                 cursor.executemany(_INSERT.encode(), rows)
         except psycopg.Error as error:
-            words = f"{self._place}: {strip_credentials(str(error), self._parameters)}"
+            message = f"{self._name}: {strip_credentials(str(error), self._parameters)}"
             denied = _is_denied(error)
-            # A new connection has the table made again, and knows of new passwords.
+            # The next write opens a new connection, which creates a missing table and reads new passwords.
             self._drop()
             if denied:
-                raise SinkDeniedError(f"{words}; check user, password and rights of this sink") from None
+                raise SinkDeniedError(f"{message}. Check user, password and permissions of this sink.") from None
             if isinstance(error, (psycopg.DataError, psycopg.IntegrityError)):
-                raise SinkRejectedError(words) from None
-            raise SinkUnavailableError(words) from None
+                raise SinkRejectedError(message) from None
+            raise SinkUnavailableError(message) from None
 
     def _connected(self) -> psycopg.Connection[Any]:
         import psycopg
@@ -159,7 +159,7 @@ class PostgresqlSink:
         from ragstone._util.postgres import register_text_dumper
 
         if self._pid != os.getpid():
-            # The parent's: closing it here would end the parent's session.
+            # The connection belongs to the parent process. Closing it here would end the parent's session.
             self._connection, self._pid = None, os.getpid()
         if self._connection is None:
             parameters = {"connect_timeout": max(2, round(self._timeout_s)), **self._parameters}
@@ -184,7 +184,7 @@ class PostgresqlSink:
 
 
 def _is_denied(error: psycopg.Error) -> bool:
-    """Whether we are refused; a refusal while connecting has no code, only words."""
+    """Return whether the server denies access. Errors while connecting have only a text, not a code."""
     state = error.sqlstate or ""
     refused = state == "42501" or state.startswith("28")
     return refused or (not state and ("authentication failed" in str(error) or "no pg_hba.conf entry" in str(error)))

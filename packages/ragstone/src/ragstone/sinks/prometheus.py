@@ -1,4 +1,4 @@
-"""Outcomes as Prometheus metrics, on a port of their own or in the application's registry."""
+"""Outcomes as Prometheus metrics, on a separate port or in the application's registry."""
 
 from __future__ import annotations
 
@@ -27,27 +27,26 @@ _ADDRESS: Final = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/@\s]+):)?
 
 
 class PrometheusSink:
-    """Counts outcomes, and shows them and the books of the store to Prometheus.
+    """Exposes counts of outcomes and the store's ledger to Prometheus.
 
-    The port is opened when the first outcome or ledger comes, by the process that owns the store: other processes of the
-    same application do not need it. Sinks of one process that name the same port share it.
+    The process that owns the store opens the port at the first outcome or ledger. Other processes of the same application
+    do not open it. Sinks of one process with the same port share it.
 
-    An outcome that comes again is not counted again, as long as it is among the last 20,000. Counts of outcomes begin
-    anew with each process, as counters of Prometheus do; what comes from the books (`ragstone_captures_total`,
-    `ragstone_sink_deliveries_total`, the gauges) is the store's.
+    A repeated outcome is not counted twice if it is among the last 20,000. Counts of outcomes start at 0 in each process,
+    as usual for Prometheus counters. Values from the ledger (`ragstone_captures_total`, `ragstone_sink_deliveries_total`
+    and the gauges) are those of the store.
 
     Args:
-        port: Where `/metrics` is served; 0 takes a free one. None serves nothing, which needs a `registry`.
-        host: The address to listen on: this machine only, unless you say otherwise.
-        registry: Where to put the metrics, such as your application's; by default a registry of its own, which leaves
-            the application's alone.
-        buckets: Upper bounds of the buckets of `ragstone_score`: by default tenths up to 1. Values beyond the last bound
-            count in full in the sum, and only as "more" in a quantile.
-        max_apps: So many names of traces become values of the label `app`; the rest share "other".
+        port: Port of `/metrics`. 0 selects a free port. None does not serve, and requires a `registry`.
+        host: Address to listen on. Default: this machine only.
+        registry: Registry for the metrics, such as the application's. Default: a separate registry.
+        buckets: Upper bounds of the buckets of `ragstone_score`. Default: tenths up to 1. Values above the last bound
+            count in the sum, but quantiles show only that they exceed it.
+        max_apps: Maximum number of trace names used as values of the label `app`. Further names share "other".
 
     Raises:
-        ConfigurationError: The port or the buckets cannot work.
-        MissingExtraError: The extra `prometheus` is not installed.
+        ConfigurationError: If the port or the buckets are invalid.
+        MissingExtraError: If the extra `prometheus` is not installed.
     """
 
     def __init__(
@@ -61,12 +60,12 @@ class PrometheusSink:
     ) -> None:
         if port is None and registry is None:
             raise ConfigurationError(
-                "a PrometheusSink without a port needs a registry that somebody else serves: give registry= or port="
+                "a PrometheusSink without a port needs a registry that the application serves. Set registry= or port=."
             )
         if port is not None and not 0 <= port <= 65535:
             raise ConfigurationError(f"port must be from 0 to 65535, got {port!r}")
         if not buckets or list(buckets) != sorted(set(buckets)):
-            raise ConfigurationError(f"buckets must be numbers that grow, got {list(buckets)!r}")
+            raise ConfigurationError(f"buckets must be increasing numbers, got {list(buckets)!r}")
         self._name = "prometheus" if port is None else f"prometheus:{_in_address(host)}:{port}"
         self._page = _page(port, host, registry, buckets=tuple(buckets), max_apps=max_apps)
         self._page.users.add(id(self))
@@ -74,36 +73,36 @@ class PrometheusSink:
 
     @classmethod
     def from_spec(cls, argument: str, *, include_text: bool = False) -> PrometheusSink:
-        """Make the sink of `"prometheus"`, `"prometheus:PORT"` or `"prometheus:HOST:PORT"` from its part after the colon.
+        """Create the sink from the argument of `"prometheus"`, `"prometheus:PORT"` or `"prometheus:HOST:PORT"`.
 
         Raises:
-            ConfigurationError: That is no address, or text is asked for, which has no place in metrics.
-            MissingExtraError: The extra `prometheus` is not installed.
+            ConfigurationError: If the address is invalid, or text is requested, which metrics cannot contain.
+            MissingExtraError: If the extra `prometheus` is not installed.
         """
         if include_text:
-            raise ConfigurationError("the sink 'prometheus' has no place for text; write 'prometheus:PORT'")
-        found = _ADDRESS.fullmatch(argument or str(_PORT))
-        if found is None or int(found["port"]) > 65535:
+            raise ConfigurationError("the sink 'prometheus' does not support +text. Write 'prometheus:PORT'.")
+        match = _ADDRESS.fullmatch(argument or str(_PORT))
+        if match is None or int(match["port"]) > 65535:
             raise ConfigurationError(
-                f"the sink 'prometheus' listens on a port: write 'prometheus:{_PORT}' or 'prometheus:HOST:PORT'"
+                f"the sink 'prometheus' needs a port. Write 'prometheus:{_PORT}' or 'prometheus:HOST:PORT'."
             )
-        return cls(int(found["port"]), (found["host"] or _HOST).strip("[]"))
+        return cls(int(match["port"]), (match["host"] or _HOST).strip("[]"))
 
     @property
     def name(self) -> str:
-        """`prometheus:` with the address; `prometheus` alone where another's registry is used."""
+        """Name of the sink: `prometheus:` with the address, or `prometheus` without a port."""
         return self._name
 
     @property
     def port(self) -> int | None:
-        """The port that is open; None while none is."""
+        """The open port, or None."""
         return self._page.port
 
     async def write(self, batch: Sequence[Delivery]) -> None:
-        """Count what is new in `batch`.
+        """Count the new outcomes of `batch`.
 
         Raises:
-            SinkUnavailableError: The port cannot be opened now, or the sink is closed.
+            SinkUnavailableError: If the port cannot be opened or the sink is closed.
         """
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
@@ -112,14 +111,14 @@ class PrometheusSink:
             self._page.families.count(delivery)
 
     def update_status(self, ledger: Ledger) -> None:
-        """Show the books of this moment."""
+        """Expose the current ledger."""
         if self._closed:
             return
         self._page.families.ledgers.put(id(self), ledger)
         try:
             self._page.serve()
         except SinkUnavailableError:
-            # The next delivery says so, where it is noted and logged.
+            # The next delivery raises the same error, which the worker stores and logs.
             return
 
     async def aclose(self) -> None:
@@ -130,7 +129,7 @@ class PrometheusSink:
 
 
 class _Page:
-    """Metrics and the server that shows them, if there is one."""
+    """The metrics, and the server that serves them (optional)."""
 
     _registry: CollectorRegistry
     _server: WSGIServer | None
@@ -145,34 +144,34 @@ class _Page:
         buckets: tuple[float, ...],
         max_apps: int,
     ) -> None:
-        self.asked_port, self.host, self._given = port, host, registry
+        self.requested_port, self.host, self._external_registry = port, host, registry
         self._buckets, self._max_apps = buckets, max_apps
         self.users: set[int] = set()
-        self._start_anew()
+        self._reset()
         after_fork_in_child(self._after_fork)
 
     @property
     def port(self) -> int | None:
-        """The port that is open."""
+        """The open port, or None."""
         return None if self._server is None else self._server.server_port
 
     def serve(self) -> None:
-        """Open the port, if it is to be open and is not."""
+        """Open the port if one is set and not yet open."""
         from prometheus_client import start_http_server
 
         with self._lock:
-            if self.asked_port is None or self._server is not None:
+            if self.requested_port is None or self._server is not None:
                 return
             try:
-                self._server, self._thread = start_http_server(self.asked_port, self.host, self._registry)
+                self._server, self._thread = start_http_server(self.requested_port, self.host, self._registry)
             except OSError as error:
                 raise SinkUnavailableError(
-                    f"cannot listen on {self.host}:{self.asked_port} ({error.strerror or error}); another program may use "
-                    "it: choose another port, 'prometheus:PORT'"
+                    f"cannot listen on {self.host}:{self.requested_port} ({error.strerror or error}). If another program uses "
+                    "this port, choose another: 'prometheus:PORT'."
                 ) from error
 
     def leave(self, user: int) -> None:
-        """Close the port after the last user."""
+        """Remove a user, and close the port if it was the last."""
         with self._lock:
             self.users.discard(user)
             self.families.ledgers.remove(user)
@@ -188,30 +187,30 @@ class _Page:
             server.server_close()
             thread.join()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         from prometheus_client import CollectorRegistry
 
         from ragstone.sinks._prometheus_families import Families
 
         self._lock = threading.Lock()
         self._server = self._thread = None
-        self._registry = CollectorRegistry() if self._given is None else self._given
+        self._registry = CollectorRegistry() if self._external_registry is None else self._external_registry
         self.families: Families = Families(self._registry, buckets=self._buckets, max_apps=self._max_apps)
 
     def _after_fork(self) -> None:
-        """In a child nobody answers on the port, and threads of the parent may have held locks."""
+        """Reset the child process: it does not have the server's thread, and the parent may have held locks."""
         if self._server is not None:
             self._server.socket.close()
-        if self._given is None:
-            self._start_anew()
+        if self._external_registry is None:
+            self._reset()
         else:
-            # What is in another's registry cannot be put there twice.
+            # The metrics stay in the application's registry, where they cannot be registered twice.
             self._lock = threading.Lock()
             self._server = self._thread = None
 
 
 _pages: Final[dict[object, _Page]] = {}
-"""Of this process: by address, or by the registry that was given."""
+"""Pages of this process, by address or by the application's registry."""
 
 
 def _page(
@@ -227,11 +226,11 @@ def _page(
     page = _pages.get(key)
     if page is None:
         page = _Page(port, host, registry, buckets=buckets, max_apps=max_apps)
-        if port != 0:  # each that asks for a free port gets one
+        if port != 0:  # sinks with a free port do not share it
             _pages[key] = page
-    elif (page.asked_port, page.host) != (port, host):
+    elif (page.requested_port, page.host) != (port, host):
         raise ConfigurationError(
-            f"this registry is already served on port {page.asked_port!r} of {page.host!r} by another PrometheusSink"
+            f"this registry is already served on port {page.requested_port!r} of {page.host!r} by another PrometheusSink"
         )
     return page
 

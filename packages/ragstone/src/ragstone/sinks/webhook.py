@@ -1,4 +1,4 @@
-"""Outcomes as signed JSON to an address of one's own."""
+"""Outcomes as signed JSON to a URL of the user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["WebhookSink"]
 
 _VERSION: Final = 1
 _NAMESPACE: Final = uuid.UUID("0c1d5a52-8a0e-5c5b-9d43-6f1f3c3a9e10")
-_SECRET_PREFIX: Final = "whsec_"  # noqa: S105  the mark of a secret, not one
+_SECRET_PREFIX: Final = "whsec_"  # noqa: S105  a prefix, not a secret
 _WRONG_ADDRESS: Final = frozenset({404, 405})
 _GONE: Final = 410
 
@@ -30,23 +30,23 @@ _GONE: Final = 410
 class WebhookSink:
     """Posts each batch as one JSON object: `{"version": 1, "id": "...", "outcomes": [...]}`.
 
-    An outcome has the fields of a line of the JSONL sink, every kind of outcome. The receiver answers any 2xx when it has
-    stored the batch. 400, 413 and 422 refuse it: it comes again in halves, down to the row at fault. 401, 403 and 410 stop
-    the sink. All else, 404 and redirections included, is tried again later. A batch may come twice: `outcomes[].id` is
-    the key, and the same batch has the same `id`.
+    All kinds of outcomes are sent, with the fields of the JSONL sink. The receiver answers with any 2xx status after it has
+    stored the batch. 400, 413 and 422 reject the batch: the worker splits it in half and retries, until only the rejected
+    row remains. 401, 403 and 410 stop delivery to this sink. After any other response, including 404 and redirects, the
+    batch is retried later. A batch may arrive twice: `outcomes[].id` is the key, and the same batch has the same `id`.
 
-    With a secret, requests are signed as Standard Webhooks describes: `webhook-signature` holds `v1,` and the base64 of
-    HMAC-SHA256 over `webhook-id`, `webhook-timestamp` and the body, with dots between.
+    With a secret, requests are signed as Standard Webhooks specifies: `webhook-signature` is `v1,` and the base64 of
+    HMAC-SHA256 over `webhook-id`, `webhook-timestamp` and the body, joined by dots.
 
     Args:
-        url: Where to post. User and password in it are sent as basic authentication.
-        secret: Signs the requests; by default `RAGSTONE_WEBHOOK_SECRET`. After `whsec_` it is base64, else the key itself.
-        timeout_s: Seconds for one request.
+        url: URL to post to. User and password in it are sent as basic authentication.
+        secret: Signing secret: `whsec_` and base64, or the key itself. Default: `RAGSTONE_WEBHOOK_SECRET`.
+        timeout_s: Timeout of one request, in seconds.
         include_text: Also send explanations, reasons, details and raw replies, which may quote captured text.
-        clock: Unix seconds.
+        clock: Returns the current time in Unix seconds.
 
     Raises:
-        ConfigurationError: The URL is none, or the secret after `whsec_` is not base64.
+        ConfigurationError: If the URL is invalid, or the secret after `whsec_` is not base64.
     """
 
     def __init__(
@@ -59,38 +59,38 @@ class WebhookSink:
         clock: Callable[[], float] = time.time,
     ) -> None:
         address = base_url(url, sink="webhook", example="webhook:https://example.com/scores")
-        given = urlsplit(url)
-        self._url = given._replace(fragment="").geturl()
+        parts = urlsplit(url)
+        self._url = parts._replace(fragment="").geturl()
         self._key = _key(secret or os.environ.get("RAGSTONE_WEBHOOK_SECRET"))
         self._include_text = include_text
         self._clock = clock
         self._http = HttpClient(timeout_s=timeout_s)
         self._closed = False
-        # Two addresses on one host are two destinations, and a path is often the secret: told apart, and not shown.
-        mark = hashlib.sha256(f"{given.path}?{given.query}".encode()).hexdigest()[:8]
-        self._name = f"webhook:{host_and_port(address)}#{mark}"
+        # Two URLs on one host are two destinations, so the name contains a hash of the path. The path itself is often secret.
+        path_hash = hashlib.sha256(f"{parts.path}?{parts.query}".encode()).hexdigest()[:8]
+        self._name = f"webhook:{host_and_port(address)}#{path_hash}"
 
     @classmethod
     def from_spec(cls, argument: str, *, include_text: bool = False) -> WebhookSink:
-        """Make the sink of `"webhook:https://host/path"` from its part after the colon.
+        """Create the sink from the argument of `"webhook:https://host/path"`.
 
         Raises:
-            ConfigurationError: The URL is none, or the secret is malformed.
+            ConfigurationError: If the URL is invalid or the secret is malformed.
         """
         return cls(argument, include_text=include_text)
 
     @property
     def name(self) -> str:
-        """`webhook:` with host and port, and eight hex digits that stand for the rest of the URL."""
+        """Name of the sink: `webhook:` with host and port, and eight hex digits of a hash of path and query."""
         return self._name
 
     async def write(self, batch: Sequence[Delivery]) -> None:
-        """Post `batch`; returns when the receiver has accepted it.
+        """Post `batch`, and return when the receiver has accepted it.
 
         Raises:
-            SinkUnavailableError: No connection, time-out, or an answer that says neither yes nor no; or the sink is closed.
-            SinkRejectedError: The receiver refuses the batch.
-            SinkDeniedError: The receiver refuses us, or has gone for good.
+            SinkUnavailableError: On connection failure, timeout or any other status, or if the sink is closed.
+            SinkRejectedError: If the receiver rejects the batch (400, 413, 422).
+            SinkDeniedError: If the receiver denies access (401, 403) or is gone (410).
         """
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
@@ -114,7 +114,7 @@ class WebhookSink:
     def _row(self, delivery: Delivery) -> dict[str, object]:
         row = outcome_row(delivery, include_text=self._include_text)
         if not self._include_text:
-            # It may quote what was captured; `kind` and `missing` say as much in words of ours.
+            # The reason may quote captured text. `kind` and `missing` contain the cause without it.
             del row["reason"]
         return row
 
@@ -142,6 +142,6 @@ def _key(secret: str | None) -> bytes | None:
         key = b""
     if not key:
         raise ConfigurationError(
-            f"the secret of the sink 'webhook' must be base64 after {_SECRET_PREFIX!r}, or a text without that beginning"
+            f"the secret of the sink 'webhook' must be base64 after {_SECRET_PREFIX!r}, or a text without this prefix"
         )
     return key
