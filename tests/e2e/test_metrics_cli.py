@@ -35,7 +35,15 @@ def test_metrics_stand_under_their_group():
 def test_one_is_explained_with_its_example():
     """Definition, needs and cost, then a sample, what the judge replies, and the value that follows."""
     told = run("ccrs.ac").stdout
-    for part in ("λ EM(r, g)", "response, reference", "judge 1 per sample", "judge reply for", ": 70", "0.7 * 0", "0.21"):
+    for part in (
+        "λ EM(r, g)",
+        "response, reference",
+        "judge 1 per sample",
+        "judge reply for",
+        ": 70",
+        "0.7 * 0",
+        "0.21",
+    ):
         assert part in told
 
 
