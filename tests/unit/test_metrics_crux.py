@@ -155,7 +155,7 @@ def test_a_reference_without_a_sub_question_has_no_coverage():
     judge = FakeJudge(json={"sub_questions": {"items": []}})
     outcome = score(Coverage(), judge, contexts=retrieved("a"), reference=("ref",))
     assert isinstance(outcome, NotApplicable)
-    assert "no sub-question in the reference" in outcome.reason
+    assert "no sub-questions from the reference" in outcome.reason
 
 
 def test_nothing_answerable_is_not_applicable():

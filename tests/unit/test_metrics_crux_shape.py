@@ -90,12 +90,12 @@ def test_density_counts_what_the_required_passages_really_cover():
 @pytest.mark.parametrize(
     ("contexts", "required", "why"),
     [
-        ((), {"p1": "some"}, "no token"),
-        ((Passage(id="p1", text="..."),), {"p1": "some"}, "no token"),
-        (retrieved("p1"), {"p1": "..."}, "the required passages have no token"),
-        (retrieved("p1"), {"unknown": "some words"}, "answer no sub-question"),
-        (retrieved("p1"), {}, "no required passages"),
-        (retrieved("p1"), ["p1"], "no required passages"),
+        ((), {"p1": "some"}, "0 tokens"),
+        ((Passage(id="p1", text="..."),), {"p1": "some"}, "0 tokens"),
+        (retrieved("p1"), {"p1": "..."}, "the required passages have 0 tokens"),
+        (retrieved("p1"), {"unknown": "some words"}, "do not answer any sub-question"),
+        (retrieved("p1"), {}, "required passages, which density needs"),
+        (retrieved("p1"), ["p1"], "required passages, which density needs"),
     ],
 )
 def test_density_is_undefined_without_tokens_or_required_passages(contexts, required, why):
@@ -122,7 +122,7 @@ def test_nothing_has_no_density_whoever_writes_the_sub_questions(metric):
     for questions in ({"sub_questions": QUESTIONS}, {"reference": ("It is blue.",)}):
         outcome = score(metric, judge, **fields, **questions)
         assert isinstance(outcome, NotApplicable)
-        assert "no token" in outcome.reason
+        assert "0 tokens" in outcome.reason
     assert [] == judge.prompts
 
 

@@ -177,13 +177,13 @@ def words(text, most):
 )
 def test_what_is_cut(room, expected, cuts):
     """Passages first, then the response; eight tokens are kept free."""
-    assert (expected, cuts) == enriched("a b c", "s s", "p p p", room=room, cut=words)
+    assert (expected, cuts) == enriched("a b c", "s s", "p p p", limit=room, cut=words)
 
 
 @pytest.mark.parametrize("room", [-5, 0, 1, 8 + 2])
 def test_statements_are_never_cut(room):
     """Without room for them there is no composite."""
-    assert enriched("a b c", "s s", "p", room=room, cut=words) is None
+    assert enriched("a b c", "s s", "p", limit=room, cut=words) is None
 
 
 def test_the_composite_needs_what_its_parts_need():

@@ -151,10 +151,10 @@ def test_values_by_hand(response, reference, contexts, expected):
 def test_not_applicable_says_why():
     """What cannot be divided is named."""
     found = outcomes("a x", "a b", ())
-    assert "no context" in found["context_precision"].reason
-    assert "nothing to use" in found["context_utilization"].reason
+    assert "returned no passages" in found["context_precision"].reason
+    assert "no passage supports a claim" in found["context_utilization"].reason
     found = outcomes("", "a", ("a",))
-    assert "makes no claim" in found["precision"].reason
+    assert "does not contain claims" in found["precision"].reason
     assert ((), True) == (found["hallucination"].missing, isinstance(found["hallucination"], NotApplicable))
 
 

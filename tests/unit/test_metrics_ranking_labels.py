@@ -45,7 +45,7 @@ def test_qrels_without_a_relevant_passage_are_not_applicable(name):
     for qrels in ({}, {"a": 0}):
         outcome = score(name, sample("a", qrels=qrels))
         assert isinstance(outcome, NotApplicable)
-        assert "undefined where nothing is relevant" in outcome.reason
+        assert "do not contain a relevant passage" in outcome.reason
         assert () == outcome.missing
 
 
@@ -53,9 +53,9 @@ def test_qrels_need_ids():
     """A passage without one cannot be looked up, and is not taken for irrelevant."""
     outcome = score("precision@1", sample(["a", None], qrels={"a": 1}))
     assert isinstance(outcome, NotApplicable)
-    assert "passage 2 has no id" in outcome.reason
+    assert "passage 2 does not have an id" in outcome.reason
     rated = score("alpha_ndcg@10", sample([None], ratings={"?": {"a": 5}}))
-    assert "passage 1 has no id, and ratings" in rated.reason
+    assert "passage 1 does not have an id, which ratings" in rated.reason
 
 
 @pytest.mark.parametrize("name", ["recall@5", "f1@5"])
@@ -91,7 +91,7 @@ def test_no_relevant_label_leaves_no_ideal(name):
     """The collection may hold some: the best order of these alone is 0/0."""
     outcome = score(name, sample("ab", labels=[0, 0]))
     assert isinstance(outcome, NotApplicable)
-    assert "of these passages alone is undefined" in outcome.reason
+    assert "of these passages is undefined" in outcome.reason
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_passage_without_a_label_is_not_taken_for_irrelevant(name, labels, val
     outcome = score(name, sample("abc"[: len(labels)], labels=labels))
     if value is None:
         assert isinstance(outcome, NotApplicable)
-        assert f"passage {labels.index(None) + 1} has no relevance label" in outcome.reason
+        assert f"passage {labels.index(None) + 1} does not have a relevance label" in outcome.reason
     else:
         assert value == outcome.value
 
@@ -150,7 +150,7 @@ def test_alpha_ndcg_counts_ratings_from_eta_on():
     redundant = sample("ab", ratings={"when?": {"a": 3, "b": 3}, "where?": {"c": 5}})
     assert 1 / (1 + SECOND) == pytest.approx(score(AlphaNdcg(k=2, alpha=1), redundant).value)
     nobody = score("alpha_ndcg@2", sample("a", ratings={"when?": {"a": 2}}))
-    assert "no passage is rated 3 or more" in nobody.reason
+    assert "no passage has a rating of at least 3" in nobody.reason
 
 
 def judged(*relevant):
@@ -202,14 +202,14 @@ def test_a_judge_that_finds_nothing_relevant():
         assert 0.0 == found[name].value
     for name in ("judged.average_precision", "judged.ndcg@10"):
         assert isinstance(found[name], NotApplicable)
-        assert "of them alone is undefined" in found[name].reason
+        assert "is undefined" in found[name].reason
 
 
 def test_there_must_be_something_to_judge():
     """No passages, or passages without a text (a run file has ids only)."""
     judge = FakeJudge()
     nothing = score("judged.precision@5", Sample(id="s", query="Why?", contexts=()), judge)
-    assert "retrieval found nothing" in nothing.reason
+    assert "retrieval returned no passages" in nothing.reason
     bare = Sample(id="s", query="Why?", contexts=(Passage(text="", id="a"),))
     assert "no text" in score("judged.precision@5", bare, judge).reason
     assert [] == judge.prompts

@@ -118,7 +118,7 @@ def test_reference_is_one_or_several():
 def test_nodes_keep_their_ids():
     """Ranking metrics meet the ids of nodes; texts alone have none, and that is said."""
     assert 0.5 == evaluated("reciprocal_rank", contexts=NODES, qrels={"b": 1}).score
-    assert "has no id" in evaluated("reciprocal_rank", qrels={"b": 1}).invalid_reason
+    assert "does not have an id" in evaluated("reciprocal_rank", qrels={"b": 1}).invalid_reason
 
 
 @pytest.mark.parametrize("card", METRICS, ids=lambda card: card.name)

@@ -1,4 +1,4 @@
-"""CRUX: how much of what a report needs is in the contexts and in the response, by sub-questions."""
+"""CRUX: coverage, density and redundancy of contexts and response, by sub-questions."""
 
 from ragstone.metrics.crux._asking import (
     MOST_QUESTIONS,

@@ -1,7 +1,7 @@
-"""What CRUX asks a judge: sub-questions of a text, and how well a text answers each of them. The wording is ours.
+"""Judge calls of CRUX: sub-questions of a text, and ratings how well a text answers each. The prompts are our own.
 
-One question to the judge rates a text for all sub-questions at once; the source asks about each pair alone. A text of n
-passages and m sub-questions so costs n calls in place of n * m. All metrics of a sample share them.
+One judge call rates a text for all sub-questions. The source uses one call per pair. For n passages and m sub-questions,
+this takes n calls instead of n * m. All metrics of a sample share the calls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 MOST_QUESTIONS: Final = 10
-"""The source asks for 10 of a shorter summary, and 15 of a longer one (CRUX, figure 6)."""
+"""Maximum number of sub-questions. The source uses 10 for short summaries and 15 for long ones (CRUX, figure 6)."""
 
 RATING_TASK: Final = (
     "Your assignment: for each numbered sub-question, decide how well the evidence answers it. The evidence is all there "
@@ -53,10 +53,10 @@ TASK_FROM_QUERY: Final = (
 
 
 async def sub_questions_of(judge: Judge, task: str, **field: str) -> TextListReply:
-    """Have sub-questions written, once for all metrics of a sample. There may be none.
+    """Ask the judge for sub-questions, once for all metrics of a sample. The list may be empty.
 
     Raises:
-        JudgeError: The judge gave no usable answer.
+        JudgeError: If the judge does not return a usable reply.
     """
     prompt = Prompt(construct="sub_questions", task=task, fields=field)
     key = ("sub_questions", judge.identity.hash, task, *field.items())
@@ -66,14 +66,14 @@ async def sub_questions_of(judge: Judge, task: str, **field: str) -> TextListRep
 async def rate_answerability(judge: Judge, evidence: str, questions: Sequence[str]) -> RatingsReply:
     """Rate from 0 to 5 how well a text answers each sub-question, once for all metrics of a sample.
 
-    Blank evidence answers nothing, and nobody is asked (`raw` and `method` are empty).
+    For blank evidence all ratings are 0, without a judge call (`raw` and `method` are empty).
 
     Raises:
-        JudgeError: The judge gave no usable answer.
+        JudgeError: If the judge does not return a usable reply.
     """
     if not evidence.strip():
         return RatingsReply(marks=(0,) * len(questions), raw="", method="")
-    # The sub-questions first: they are the same for all passages, and a server computes what prompts begin with once.
+    # Sub-questions come first, because all passages share them and servers cache the beginning of prompts.
     fields: dict[str, str | tuple[str, ...]] = {"sub_questions": tuple(questions), "evidence": evidence}
     prompt = Prompt(construct="answerability", task=RATING_TASK, fields=fields)
     key = ("answerability", judge.identity.hash, evidence, *questions)

@@ -1,4 +1,4 @@
-"""What all CRUX metrics do first: find the sub-questions that count, then the ratings."""
+"""The base classes of CRUX metrics, which obtain sub-questions and ratings."""
 
 from __future__ import annotations
 
@@ -22,59 +22,59 @@ from ragstone.schema import Failure, NotApplicable, Sample, Score
 
 __all__ = ["FROM_REFERENCE", "ContextsMetric", "CruxMetric", "ResponseMetric"]
 
-FROM_REFERENCE: Final = "Where a sample has no sub_questions, they are written from its reference, for one call more."
-"""What a user who has none wants to know."""
+FROM_REFERENCE: Final = "If sub_questions are missing, the judge writes them from the reference (one additional call)."
+"""Sentence in descriptions about samples without sub-questions."""
 
 _SHOWN = 3
-"""Missing sub-questions that the explanation names; `details` has all."""
+"""Maximum number of missing sub-questions in the explanation. `details` contains all."""
 
 
 class CruxMetric(MetricBase):
-    """A metric on sub-questions: those of the sample, else written from its reference, which costs one call more."""
+    """Base class of metrics on sub-questions.
+
+    If the sample does not have sub-questions, the judge writes them from its reference, with one additional call.
+    """
 
     group = "crux"
     rating_threshold: ClassVar[float] = ETA
     tasks = (TASK_FROM_REFERENCE, RATING_TASK)
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:
-        """As for every metric, but a reference replaces missing sub-questions, and ratings replace missing texts."""
-        referred = bool(_reference(sample))
+        """Check the needed fields. A reference replaces missing sub-questions, and ratings replace missing texts."""
+        has_reference = bool(_reference(sample))
         missing = tuple(
-            name for name in find_missing_fields(sample, self.needs) if name != "sub_questions" or not referred
+            name for name in find_missing_fields(sample, self.needs) if name != "sub_questions" or not has_reference
         )
         if missing:
-            named = (
-                f"{name} (nor a reference to make them from)" if name == "sub_questions" else name for name in missing
-            )
-            return self.make_not_applicable(sample, f"the sample has no {' and no '.join(named)}", missing)
+            names = ("sub_questions or reference" if name == "sub_questions" else name for name in missing)
+            reason = f"the sample has no {' and no '.join(names)}"  # codespell:ignore (stored reason)
+            return self.make_not_applicable(sample, reason, missing)
         if sample.ratings is None and "contexts" in self.needs and have_no_text(sample):
             return self.make_not_applicable(sample, TEXTLESS)
-        odd = find_invalid_rating(sample)
-        return self.make_not_applicable(sample, odd) if odd else None
+        invalid = find_invalid_rating(sample)
+        return self.make_not_applicable(sample, invalid) if invalid else None
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        if self._nothing_in(sample) and self._known(sample) is None:
-            # No sub-question need be written to know what nothing answers.
-            return self._of_nothing(sample)
+        if self._is_blank(sample) and self._known(sample) is None:
+            # The outcome does not depend on the sub-questions, so none are requested.
+            return self._without_text(sample)
         questions = await self._questions(sample, judge)
         if not questions.texts:
-            return self.make_not_applicable(sample, _none_counts(questions))
+            return self.make_not_applicable(sample, _explain_no_questions(questions))
         return await self._from(sample, questions, judge)
 
     @abstractmethod
-    def _nothing_in(self, sample: Sample) -> bool:
-        """Whether there is no text to rate."""
+    def _is_blank(self, sample: Sample) -> bool:
+        """Return whether the text to rate is blank."""
 
-    def _of_nothing(self, sample: Sample) -> Score | NotApplicable:
-        """The outcome where there is no text to rate: it answers nothing."""
+    def _without_text(self, sample: Sample) -> Score | NotApplicable:
+        """Make the outcome for a blank text, which does not answer any sub-question."""
         details = {"answered": [], "n_judged": 0}
-        return self.make_score(
-            sample, 0.0, method="no_text", explanation="there is no text to answer anything", details=details
-        )
+        return self.make_score(sample, 0.0, method="no_text", explanation="the text is blank", details=details)
 
     @abstractmethod
     async def _from(self, sample: Sample, questions: Questions, judge: Judge) -> Score | NotApplicable:
-        """The outcome, with at least one sub-question that counts."""
+        """Compute the outcome from at least one sub-question that counts."""
 
     async def _questions(self, sample: Sample, judge: Judge) -> Questions:
         if (known := self._known(sample)) is not None:
@@ -84,7 +84,7 @@ class CruxMetric(MetricBase):
         return replace(questions, replies=((reply.raw, reply.method),))
 
     def _known(self, sample: Sample) -> Questions | None:
-        """The sub-questions that need no judge; None where there are none."""
+        """Return the sample's own sub-questions, or None if it does not have any."""
         if any(text.strip() for text in sample.sub_questions):
             return questions_in(sample.sub_questions, "given", sample, rating_threshold=self.rating_threshold)
         return None
@@ -95,9 +95,9 @@ class CruxMetric(MetricBase):
     def _made(
         self, sample: Sample, value: float, questions: Questions, rated: Rated, answers: Answers, **more: Any
     ) -> Score:
-        """The score, with what was answered and what is missing."""
-        said = [*questions.replies, *((reply.raw, reply.method) for reply in rated.replies if reply.method)]
-        methods = list(dict.fromkeys(method for _, method in said))
+        """Make the score, with the answered and the missing sub-questions in its details."""
+        replies = [*questions.replies, *((reply.raw, reply.method) for reply in rated.replies if reply.method)]
+        methods = list(dict.fromkeys(method for _, method in replies))
         missing = "; ".join(answers.missing[:_SHOWN]) + ("; ..." if len(answers.missing) > _SHOWN else "")
         n = len(questions.texts)
         details = questions.details() | {"eta": self.rating_threshold, "answered": list(answers.answered)}
@@ -105,18 +105,18 @@ class CruxMetric(MetricBase):
             sample,
             value,
             method="exact" if not methods else methods[0] if len(methods) == 1 else "mixed",
-            n=max(1, len(said)),
-            raw="\n".join(raw for raw, _ in said) or None,
+            n=max(1, len(replies)),
+            raw="\n".join(raw for raw, _ in replies) or None,
             explanation=f"{len(answers.answered)} of {n} sub-questions answered"
-            + (f"; missing: {missing}" if missing else ""),
+            + (f". Missing: {missing}" if missing else ""),
             details=details | {"missing": list(answers.missing), "n_judged": rated.n_judged} | more,
         )
 
 
 class ContextsMetric(CruxMetric):
-    """A metric on what the retrieved passages answer."""
+    """Base class of metrics on the sub-questions that the retrieved passages answer."""
 
-    def _nothing_in(self, sample: Sample) -> bool:
+    def _is_blank(self, sample: Sample) -> bool:
         return not any(passage.text.strip() for passage in sample.contexts or ())
 
     async def _from(self, sample: Sample, questions: Questions, judge: Judge) -> Score | NotApplicable:
@@ -125,13 +125,13 @@ class ContextsMetric(CruxMetric):
 
     @abstractmethod
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
-        """The outcome, from what the passages answer."""
+        """Compute the outcome from the sub-questions that the passages answer."""
 
 
 class ResponseMetric(CruxMetric):
-    """A metric on what the response answers."""
+    """Base class of metrics on the sub-questions that the response answers."""
 
-    def _nothing_in(self, sample: Sample) -> bool:
+    def _is_blank(self, sample: Sample) -> bool:
         return not (sample.response or "").strip()
 
     async def _from(self, sample: Sample, questions: Questions, judge: Judge) -> Score | NotApplicable:
@@ -140,18 +140,15 @@ class ResponseMetric(CruxMetric):
 
     @abstractmethod
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
-        """The outcome, from what the response answers."""
+        """Compute the outcome from the sub-questions that the response answers."""
 
 
 def _reference(sample: Sample) -> str:
-    """The first reference. Any one is a complete answer: what all of them say together would ask for too much."""
+    """Return the first reference. Each reference is a complete answer, so one of them covers all that is needed."""
     return next((text for text in sample.reference if text.strip()), "")
 
 
-def _none_counts(questions: Questions) -> str:
+def _explain_no_questions(questions: Questions) -> str:
     if questions.unanswerable:
-        return (
-            f"no rated passage answers any of the {len(questions.unanswerable)} sub-questions: a share of none is "
-            "undefined"
-        )
-    return f"the judge found no sub-question in the {questions.source}"
+        return f"no rated passage answers any of the {len(questions.unanswerable)} sub-questions, so the share is undefined"
+    return f"the judge wrote no sub-questions from the {questions.source}"

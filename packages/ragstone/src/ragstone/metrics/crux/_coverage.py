@@ -1,4 +1,4 @@
-"""Coverage: how much of what is asked the passages answer, the response answers, and how early in the list."""
+"""Coverage of sub-questions by the passages, by the response, and by rank."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["Coverage", "RankedCoverage", "ResponseCoverage"]
 
 _ALPHA: Final = 0.5
 _RANKED_MAX: Final = math.e / (math.e - 1)
-"""No list is better than this, measured by the greedy ideal: see `alpha_ndcg`."""
+"""Upper bound of the value with a greedy ideal, see `alpha_ndcg`."""
 
 
 class _Share(CruxMetric):
-    """The share of the sub-questions that are answered."""
+    """Share of the sub-questions that are answered."""
 
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
         return self._made(sample, len(answers.answered) / len(questions.texts), questions, rated, answers)
@@ -30,7 +30,7 @@ class _Share(CruxMetric):
 class Coverage(_Share, ContextsMetric):
     """Share of the answerable sub-questions that at least one retrieved passage answers.
 
-    Where retrieval found nothing, nothing is answered: 0.
+    If retrieval returned no passages, coverage is 0.
     """
 
     name = "crux.coverage"
@@ -39,7 +39,7 @@ class Coverage(_Share, ContextsMetric):
         "Low means that retrieval misses facts that a complete answer needs. "
         'Next: Read details["missing"]; retrieve more, or other sources.'
     )
-    description = f"How much of what a complete answer needs is in the retrieved passages, counted in sub-questions? {FROM_REFERENCE}"
+    description = f"How many sub-questions of a complete answer do the retrieved passages answer? {FROM_REFERENCE}"
     source = "CRUX, section 3.3, equation 3"
     formula = "answerable sub-questions that a retrieved passage answers (rating >= 3) / answerable sub-questions"
     needs = ("contexts", "sub_questions")
@@ -48,15 +48,16 @@ class Coverage(_Share, ContextsMetric):
 
 
 class ResponseCoverage(_Share, ResponseMetric):
-    """Share of the same sub-questions that the response answers; an empty response answers none, and nobody is asked."""
+    """Share of the answerable sub-questions that the response answers.
+
+    For an empty response, coverage is 0 without a judge call.
+    """
 
     name = "crux.response_coverage"
     title = "Answer coverage"
     advice = "Low means that the answer omits sub-questions. Next: If context coverage is high, fix the generator."
-    description = (
-        f"How much of what a complete answer needs does the response say, by the same sub-questions? {FROM_REFERENCE}"
-    )
-    source = "CRUX, section 3.3, equation 3, on the final result"
+    description = f"How many sub-questions of a complete answer does the response answer? {FROM_REFERENCE}"
+    source = "CRUX, section 3.3, equation 3, applied to the response"
     formula = "answerable sub-questions that the response answers (rating >= 3) / answerable sub-questions"
     needs = ("response", "sub_questions")
     judge_calls = 1
@@ -66,23 +67,26 @@ class ResponseCoverage(_Share, ResponseMetric):
 class RankedCoverage(ContextsMetric):
     """alpha-nDCG of the retrieved order, with sub-questions as topics.
 
-    The pool are the rated passages and those retrieved. List and ideal have as many places as were retrieved, at least as
-    many as the required subset has: who retrieves less than is needed does not get the whole for it.
+    The pool contains the rated and the retrieved passages. By default k is the number of retrieved passages, but at least
+    the size of the required subset. A retrieval of fewer passages than required therefore scores below 1.
 
     Args:
-        alpha: How much of a sub-question's gain one passage uses up, from 0 to 1.
-        k: How many places count, in the list and in the ideal; None: the rule above.
+        alpha: Share of a sub-question's gain that one passage uses up, from 0 to 1.
+        k: Number of ranks that count, in the ranking and in the ideal order. None: the rule above.
 
     Raises:
-        ConfigurationError: `alpha` is outside, or `k` below 1.
+        ConfigurationError: If `alpha` is outside [0, 1], or `k` is below 1.
     """
 
     name = "crux.ranked_coverage"
     title = "Ranked coverage"
     advice = "Low means that passages with new facts come late. Next: Rerank for diversity."
-    description = "Do the passages that answer something new stand at the top of the list?"
-    source = "CRUX, section 3.3, equations 4 and 5; Clarke et al. 2008"
-    formula = "sum of gain(r) / log2(r + 1) over that of the greedy ideal; gain: 0.5**(times answered above), summed"
+    description = "Are the passages that answer new sub-questions ranked first?"
+    source = "CRUX, section 3.3, equations 4 and 5. Clarke et al. 2008"
+    formula = (
+        "sum of gain(r) / log2(r + 1), divided by that of the greedy ideal, "
+        "gain = sum over the answered sub-questions of 0.5**(number of higher-ranked answers)"
+    )
     needs = ("contexts", "sub_questions", "ratings")
     high = _RANKED_MAX
     judge_calls_per_passage = 1
@@ -92,7 +96,7 @@ class RankedCoverage(ContextsMetric):
         if not 0 <= alpha <= 1:
             raise ConfigurationError(f"alpha must be between 0 and 1, got {alpha!r}")
         if k is not None and k < 1:
-            raise ConfigurationError(f"k is how many places count, at least 1 (or None), got {k!r}")
+            raise ConfigurationError(f"k must be at least 1 (or None for the default), got {k!r}")
         self.alpha = alpha
         self.k = k
         if (alpha, k) != (_ALPHA, None):
@@ -100,16 +104,18 @@ class RankedCoverage(ContextsMetric):
 
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
         covered = covered_by(rated.ratings, rating_threshold=self.rating_threshold)
-        n_required = len(required_subset(_of_pool(sample, questions), rating_threshold=self.rating_threshold))
+        n_required = len(required_subset(_own_ratings(sample, questions), rating_threshold=self.rating_threshold))
         k = self.k or max(1, len(rated.keys), n_required)
         value = alpha_ndcg(rated.keys, covered, k=k, alpha=self.alpha)
         if value is None:
-            return self.make_not_applicable(sample, "no passage answers any sub-question: there is no ideal order")
+            return self.make_not_applicable(
+                sample, "no passage answers any sub-question, so the ideal order is undefined"
+            )
         n_pool = len({passage for row in rated.ratings.values() for passage in row})
         more = {"alpha": self.alpha, "k": k, "n_pool": n_pool, "n_required": n_required}
         return self._made(sample, value, questions, rated, answers, **more)
 
 
-def _of_pool(sample: Sample, questions: Questions) -> dict[str, dict[str, float]]:
-    """The ratings that the sample came with."""
+def _own_ratings(sample: Sample, questions: Questions) -> dict[str, dict[str, float]]:
+    """Return the ratings in the sample."""
     return {text: (sample.ratings or {}).get(text, {}) for text in questions.texts}

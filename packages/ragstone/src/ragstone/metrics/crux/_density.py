@@ -1,4 +1,4 @@
-"""Density: coverage for its length, measured by the passages that are required and no more."""
+"""Density: coverage per token, relative to the required passages."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ragstone.schema import NotApplicable, Sample, Score
 __all__ = ["Density", "ResponseDensity"]
 
 _REQUIRED: Final = "required"
-"""Where a row of `ragstone dataset` keeps the required passages: id to text."""
-_EMPTY: Final = "there is no token: coverage per token is undefined"
+"""Key of the required passages (id to text) in a row of `ragstone dataset`."""
+_EMPTY: Final = "the text has 0 tokens, so coverage per token is undefined"
 
 
 class _PerToken(CruxMetric):
-    """Coverage per token, relative to the required passages.
+    """Base class of metrics of coverage per token, relative to the required passages.
 
-    Tokens are words (of scripts without spaces, characters): on both sides the same, so that the unit cancels out.
+    Tokens are words, or characters in scripts without spaces. Both sides use the same unit, so it cancels out.
 
     Args:
-        weight: The exponent w, above 0.
+        weight: Exponent w, above 0.
 
     Raises:
-        ConfigurationError: `weight` is not.
+        ConfigurationError: If `weight` is not above 0 and finite.
     """
 
     high = float("inf")
@@ -42,16 +42,16 @@ class _PerToken(CruxMetric):
             self.version = f"1(w={weight:g})"
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:
-        """As for every metric; a rated sample also needs the texts of the required passages."""
+        """Check the needed fields. A rated sample also needs the texts of the required passages."""
         if sample.ratings and not _required(sample):
             reason = (
-                "the sample has no required passages: density is relative to them. `ragstone dataset` writes them as "
-                "required={id: text}"
+                "the required passages, which density needs for comparison, are missing from the sample. "
+                "`ragstone dataset` writes them as required={id: text}"
             )
             return self.make_not_applicable(sample, reason, (_REQUIRED,))
         return super().check_sample(sample)
 
-    def _of_nothing(self, sample: Sample) -> Score | NotApplicable:
+    def _without_text(self, sample: Sample) -> Score | NotApplicable:
         return self.make_not_applicable(sample, _EMPTY)
 
     def _text(self, sample: Sample) -> str:
@@ -84,12 +84,12 @@ class _PerToken(CruxMetric):
 
 
 class Density(_PerToken, ContextsMetric):
-    """Coverage per token of the retrieved passages over that of the required ones, to the power 0.5; never clipped."""
+    """Coverage per token of the retrieved passages, relative to the required passages, to the power 0.5. Not clipped."""
 
     name = "crux.density"
     title = "Context density"
     advice = "Low means that the contexts are long for what they answer. Next: Use smaller chunks or fewer passages."
-    description = "How much do the retrieved passages answer for their length, against the passages that would do?"
+    description = "How much do the retrieved passages answer for their length, relative to the required passages?"
     source = "CRUX, section 3.3, equation 6"
     formula = "((coverage / tokens) / (coverage / tokens of the required passages)) ** 0.5"
     needs = ("contexts", "sub_questions", "ratings")
@@ -101,13 +101,13 @@ class Density(_PerToken, ContextsMetric):
 
 
 class ResponseDensity(_PerToken, ResponseMetric):
-    """Coverage per token of the response over that of the required passages, to the power 0.5; never clipped."""
+    """Coverage per token of the response, relative to the required passages, to the power 0.5. Not clipped."""
 
     name = "crux.response_density"
     title = "Answer density"
     advice = "Low means that the answer is long for what it says (above 1 is good). Next: Ask for shorter answers."
-    description = "How much does the response answer for its length, against the passages that would do?"
-    source = "CRUX, section 3.3, equation 6, on the final result"
+    description = "How much does the response answer for its length, relative to the required passages?"
+    source = "CRUX, section 3.3, equation 6, applied to the response"
     formula = "((coverage / tokens of the response) / (coverage / tokens of the required passages)) ** 0.5"
     needs = ("response", "sub_questions", "ratings")
     judge_calls = 1
@@ -128,5 +128,7 @@ def _undefined(tokens: int, required_tokens: int) -> str:
     if not tokens:
         return _EMPTY
     return (
-        "the required passages have no token" if not required_tokens else "the required passages answer no sub-question"
+        "the required passages have 0 tokens"
+        if not required_tokens
+        else "the required passages do not answer any sub-question"
     )

@@ -1,4 +1,4 @@
-"""All CRUX metrics, as they are found by name."""
+"""The registered CRUX metrics."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ CRUX: Final[tuple[Metric, ...]] = (
     FreeRedundancy(),
     FreeNovelty(),
 )
-"""The group `crux`, and `crux_reference_free`, which needs no reference."""
+"""The groups `crux` and `crux_reference_free`. The latter does not need a reference."""

@@ -1,4 +1,4 @@
-"""What is known of a sample before a CRUX metric has its value: sub-questions, the pool, and ratings."""
+"""Inputs of CRUX metrics: the sub-questions that count, and the ratings of passages or response."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["Questions", "Rated", "find_invalid_rating", "key_of", "questions_in"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """The sub-questions of a sample, and which of them count."""
+    """Sub-questions of a sample, divided into answerable and unanswerable ones."""
 
     texts: tuple[str, ...]
-    """Those that count."""
+    """Sub-questions that count."""
     unanswerable: tuple[str, ...]
-    """Those that no passage of the pool answers; they are in no denominator."""
+    """Sub-questions that no passage of the pool answers. Denominators omit them."""
     source: str
-    """Where they come from: "given", "reference" or "query"."""
+    """Source of the sub-questions: "given", "reference" or "query"."""
     pool: str
-    """Says "rated" where ratings tell what is answerable, "assumed" where all sub-questions are taken to be."""
+    """"rated" if ratings determine the answerable sub-questions, or "assumed" if all are assumed to be answerable."""
     replies: tuple[tuple[str, str], ...] = ()
-    """What the judge replied that wrote them, and by which method."""
+    """Raw reply and method of the judge call that wrote the sub-questions."""
 
     def details(self) -> dict[str, Any]:
-        """For the details of a score."""
+        """Return the details for a score."""
         return {
             "sub_questions_from": self.source,
             "pool": self.pool,
@@ -43,9 +43,9 @@ class Questions:
 
 
 def questions_in(texts: Sequence[str], source: str, sample: Sample, *, rating_threshold: float) -> Questions:
-    """Which sub-questions count: those that a rated passage answers; all of them where nobody rated.
+    """Select the sub-questions that count: those that a rated passage answers, and those without ratings.
 
-    A sub-question that nobody rated is not known to be unanswerable, so it counts.
+    A sub-question without ratings may be answerable, so it counts.
     """
     texts = tuple(dict.fromkeys(text for text in texts if text.strip()))
     ratings = sample.ratings or {}
@@ -60,56 +60,56 @@ def questions_in(texts: Sequence[str], source: str, sample: Sample, *, rating_th
 
 
 def find_invalid_rating(sample: Sample) -> str | None:
-    """What is wrong with the ratings; None for those that can be used."""
+    """Return a message about the first invalid rating, or None if all ratings are valid."""
     for question, row in (sample.ratings or {}).items():
         for passage, rating in row.items():
             if not 0 <= rating <= RATING_MAX:
                 return (
-                    f"the rating of passage {passage!r} for {question[:80]!r} is {rating:g}; ratings go from 0 to "
-                    f"{RATING_MAX}"
+                    f"the rating of passage {passage!r} for {question[:80]!r} is {rating:g}. Ratings must be between 0 "
+                    f"and {RATING_MAX}"
                 )
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rated:
-    """Ratings of some texts for the sub-questions that count, and who gave them."""
+    """Ratings of texts for the sub-questions that count, and the judge replies that they come from."""
 
     keys: tuple[str, ...]
-    """One for each text, in their order; equal for equal passages."""
+    """One key per text, in their order. Equal passages have equal keys."""
     ratings: dict[str, dict[str, float]]
-    """Sub-question to key to rating; those of the whole pool are in it."""
+    """Sub-question to key to rating, including the ratings of the whole pool."""
     n_judged: int
-    """Texts that the judge rated, in whole or in part."""
+    """Number of texts that the judge rated, for all or some sub-questions."""
     replies: tuple[RatingsReply, ...] = ()
 
 
 def key_of(passage: Passage) -> str:
-    """What names a passage: its id, else its text."""
+    """Return the key of a passage: its id, or a hash of its text if it does not have an id."""
     return passage.id or f"text:{hashlib.sha256(passage.text.encode(errors='replace')).hexdigest()[:12]}"
 
 
 async def rate_contexts(sample: Sample, questions: Questions, judge: Judge) -> Rated:
-    """Ratings of the retrieved passages: those of the sample, and of the judge where it has none.
+    """Rate the retrieved passages. The judge rates only the pairs without a rating in the sample.
 
     Raises:
-        JudgeError: The judge gave no usable answer for a passage.
+        JudgeError: If the judge does not return a usable reply for a passage.
     """
     ratings = {text: dict((sample.ratings or {}).get(text, {})) for text in questions.texts}
     passages: dict[str, Passage] = {}
     for passage in sample.contexts or ():
         passages.setdefault(key_of(passage), passage)
-    lacking = {
-        key: open_texts
+    unrated = {
+        key: unrated_texts
         for key in passages
-        if (open_texts := tuple(text for text in questions.texts if key not in ratings[text]))
+        if (unrated_texts := tuple(text for text in questions.texts if key not in ratings[text]))
     }
-    asked = await asyncio.gather(
-        *(rate_answerability(judge, passages[key].text, texts) for key, texts in lacking.items()),
+    results = await asyncio.gather(
+        *(rate_answerability(judge, passages[key].text, texts) for key, texts in unrated.items()),
         return_exceptions=True,
     )
     replies = []
-    for (key, texts), reply in zip(lacking.items(), asked, strict=True):
+    for (key, texts), reply in zip(unrated.items(), results, strict=True):
         if isinstance(reply, BaseException):
             raise reply
         replies.append(reply)
@@ -124,10 +124,10 @@ async def rate_contexts(sample: Sample, questions: Questions, judge: Judge) -> R
 
 
 async def rate_response(sample: Sample, questions: Questions, judge: Judge) -> Rated:
-    """Ratings of the response, by the same sub-questions.
+    """Rate the response for the same sub-questions.
 
     Raises:
-        JudgeError: The judge gave no usable answer.
+        JudgeError: If the judge does not return a usable reply.
     """
     reply = await rate_answerability(judge, sample.response or "", questions.texts)
     ratings = {text: {"response": float(mark)} for text, mark in zip(questions.texts, reply.marks, strict=True)}

@@ -1,7 +1,7 @@
-"""CRUX without a reference: by sub-questions that the judge writes from the query alone.
+"""CRUX without a reference: metrics on sub-questions that the judge writes from the query alone.
 
-What a query asks for is not what the collection holds, so nobody knows which of these can be answered, and all of them
-count. The values are lower than those of `crux`, and not comparable with them; hence the other name.
+The collection may not contain answers to all of these sub-questions. It is unknown which ones are answerable, so all of
+them count. Values are lower than those of `crux` and not comparable with them. Therefore the group has its own name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ragstone.schema import Failure, NotApplicable, Sample, Score
 
 __all__ = ["FreeCoverage", "FreeNovelty", "FreeRedundancy", "FreeResponseCoverage"]
 
-_SOURCE = "after CRUX, section 3.1; sub-questions from the query are ours"
+_SOURCE = "adapted from CRUX, section 3.1. Sub-questions from the query are our own"
 
 
 class _Free(CruxMetric):
@@ -28,12 +28,12 @@ class _Free(CruxMetric):
     tasks = (TASK_FROM_QUERY, RATING_TASK)
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:
-        """As for every metric; the sample's own sub-questions, ratings and references are ignored."""
-        return super().check_sample(_bare(sample))
+        """Check the needed fields. The sample's sub-questions, ratings and references are ignored."""
+        return super().check_sample(_without_labels(sample))
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        """Score `sample`; its own sub-questions, ratings and references are ignored."""
-        return await super().compute(_bare(sample), judge)
+        """Score `sample`. Its sub-questions, ratings and references are ignored."""
+        return await super().compute(_without_labels(sample), judge)
 
     async def _questions(self, sample: Sample, judge: Judge) -> Questions:
         reply = await sub_questions_of(judge, TASK_FROM_QUERY, query=sample.query or "")
@@ -50,7 +50,7 @@ class FreeCoverage(_Free, Coverage):
         "Low means that passages do not cover what the query seems to ask. "
         'Next: Read details["missing"]; never compare with context coverage.'
     )
-    description = "How much of what the query calls for is in the retrieved passages, counted in sub-questions?"
+    description = "How many sub-questions of the query do the retrieved passages answer?"
     formula = "sub-questions of the query that a retrieved passage answers (rating >= 3) / sub-questions of the query"
     needs = ("query", "contexts")
     judge_calls = 1
@@ -66,7 +66,7 @@ class FreeResponseCoverage(_Free, ResponseCoverage):
         "Low means that the answer does not cover what the query seems to ask. "
         "Next: If the context value is high, fix the generator."
     )
-    description = "How much of what the query calls for does the response say, counted in sub-questions?"
+    description = "How many sub-questions of the query does the response answer?"
     formula = "sub-questions of the query that the response answers (rating >= 3) / sub-questions of the query"
     needs = ("query", "response")
     judge_calls = 2
@@ -74,26 +74,28 @@ class FreeResponseCoverage(_Free, ResponseCoverage):
 
 
 class FreeRedundancy(_Free, Redundancy):
-    """Share of the answers to those sub-questions that a passage above gives as well."""
+    """Share of the answers to sub-questions written from the query that repeat an answer of a higher-ranked passage."""
 
     name = "crux_reference_free.redundancy"
     title = "Context redundancy (reference-free)"
     advice = "High means that passages repeat each other. Next: Remove duplicates; diversify."
+    description = "How many answers to sub-questions of the query do the passages repeat?"
     needs = ("query", "contexts")
     judge_calls = 1
     example = _examples.FREE_REDUNDANCY
 
 
 class FreeNovelty(_Free, Novelty):
-    """Share of the passages that answer one of those sub-questions first."""
+    """Share of the passages that are the first to answer a sub-question written from the query."""
 
     name = "crux_reference_free.novelty"
     title = "Context novelty (reference-free)"
     advice = "Low means that many passages add nothing new. Next: Retrieve fewer, or diversify."
+    description = "How many passages answer a sub-question of the query that no higher-ranked passage answers?"
     needs = ("query", "contexts")
     judge_calls = 1
     example = _examples.FREE_NOVELTY
 
 
-def _bare(sample: Sample) -> Sample:
+def _without_labels(sample: Sample) -> Sample:
     return sample.model_copy(update={"sub_questions": (), "ratings": None, "reference": ()})

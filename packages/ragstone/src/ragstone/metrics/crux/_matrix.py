@@ -1,8 +1,8 @@
-"""What ratings of passages for sub-questions say: pure functions on `ratings[sub_question][passage]`, from 0 to 5."""
+"""Functions on ratings of passages for sub-questions: `ratings[sub_question][passage]`, from 0 to 5."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 ETA: Final = 3
-"""A passage answers a sub-question from this rating on (CRUX, section 3.2, note 3)."""
+"""Smallest rating that means that a passage answers a sub-question (CRUX, section 3.2, note 3)."""
 RATING_MAX: Final = 5
 DENSITY_WEIGHT: Final = 0.5
 """The exponent w of density (CRUX, section 3.3, equation 6)."""
@@ -31,7 +31,7 @@ RatingMatrix = Mapping[str, Mapping[str, float]]
 
 
 def covered_by(ratings: RatingMatrix, *, rating_threshold: float = ETA) -> dict[str, frozenset[str]]:
-    """Sub-question to the passages that answer it; each sub-question is there, also one that nothing answers."""
+    """Return for each sub-question the passages that answer it, possibly none."""
     return {
         question: frozenset(passage for passage, rating in row.items() if rating >= rating_threshold)
         for question, row in ratings.items()
@@ -39,25 +39,27 @@ def covered_by(ratings: RatingMatrix, *, rating_threshold: float = ETA) -> dict[
 
 
 def answerable(ratings: RatingMatrix, *, rating_threshold: float = ETA) -> tuple[str, ...]:
-    """The sub-questions that at least one passage answers, in their order."""
+    """Return the sub-questions that at least one passage answers, in their order."""
     return tuple(
         question for question, passages in covered_by(ratings, rating_threshold=rating_threshold).items() if passages
     )
 
 
 def required_subset(ratings: RatingMatrix, *, rating_threshold: float = ETA) -> tuple[str, ...]:
-    """Passages that together answer all that is answerable, none of which could go.
+    """Select a minimal set of passages that together answer all answerable sub-questions.
 
-    Greedy: first what answers most of the sub-questions still open, of equals the smallest id; then those are struck
-    out, last taken first looked at, whose sub-questions the others answer as well. The smallest such set would be too dear
-    to find (set cover is NP-hard), so there may be a smaller one.
+    The algorithm is greedy. Each step adds the passage that answers most of the open sub-questions (the smallest id if
+    several are equal). Then passages are removed, starting with the last one, if the others answer all of their
+    sub-questions. No passage of the result can be removed, but a smaller set may exist, because finding the smallest set
+    is NP-hard (set cover).
 
     Returns:
-        Passage ids in the order they were taken; empty where nothing is answerable.
+        Passage ids in the order of selection. Empty if no sub-question is answerable.
 
     Source:
-        CRUX, section 3.2, "Required subset of relevant passages". It orders the passages once, by all they answer; we
-        count at each step what is new, and strike out, which never gives a larger set that could be smaller by itself.
+        CRUX, section 3.2, "Required subset of relevant passages". The source orders the passages once, by the number of
+        all sub-questions that they answer. Ragstone counts the new sub-questions in each step, and removes passages that
+        are not needed.
 
     Example:
         >>> required_subset({"when?": {"a": 5, "b": 4}, "where?": {"b": 3, "c": 1}})
@@ -68,31 +70,31 @@ def required_subset(ratings: RatingMatrix, *, rating_threshold: float = ETA) -> 
         for passage in passages:
             answers.setdefault(passage, set()).add(question)
     open_questions: set[str] = set().union(*answers.values())
-    taken: list[str] = []
+    selected: list[str] = []
     while open_questions:
         best = min(answers, key=lambda passage: (-len(answers[passage] & open_questions), passage))
-        taken.append(best)
+        selected.append(best)
         open_questions -= answers[best]
-    for passage in reversed(taken[:]):
-        others: set[str] = set().union(*(answers[other] for other in taken if other != passage))
+    for passage in reversed(selected[:]):
+        others: set[str] = set().union(*(answers[other] for other in selected if other != passage))
         if answers[passage] <= others:
-            taken.remove(passage)
-    return tuple(taken)
+            selected.remove(passage)
+    return tuple(selected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageAnswers:
-    """What one passage answers, in the order of the list it stands in."""
+    """Sub-questions that one passage of a ranking answers."""
 
     passage: str
     new: tuple[str, ...]
-    """Sub-questions that no passage above it answers."""
+    """Sub-questions that no higher-ranked passage answers."""
     repeated: tuple[str, ...]
-    """Sub-questions that a passage above it answers as well."""
+    """Sub-questions that a higher-ranked passage also answers."""
 
     @property
     def verdict(self) -> str:
-        """One of "new", "partly redundant", "redundant", and "nothing" for a passage that answers nothing."""
+        """Class of the passage: "new", "partly redundant", "redundant", or "nothing" if it answers no sub-question."""
         if self.new:
             return "partly redundant" if self.repeated else "new"
         return "redundant" if self.repeated else "nothing"
@@ -100,40 +102,40 @@ class PassageAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What a list of passages answers."""
+    """Sub-questions that a ranking of passages answers."""
 
     passages: tuple[PassageAnswers, ...]
     answered: tuple[str, ...]
-    """In the order of the sub-questions."""
+    """Answered sub-questions, in their order."""
     missing: tuple[str, ...]
 
     @property
     def redundancy(self) -> float | None:
-        """Share of the answers that repeat one given above; None where there is no answer."""
+        """Share of the answers that repeat one of a higher-ranked passage, or None without answers."""
         n_repeated = sum(len(passage.repeated) for passage in self.passages)
         n = n_repeated + len(self.answered)
         return n_repeated / n if n else None
 
     @property
     def novelty(self) -> float | None:
-        """Share of the passages that answer something no passage above them does; None where there is no passage."""
+        """Share of the passages that answer a sub-question first, or None without passages."""
         return sum(bool(p.new) for p in self.passages) / len(self.passages) if self.passages else None
 
 
 def answers_of(
     ranking: Iterable[str], ratings: RatingMatrix, questions: Sequence[str], *, rating_threshold: float = ETA
 ) -> Answers:
-    """Go down a list of passages, and say of each what it adds.
+    """Determine for each passage of a ranking which sub-questions it answers first, and which it repeats.
 
     Args:
-        ranking: Passage ids in their order. One that comes again repeats itself.
-        ratings: A passage without a rating for a sub-question does not answer it.
-        questions: Those that count, each once.
-        rating_threshold: What a rating must reach.
+        ranking: Passage ids in their order. A repeated id repeats its answers.
+        ratings: Ratings. A passage without a rating for a sub-question does not answer it.
+        questions: Sub-questions that count, without duplicates.
+        rating_threshold: Smallest rating that means that a passage answers a sub-question.
 
     Example:
-        >>> found = answers_of(["a", "b"], {"when?": {"a": 5, "b": 4}, "where?": {"b": 2}}, ["when?", "where?"])
-        >>> found.missing, found.redundancy, found.novelty
+        >>> answers = answers_of(["a", "b"], {"when?": {"a": 5, "b": 4}, "where?": {"b": 2}}, ["when?", "where?"])
+        >>> answers.missing, answers.redundancy, answers.novelty
         (('where?',), 0.5, 0.5)
     """
     seen: set[str] = set()
@@ -145,22 +147,19 @@ def answers_of(
         seen.update(answers)
     return Answers(
         passages=tuple(passages),
-        answered=_those(questions, seen),
+        answered=tuple(q for q in questions if q in seen),
         missing=tuple(q for q in questions if q not in seen),
     )
-
-
-def _those(questions: Sequence[str], among: Collection[str]) -> tuple[str, ...]:
-    return tuple(question for question in questions if question in among)
 
 
 def relative_density(
     *, coverage: float, tokens: int, required_coverage: float, required_tokens: int, weight: float = DENSITY_WEIGHT
 ) -> float | None:
-    """Coverage per token over that of the required passages, to the power `weight`; from 0 on, without an upper bound.
+    """Compute coverage per token, relative to that of the required passages, to the power `weight`.
 
     Returns:
-        None where it is 0/0: no tokens, or required passages that answer nothing.
+        A value of at least 0 without an upper bound, or None if the ratio is undefined: one of the texts has 0 tokens,
+        or the required passages do not answer any sub-question.
 
     Source:
         CRUX, section 3.3, equation 6.
@@ -173,5 +172,5 @@ def relative_density(
     """
     if tokens <= 0 or required_tokens <= 0 or required_coverage <= 0:
         return None
-    # One division: counts stay exact, where two quotients would each be rounded.
+    # A single division keeps counts exact. Two quotients would each be rounded.
     return float((coverage * required_tokens / (required_coverage * tokens)) ** weight)

@@ -1,4 +1,4 @@
-"""Redundancy: how much of what passages answer was answered above, passage by passage; and which bring something new."""
+"""Redundancy and novelty: answers that passages repeat, and passages that add new answers."""
 
 from __future__ import annotations
 
@@ -12,57 +12,58 @@ from ragstone.schema import NotApplicable, Sample, Score
 
 __all__ = ["Novelty", "Redundancy"]
 
-_NOTHING_RETRIEVED = "no context: retrieval found nothing that could repeat itself or be new"
+_NO_PASSAGES = "retrieval returned no passages with text"
 
 
 class _PerPassage(ContextsMetric):
     needs = ("contexts", "sub_questions")
     judge_calls_per_passage = 1
 
-    def _of_nothing(self, sample: Sample) -> Score | NotApplicable:
-        return self.make_not_applicable(sample, _NOTHING_RETRIEVED)
+    def _without_text(self, sample: Sample) -> Score | NotApplicable:
+        return self.make_not_applicable(sample, _NO_PASSAGES)
 
 
 class Redundancy(_PerPassage):
-    """Share of the answers in the passages that a passage above gives as well; `details` says it of each passage.
+    """Share of the answers in the passages that repeat an answer of a higher-ranked passage.
 
-    The value does not depend on the order of the passages. Which of them are redundant does.
+    `details` lists new and repeated answers per passage. The value does not depend on the order of the passages, but the
+    order determines which passages are redundant.
     """
 
     name = "crux.redundancy"
     title = "Context redundancy"
     advice = "High means that passages repeat each other. Next: Remove duplicates; diversify."
-    description = f"How much of what the passages answer do they answer more than once? {FROM_REFERENCE}"
-    source = "CRUX, section 3.2 (partially and fully redundant passages); the value is ours"
-    formula = "(answers - different sub-questions answered) / answers, an answer being a passage with a sub-question"
+    description = f"How many of the answers in the passages are repetitions? {FROM_REFERENCE}"
+    source = "CRUX, section 3.2 (partially and fully redundant passages). The value is our own"
+    formula = "(answers - distinct answered sub-questions) / answers, answer = pair of a passage and a sub-question"
     direction = "lower"
     example = _examples.REDUNDANCY
 
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
         if answers.redundancy is None:
-            return self.make_not_applicable(sample, "no passage answers any sub-question: there is no answer to repeat")
+            return self.make_not_applicable(sample, "no passage answers any sub-question")
         return self._made(
             sample, answers.redundancy, questions, rated, answers, passages=_passages(sample, rated, answers)
         )
 
 
 class Novelty(_PerPassage):
-    """Share of the passages that answer something no passage above them answers; the others could go.
+    """Share of the passages that answer a sub-question that no higher-ranked passage answers.
 
-    An irrelevant passage brings nothing new either.
+    The other passages could be removed. They are redundant or irrelevant.
     """
 
     name = "crux.novelty"
     title = "Context novelty"
     advice = "Low means that many passages add nothing new. Next: Retrieve fewer, or diversify."
-    description = f"How many of the retrieved passages answer something that those above them do not? {FROM_REFERENCE}"
-    source = "CRUX, section 3.2 (required and redundant passages); the value is ours"
-    formula = "passages that answer a sub-question not answered above / passages"
+    description = f"How many passages answer a sub-question that no higher-ranked passage answers? {FROM_REFERENCE}"
+    source = "CRUX, section 3.2 (required and redundant passages). The value is our own"
+    formula = "passages that answer a sub-question first / passages"
     example = _examples.NOVELTY
 
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
         if answers.novelty is None:
-            return self.make_not_applicable(sample, _NOTHING_RETRIEVED)
+            return self.make_not_applicable(sample, _NO_PASSAGES)
         return self._made(
             sample, answers.novelty, questions, rated, answers, passages=_passages(sample, rated, answers)
         )
@@ -73,10 +74,10 @@ def _passages(sample: Sample, rated: Rated, answers: Answers) -> list[dict[str, 
         {
             "position": position,
             "id": passage.id,
-            "verdict": found.verdict,
-            "new": list(found.new),
-            "repeated": list(found.repeated),
-            "best_rating": max((row.get(found.passage, 0.0) for row in rated.ratings.values()), default=0.0),
+            "verdict": one.verdict,
+            "new": list(one.new),
+            "repeated": list(one.repeated),
+            "best_rating": max((row.get(one.passage, 0.0) for row in rated.ratings.values()), default=0.0),
         }
-        for position, (passage, found) in enumerate(zip(sample.contexts or (), answers.passages, strict=True), start=1)
+        for position, (passage, one) in enumerate(zip(sample.contexts or (), answers.passages, strict=True), start=1)
     ]

@@ -1,4 +1,4 @@
-"""The four metrics of RAGAS, on claims that are extracted once."""
+"""The four metrics of RAGAS. Claims are extracted once per sample."""
 
 from ragstone.metrics.ragas._metrics import RAGAS
 

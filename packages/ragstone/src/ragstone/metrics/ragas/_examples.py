@@ -1,4 +1,4 @@
-"""One worked example for each metric of RAGAS."""
+"""Worked examples of the RAGAS metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAITHFULNESS: Final = WorkedExample(
         "entailment": {"1": 1, "2": 1, "3": 1, "4": 0},
     },
     value=0.75,
-    steps="The response makes 4 claims; the passages bear out all but the last: 3 / 4 = 0.75.",
+    steps="The response makes 4 claims. The passages support all but the last: 3 / 4 = 0.75.",
 )
 ANSWER_RELEVANCY: Final = WorkedExample(
     row={
@@ -43,21 +43,21 @@ ANSWER_RELEVANCY: Final = WorkedExample(
         "question_equivalence": {"1": 92, "2": 68, "3": 25},
     },
     value=0.6167,
-    steps="Three questions that the response would answer, rated against the query: (92 + 68 + 25) / 3 / 100 = 0.617.",
+    steps="The response answers three questions, which the judge compares with the query: (92 + 68 + 25) / 3 / 100 = 0.617.",
 )
 CONTEXT_PRECISION: Final = WorkedExample(
     row={
         "query": "How tall is the lighthouse of Northport?",
         "contexts": [
-            "The lighthouse is 31 metres tall.",
+            "The lighthouse is 31 meters tall.",
             "Ferries leave at noon.",
-            "It overlooks the bay by 31 metres.",
+            "It overlooks the bay by 31 meters.",
         ],
-        "reference": "31 metres",
+        "reference": "31 meters",
     },
     replies={"passage_relevance": (1, 0, 1)},
     value=0.8333,
-    steps="Useful are passages 1 and 3. Precision at 1 is 1/1, at 3 it is 2/3: (1 + 0.667) / 2 = 0.833.",
+    steps="Passages 1 and 3 are useful. The precision is 1/1 at rank 1 and 2/3 at rank 3: (1 + 0.667) / 2 = 0.833.",
 )
 CONTEXT_RECALL: Final = WorkedExample(
     row={
@@ -79,5 +79,5 @@ CONTEXT_RECALL: Final = WorkedExample(
         "entailment": {"1": 1, "2": 1, "3": 1, "4": 0, "5": 1, "6": 0},
     },
     value=0.6667,
-    steps="The reference makes 6 claims; the passages bear out 4, not the cracks and the root defects: 4 / 6 = 0.667.",
+    steps="The reference makes 6 claims. The passages support 4, but not cracks and root defects: 4 / 6 = 0.667.",
 )

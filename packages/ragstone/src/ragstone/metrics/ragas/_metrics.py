@@ -1,14 +1,14 @@
-"""The four metrics of RAGAS, in their common form. The wording is ours.
+"""The four metrics of RAGAS, in their common form. The prompts are our own.
 
-Sources: S. Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation", EACL 2024, and, for what came
-later (context precision by rank, context recall), the definitions in the documentation of the RAGAS library.
+Sources: S. Es et al., "RAGAS: Automated Evaluation of Retrieval Augmented Generation", EACL 2024. For the later metrics
+(context precision by rank, context recall): the definitions in the documentation of the RAGAS library.
 
 | metric | value | needs |
 |---|---|---|
-| faithfulness | claims of the response that the passages bear out / claims of the response | contexts, response |
-| answer_relevancy | mean over questions written from the response of their equivalence to the query | query, response |
+| faithfulness | claims of the response that the passages support / claims of the response | contexts, response |
+| answer_relevancy | mean equivalence of the query and questions written from the response | query, response |
 | context_precision | sum of P@k over the useful passages / number of useful passages | query, contexts |
-| context_recall | claims of the reference that the passages bear out / claims of the reference | contexts, reference |
+| context_recall | claims of the reference that the passages support / claims of the reference | contexts, reference |
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ragstone.metrics.ragas import _examples as examples
 __all__ = ["RAGAS", "average_precision_bounds"]
 
 _QUESTIONS: Final = 3
-"""The library's default."""
+"""Number of questions, as in the library's default."""
 _MOST_UNKNOWN: Final = 8
-"""Of more passages than these the bounds are 0 and 1: they are found by trying all that may be."""
+"""Maximum number of unknown passages for which all combinations are tried. With more, the bounds are 0 and 1."""
 
 _WRITE_QUESTIONS: Final = (
     f"Your assignment: write {_QUESTIONS} questions to which the response, just as it stands, would be the answer. Each "
@@ -58,11 +58,11 @@ _USEFUL_FOR: Final = {
         "0: nothing of it; the same topic, names or words are not enough."
     ),
 }
-"""By what there is to hold a passage against; the first there is counts."""
+"""Task by the text with which a passage is compared. The first available text is used."""
 
 
 class Faithfulness(ClaimMetric):
-    """How much of the response follows from the passages."""
+    """Share of the response's claims that the passages support."""
 
     name = "ragas.faithfulness"
     title = "Claim faithfulness (all passages)"
@@ -70,10 +70,10 @@ class Faithfulness(ClaimMetric):
         "Low means that the answer claims things that the passages do not support. "
         "Next: Read the unsupported claims in details."
     )
-    description = "How many of the response's claims follow from the retrieved passages, taken together?"
+    description = "How many of the response's claims are supported by all retrieved passages together?"
     group = "ragas"
     source = "RAGAS, section 3 (faithfulness)"
-    formula = "claims of the response that the passages bear out / claims of the response"
+    formula = "claims of the response that the passages support / claims of the response"
     needs = ("contexts", "response")
     judge_calls = 2
     tasks = (EXTRACTION, IN_PASSAGES)
@@ -82,7 +82,7 @@ class Faithfulness(ClaimMetric):
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         claims = await check.of_response()
         if not claims:
-            return "the response makes no claim"
+            return "the response does not contain claims"
         supported = await check.supported_by_contexts(claims)
         return ClaimShare(
             share=share(supported),
@@ -92,7 +92,7 @@ class Faithfulness(ClaimMetric):
 
 
 class AnswerRelevancy(ClaimMetric):
-    """Whether the response answers the question that was asked, by the questions it would answer."""
+    """Relevance of the response, from the equivalence of the query and the questions that the response answers."""
 
     name = "ragas.answer_relevancy"
     title = "Answer relevancy (generated questions)"
@@ -100,10 +100,10 @@ class AnswerRelevancy(ClaimMetric):
         "Low means that the answer fits other questions than the one asked, or is evasive. "
         "Next: Separate refusals; check the prompt."
     )
-    description = "Do questions that are written from the response ask the same as the query?"
+    description = "Are questions that the judge writes from the response equivalent to the query?"
     group = "ragas"
-    source = "RAGAS, section 3 (answer relevance); similarity by the judge"
-    formula = "mean over 3 questions written from the response of equivalence(query, question) / 100"
+    source = "RAGAS, section 3 (answer relevance). Similarity by the judge"
+    formula = "mean of equivalence(query, question) / 100 over 3 questions written from the response"
     needs = ("query", "response")
     judge_calls = 2
     tasks = (_WRITE_QUESTIONS, EQUIVALENCE)
@@ -121,15 +121,15 @@ class AnswerRelevancy(ClaimMetric):
 
 
 class ContextPrecision(ClaimMetric):
-    """Whether the useful passages come first."""
+    """Mean precision at the ranks of the useful passages."""
 
     name = "ragas.context_precision"
     title = "Context precision (by rank)"
     advice = "Low means that useful passages rank below useless ones. Next: Rerank; check judged_by before you compare."
-    description = "Are the passages that are useful for the answer ranked above those that are not?"
+    description = "Are useful passages ranked above other passages?"
     group = "ragas"
     source = "RAGAS library, context precision (mean of precision@k over useful passages)"
-    formula = "sum over useful passages of (useful among the first k / k) / useful passages; 0 when none is useful"
+    formula = "sum over useful passages of (useful in the top k / k) / useful passages, 0 without useful passages"
     needs = ("query", "contexts")
     judge_calls_per_passage = 1
     tasks = tuple(_USEFUL_FOR.values())
@@ -139,7 +139,7 @@ class ContextPrecision(ClaimMetric):
         sample = check.sample
         texts = [passage.text for passage in sample.contexts or ()]
         if not texts:
-            return "no context: retrieval found nothing to put in order"
+            return "retrieval returned no passages"
         by = "query"
         fields: dict[str, str | tuple[str, ...]] = {"query": sample.query or ""}
         if references := tuple(reference for reference in sample.reference if reference.strip()):
@@ -167,7 +167,7 @@ class ContextPrecision(ClaimMetric):
 
 
 def average_precision_bounds(texts: Sequence[str], useful: dict[str, Mark]) -> tuple[float, float]:
-    """Between what and what the mean of P@k over useful passages lies, whatever the unknown ones are."""
+    """Compute the lowest and highest possible mean of P@k over useful passages, given unknown passages."""
     unknown = [text for text, mark in useful.items() if mark is None]
     if len(unknown) > _MOST_UNKNOWN:
         return 0.0, 1.0
@@ -186,20 +186,20 @@ def _average_precision(useful: Sequence[bool]) -> float:
         if mark:
             hits += 1
             total += hits / k
-    # Where nothing is useful, no precision in the sum is above 0.
+    # Without useful passages, all precisions are 0.
     return total / hits if hits else 0.0
 
 
 class ContextRecall(ClaimMetric):
-    """How much of the reference was retrieved."""
+    """Share of the reference's claims that the passages support."""
 
     name = "ragas.context_recall"
     title = "Context recall (claims)"
     advice = "Low means that the passages do not support the reference's claims. Next: Improve retrieval."
-    description = "How many of the reference's claims follow from the retrieved passages, taken together?"
+    description = "How many of the reference's claims are supported by all retrieved passages together?"
     group = "ragas"
     source = "RAGAS library, context recall"
-    formula = "claims of the reference that the passages bear out / claims of the reference"
+    formula = "claims of the reference that the passages support / claims of the reference"
     needs = ("contexts", "reference")
     judge_calls = 2
     tasks = (EXTRACTION, IN_PASSAGES)
@@ -208,7 +208,7 @@ class ContextRecall(ClaimMetric):
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         references = await check.of_references()
         if not references:
-            return "the reference makes no claim"
+            return "the reference does not contain claims"
         claims = distinct(references)
         supported = await check.supported_by_contexts(claims)
         return ClaimShare(

@@ -1,4 +1,4 @@
-"""RAGChecker: claims of response and reference, held against each other and against the contexts."""
+"""RAGChecker: claims of response and reference, compared with each other and with the contexts."""
 
 from ragstone.metrics.ragchecker._metrics import RAGCHECKER
 

@@ -1,27 +1,27 @@
-"""RAGChecker: claims of response and reference, held against each other and against each passage. The wording is ours.
+"""RAGChecker: claims of response and reference, compared with each other and with each passage. The prompts are our own.
 
 Source: D. Ru et al., "RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation", NeurIPS 2024
 (Datasets and Benchmarks): overall, retriever and generator metrics.
 
-A claim of the response is *right* when a reference bears it out, and *found* when a passage does, by itself. A passage is
-*relevant* when it bears out any claim of a reference.
+A claim of the response is *right* if a reference supports it, and *wrong* otherwise. A claim is *found* if a single
+passage supports it. A passage is *relevant* if it supports any claim of a reference.
 
 | metric | value |
 |---|---|
 | precision | right / claims of the response |
-| recall | claims of the reference that the response bears out / claims of the reference |
-| f1 | harmonic mean of the two |
+| recall | claims of the reference that the response supports / claims of the reference |
+| f1 | harmonic mean of precision and recall |
 | claim_recall | claims of the reference that are found / claims of the reference |
 | context_precision | relevant passages / passages |
-| context_utilization | claims of the reference that are found and in the response / those that are found |
+| context_utilization | found claims of the reference that the response supports / found claims of the reference |
 | noise_sensitivity_relevant | wrong and found in a relevant passage / claims of the response |
-| noise_sensitivity_irrelevant | wrong and found in irrelevant passages alone / claims of the response |
+| noise_sensitivity_irrelevant | wrong and found only in irrelevant passages / claims of the response |
 | hallucination | wrong and not found / claims of the response |
 | self_knowledge | right and not found / claims of the response |
 | faithfulness | found / claims of the response |
 
-Precision, the two noise sensitivities and hallucination add up to 1: each claim of the response is right, or wrong in
-one of three ways.
+The sum of precision, both noise sensitivities and hallucination is 1, because each claim of the response is either right
+or in one of three classes of wrong claims.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from ragstone.metrics.ragchecker import _examples as examples
 
 __all__ = ["RAGCHECKER"]
 
-NO_RESPONSE_CLAIM: Final = "the response makes no claim"
-NO_REFERENCE_CLAIM: Final = "the reference makes no claim"
+NO_RESPONSE_CLAIM: Final = "the response does not contain claims"
+NO_REFERENCE_CLAIM: Final = "the reference does not contain claims"
 
 
 class _RagChecker(ClaimMetric):
@@ -59,7 +59,7 @@ class _RagChecker(ClaimMetric):
 
 
 class Precision(_RagChecker):
-    """How much of what the response claims is right."""
+    """Share of the response's claims that a reference supports."""
 
     name = "ragchecker.precision"
     title = "Claim precision"
@@ -67,9 +67,9 @@ class Precision(_RagChecker):
         "Low means that claims of the answer are wrong. "
         "Next: Hallucination and noise sensitivity say where they come from."
     )
-    description = "How many of the response's claims does the reference bear out?"
+    description = "How many of the response's claims does the reference support?"
     source = "RAGChecker (Ru et al. 2024), overall metrics"
-    formula = "claims of the response that a reference bears out / claims of the response"
+    formula = "claims of the response that a reference supports / claims of the response"
     needs = ("response", "reference")
     judge_calls = 2
     tasks = (EXTRACTION, IN_ANSWER)
@@ -88,14 +88,14 @@ class Precision(_RagChecker):
 
 
 class Recall(_RagChecker):
-    """How much of what the reference claims the response says."""
+    """Share of the reference's claims that the response supports."""
 
     name = "ragchecker.recall"
     title = "Claim recall (answer)"
     advice = "Low means that the answer omits claims of the reference. Next: Compare with claim recall (retrieval)."
-    description = "How many of the reference's claims does the response bear out?"
+    description = "How many of the reference's claims does the response support?"
     source = "RAGChecker (Ru et al. 2024), overall metrics"
-    formula = "claims of the reference that the response bears out / claims of the reference"
+    formula = "claims of the reference that the response supports / claims of the reference"
     needs = ("response", "reference")
     judge_calls = 2
     tasks = (EXTRACTION, IN_ANSWER)
@@ -115,14 +115,14 @@ class Recall(_RagChecker):
 
 
 class F1(_RagChecker):
-    """Precision and recall of the response's claims in one number."""
+    """Harmonic mean of claim precision and claim recall."""
 
     name = "ragchecker.f1"
     title = "Claim F1"
     advice = "Low means that claims are wrong, missing or both. Next: Look at claim precision and claim recall."
     description = "Do the claims of response and reference agree, in both directions?"
     source = "RAGChecker (Ru et al. 2024), overall metrics"
-    formula = "2 · precision · recall / (precision + recall); 0 when neither bears out anything of the other"
+    formula = "2 · precision · recall / (precision + recall), 0 if both are 0"
     needs = ("response", "reference")
     judge_calls = 4
     tasks = (EXTRACTION, IN_ANSWER)
@@ -137,13 +137,13 @@ class F1(_RagChecker):
                 share=harmonic(precision.share, recall.share), details={**precision.details, **recall.details}
             )
         if recall.share == ShareBounds(0.0, 0.0):
-            # Whatever precision were.
+            # F1 is 0 for any precision.
             return ClaimShare(share=recall.share, details=recall.details)
         return precision if recall.share.low else ClaimShare(share=ShareBounds(0.0, 1.0), details=recall.details)
 
 
 class _OfReference(_RagChecker):
-    """A share that rests on which claims of the references each passage bears out."""
+    """Base class of shares that depend on which claims of the references each passage supports."""
 
     tasks: ClassVar[tuple[str, ...]] = (EXTRACTION, IN_PASSAGES)
     judge_calls = 1
@@ -167,14 +167,14 @@ class _OfReference(_RagChecker):
 
 
 class ClaimRecall(_OfReference):
-    """How much of what the reference claims was retrieved."""
+    """Share of the reference's claims that a passage supports."""
 
     name = "ragchecker.claim_recall"
     title = "Claim recall (retrieval)"
     advice = "Low means that retrieval misses the evidence. Next: Improve retrieval before the prompt."
-    description = "How many of the reference's claims does a retrieved passage bear out?"
+    description = "How many of the reference's claims does a retrieved passage support?"
     source = "RAGChecker (Ru et al. 2024), retriever metrics"
-    formula = "claims of the reference that a passage bears out / claims of the reference"
+    formula = "claims of the reference that a passage supports / claims of the reference"
     needs = ("contexts", "reference")
     example = examples.CLAIM_RECALL
 
@@ -186,20 +186,22 @@ class ClaimRecall(_OfReference):
         by_passage: Sequence[Sequence[Mark]],
     ) -> ClaimShare | str:
         found = any_of(by_passage, len(claims))
-        details = {"reference_claims": describe_claims(claims, found=found, passages=_places(claims, by_passage))}
+        details = {
+            "reference_claims": describe_claims(claims, found=found, passages=_supporting_passages(claims, by_passage))
+        }
         missed = format_supported_claims("not in the passages", claims, negated(found))
         return ClaimShare(share=best_share(references, claims, found), details=details, explanation=missed)
 
 
 class ContextPrecision(_OfReference):
-    """How many of the retrieved passages are relevant."""
+    """Share of the retrieved passages that are relevant."""
 
     name = "ragchecker.context_precision"
     title = "Context precision (share of passages)"
     advice = "Low means that many passages support nothing in the reference. Next: Retrieve fewer, or rerank."
-    description = "How many of the retrieved passages bear out any claim of the reference?"
+    description = "How many of the retrieved passages support any claim of the reference?"
     source = "RAGChecker (Ru et al. 2024), retriever metrics"
-    formula = "passages that bear out a claim of the reference / passages"
+    formula = "passages that support a claim of the reference / passages"
     needs = ("contexts", "reference")
     example = examples.CONTEXT_PRECISION
 
@@ -211,26 +213,26 @@ class ContextPrecision(_OfReference):
         by_passage: Sequence[Sequence[Mark]],
     ) -> ClaimShare | str:
         if not by_passage:
-            return "no context: retrieval found no passage that could be relevant"
+            return "retrieval returned no passages"
         relevant = _relevant(by_passage)
         details = {
-            "reference_claims": describe_claims(claims, passages=_places(claims, by_passage)),
+            "reference_claims": describe_claims(claims, passages=_supporting_passages(claims, by_passage)),
             "relevant": list(relevant),
         }
         return ClaimShare(share=share(relevant), details=details)
 
 
 class ContextUtilization(_OfReference):
-    """How much of what was retrieved of the reference made it into the response."""
+    """Share of the reference's claims in the passages that the response contains."""
 
     name = "ragchecker.context_utilization"
     title = "Context utilization"
     advice = (
         "Low means that evidence was retrieved and not used. Next: Fix the generator: prompt, order of contexts, model."
     )
-    description = "Of the reference's claims that were retrieved, how many does the response use?"
+    description = "How many of the reference's claims that a passage supports does the response contain?"
     source = "RAGChecker (Ru et al. 2024), generator metrics"
-    formula = "claims of the reference that a passage and the response bear out / those that a passage bears out"
+    formula = "claims of the reference that a passage and the response support / those that a passage supports"
     needs = ("contexts", "response", "reference")
     judge_calls = 2
     tasks = (EXTRACTION, IN_PASSAGES, IN_ANSWER)
@@ -247,15 +249,15 @@ class ContextUtilization(_OfReference):
         used = await check.supported_by_response(claims)
         by_claim = dict(zip(claims, zip(used, found, strict=True), strict=True))
         shares = [share_among(*zip(*map(by_claim.__getitem__, reference), strict=True)) for reference in references]
-        known = [found for found in shares if found is not None]
-        if not known:
-            return "no passage bears out a claim of the reference, so there was nothing to use"
+        defined = [one for one in shares if one is not None]
+        if not defined:
+            return "no passage supports a claim of the reference"
         details = {"reference_claims": describe_claims(claims, found=found, supported_by_response=used)}
-        return ClaimShare(share=highest(known), details=details)
+        return ClaimShare(share=highest(defined), details=details)
 
 
 class _OfResponse(_RagChecker):
-    """A share of the response's claims, by whether they are right and found."""
+    """Base class of shares of the response's claims that depend on whether these are right and found."""
 
     source = "RAGChecker (Ru et al. 2024), generator metrics"
     needs = ("contexts", "response", "reference")
@@ -269,7 +271,7 @@ class _OfResponse(_RagChecker):
             return NO_RESPONSE_CLAIM
         right, by_passage = await pair(check.supported_by_references(claims), check.supported_by_passages(claims))
         counted = self._counted(right, any_of(by_passage, len(claims)))
-        details = {"claims": describe_claims(claims, right=right, passages=_places(claims, by_passage))}
+        details = {"claims": describe_claims(claims, right=right, passages=_supporting_passages(claims, by_passage))}
         return ClaimShare(
             share=share(counted), details=details, explanation=format_supported_claims("these", claims, counted)
         )
@@ -279,15 +281,15 @@ class _OfResponse(_RagChecker):
 
 
 class Hallucination(_OfResponse):
-    """How much of the response is wrong and comes from no passage."""
+    """Share of the response's claims that neither a reference nor a passage supports."""
 
     name = "ragchecker.hallucination"
     title = "Hallucination"
     advice = (
         "High means that wrong claims appear in no passage. Next: Tell the generator to abstain; try another model."
     )
-    description = "How many of the response's claims does neither the reference nor a passage bear out?"
-    formula = "claims of the response that no reference and no passage bears out / claims of the response"
+    description = "How many of the response's claims does neither the reference nor a passage support?"
+    formula = "claims of the response that no reference and no passage supports / claims of the response"
     example = examples.HALLUCINATION
 
     def _counted(self, right: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
@@ -295,7 +297,7 @@ class Hallucination(_OfResponse):
 
 
 class SelfKnowledge(_OfResponse):
-    """How much of the response is right and comes from no passage."""
+    """Share of the response's claims that a reference but no passage supports."""
 
     name = "ragchecker.self_knowledge"
     title = "Self-knowledge"
@@ -303,8 +305,8 @@ class SelfKnowledge(_OfResponse):
         "High means that correct claims appear in no passage. "
         "Next: Decide if that is allowed; if not, restrict the prompt to the contexts."
     )
-    description = "How many of the response's claims are right although no passage bears them out?"
-    formula = "claims of the response that a reference and no passage bears out / claims of the response"
+    description = "How many of the response's claims are correct although no passage supports them?"
+    formula = "claims of the response that a reference but no passage supports / claims of the response"
     example = examples.SELF_KNOWLEDGE
 
     def _counted(self, right: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
@@ -312,7 +314,7 @@ class SelfKnowledge(_OfResponse):
 
 
 class Faithfulness(_RagChecker):
-    """How much of the response comes from a passage."""
+    """Share of the response's claims that a single passage supports."""
 
     name = "ragchecker.faithfulness"
     title = "Claim faithfulness (single passage)"
@@ -320,9 +322,9 @@ class Faithfulness(_RagChecker):
         "Low means that claims have no single passage that supports them. "
         "Next: If the all-passages value is high, answers combine passages."
     )
-    description = "How many of the response's claims does a single passage bear out?"
+    description = "How many of the response's claims does a single passage support?"
     source = "RAGChecker (Ru et al. 2024), generator metrics"
-    formula = "claims of the response that a passage bears out / claims of the response"
+    formula = "claims of the response that a passage supports / claims of the response"
     needs = ("contexts", "response")
     judge_calls = 1
     judge_calls_per_passage = 1
@@ -337,13 +339,13 @@ class Faithfulness(_RagChecker):
         found = any_of(by_passage, len(claims))
         return ClaimShare(
             share=share(found),
-            details={"claims": describe_claims(claims, found=found, passages=_places(claims, by_passage))},
+            details={"claims": describe_claims(claims, found=found, passages=_supporting_passages(claims, by_passage))},
             explanation=format_supported_claims("not in a passage", claims, negated(found)),
         )
 
 
 class _NoiseSensitivity(_RagChecker):
-    """How much of the response is wrong because a passage says so; one class of passages each."""
+    """Base class of the shares of wrong claims that come from one class of passages."""
 
     source = "RAGChecker (Ru et al. 2024), generator metrics"
     needs = ("contexts", "response", "reference")
@@ -356,7 +358,7 @@ class _NoiseSensitivity(_RagChecker):
         if not claims:
             return NO_RESPONSE_CLAIM
         if not references:
-            return f"{NO_REFERENCE_CLAIM}, so no passage is relevant or irrelevant to it"
+            return f"{NO_REFERENCE_CLAIM}, so the relevance of passages is undefined"
         right, (by_passage, reference_by_passage) = await pair(
             check.supported_by_references(claims),
             pair(check.supported_by_passages(claims), check.supported_by_passages(distinct(references))),
@@ -366,7 +368,7 @@ class _NoiseSensitivity(_RagChecker):
         in_relevant = any_of([both(c, (r,) * n) for c, r in zip(by_passage, relevant, strict=True)], n)
         counted = self._counted(negated(right), in_relevant, any_of(by_passage, n))
         details = {
-            "claims": describe_claims(claims, right=right, passages=_places(claims, by_passage)),
+            "claims": describe_claims(claims, right=right, passages=_supporting_passages(claims, by_passage)),
             "relevant": list(relevant),
         }
         return ClaimShare(
@@ -378,7 +380,7 @@ class _NoiseSensitivity(_RagChecker):
 
 
 class NoiseSensitivityRelevant(_NoiseSensitivity):
-    """How much of the response is wrong and stands in a relevant passage."""
+    """Share of the response's claims that are wrong and supported by a relevant passage."""
 
     name = "ragchecker.noise_sensitivity_relevant"
     title = "Noise sensitivity (relevant passages)"
@@ -386,7 +388,7 @@ class NoiseSensitivityRelevant(_NoiseSensitivity):
         "High means that wrong claims come from passages that also hold the evidence. "
         "Next: Use smaller chunks; try another generator."
     )
-    description = "How many of the response's claims are wrong, and taken from a passage that is relevant?"
+    description = "How many of the response's claims are wrong and supported by a relevant passage?"
     formula = "claims of the response that are wrong and found in a relevant passage / claims of the response"
     example = examples.NOISE_RELEVANT
 
@@ -395,13 +397,13 @@ class NoiseSensitivityRelevant(_NoiseSensitivity):
 
 
 class NoiseSensitivityIrrelevant(_NoiseSensitivity):
-    """How much of the response is wrong and stands in irrelevant passages alone."""
+    """Share of the response's claims that are wrong and supported only by irrelevant passages."""
 
     name = "ragchecker.noise_sensitivity_irrelevant"
     title = "Noise sensitivity (irrelevant passages)"
     advice = "High means that wrong claims come from irrelevant passages. Next: Filter or rerank; look at UDCG."
-    description = "How many of the response's claims are wrong, and taken from passages that are all irrelevant?"
-    formula = "claims of the response that are wrong and found in irrelevant passages alone / claims of the response"
+    description = "How many of the response's claims are wrong and supported only by irrelevant passages?"
+    formula = "claims of the response that are wrong and found only in irrelevant passages / claims of the response"
     example = examples.NOISE_IRRELEVANT
 
     def _counted(self, wrong: Sequence[Mark], in_relevant: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
@@ -409,13 +411,15 @@ class NoiseSensitivityIrrelevant(_NoiseSensitivity):
 
 
 def _relevant(by_passage: Sequence[Sequence[Mark]]) -> tuple[Mark, ...]:
-    """Which passages bear out any claim."""
+    """Return for each passage whether it supports any claim."""
     return tuple(any_of([(mark,) for mark in column], 1)[0] for column in by_passage)
 
 
-def _places(claims: Sequence[str], by_passage: Sequence[Sequence[Mark]]) -> list[list[int]]:
-    """For each claim the positions, from 1, of the passages that bear it out."""
-    return [[place for place, column in enumerate(by_passage, start=1) if column[row]] for row in range(len(claims))]
+def _supporting_passages(claims: Sequence[str], by_passage: Sequence[Sequence[Mark]]) -> list[list[int]]:
+    """Return for each claim the positions, from 1, of the passages that support it."""
+    return [
+        [position for position, column in enumerate(by_passage, start=1) if column[row]] for row in range(len(claims))
+    ]
 
 
 RAGCHECKER: Final[tuple[Metric, ...]] = (

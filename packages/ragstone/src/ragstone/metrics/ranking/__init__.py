@@ -1,4 +1,4 @@
-"""Ranking: is what is relevant retrieved, and does it come first?"""
+"""Ranking metrics: whether relevant passages are retrieved and ranked first."""
 
 from ragstone.metrics.ranking._alpha_ndcg import alpha_ndcg
 from ragstone.metrics.ranking._binary import average_precision, f1, hit_rate, precision, recall, reciprocal_rank

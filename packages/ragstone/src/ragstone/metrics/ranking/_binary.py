@@ -1,25 +1,25 @@
-"""Ranking metrics for which a passage is either relevant or not.
+"""Ranking metrics with binary relevance.
 
-Without regard to order, with h relevant passages among the first k places, and R relevant passages in all:
+Set-based metrics, with h relevant passages in the top k and R relevant passages in total:
 
 | function | value |
 |---|---|
 | `precision` | h / k |
 | `recall` | h / R |
-| `f1` | 2h / (k + R), the harmonic mean of both |
+| `f1` | 2h / (k + R), the harmonic mean of precision and recall |
 | `hit_rate` | 1 if h > 0, else 0 |
 
-k stays the denominator if fewer than k passages were retrieved: an empty place is not relevant.
+The denominator stays k if fewer than k passages were retrieved: an empty rank counts as not relevant.
 
-With regard to order:
+Rank-based metrics:
 
 | function | value |
 |---|---|
 | `reciprocal_rank` | 1 / the rank of the first relevant passage |
-| `average_precision` | the precision at the rank of each relevant passage, summed, over R |
+| `average_precision` | the sum of the precision at the rank of each relevant passage, divided by R |
 
-`average_precision` is a step sum, and only near the area under the precision-recall curve. All are undefined (None) if
-no passage is relevant.
+`average_precision` is a step sum that approximates the area under the precision-recall curve. All metrics are undefined
+(None) if no passage is relevant.
 
 Sources:
     C. Manning, P. Raghavan, H. Schuetze, "Introduction to Information Retrieval", section 8.3 and 8.4.
@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ragstone.metrics.ranking._grades import THRESHOLD, check_k, first_places, relevant_ids
+from ragstone.metrics.ranking._grades import THRESHOLD, check_k, first_ranks, relevant_ids
 
 __all__ = ["average_precision", "f1", "hit_rate", "precision", "recall", "reciprocal_rank"]
 
@@ -41,19 +41,20 @@ __all__ = ["average_precision", "f1", "hit_rate", "precision", "recall", "recipr
 def precision(
     ranking: Sequence[str], qrels: Mapping[str, float], *, k: int | None = None, threshold: float = THRESHOLD
 ) -> float | None:
-    """Share of the first `k` places that hold a relevant passage, in [0, 1]; higher is better.
+    """Compute the share of the top `k` ranks with a relevant passage.
 
     Args:
-        ranking: Passage ids, best first. One that comes again counts at its first place only.
-        qrels: Passage id to grade, over the whole collection; what is not in it is not relevant.
-        k: How many places count, also where the list is shorter; None: as many as the list has.
-        threshold: Relevant is a grade from here on.
+        ranking: Passage ids, best first. A repeated id counts only at its first rank.
+        qrels: Passage id to grade, for the whole collection. Passages without a grade are not relevant.
+        k: Number of ranks that count, even if the ranking is shorter. None: the length of the ranking.
+        threshold: Smallest grade that means relevant.
 
     Returns:
-        None where nothing is relevant, or where there are no places.
+        The value in [0, 1] (higher is better), or None if no passage is relevant, or the ranking is empty and `k` is
+        None.
 
     Raises:
-        ValueError: `k` is below 1.
+        ValueError: If `k` is below 1.
 
     Example:
         >>> precision(["a", "x", "b", "y", "c"], {"a": 1, "b": 1, "c": 1}, k=5)
@@ -67,9 +68,9 @@ def precision(
 def recall(
     ranking: Sequence[str], qrels: Mapping[str, float], *, k: int | None = None, threshold: float = THRESHOLD
 ) -> float | None:
-    """Share of all relevant passages that are among the first `k`, in [0, 1]; higher is better.
+    """Compute the share of all relevant passages that are in the top `k`.
 
-    Arguments, `None` and errors as for `precision`.
+    Arguments, range and errors are as for `precision`. The result is None if no passage is relevant.
 
     Example:
         >>> recall(["a", "x", "b"], {"a": 1, "b": 1, "c": 1, "d": 1}, k=5)
@@ -82,9 +83,9 @@ def recall(
 def f1(
     ranking: Sequence[str], qrels: Mapping[str, float], *, k: int | None = None, threshold: float = THRESHOLD
 ) -> float | None:
-    """Harmonic mean of precision and recall, in [0, 1]; higher is better; 0 where no relevant passage was found.
+    """Compute the harmonic mean of precision and recall. It is 0 if no relevant passage was retrieved.
 
-    Arguments, `None` and errors as for `precision`.
+    Arguments, range and errors are as for `precision`. The result is None if no passage is relevant.
 
     Example:
         >>> f1(["a", "x"], {"a": 1, "b": 1}, k=2)
@@ -98,9 +99,9 @@ def f1(
 def hit_rate(
     ranking: Sequence[str], qrels: Mapping[str, float], *, k: int | None = None, threshold: float = THRESHOLD
 ) -> float | None:
-    """1 where any of the first `k` passages is relevant, else 0 (also called success); higher is better.
+    """Return 1 if any passage in the top `k` is relevant, else 0 (also called success).
 
-    Arguments, `None` and errors as for `precision`.
+    Arguments and errors are as for `precision`. The result is None if no passage is relevant.
 
     Example:
         >>> hit_rate(["x", "a"], {"a": 1}, k=2)
@@ -113,22 +114,22 @@ def hit_rate(
 def average_precision(
     ranking: Sequence[str], qrels: Mapping[str, float], *, k: int | None = None, threshold: float = THRESHOLD
 ) -> float | None:
-    """Sum of the precision at the rank of each relevant passage found, over the number of all relevant; in [0, 1].
+    """Compute the sum of the precision at the rank of each relevant passage, divided by the number of relevant passages.
 
-    A relevant passage that was not found adds 0, also where it could not be among the first `k`: with more than `k`
-    relevant passages the value stays below 1. Higher is better; the mean over queries is the MAP.
+    A relevant passage that was not retrieved adds 0. The value is therefore below 1 if there are more than `k` relevant
+    passages. The mean over queries is the MAP.
 
     Args:
         ranking: Passage ids, best first.
-        qrels: Passage id to grade, over the whole collection.
-        k: Look at the first `k` places only; None: at all.
-        threshold: Relevant is a grade from here on.
+        qrels: Passage id to grade, for the whole collection.
+        k: Number of ranks that count. None: all.
+        threshold: Smallest grade that means relevant.
 
     Returns:
-        None where nothing is relevant.
+        The value in [0, 1] (higher is better), or None if no passage is relevant.
 
     Raises:
-        ValueError: `k` is below 1.
+        ValueError: If `k` is below 1.
 
     Example:
         >>> average_precision(["a", "x", "x2", "b"], {"a": 1, "b": 1, "c": 1})
@@ -138,29 +139,29 @@ def average_precision(
     relevant = relevant_ids(qrels, threshold)
     if not relevant:
         return None
-    places = first_places(ranking, k)
-    ranks = sorted(places[passage] for passage in relevant & places.keys())
-    return math.fsum(found / rank for found, rank in enumerate(ranks, start=1)) / len(relevant)
+    first = first_ranks(ranking, k)
+    ranks = sorted(first[passage] for passage in relevant & first.keys())
+    return math.fsum(hits / rank for hits, rank in enumerate(ranks, start=1)) / len(relevant)
 
 
 def reciprocal_rank(
     ranking: Sequence[str], qrels: Mapping[str, float], *, k: int | None = None, threshold: float = THRESHOLD
 ) -> float | None:
-    """One over the rank of the first relevant passage, in [0, 1]; 0 where none was found; higher is better.
+    """Compute 1 / rank of the first relevant passage. It is 0 if no relevant passage was retrieved.
 
-    Its mean over queries is the MRR.
+    The mean over queries is the MRR.
 
     Args:
         ranking: Passage ids, best first.
-        qrels: Passage id to grade, over the whole collection.
-        k: Look at the first `k` places only (MRR@10); None: at all.
-        threshold: Relevant is a grade from here on.
+        qrels: Passage id to grade, for the whole collection.
+        k: Number of ranks that count (10 for MRR@10). None: all.
+        threshold: Smallest grade that means relevant.
 
     Returns:
-        None where nothing is relevant.
+        The value in [0, 1] (higher is better), or None if no passage is relevant.
 
     Raises:
-        ValueError: `k` is below 1.
+        ValueError: If `k` is below 1.
 
     Example:
         >>> reciprocal_rank(["x", "y", "a"], {"a": 1})
@@ -170,11 +171,11 @@ def reciprocal_rank(
     relevant = relevant_ids(qrels, threshold)
     if not relevant:
         return None
-    places = first_places(ranking, k)
-    return 1 / min(found) if (found := [places[passage] for passage in relevant & places.keys()]) else 0.0
+    first = first_ranks(ranking, k)
+    return 1 / min(ranks) if (ranks := [first[passage] for passage in relevant & first.keys()]) else 0.0
 
 
 def _counts(ranking: Sequence[str], qrels: Mapping[str, float], k: int | None, threshold: float) -> tuple[int, int]:
     check_k(k)
     relevant = relevant_ids(qrels, threshold)
-    return len(relevant & first_places(ranking, k).keys()), len(relevant)
+    return len(relevant & first_ranks(ranking, k).keys()), len(relevant)

@@ -1,4 +1,4 @@
-"""Whole runs at once: every measure of every query, in arrays."""
+"""Measures of whole runs: vectorized computation over all queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Qrels", "RankingMeasures", "Run", "ranking_measures"]
 
 Run: TypeAlias = Mapping[str, Mapping[str, float] | Sequence[str]]
-"""Query id to what was retrieved: passage id to score, or passage ids in their order, best first."""
+"""Query id to its retrieved passages: passage id to score, or passage ids, best first."""
 
 Qrels: TypeAlias = Mapping[str, Mapping[str, float]]
 """Query id to passage id to grade."""
@@ -30,22 +30,22 @@ _DEFAULT = ("precision@5", "recall@5", "f1@5", "hit_rate@5", "reciprocal_rank", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingMeasures:
-    """The measures of a run, query by query."""
+    """Measures of a run, per query."""
 
     values: Mapping[str, Mapping[str, float]]
-    """Measure to query to value, for the queries where it is defined, in the order of the qrels."""
+    """Measure to query to value, for the queries for which it is defined, in the order of the qrels."""
     undefined: Mapping[str, tuple[str, ...]]
-    """Measure to the judged queries for which nothing is relevant: in no mean."""
+    """Measure to the judged queries for which it is undefined, because no passage is relevant. Means omit them."""
     not_retrieved: tuple[str, ...]
-    """Judged queries that the run lacks. It found nothing for them, and they count with 0."""
+    """Judged queries that are missing from the run. Their values are 0."""
     not_judged: tuple[str, ...]
-    """Queries of the run without qrels: in no number."""
+    """Queries of the run without qrels. They do not have values."""
 
     def mean(self, measure: str) -> Estimate | None:
-        """The mean over queries with its 95 % interval; None where the measure is undefined for all.
+        """Compute the mean over queries with its 95% confidence interval, or None if the measure is always undefined.
 
         Raises:
-            KeyError: The measure was not asked for.
+            KeyError: If the measure was not requested.
         """
         values = self.values[measure]
         return mean_interval(list(values.values())) if values else None
@@ -54,31 +54,32 @@ class RankingMeasures:
 def ranking_measures(
     run: Run, qrels: Qrels, measures: Sequence[str] = _DEFAULT, *, threshold: float = THRESHOLD
 ) -> RankingMeasures:
-    """Measure a whole run; the same values as the functions of one query, many times faster.
+    """Measure a whole run, with the same values as the functions of one query, but many times faster.
 
     Args:
-        run: Query id to passage id to score, higher first, or to passage ids in their order. Equal scores keep the order
-            of the mapping (other tools break such ties by id); a passage that is listed twice counts at its first place.
-        qrels: Query id to passage id to grade. These queries are measured, all of them.
-        measures: "precision@5", "ndcg@10", "ndcg_linear@10", "average_precision", ...: with a cut-off, or of the whole list.
-        threshold: Relevant is a grade from here on.
+        run: Query id to passage id to score (higher scores first), or query id to passage ids, best first. Passages with
+            equal scores keep the order of the mapping (other tools order them by id). A repeated passage counts only at
+            its first rank.
+        qrels: Query id to passage id to grade. All of these queries are measured.
+        measures: "precision@5", "ndcg@10", "ndcg_linear@10", "average_precision", ..., with or without a cutoff.
+        threshold: Smallest grade that means relevant.
 
     Raises:
-        ConfigurationError: There is no such measure.
-        ValueError: A score or a grade that is not finite, or a grade that `ndcg` cannot take.
+        ConfigurationError: If a measure is unknown.
+        ValueError: If a score or a grade is not finite, or a grade is too large for `ndcg`.
 
     Example:
-        >>> found = ranking_measures({"q1": {"a": 2.0, "b": 1.0}}, {"q1": {"b": 1}}, ["reciprocal_rank"])
-        >>> found.values["reciprocal_rank"]["q1"]
+        >>> result = ranking_measures({"q1": {"a": 2.0, "b": 1.0}}, {"q1": {"b": 1}}, ["reciprocal_rank"])
+        >>> result.values["reciprocal_rank"]["q1"]
         0.5
     """
-    asked = [measure_from(name) for name in measures]
+    requested = [measure_from(name) for name in measures]
     queries = list(qrels)
     table = _Table(run, qrels, queries, threshold)
     values: dict[str, Mapping[str, float]] = {}
     undefined: dict[str, tuple[str, ...]] = {}
-    for measure in asked:
-        value, defined = table.measured(measure)
+    for measure in requested:
+        value, defined = table.compute(measure)
         values[measure.name] = {q: v for q, v, ok in zip(queries, value.tolist(), defined.tolist(), strict=True) if ok}
         undefined[measure.name] = tuple(q for q, ok in zip(queries, defined.tolist(), strict=True) if not ok)
     return RankingMeasures(
@@ -90,7 +91,7 @@ def ranking_measures(
 
 
 class _Table:
-    """Where the judged passages stand: one entry each, with its query's number, its rank and its grade."""
+    """Judged passages of all queries: one entry per passage, with query index, rank and grade."""
 
     def __init__(self, run: Run, qrels: Qrels, queries: Sequence[str], threshold: float) -> None:
         import numpy as np
@@ -107,33 +108,33 @@ class _Table:
         )
         starts = np.cumsum(self.lengths) - self.lengths
         grade = grade[_order(retrieved, query, starts, queries)]
-        # From here on only what has a grade other than 0 is looked at: the rest is worth nothing to any measure.
-        held = np.flatnonzero(grade)
-        self.query, self.grade = query[held], grade[held]
-        self.rank = held - starts[self.query] + 1
+        # Passages with grade 0 do not affect any measure.
+        graded = np.flatnonzero(grade)
+        self.query, self.grade = query[graded], grade[graded]
+        self.rank = graded - starts[self.query] + 1
 
     @cached_property
     def relevant(self) -> NDArray[np.intp]:
-        """How many passages are relevant, query by query."""
+        """Number of relevant passages per query."""
         import numpy as np
 
         return np.bincount(self.judged_query[self.judged_grade >= self.threshold], minlength=self.n)
 
     @cached_property
-    def found(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Query and rank of each relevant passage that was retrieved, in this order."""
+    def hits(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Query indices and ranks of the relevant passages that were retrieved, sorted by both."""
         rows = self.grade >= self.threshold
         return self.query[rows], self.rank[rows]
 
-    def measured(self, measure: Measure) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """The value for each query, and whether it is defined."""
+    def compute(self, measure: Measure) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Compute the value for each query, and whether it is defined."""
         import numpy as np
 
         gain, k = measure.kind.gain, measure.k
         if gain is not None:
             ideal = self._ideal(gain, k)
-            return self._over(self._dcg(self.query, self.rank, self.grade, gain, k), ideal, ideal > 0)
-        query, rank = self.found
+            return self._divide(self._dcg(self.query, self.rank, self.grade, gain, k), ideal, ideal > 0)
+        query, rank = self.hits
         if k is not None:
             query, rank = query[rank <= k], rank[rank <= k]
         hits = np.bincount(query, minlength=self.n)
@@ -141,11 +142,11 @@ class _Table:
         places = self.lengths if k is None else np.full(self.n, k)
         kind = measure.kind.name
         if kind == "precision":
-            return self._over(hits, places, defined & (places > 0))
+            return self._divide(hits, places, defined & (places > 0))
         if kind == "recall":
-            return self._over(hits, self.relevant, defined)
+            return self._divide(hits, self.relevant, defined)
         if kind == "f1":
-            return self._over(2 * hits, places + self.relevant, defined)
+            return self._divide(2 * hits, places + self.relevant, defined)
         if kind == "hit_rate":
             return (hits > 0).astype(float), defined
         first = np.ones(query.size, dtype=bool)
@@ -155,7 +156,7 @@ class _Table:
             value[query[first]] = 1 / rank[first]
             return value, defined
         nth = np.arange(query.size) - np.flatnonzero(first).repeat(hits[hits > 0]) + 1
-        return self._over(np.bincount(query, weights=nth / rank, minlength=self.n), self.relevant, defined)
+        return self._divide(np.bincount(query, weights=nth / rank, minlength=self.n), self.relevant, defined)
 
     def _ideal(self, gain: str, k: int | None) -> NDArray[np.float64]:
         import numpy as np
@@ -175,25 +176,25 @@ class _Table:
 
         if gain == "exp" and grade.size and grade.max() > MAX_GRADE:
             raise ValueError(
-                f"2**grade is no number for grades above {MAX_GRADE:g}, got {grade.max()!r}; use ndcg_linear"
+                f"2**grade is too large for grades above {MAX_GRADE:g}, got {grade.max()!r}. Use ndcg_linear"
             )
         rows = grade > 0 if k is None else (grade > 0) & (rank <= k)
         gains = 2.0 ** grade[rows] - 1 if gain == "exp" else grade[rows]
-        found = np.bincount(query[rows], weights=gains / np.log2(rank[rows] + 1.0), minlength=self.n)
-        return found.astype(float, copy=False)
+        total = np.bincount(query[rows], weights=gains / np.log2(rank[rows] + 1.0), minlength=self.n)
+        return total.astype(float, copy=False)
 
-    def _over(
-        self, above: NDArray[Any], below: NDArray[Any], defined: NDArray[np.bool_]
+    def _divide(
+        self, numerator: NDArray[Any], denominator: NDArray[Any], defined: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         import numpy as np
 
-        return np.divide(above, below, out=np.zeros(self.n), where=defined), defined
+        return np.divide(numerator, denominator, out=np.zeros(self.n), where=defined), defined
 
 
 def _flat(
     parts: Sequence[Any], lengths: NDArray[np.intp] | None = None
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """The numbers of all parts in a row, and the number of the part of each."""
+    """Concatenate the numbers of all parts. Returns the index of the part of each number, and the numbers."""
     import numpy as np
 
     if lengths is None:
@@ -203,11 +204,11 @@ def _flat(
 
 
 def _grades(docs: Mapping[str, float] | Sequence[str], grades: Mapping[str, float]) -> Iterator[float] | list[float]:
-    """The grade of each passage, in the order given; 0 where there is none, and for one that comes again."""
+    """Return the grade of each passage in order. Passages without a grade and repeated passages have grade 0."""
     if isinstance(docs, Mapping) or len(set(docs)) == len(docs):
         return map(grades.get, docs, repeat(0.0))
-    left = dict(grades)
-    return [left.pop(doc, 0.0) for doc in docs]
+    remaining = dict(grades)
+    return [remaining.pop(doc, 0.0) for doc in docs]
 
 
 def _order(
@@ -216,7 +217,7 @@ def _order(
     starts: NDArray[np.intp],
     queries: Sequence[str],
 ) -> NDArray[np.intp] | slice:
-    """What sorts all entries by query, then by falling score; equal scores stay as they are."""
+    """Return the index that sorts entries by query, then by descending score. Equal scores keep their order."""
     import numpy as np
 
     scores = np.fromiter(
@@ -231,7 +232,7 @@ def _order(
     if not rising.any():
         return slice(None)
     order = np.arange(query.size)
-    # One by one: a sort of all entries by two keys takes five times as long.
+    # Sort per query: a sort of all entries by two keys takes five times as long.
     for part in np.unique(query[1:][rising]).tolist():
         start = starts[part]
         stop = start + len(retrieved[part])
@@ -245,5 +246,5 @@ def _check_finite(values: NDArray[np.float64], what: str, queries: Sequence[str]
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
         raise ValueError(
-            f"query {queries[query[bad[0]]]!r} has a {what} of {values[bad[0]]!r}; it must be a finite number"
+            f"query {queries[query[bad[0]]]!r} has a {what} of {values[bad[0]]!r}, which must be a finite number"
         )

@@ -1,4 +1,4 @@
-"""The ranking metrics that can be named: those of the two groups, and any other cut-off as NAME@K."""
+"""The registered ranking metrics: both groups, and other cutoffs as NAME@K."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from ragstone.metrics._card import Metric
 from ragstone.metrics.ranking._judged import JUDGED_KINDS, JudgedRankingMetric
-from ragstone.metrics.ranking._measures import KINDS, Kind, cut_from
+from ragstone.metrics.ranking._measures import KINDS, Kind, cutoff_from
 from ragstone.metrics.ranking._metric import AlphaNdcg, RankingMetric
 
 __all__ = ["RANKING", "RANKING_AT"]
@@ -19,7 +19,7 @@ def _usual(kind: Kind) -> str:
 
 
 RANKING: Final[tuple[Metric, ...]] = (
-    # One nDCG is enough in a table; the other gain is there when it is named.
+    # The group contains one nDCG. The variant with linear gain can be requested by name.
     *(RankingMetric(_usual(kind)) for kind in KINDS.values() if kind.gain != "linear"),
     AlphaNdcg(),
     *(JudgedRankingMetric(_usual(kind)) for kind in JUDGED_KINDS),
@@ -27,21 +27,21 @@ RANKING: Final[tuple[Metric, ...]] = (
 """The groups `ranking` and `judged`."""
 
 
-def _labelled(name: str, k: str) -> Metric:
-    return RankingMetric(f"{name}@{cut_from(name, k)}")
+def _labeled(name: str, k: str) -> Metric:
+    return RankingMetric(f"{name}@{cutoff_from(name, k)}")
 
 
 def _judged(name: str, k: str) -> Metric:
-    return JudgedRankingMetric(f"{name}@{cut_from(name, k)}")
+    return JudgedRankingMetric(f"{name}@{cutoff_from(name, k)}")
 
 
-def _novel(k: str) -> Metric:
-    return AlphaNdcg(k=cut_from("alpha_ndcg", k))
+def _alpha_ndcg(k: str) -> Metric:
+    return AlphaNdcg(k=cutoff_from("alpha_ndcg", k))
 
 
 RANKING_AT: Final[Mapping[str, Callable[[str], Metric]]] = {
-    **{name: partial(_labelled, name) for name in KINDS},
-    "alpha_ndcg": _novel,
+    **{name: partial(_labeled, name) for name in KINDS},
+    "alpha_ndcg": _alpha_ndcg,
     **{f"judged.{kind.name}": partial(_judged, kind.name) for kind in JUDGED_KINDS},
 }
-"""What makes `NAME@K` from the K."""
+"""For each `NAME@K`: the function that makes the metric from K."""

@@ -1,40 +1,40 @@
-"""What all ranking metrics share: the grade at each place, and from which grade on a passage is relevant."""
+"""Shared functions of ranking metrics: ranks of passages, the relevance threshold and checks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-__all__ = ["THRESHOLD", "Gain", "check_k", "first_places", "relevant_ids"]
+__all__ = ["THRESHOLD", "Gain", "check_k", "first_ranks", "relevant_ids"]
 
 Gain = Literal["exp", "linear"]
-"""What a grade is worth to nDCG: 2**grade - 1, or the grade."""
+"""Gain of a grade in nDCG: 2**grade - 1 ("exp") or the grade itself ("linear")."""
 
 THRESHOLD: Final = 0.5
-"""Relevant is a grade from here on: it fits 0/1, TREC's grades (relevant from 1 on) and probabilities, as for UDCG."""
+"""Smallest grade that means relevant. It suits binary labels, TREC grades (relevant from 1) and probabilities."""
 
 
-def first_places(ranking: Sequence[str], k: int | None) -> dict[str, int]:
-    """The rank (from 1) of each passage among the first `k`; of one that comes again, the first.
+def first_ranks(ranking: Sequence[str], k: int | None) -> dict[str, int]:
+    """Return the first rank (from 1) of each passage in the top `k`.
 
-    A repetition keeps its place, for it took one in the prompt, and is worth nothing there.
+    A repeated passage still occupies its rank, as in the prompt, but does not add gain there.
     """
-    places: dict[str, int] = {}
+    ranks: dict[str, int] = {}
     for rank, passage in enumerate(ranking[:k], start=1):
-        places.setdefault(passage, rank)
-    return places
+        ranks.setdefault(passage, rank)
+    return ranks
 
 
 def relevant_ids(qrels: Mapping[str, float], threshold: float) -> set[str]:
-    """The passages whose grade makes them relevant."""
+    """Return the ids of passages with at least the threshold grade."""
     return {passage for passage, grade in qrels.items() if grade >= threshold}
 
 
 def check_k(k: int | None) -> None:
-    """Refuse a cut-off that cuts everything off.
+    """Check a cutoff.
 
     Raises:
-        ValueError: `k` is below 1.
+        ValueError: If `k` is below 1.
     """
     if k is not None and k < 1:
-        raise ValueError(f"k is how many places count, at least 1 (or None for all), got {k!r}")
+        raise ValueError(f"k must be at least 1 (or None for all ranks), got {k!r}")

@@ -1,4 +1,4 @@
-"""Ranking metrics without labels: the judge says which of the retrieved passages are relevant."""
+"""Ranking metrics with labels from the judge for the retrieved passages."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ragstone.schema import NotApplicable, Passage, Sample, Score
 __all__ = ["JUDGED_KINDS", "JudgedRankingMetric"]
 
 JUDGED_KINDS = tuple(kind for kind in KINDS.values() if kind.labels != "collection" and kind.gain != "linear")
-"""Measures that can do with labels on what was retrieved, which are 0 or 1: both gains are then the same."""
+"""Measures that need only binary labels of the retrieved passages. With these, both gains of nDCG are identical."""
 
 
 class JudgedRankingMetric(MetricBase):
-    """A measure of the retrieved passages, each labelled by the judge, relevant or not.
+    """A measure of the retrieved passages. The judge labels each passage as relevant or not.
 
-    A passage is labelled once for all metrics of this kind. The labels know what was retrieved and nothing else: nDCG
-    and average precision compare with the best order of these very passages, and say nothing of what was missed.
+    A passage is labeled once for all metrics of this kind. Only retrieved passages have labels. nDCG and average
+    precision therefore compare with the best order of these passages and do not measure missing passages.
 
     Args:
-        measure: "precision@5", "hit_rate@5", "reciprocal_rank", "average_precision" or "ndcg@10", with any cut-off.
+        measure: "precision@5", "hit_rate@5", "reciprocal_rank", "average_precision" or "ndcg@10", with any cutoff.
 
     Raises:
-        ConfigurationError: There is no such measure, or it needs the labels of the whole collection.
+        ConfigurationError: If the measure is unknown, or needs labels of the whole collection.
 
     Example:
         ```python
@@ -50,39 +50,41 @@ class JudgedRankingMetric(MetricBase):
         kind = self.measure.kind
         if kind not in JUDGED_KINDS:
             raise ConfigurationError(
-                f"there is no judged.{self.measure.name}: a judge sees what was retrieved, and not the collection; "
-                f"there are {', '.join(f'judged.{kind.name}' for kind in JUDGED_KINDS)}"
+                f"judged.{self.measure.name} does not exist, because a judge labels only the retrieved passages. Use one "
+                f"of {', '.join(f'judged.{kind.name}' for kind in JUDGED_KINDS)}"
             )
         self.name = f"judged.{self.measure.name}"
         self.title = self.measure.judged_title
         self.advice = kind.judged_advice
-        self.description = f"{kind.description} The judge labels what was retrieved."
+        self.description = f"{kind.description} The judge labels the retrieved passages."
         self.source = kind.source
-        self.formula = f"{kind.formula}, of the passages retrieved" if kind.labels == "all" else kind.formula
+        self.formula = f"{kind.formula}, of the retrieved passages" if kind.labels == "all" else kind.formula
         self.example = judged_example_of(self.measure)
 
     @cached_property
     def prompt_hash(self) -> str:
-        """That of the question whether a passage is relevant."""
+        """Hash of the prompts for passage relevance."""
         return RELEVANCE_HASH
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:
-        assert sample.contexts is not None and sample.query is not None  # noqa: S101, PT018  needed, so there
+        assert sample.contexts is not None and sample.query is not None  # noqa: S101, PT018  checked by `check_sample`
         kind, k = self.measure.kind, self.measure.k
         if not sample.contexts:
-            return self.make_not_applicable(sample, f"retrieval found nothing: {self.name} has no passage to judge")
+            return self.make_not_applicable(
+                sample, f"retrieval returned no passages, so {self.name} does not have a passage to judge"
+            )
         if not any(passage.text.strip() for passage in sample.contexts):
-            return self.make_not_applicable(sample, "the passages have no text that could be judged")
+            return self.make_not_applicable(sample, "all passages are blank")
         ranking = [key_of(passage) for passage in sample.contexts]
         first = dict(zip(reversed(ranking), reversed(sample.contexts), strict=True))
-        # What stands below the cut-off matters only where the ideal is made of it.
-        asked = list(dict.fromkeys(ranking if kind.labels == "all" else ranking[:k]))
-        labels = dict(zip(asked, await _labels([first[key] for key in asked], sample, judge), strict=True))
+        # Passages below the cutoff are labeled only if the ideal order includes them.
+        keys = list(dict.fromkeys(ranking if kind.labels == "all" else ranking[:k]))
+        labels = dict(zip(keys, await _label([first[key] for key in keys], sample, judge), strict=True))
         grades = {key: float(label.relevant) for key, label in labels.items()}
         value = kind.function(ranking, grades, k=k, threshold=THRESHOLD)
         if value is None and kind.labels == "all":
             return self.make_not_applicable(
-                sample, f"the judge takes no retrieved passage for relevant: {self.name} of them alone is undefined"
+                sample, f"the judge labels no retrieved passage as relevant, so {self.name} is undefined"
             )
         details = {
             "pool": "contexts",
@@ -94,8 +96,8 @@ class JudgedRankingMetric(MetricBase):
         return self.make_score(sample, value or 0.0, method="judged_labels", n=n, details=details)
 
 
-async def _labels(passages: Sequence[Passage], sample: Sample, judge: Judge) -> list[Label]:
-    """Label each passage, all at once."""
+async def _label(passages: Sequence[Passage], sample: Sample, judge: Judge) -> list[Label]:
+    """Label the passages concurrently."""
     query = sample.query or ""
 
     async def label(passage: Passage) -> Label:
@@ -110,6 +112,6 @@ async def _labels(passages: Sequence[Passage], sample: Sample, judge: Judge) -> 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(label(passage)) for passage in passages]
     except BaseExceptionGroup as errors:
-        # One judge's error is what the scorer knows how to report; a group of them is not.
+        # The scorer reports a single judge error, not an exception group.
         raise errors.exceptions[0] from errors
     return [task.result() for task in tasks]

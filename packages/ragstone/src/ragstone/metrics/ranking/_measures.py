@@ -1,4 +1,4 @@
-"""The measures by name: what each is called, what it means, and how NAME@K is read."""
+"""Definitions of the ranking measures by name, and parsing of NAME@K."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ragstone.metrics.ranking._binary import average_precision, f1, hit_rate, pr
 from ragstone.metrics.ranking._grades import Gain
 from ragstone.metrics.ranking._ndcg import ndcg
 
-__all__ = ["KINDS", "Kind", "Measure", "cut_from", "measure_from"]
+__all__ = ["KINDS", "Kind", "Measure", "cutoff_from", "measure_from"]
 
 
 class _Binary(Protocol):
@@ -22,7 +22,7 @@ class _Binary(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A measure without its cut-off."""
+    """A measure without its cutoff."""
 
     name: str
     title: str
@@ -32,19 +32,19 @@ class Kind:
     source: str
     function: _Binary
     labels: Literal["first k", "first relevant", "all", "collection"]
-    """Whose labels decide the value: those of the first k places, of all down to the first relevant one, of all that was
-    retrieved (an ideal or a sum over them can be made, and says of what), or of the whole collection."""
+    """Passages whose labels determine the value: the top k, all down to the first relevant one, all retrieved passages
+    (the ideal order or the sum then covers only these), or the whole collection."""
     gain: Gain | None = None
     mean: str = ""
     """The established name of the mean over queries, if there is one ("MRR")."""
     judged_advice: str = ""
-    """The advice if a judge made the labels."""
+    """The advice for labels from a judge."""
     k: int | None = None
-    """The cut-off of the measure in the group `ranking`."""
+    """Cutoff of the measure in the group `ranking`."""
 
 
 def _graded(gain: Gain) -> _Binary:
-    def graded(ranking: Sequence[str], qrels: Mapping[str, float], *, k: int | None, threshold: float) -> float | None:  # noqa: ARG001  grades have none
+    def graded(ranking: Sequence[str], qrels: Mapping[str, float], *, k: int | None, threshold: float) -> float | None:  # noqa: ARG001  nDCG does not use a threshold
         return ndcg(ranking, qrels, k=k, gain=gain)
 
     return graded
@@ -61,8 +61,8 @@ _KINDS: Final = (
             "Low means that the judge finds most of the top passages irrelevant. "
             "Next: Label 50 passages to check the judge, then rerank."
         ),
-        description="How many of the first k places hold a relevant passage?",
-        formula="relevant among the first k / k",
+        description="How many of the top k ranks contain a relevant passage?",
+        formula="relevant in the top k / k",
         source="Manning, Raghavan and Schuetze 2008, section 8.3",
         function=precision,
         labels="first k",
@@ -75,8 +75,8 @@ _KINDS: Final = (
             "Low means that relevant passages are missing from the top passages. "
             "Next: Retrieve more, then check chunking and the embedding model."
         ),
-        description="How many of all relevant passages are among the first k?",
-        formula="relevant among the first k / all relevant",
+        description="How many of all relevant passages are in the top k?",
+        formula="relevant in the top k / all relevant",
         source="Manning, Raghavan and Schuetze 2008, section 8.3",
         function=recall,
         labels="collection",
@@ -86,8 +86,8 @@ _KINDS: Final = (
         name="f1",
         title="F1",
         advice=("Low means that precision, recall or both are low. Next: Look at the two separately."),
-        description="The harmonic mean of precision and recall among the first k.",
-        formula="2 * relevant among the first k / (k + all relevant)",
+        description="The harmonic mean of precision and recall in the top k.",
+        formula="2 * relevant in the top k / (k + all relevant)",
         source="Manning, Raghavan and Schuetze 2008, section 8.3",
         function=f1,
         labels="collection",
@@ -104,8 +104,8 @@ _KINDS: Final = (
             "Low means that the judge often finds no relevant passage at the top. "
             "Next: Read those questions; if the corpus has the answer, fix retrieval."
         ),
-        description="Is any of the first k passages relevant?",
-        formula="1 if a relevant passage is among the first k, else 0",
+        description="Is any of the top k passages relevant?",
+        formula="1 if a relevant passage is in the top k, else 0",
         source="success@k of trec_eval",
         function=hit_rate,
         labels="first k",
@@ -117,8 +117,8 @@ _KINDS: Final = (
         mean="MRR",
         advice=("Low means that the first relevant passage comes late. Next: Add a reranker."),
         judged_advice=("Low means that the first passage that the judge finds relevant comes late. Next: Rerank."),
-        description="How far down is the first relevant passage?",
-        formula="1 / rank of the first relevant passage; 0 without one",
+        description="How high is the first relevant passage ranked?",
+        formula="1 / rank of the first relevant passage, 0 without one",
         source="Voorhees 1999, section 3",
         function=reciprocal_rank,
         labels="first relevant",
@@ -135,8 +135,8 @@ _KINDS: Final = (
             "Low means that relevant passages rank below irrelevant ones; missing ones are not seen. "
             "Next: Rerank; use qrels to see what is missing."
         ),
-        description="Are all relevant passages found, and before the others?",
-        formula="sum of precision@rank over the relevant passages found / all relevant",
+        description="Are all relevant passages retrieved, and ranked above the others?",
+        formula="sum of precision@rank over the retrieved relevant passages / all relevant",
         source="Buckley and Voorhees 2005, section 3.2",
         function=average_precision,
         labels="all",
@@ -152,9 +152,9 @@ _KINDS: Final = (
             "Low means that relevant passages rank below irrelevant ones; missing ones are not seen. "
             "Next: Rerank; use qrels to see what is missing."
         ),
-        description="Do the passages of the highest grades come first?",
+        description="Are the passages with the highest grades ranked first?",
         formula="DCG@k / DCG@k of the best order, DCG = sum of (2**grade - 1) / log2(rank + 1)",
-        source="Jarvelin and Kekalainen 2002; Burges et al. 2005, section 5, for the gain",
+        source="Jarvelin and Kekalainen 2002. Gain: Burges et al. 2005, section 5",
         function=_graded("exp"),
         labels="all",
         gain="exp",
@@ -173,7 +173,7 @@ _KINDS: Final = (
         ),
         description="Do the passages of the highest grades come first, each worth its grade?",
         formula="DCG@k / DCG@k of the best order, DCG = sum of grade / log2(rank + 1)",
-        source="Jarvelin and Kekalainen 2002, section 3.2; UDCG, appendix A",
+        source="Jarvelin and Kekalainen 2002, section 3.2. UDCG, appendix A",
         function=_graded("linear"),
         labels="all",
         gain="linear",
@@ -186,25 +186,25 @@ KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in _KINDS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A measure with its cut-off."""
+    """A measure with its cutoff."""
 
     kind: Kind
     k: int | None
-    """How many places count; None: all."""
+    """Number of ranks that count. None: all."""
 
     @property
     def name(self) -> str:
-        """As it is written: `ndcg@10`, `reciprocal_rank`."""
+        """Name of the measure: `ndcg@10`, `reciprocal_rank`."""
         return self.kind.name if self.k is None else f"{self.kind.name}@{self.k}"
 
     @property
     def title(self) -> str:
-        """Display name if labels come from the data: "nDCG at 10", "Reciprocal rank (mean: MRR)"."""
+        """Display name for labels in the data: "nDCG at 10", "Reciprocal rank (mean: MRR)"."""
         return self._at_cutoff + (f" (mean: {self.kind.mean})" if self.kind.mean else "")
 
     @property
     def judged_title(self) -> str:
-        """Display name if a judge labels the passages: "Judged nDCG at 10"."""
+        """Display name for labels from a judge: "Judged nDCG at 10"."""
         keeps_case = self._at_cutoff.startswith(("F1", "nDCG"))
         return f"Judged {self._at_cutoff if keeps_case else self._at_cutoff[0].lower() + self._at_cutoff[1:]}"
 
@@ -214,28 +214,28 @@ class Measure:
 
 
 def measure_from(name: str) -> Measure:
-    """Read `NAME` or `NAME@K`.
+    """Parse `NAME` or `NAME@K`.
 
     Raises:
-        ConfigurationError: There is no such measure, or K is no whole number from 1 on.
+        ConfigurationError: If the measure is unknown, or K is not an integer of at least 1.
     """
-    kind_name, at, cut = name.strip().casefold().partition("@")
+    kind_name, at, cutoff = name.strip().casefold().partition("@")
     kind = KINDS.get(kind_name)
     if kind is None:
         raise ConfigurationError(
-            f"there is no ranking measure {name!r}; known are {', '.join(KINDS)}, each with @K or without"
+            f"unknown ranking measure {name!r}. Known measures: {', '.join(KINDS)}, each with or without @K"
         )
-    return Measure(kind=kind, k=cut_from(kind_name, cut) if at else None)
+    return Measure(kind=kind, k=cutoff_from(kind_name, cutoff) if at else None)
 
 
-def cut_from(name: str, text: str) -> int:
-    """Read the K of NAME@K.
+def cutoff_from(name: str, text: str) -> int:
+    """Parse the K of NAME@K.
 
     Raises:
-        ConfigurationError: It is no whole number from 1 on.
+        ConfigurationError: If K is not an integer of at least 1.
     """
     if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text)):
         raise ConfigurationError(
-            f"{name}@{text} has no cut-off: K is how many places count, a whole number from 1 on ({name}@10)"
+            f"{name}@{text}: invalid cutoff. K (number of ranks that count) must be an integer of at least 1 ({name}@10)"
         )
     return int(text)

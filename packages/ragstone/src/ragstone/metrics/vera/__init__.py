@@ -1,4 +1,4 @@
-"""VERA: faithfulness, relevance, retrieval, and one composite score."""
+"""VERA: metrics of faithfulness, relevance and retrieval, and a composite score."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ __all__ = ["VERA", "VERA_AT", "VeraComposite"]
 
 VERA: Final[tuple[Metric, ...]] = (*JUDGED, VeraComposite())
 VERA_AT: Final[Mapping[str, Callable[[str], Metric]]] = {"vera.composite": lambda model: VeraComposite(model=model)}
-"""What `NAME@MODEL` makes."""
+"""For each `NAME@MODEL`: the function that makes the metric."""

@@ -1,15 +1,15 @@
-"""VERA's judged metrics: one judgement for the whole answer, the rest by sentence. The wording is ours.
+"""VERA's judged metrics: one verdict on the whole response, and metrics on sentences. The prompts are our own.
 
 Source: T. Ding et al., "VERA: Validation and Evaluation of Retrieval-Augmented Systems", KDD 2024 workshop on evaluation
 of generative AI, section 3.1.
 
-The source uses two of its names for two definitions each, and here each definition has a name:
+The source uses two of its names for two definitions each. Ragstone uses a separate name for each definition:
 
 | metric | value | in the source |
 |---|---|---|
-| faithfulness | 1 when the passages bear out the whole response, else 0 | faithfulness, one label for each answer |
-| groundedness | sentences of the response that the passages bear out / sentences of the response | "retrieval recall" |
-| retrieval_recall | sentences of the reference that the passages bear out / sentences of the reference | recall, in the composite |
+| faithfulness | 1 if the passages support the whole response, else 0 | faithfulness, one label for each answer |
+| groundedness | sentences of the response that the passages support / sentences of the response | "retrieval recall" |
+| retrieval_recall | sentences of the reference that the passages support / sentences of the reference | recall, in the composite |
 | retrieval_precision | sentences of the passages that are relevant to the query / sentences of the passages | the same |
 | answer_relevance | equivalence of the query and the one question that the whole response answers | the same |
 """
@@ -51,7 +51,7 @@ class _Vera(ClaimMetric):
 
 
 class Faithfulness(_Vera):
-    """Whether all of the response comes from the passages."""
+    """Verdict whether the passages support the whole response."""
 
     name = "vera.faithfulness"
     title = "Fully supported answers"
@@ -59,9 +59,10 @@ class Faithfulness(_Vera):
         "Low means that many answers contain at least one unsupported statement. "
         "Next: Use claim faithfulness to see which one."
     )
-    description = "Do the retrieved passages bear out the response as a whole: yes or no?"
+    # The composite's model reads the descriptions of its parts. A change would change the composite's version.
+    description = "Do the retrieved passages bear out the response as a whole: yes or no?"  # codespell:ignore
     source = "VERA, section 3.1, faithfulness (one label per answer)"
-    formula = "1 if the passages bear out the whole response, else 0"
+    formula = "1 if the passages support the whole response, else 0"
     needs = ("contexts", "response")
     tasks = (IN_PASSAGES,)
     example = examples.FAITHFULNESS
@@ -74,14 +75,14 @@ class Faithfulness(_Vera):
 
 
 class Groundedness(_Vera):
-    """How much of the response comes from the passages, by sentence."""
+    """Share of the response's sentences that the passages support."""
 
     name = "vera.groundedness"
     title = "Supported answer sentences"
     advice = "Low means that sentences of the answer lack support. Next: Read them in details; check retrieval first."
-    description = "How many sentences of the response do the retrieved passages bear out?"
+    description = "How many sentences of the response do the retrieved passages bear out?"  # codespell:ignore
     source = 'VERA, section 3.1, "retrieval recall"'
-    formula = "sentences of the response that the passages bear out / sentences of the response"
+    formula = "sentences of the response that the passages support / sentences of the response"
     needs = ("contexts", "response")
     tasks = (IN_PASSAGES,)
     example = examples.GROUNDEDNESS
@@ -89,7 +90,7 @@ class Groundedness(_Vera):
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         sentences = split_sentences(check.sample.response or "")
         if not sentences:
-            return "the response has no sentence"
+            return "the response does not contain sentences"
         supported = await check.supported_by_contexts(sentences)
         return ClaimShare(
             share=share(supported),
@@ -99,14 +100,14 @@ class Groundedness(_Vera):
 
 
 class RetrievalRecall(_Vera):
-    """How much of the ground truth was retrieved, by sentence."""
+    """Share of the reference's sentences that the passages support."""
 
     name = "vera.retrieval_recall"
     title = "Retrieval recall (reference sentences)"
     advice = "Low means that the passages lack what the reference says. Next: Improve retrieval."
-    description = "How many sentences of the reference do the retrieved passages bear out?"
+    description = "How many sentences of the reference do the retrieved passages support?"
     source = "VERA, section 3.2 (context recall in the enriched text)"
-    formula = "sentences of the reference that the passages bear out / sentences of the reference"
+    formula = "sentences of the reference that the passages support / sentences of the reference"
     needs = ("contexts", "reference")
     tasks = (IN_PASSAGES,)
     example = examples.RETRIEVAL_RECALL
@@ -114,7 +115,7 @@ class RetrievalRecall(_Vera):
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         references = [part for text in dict.fromkeys(check.sample.reference) if (part := split_sentences(text))]
         if not references:
-            return "the reference has no sentence"
+            return "the reference does not contain sentences"
         sentences = distinct(references)
         supported = await check.supported_by_contexts(sentences)
         return ClaimShare(
@@ -125,7 +126,7 @@ class RetrievalRecall(_Vera):
 
 
 class RetrievalPrecision(_Vera):
-    """How much of what was retrieved is needed, by sentence."""
+    """Share of the passages' sentences that are relevant to the query."""
 
     name = "vera.retrieval_precision"
     title = "Retrieval precision (passage sentences)"
@@ -142,7 +143,7 @@ class RetrievalPrecision(_Vera):
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         passages = [tuple(split_sentences(passage.text)) for passage in check.sample.contexts or ()]
         if not any(passages):
-            return "no context: retrieval found no sentence"
+            return "the retrieved passages do not contain sentences"
         fields = {"query": check.sample.query or ""}
         distinct = list(dict.fromkeys(passages))
         columns = await gather_or_cancel(
@@ -155,7 +156,7 @@ class RetrievalPrecision(_Vera):
 
 
 class AnswerRelevance(_Vera):
-    """Whether the response answers the question that was asked, all of it and nothing else."""
+    """Equivalence of the query and the question that the whole response answers."""
 
     name = "vera.answer_relevance"
     title = "Answer relevance (whole answer)"
@@ -164,7 +165,7 @@ class AnswerRelevance(_Vera):
         "Next: Check the prompt; compare with question relevance."
     )
     description = "Is the one question that the whole response answers the same as the query?"
-    source = "VERA, section 3.1, answer relevance; similarity by the judge"
+    source = "VERA, section 3.1, answer relevance. Similarity by the judge"
     formula = "equivalence(query, the question that the whole response answers) / 100"
     needs = ("query", "response")
     judge_calls = 2
@@ -189,4 +190,4 @@ JUDGED: Final[tuple[Metric, ...]] = (
     RetrievalPrecision(),
     AnswerRelevance(),
 )
-"""VERA's metrics that ask a judge; its composite asks a cross-encoder."""
+"""VERA's metrics that call a judge. The composite uses a cross-encoder."""

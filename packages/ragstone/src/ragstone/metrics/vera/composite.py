@@ -1,26 +1,25 @@
-"""VERA's composite: one number for a whole answer, by a cross-encoder that reads the answer and what was measured of it.
+"""VERA's composite: one number for a response, from a cross-encoder that reads the response and its metric values.
 
     composite = logit of CE(query, enriched answer)
 
-The enriched answer is the response, then for each metric a sentence with what it measures, its range and its value, then the
-passages. The sentences are ours.
+The enriched answer contains the response, a sentence for each metric with its meaning, range and value, and the passages.
+The sentences are our own.
 
 Source: T. Ding et al., "VERA: Validation and Evaluation of Retrieval-Augmented Systems", KDD 2024 workshop on evaluation of
 generative AI, section 3.2 and appendix.
 
-What the source leaves open, or does otherwise:
+The source does not define the following points, or Ragstone differs from it:
 
-- The metrics are those of its section 3.1, which need no reference: faithfulness, groundedness (there "retrieval recall"),
-  retrieval precision and answer relevance. Others can be given.
-- The model reads 512 tokens. In the source's own example response and passages take up most of them, and most sentences are
-  cut off. Here the passages come last; where it is still too long, first the passages are cut, then the response, never the
-  sentences. `details` says what was cut.
-- The value is a logit, without bounds: it ranks answers to one question, or mean answers of two systems, by the same model.
-  It is no share and no probability; `details` has its logistic too, which lies between 0 and 1.
-- **Cross-encoders are trained to find passages, not to weigh scores in words.** How far a sentence such as "0.2" moves the
-  logit is up to the model: measure it on your data (`ragstone validate-metrics`) before you decide by it.
-- A metric that is not applicable leaves nothing to state, and the composite is not applicable either; one that failed
-  makes it fail.
+- By default the metrics are those of section 3.1 that do not need a reference: faithfulness, groundedness ("retrieval
+  recall" in the source), retrieval precision and answer relevance. Other metrics can be passed.
+- The model reads 512 tokens. In the source's own example, response and passages use most of these, and most sentences are
+  cut off. Here the passages come last. If the text is too long, the passages are cut first, then the response, but never
+  the sentences. `details` reports the cut texts.
+- The value is an unbounded logit. It ranks responses to one query, or the means of two systems, with the same model. It
+  is neither a share nor a probability. `details` also contains its logistic, which is between 0 and 1.
+- **Cross-encoders are trained to rank passages, not to interpret scores in text.** The effect of a value such as 0.2 on
+  the logit depends on the model. Measure it on your data (`ragstone validate-metrics`) before you use it for decisions.
+- If one of the metrics is not applicable or fails, the composite is not applicable or fails as well.
 """
 
 from __future__ import annotations
@@ -44,24 +43,24 @@ if TYPE_CHECKING:
 __all__ = ["VeraComposite", "enriched"]
 
 _MODEL: Final = "cross-encoder/ms-marco-MiniLM-L-12-v2"
-"""The source's (130 MB, English)."""
+"""The model of the source (130 MB, English)."""
 _NAMES: Final = ("vera.faithfulness", "vera.groundedness", "vera.retrieval_precision", "vera.answer_relevance")
 _PARTS: Final = tuple(metric for metric in JUDGED if metric.card.name in _NAMES)
 _MARGIN: Final = 8
-"""Tokens kept free: where parts are joined, one or two more may come about."""
+"""Reserve in tokens. Joining the parts may add one or two tokens."""
 
 
 class VeraComposite(LocalModelMetric["CrossEncoder"]):
-    """One score of query, response and what metrics say of it, by a cross-encoder.
+    """Cross-encoder score of query, response and the values of other metrics.
 
     Args:
-        parts: The metrics whose values are stated; None: those of the source.
-        model: A cross-encoder of one label: a name on the hub, or a folder. The name of the metric tells others than the
-            default apart (`vera.composite@MODEL`).
-        device: Where it runs ("cpu", "cuda"); None: where sentence-transformers thinks best.
+        parts: Metrics whose values the model reads. None: the metrics of the source.
+        model: A cross-encoder with one output: a name on the hub, or a directory. Other models than the default are part
+            of the metric's name (`vera.composite@MODEL`).
+        device: Device of the model ("cpu", "cuda"). None: sentence-transformers chooses.
 
     Raises:
-        ConfigurationError: No metrics to state.
+        ConfigurationError: If `parts` is empty.
     """
 
     name = "vera.composite"
@@ -70,15 +69,17 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
         "Low means that the model prefers another system's answers; it has no absolute scale. "
         'Next: Look at details["parts"].'
     )
-    description = "How well does the answer, enriched by what was measured of it, fit the question, to a cross-encoder?"
+    description = (
+        "How relevant is the response, enriched with metric values, to the query, according to a cross-encoder?"
+    )
     formula = "logit of the cross-encoder for (query, response + each metric's meaning and value + passages)"
     source = "VERA, section 3.2"
     group = "vera_composite"
     example = WorkedExample(
         row={
             "query": "How tall is the lighthouse of Northport?",
-            "contexts": ["The lighthouse of Northport was built in 1884. It is 31 metres tall."],
-            "response": "It is 31 metres tall.",
+            "contexts": ["The lighthouse of Northport was built in 1884. It is 31 meters tall."],
+            "response": "It is 31 meters tall.",
         },
         replies={
             "entailment": {"1": 1},
@@ -87,8 +88,8 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
             "question_equivalence": {"1": 90},
         },
         value=None,
-        steps="The response is followed by four sentences that state faithfulness 1.00, groundedness 1.00, retrieval "
-        "precision 0.50 and answer relevance 0.90, and by the passage. The logit of question and text is up to the model.",
+        steps="The text contains the response, four sentences with faithfulness 1.00, groundedness 1.00, retrieval "
+        "precision 0.50 and answer relevance 0.90, and the passage. The logit of query and text depends on the model.",
     )
     low = -math.inf
     high = math.inf
@@ -99,7 +100,7 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
         super().__init__(model, device=device, argument="" if model == _MODEL else model)
         self.parts = _PARTS if parts is None else tuple(parts)
         if not self.parts:
-            raise ConfigurationError("the composite needs at least one metric to state, got none")
+            raise ConfigurationError("parts must contain at least one metric, got none")
         cards = [part.card for part in self.parts]
         self.needs = tuple(dict.fromkeys(["query", "response", *(need for card in cards for need in card.needs)]))
         self.judge_calls = sum(card.judge_calls for card in cards)
@@ -108,7 +109,10 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
         self.version = f"1({model},{hashlib.sha256(stated.encode()).hexdigest()[:12]})"
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        """Score `sample` by all parts, then by the model; not applicable or failed if one of the parts is."""
+        """Score `sample` with all parts, then with the model.
+
+        The outcome is not applicable or a failure if that of a part is.
+        """
         outcomes = await gather_or_cancel(*(part.score(sample, judge) for part in self.parts))
         values: dict[str, float] = {}
         for part, outcome in zip(self.parts, outcomes, strict=True):
@@ -116,12 +120,12 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
             if isinstance(outcome, NotApplicable):
                 return self.make_not_applicable(sample, f"{name} is not applicable: {outcome.reason}", outcome.missing)
             if isinstance(outcome, Failure):
-                mine = {
+                own = {
                     "metric": self.card.name,
                     "metric_version": self.card.version,
                     "reason": f"{name}: {outcome.reason}",
                 }
-                return outcome.model_copy(update={**mine, "prompt_hash": None, "details": {}})
+                return outcome.model_copy(update={**own, "prompt_hash": None, "details": {}})
             values[name] = outcome.value
         statements = " ".join(_statement(part.card, values[part.card.name]) for part in self.parts)
         query, response = sample.query or "", (sample.response or "").strip()
@@ -139,35 +143,37 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
         model = CrossEncoder(self.model, device=self.device)
         if model.num_labels != 1:
             raise ConfigurationError(
-                f"the model {self.model!r} gives {model.num_labels} numbers for a pair, and a composite is one"
+                f"the model {self.model!r} has {model.num_labels} outputs. Use a cross-encoder with one output"
             )
         return model
 
 
 def enriched(
-    response: str, statements: str, passages: str, *, room: float, cut: Callable[[str, int], tuple[str, int]]
+    response: str, statements: str, passages: str, *, limit: float, cut: Callable[[str, int], tuple[str, int]]
 ) -> tuple[str, list[str]] | None:
-    """The response with statements and passages, in at most `room` tokens, and which of them were cut.
+    """Join response, statements and passages to at most `limit` tokens.
 
     Args:
-        response: What was answered.
-        statements: Are kept whole.
-        passages: Texts that were retrieved; they are the first to be cut.
-        room: Tokens there are.
-        cut: Shortens a text to a number of tokens, and says how many it has then.
+        response: The response.
+        statements: Sentences with metric values, which are never cut.
+        passages: Texts of the retrieved passages, which are cut first.
+        limit: Maximum number of tokens.
+        cut: Function that shortens a text to a number of tokens, and returns the text and its number of tokens.
 
     Returns:
-        None where not even the statements fit.
+        The text and the names of the parts that were cut, or None if the statements exceed the limit.
     """
-    if room == math.inf:
+    if limit == math.inf:
         return f"{response}\n\n{statements}\n\n{passages}".rstrip(), []
-    left = int(room) - _MARGIN - cut(statements, int(room))[1]
-    if left < 1 or cut(statements, int(room))[0] != statements:
+    remaining = int(limit) - _MARGIN - cut(statements, int(limit))[1]
+    if remaining < 1 or cut(statements, int(limit))[0] != statements:
         return None
-    kept, used = cut(response, left)
-    shown, _ = cut(passages, max(0, left - used))
+    kept, used = cut(response, remaining)
+    shown, _ = cut(passages, max(0, remaining - used))
     cuts = [
-        name for name, given, there in (("response", response, kept), ("passages", passages, shown)) if there != given
+        name
+        for name, original, result in (("response", response, kept), ("passages", passages, shown))
+        if result != original
     ]
     return f"{kept}\n\n{statements}\n\n{shown}".rstrip(), cuts
 
@@ -181,15 +187,15 @@ def _statement(card: MetricCard, value: float) -> str:
 def _logit(
     model: CrossEncoder, query: str, response: str, statements: str, passages: str
 ) -> tuple[float, list[str]] | str:
-    """The model's score, and what was cut; or why there is none."""
+    """Compute the model's score and the names of cut parts, or return the reason why there is no score."""
     from torch.nn import Identity
 
-    tokeniser: Any = model.tokenizer
+    tokenizer: Any = model.tokenizer
 
     def cut(text: str, most: int) -> tuple[str, int]:
         ends = [
             end
-            for _, end in tokeniser(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)[
+            for _, end in tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)[
                 "offset_mapping"
             ]
         ]
@@ -197,15 +203,15 @@ def _logit(
             return text, len(ends)
         return (text[: ends[most - 1]] if most else ""), most
 
-    limit = model.max_seq_length
-    room = math.inf
-    if limit is not None:
-        room = limit - tokeniser.num_special_tokens_to_add(pair=True) - cut(query, limit)[1]
-    answer = enriched(response, statements, passages, room=room, cut=cut)
+    max_tokens = model.max_seq_length
+    limit = math.inf
+    if max_tokens is not None:
+        limit = max_tokens - tokenizer.num_special_tokens_to_add(pair=True) - cut(query, max_tokens)[1]
+    answer = enriched(response, statements, passages, limit=limit, cut=cut)
     if answer is None:
-        return f"query and statements alone are too long for the model, which reads {limit} tokens"
+        return f"query and metric values alone exceed the model's limit of {max_tokens} tokens"
     text, cuts = answer
-    # Without its last step, which makes a share of the logit.
+    # `Identity` replaces the activation function, so the score is a logit.
     (logit,) = model.predict([(query, text)], activation_fn=Identity(), show_progress_bar=False)
     return float(logit), cuts
 
