@@ -206,7 +206,7 @@ def test_a_bad_cut_off_is_a_configuration_error(spec):
 @pytest.mark.parametrize("measure", ["recall@5", "f1@5", "ndcg_linear@10", "map"])
 def test_what_a_judge_cannot_tell_has_no_judged_measure(measure):
     """It sees what was retrieved, and says relevant or not."""
-    with pytest.raises(ConfigurationError, match="does not exist|unknown ranking measure"):
+    with pytest.raises(ConfigurationError, match=r"does not exist|unknown ranking measure"):
         JudgedRankingMetric(measure)
 
 

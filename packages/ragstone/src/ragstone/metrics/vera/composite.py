@@ -187,7 +187,7 @@ def _statement(card: MetricCard, value: float) -> str:
 def _logit(
     model: CrossEncoder, query: str, response: str, statements: str, passages: str
 ) -> tuple[float, list[str]] | str:
-    """Compute the model's score and the names of cut parts, or return the reason why there is no score."""
+    """Compute the model's score and the names of cut parts, or return the reason for a missing score."""
     from torch.nn import Identity
 
     tokenizer: Any = model.tokenizer
