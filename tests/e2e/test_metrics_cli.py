@@ -64,7 +64,7 @@ def test_an_unknown_name_is_refused_with_a_hint():
     """The message names what is close."""
     error = run("ccrs.qq").exception
     assert isinstance(error, ConfigurationError)
-    assert "did you mean 'ccrs" in str(error)
+    assert "Did you mean 'ccrs" in str(error)
 
 
 def test_what_is_not_installed_is_explained_all_the_same(monkeypatch):

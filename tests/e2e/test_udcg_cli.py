@@ -191,7 +191,7 @@ def test_a_passage_that_cannot_be_read_fails_live_with_its_bounds(tmp_path: Path
     assert isinstance(outcomes["ccrs.qr"], Score)
     assert isinstance(failure, Failure)
     assert "rejected" == failure.kind
-    assert "1 of 2 passages have no utility" in failure.reason
+    assert "the utility of 1 of 2 passages is unknown" in failure.reason
     low, high = failure.details["bounds"]
     assert low < high
     assert [pytest.approx(0.9), None] == [passage["utility"] for passage in failure.details["passages"]]

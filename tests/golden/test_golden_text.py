@@ -65,14 +65,14 @@ def score(metric, response, references):
     return asyncio.run(metric.score(make_sample(response=response, reference=tuple(references)), FakeJudge())).value
 
 
-@pytest.mark.parametrize("tokenise", ["13a", "intl", "zh", "char", "none"])
+@pytest.mark.parametrize("tokenize", ["13a", "intl", "zh", "char", "none"])
 @pytest.mark.parametrize("smoothing", ["exp", "floor", "add-k", "none"])
-def test_sentence_bleu(tokenise, smoothing):
+def test_sentence_bleu(tokenize, smoothing):
     """As sacrebleu's function for sentences, divided by 100."""
     for seed in range(40):
         response, references = pair(seed)
-        theirs = sacrebleu.sentence_bleu(response, references, smooth_method=smoothing, tokenize=tokenise).score
-        assert theirs / 100 == pytest.approx(score(Bleu(tokenise=tokenise, smoothing=smoothing), response, references))
+        theirs = sacrebleu.sentence_bleu(response, references, smooth_method=smoothing, tokenize=tokenize).score
+        assert theirs / 100 == pytest.approx(score(Bleu(tokenize=tokenize, smoothing=smoothing), response, references))
 
 
 @pytest.mark.parametrize("word_order", [0, 2])

@@ -26,7 +26,7 @@ def tokeniser():
     from transformers import PreTrainedTokenizerFast
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    words = ["the", "tower", "is", "metres", "tall", "high", "ferries", "leave", "noon"]
+    words = ["the", "tower", "is", "meters", "tall", "high", "ferries", "leave", "noon"]
     letters = sorted(string.ascii_lowercase + string.digits + string.punctuation)
     pieces = dict.fromkeys([*special, *words, *letters, *(f"##{letter}" for letter in letters)])
     vocabulary = {piece: number for number, piece in enumerate(pieces)}

@@ -15,7 +15,7 @@ from ragstone.testing import FakeJudge, make_sample
 
 pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("default")]
 
-SAMPLE = {"query": "how tall is it", "response": "it is tall", "contexts": ("the tower is 31 metres tall",)}
+SAMPLE = {"query": "how tall is it", "response": "it is tall", "contexts": ("the tower is 31 meters tall",)}
 
 
 def score(metric, judge=None, **fields):
@@ -40,7 +40,7 @@ def test_the_value_is_the_models_logit(metric, cross_encoder):
         "Question relevance asks: Does the response answer the question that was asked, directly and in full? "
         "From 0 to 1, more is better; here it is 0.80."
     )
-    text = f"it is tall\n\n{stated}\n\nthe tower is 31 metres tall"
+    text = f"it is tall\n\n{stated}\n\nthe tower is 31 meters tall"
     with torch.no_grad():
         expected = model(**tokeniser(SAMPLE["query"], text, return_tensors="pt")).logits.item()
     outcome = score(metric)

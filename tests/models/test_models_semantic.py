@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),  # torch's and those of the models' libraries: not ours to mend
 ]
 
-WORDS = ["the", "tower", "is", "31", "metres", "tall", "high", "ferries", "leave", "at", "noon", "x,y", "über", "塔"]
+WORDS = ["the", "tower", "is", "31", "meters", "tall", "high", "ferries", "leave", "at", "noon", "x,y", "über", "塔"]
 
 
 def score(metric, response, *references):
@@ -132,7 +132,7 @@ def test_a_model_that_cannot_be_loaded(make, tmp_path):
     """Its name, the reason and the way out; remembered, because asking a hub again may take minutes."""
     metric = make(str(tmp_path / "no-model"))
     for ask in (metric.prepare, lambda: metric.score(make_sample(), FakeJudge())):
-        with pytest.raises(ConfigurationError, match=r"cannot load its model '.*no-model' \(.*Is the name right"):
+        with pytest.raises(ConfigurationError, match=r"cannot load its model '.*no-model' \(.*Check the name"):
             asyncio.run(ask())
 
 

@@ -77,7 +77,7 @@ def test_retrieval_that_found_nothing():
     for contexts in ((), ("", " ")):
         outcome = score(ContextualCoherence(), contexts=contexts)
         assert isinstance(outcome, NotApplicable)
-        assert ((), True) == (outcome.missing, outcome.reason.startswith("no context"))
+        assert ((), True) == (outcome.missing, outcome.reason.startswith("retrieval returned no passages"))
     assert all(isinstance(score(metric, contexts=()), Score) for metric in CCRS[1:])
 
 

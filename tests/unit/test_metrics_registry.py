@@ -84,12 +84,12 @@ def test_an_object_takes_the_place_of_the_registered_one(before):
 @pytest.mark.parametrize(
     ("specs", "words"),
     [
-        (["crs"], "did you mean 'ccrs'.*the groups are .*ccrs, udcg.*`ragstone metrics`"),
-        (["bleurgh"], "the groups are ranking, "),
+        (["crs"], "Did you mean 'ccrs'.*Groups: .*ccrs, udcg.*`ragstone metrics`"),
+        (["bleurgh"], "Groups: ranking, "),
         ([], "metrics="),
         ([QuestionRelevance], "not a metric"),
         ([7], "not a metric"),
-        ([QuestionRelevance(), QuestionRelevance()], "two metrics are called 'ccrs.qr'"),
+        ([QuestionRelevance(), QuestionRelevance()], "two metrics have the name 'ccrs.qr'"),
     ],
 )
 def test_mistakes_are_explained(specs, words):

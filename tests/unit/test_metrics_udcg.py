@@ -70,7 +70,7 @@ def test_theta_needs_its_number_of_passages():
     asked = reader()
     outcome = score(UdcgTheta([1.0], [1.0], reader=asked), make_sample(contexts=LABELLED))
     assert isinstance(outcome, NotApplicable)
-    assert "for 1 passages, and the sample has 3" in outcome.reason
+    assert "for 1 passages, but the sample has 3" in outcome.reason
     assert [] == asked.asked
 
 
@@ -89,7 +89,7 @@ def test_a_file_that_is_something_else_is_refused(tmp_path, text):
     """Weights are never guessed."""
     path = tmp_path / "theta.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match="holds no weights"):
+    with pytest.raises(DataError, match="does not contain weights"):
         resolve_metrics(f"udcg@{path}")
 
 
@@ -99,12 +99,12 @@ def test_weights_that_cannot_work_are_refused(tmp_path, held):
     path = tmp_path / "theta.json"
     whole = {"kind": "ragstone.udcg_theta", "version": 1, "alpha": [1.0, 2.0], "beta": [1.0, 2.0]}
     path.write_text(json.dumps(whole | held), encoding="utf-8")
-    with pytest.raises(DataError, match="holds no weights"):
+    with pytest.raises(DataError, match="does not contain weights"):
         UdcgTheta.load(path)
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"), [("udcg@", "udcg@FILE"), ("ccrs@x", "udcg@FILE"), ("udcg@no.json", "no file")]
+    ("spec", "words"), [("udcg@", "udcg@FILE"), ("ccrs@x", "udcg@FILE"), ("udcg@no.json", "not found")]
 )
 def test_specs_with_a_file_that_cannot_work(spec, words):
     """A mistake in the name or the path is told before anything is asked."""
@@ -204,8 +204,8 @@ def test_what_is_missing_is_told_and_bounded(broken):
     outcome = score(Udcg(FakeReader(p)), make_sample(contexts=["a", "b", "c"]), judge)
     assert isinstance(outcome, Failure)
     assert ("timeout", "half a re") == (outcome.kind, outcome.raw)
-    assert "1 of 3 passages have no utility" in outcome.reason
-    assert "passage 2: the line is dead" in outcome.reason
+    assert "the utility of 1 of 3 passages is unknown" in outcome.reason
+    assert "passage 2): the line is dead" in outcome.reason
     known = (0.9 + 0.1) / 3
     spread = {"reader": (0, 1 / 3), "judge": (-0.6 / 9, 0.6 / 3), "both": (-1 / 9, 1 / 3)}[broken]
     assert [1 / (1 + math.exp(-known - more)) for more in spread] == pytest.approx(outcome.details["bounds"], abs=1e-12)

@@ -139,7 +139,7 @@ def test_chat_model_reads_and_judges():
 
 def test_unknown_metric_and_unknown_field_are_refused():
     """What does not exist is said when the evaluator is made."""
-    with pytest.raises(ConfigurationError, match="did you mean"):
+    with pytest.raises(ConfigurationError, match="Did you mean"):
         RagstoneEvaluator("ccrs.qrr")
     with pytest.raises(ConfigurationError, match="'documents'; a sample has id, query"):
         RagstoneEvaluator("ccrs.qr", fields={"documents": "x"})

@@ -1,4 +1,4 @@
-"""Metrics: cards, the registry, and one file a family."""
+"""Metrics: cards, the registry, and one file or package per family."""
 
 from ragstone.metrics._base import MetricBase, check_sample
 from ragstone.metrics._card import Metric, MetricCard, WorkedExample

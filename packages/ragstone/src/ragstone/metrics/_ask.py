@@ -1,4 +1,4 @@
-"""What judged metrics ask beyond a number: a list of short texts, and a mark for each part of a numbered field."""
+"""Judge calls beyond a single number: a list of short texts, or one rating per part of a numbered field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragstone.judges import Judge, Prompt
 __all__ = ["RatingsReply", "TextListReply", "ask_ratings", "ask_text_list"]
 
 _MAX_CHARS: Final = 1000
-"""Of one text: what is longer is no claim and no question, but the whole material copied."""
+"""Maximum length of one text. A longer text is not a claim or a question but a copy of the material."""
 _TOKENS_A_TEXT: Final = 64
 _TOKENS_A_MARK: Final = 12
 _TOKENS_AROUND: Final = 64
@@ -25,14 +25,14 @@ class TextListReply:
     """Short texts from a judge."""
 
     texts: tuple[str, ...]
-    """Stripped, without blanks and repetitions, in the judge's order."""
+    """Stripped texts in the judge's order, without blank texts and duplicates."""
     raw: str
     method: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingsReply:
-    """Marks from a judge, one for each part."""
+    """Ratings from a judge, one per part."""
 
     marks: tuple[int, ...]
     raw: str
@@ -40,36 +40,37 @@ class RatingsReply:
 
 
 async def ask_text_list(judge: Judge, prompt: Prompt, *, most: int, max_tokens: int | None = None) -> TextListReply:
-    """Ask for a list of at most `most` short texts: claims, sub-questions. The list may be empty.
+    """Ask for a list of at most `most` short texts, such as claims or sub-questions. The list may be empty.
 
-    The task says what an item is; what form the reply has, the judge adds.
+    The task describes the items. The judge adds the instructions about the reply format.
 
     Args:
-        judge: Who is asked.
-        prompt: The question.
-        most: Longest list. A server that holds replies to their shape ends one there, complete or not.
-        max_tokens: Length limit of the reply; by default room for `most` texts of a sentence each.
+        judge: The judge.
+        prompt: Task and fields.
+        most: Maximum number of texts. A server that enforces the reply's schema ends the list there, even if it is
+            incomplete.
+        max_tokens: Length limit of the reply. By default enough for `most` texts of one sentence each.
 
     Raises:
-        JudgeError: No usable answer; a list that is too long is none.
+        JudgeError: If the judge does not return a usable reply, for example a list that is too long.
     """
-    room = _TOKENS_AROUND + _TOKENS_A_TEXT * most if max_tokens is None else max_tokens
-    reply = await judge.ask_json(prompt, _texts_shape(most), max_tokens=room)
+    limit = _TOKENS_AROUND + _TOKENS_A_TEXT * most if max_tokens is None else max_tokens
+    reply = await judge.ask_json(prompt, _texts_shape(most), max_tokens=limit)
     texts = dict.fromkeys(text for item in reply.value["items"] if (text := item.strip()))
     return TextListReply(texts=tuple(texts), raw=reply.raw, method=reply.method)
 
 
 async def ask_ratings(judge: Judge, prompt: Prompt, count: int, *, low: int = 0, high: int = 1) -> RatingsReply:
-    """Ask for a whole number in [low, high] for each of `count` numbered parts of a field.
+    """Ask for an integer in [low, high] for each of `count` numbered parts of a field.
 
-    The reply names each part by its number, so that a part left out is seen, and shifts no other mark.
+    The reply names each part by its number. A missing part is therefore detected and does not shift other ratings.
 
     Raises:
-        JudgeError: No usable answer; a part without a mark makes it none.
-        ValueError: `count` is below 1.
+        JudgeError: If the judge does not return a usable reply. A reply without a rating for every part is unusable.
+        ValueError: If `count` is below 1.
     """
     if count < 1:
-        raise ValueError(f"marks need at least one part, got count={count!r}")
+        raise ValueError(f"count must be at least 1, got {count!r}")
     reply = await judge.ask_json(
         prompt, _marks_shape(count, low, high), max_tokens=_TOKENS_AROUND + _TOKENS_A_MARK * count
     )
@@ -90,8 +91,8 @@ def _marks_shape(count: int, low: int, high: int) -> TypeAdapter[dict[str, int]]
 
 
 def _object(name: str, fields: dict[str, Any]) -> TypeAdapter[Any]:
-    """An object with exactly these fields: at the root, and closed, because some servers take no other schema."""
-    # The functional form, with names that are no identifiers, is nothing a type checker follows.
+    """Make the schema of an object with exactly these fields. Some servers accept only closed objects at the root."""
+    # Type checkers do not support the functional form with keys that are not identifiers.
     make: Any = TypedDict
     shape = make(name, fields)
     shape.__pydantic_config__ = {"extra": "forbid"}

@@ -1,4 +1,4 @@
-"""`MetricBase`: a card from class attributes, and making outcomes. `check_sample`: what must be there before a metric runs."""
+"""`MetricBase`, which makes cards and outcomes, and `check_sample`, which checks a sample before a metric runs."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score
 __all__ = ["TEXTLESS", "MetricBase", "check_sample", "find_missing_fields", "have_no_text"]
 
 _TEXTS: Final = ("query", "reference", "sub_questions")
-"""Fields of which blank text is none."""
+"""Fields in which blank text counts as missing."""
 TEXTLESS: Final = "the passages have no text, only their ids are known"
 
 _KINDS: Final[dict[str, FailureKind]] = {kind: kind for kind in get_args(FailureKind)}
 
 
 def find_missing_fields(sample: Sample, needs: Sequence[str]) -> tuple[str, ...]:
-    """Which of the needed fields the sample does not have.
+    """Return the needed fields that the sample does not have.
 
-    A blank query, reference or sub-question is none. An empty response is one: metrics say what it scores. Contexts are
-    known even where retrieval found nothing.
+    A blank query, reference or sub-question counts as missing. An empty response does not: each metric defines its
+    score. Contexts are present even if retrieval returned no passages.
     """
-    return tuple(name for name in needs if not _there(sample, name))
+    return tuple(name for name in needs if not _has_field(sample, name))
 
 
-def _there(sample: Sample, name: str) -> bool:
+def _has_field(sample: Sample, name: str) -> bool:
     value = getattr(sample, name)
     if name in _TEXTS:
         texts = (value,) if isinstance(value, str) else value or ()
@@ -40,7 +40,7 @@ def _there(sample: Sample, name: str) -> bool:
 
 
 def have_no_text(sample: Sample) -> bool:
-    """Whether passages were retrieved of which nobody kept the text: some formats of traces name documents and no more."""
+    """Return whether the sample has passages with ids but without texts, as in some trace formats."""
     passages = sample.contexts or ()
     return bool(passages) and all(not passage.text and passage.id is not None for passage in passages)
 
@@ -48,10 +48,10 @@ def have_no_text(sample: Sample) -> bool:
 def check_sample(metric: Metric, sample: Sample) -> NotApplicable | None:
     """Check that a sample has what a metric needs.
 
-    `Scorer` calls this before every metric, so that `Metric.score` may rely on the fields that the card names as needs.
+    `Scorer` calls this before every metric, so `Metric.score` may rely on the fields in the card's `needs`.
 
     Returns:
-        Why the metric is not applicable; None if it is.
+        The reason why the metric is not applicable, or None if it is applicable.
     """
     if isinstance(metric, MetricBase):
         return metric.check_sample(sample)
@@ -60,7 +60,8 @@ def check_sample(metric: Metric, sample: Sample) -> NotApplicable | None:
 
 def _check_card(card: MetricCard, sample: Sample) -> NotApplicable | None:
     if missing := find_missing_fields(sample, card.needs):
-        return _not_applicable(card, sample, f"the sample has no {' and no '.join(missing)}", missing)
+        reason = f"the sample has no {' and no '.join(missing)}"  # codespell:ignore (stored reason)
+        return _not_applicable(card, sample, reason, missing)
     if card.reads_passages and "contexts" in card.needs and have_no_text(sample):
         return _not_applicable(card, sample, TEXTLESS)
     return None
@@ -73,19 +74,20 @@ def _not_applicable(card: MetricCard, sample: Sample, reason: str, missing: tupl
 
 
 class MetricBase(ABC):
-    """A base class for metrics: the card is written as class attributes, and outcomes are made by methods.
+    """Base class for metrics. Class attributes define the card, and methods make outcomes.
 
-    Subclasses write `compute`. It is called only with samples that have all that `needs` names. A `Metric` does not have
-    to use this class: any object with a card and `score` is one, and `Scorer` checks its samples and values too.
+    Subclasses implement `compute`, which is called only with samples that have every field in `needs`. A `Metric` does
+    not have to use this class: any object with a card and `score` is a metric, and `Scorer` also checks its samples
+    and values.
 
-    Parameters of a metric are set on the instance before use.
+    Set the parameters of a metric on the instance before use.
 
     Example:
         ```python
         class Brevity(MetricBase):
             name, title, group = "acme.brevity", "Brevity", "acme"
             description = "Is the response short?"
-            formula, source = "1 / words", "ours"
+            formula, source = "1 / words", "Acme"
             needs = ("response",)
 
             async def compute(self, sample: Sample, judge: Judge) -> Score:
@@ -105,26 +107,26 @@ class MetricBase(ABC):
     high: float = 1.0
     direction: Literal["higher", "lower"] = "higher"
     version: str = "1"
-    """Of the definition; the hash of the prompts is added."""
+    """Version of the definition. The hash of the prompts is appended to it in the card."""
     judge_calls: int = 0
     judge_calls_per_passage: int = 0
     example: WorkedExample | None = None
     extra: OptionalDependency | None = None
     reads_passages: bool = True
-    """Whether needed contexts must have texts; False if their ids are enough."""
+    """Whether needed contexts must have texts. False if their ids are enough."""
     tasks: ClassVar[tuple[str, ...]] = ()
-    """Every assignment that the metric gives the judge."""
+    """Texts of all tasks that the metric gives the judge."""
 
     @cached_property
     def prompt_hash(self) -> str | None:
-        """Changes with the wording of any assignment; None for a metric that asks nobody."""
+        """Hash of all task texts, or None for a metric that does not call a judge."""
         if not self.tasks:
             return None
         return hashlib.sha256("\x1f".join(self.tasks).encode()).hexdigest()[:12]
 
     @cached_property
     def card(self) -> MetricCard:
-        """What this metric is."""
+        """The card of this metric."""
         return MetricCard(
             name=self.name,
             title=self.title,
@@ -149,35 +151,35 @@ class MetricBase(ABC):
         return f"<{self.name}>"
 
     async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        """Score `sample`; not applicable if the sample lacks something that the metric needs.
+        """Score `sample`, or return not applicable if a needed field is missing.
 
-        Called without a `Scorer`, this checks the sample all the same, so that a missing field never becomes a value.
+        The sample is also checked if this is called without a `Scorer`, so a missing field never becomes a value.
         Only `Scorer` checks the value, adds judge, usage and time, and turns errors into a `Failure`.
 
         Raises:
-            JudgeError: The judge gave no usable answer.
+            JudgeError: If the judge does not return a usable reply.
         """
         return self.check_sample(sample) or await self.compute(sample, judge)
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:
-        """Say why the metric is not applicable to a sample; None if it is.
+        """Return the reason why the metric is not applicable to a sample, or None if it is applicable.
 
-        By default the sample must have all that `needs` names. A metric overrides this if one field can replace another.
+        By default the sample must have every field in `needs`. A metric overrides this if one field can replace another.
         """
         return _check_card(self.card, sample)
 
     @abstractmethod
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        """Score a sample that has all the needed fields.
+        """Score a sample that has all needed fields.
 
         Raises:
-            JudgeError: The judge gave no usable answer.
+            JudgeError: If the judge does not return a usable reply.
         """
 
     def make_score(
         self, sample: Sample, value: float, *, method: str, details: Mapping[str, Any] | None = None, **rest: Any
     ) -> Score:
-        """Make a score of this metric; `rest` are more fields of `Score`."""
+        """Make a score of this metric. `rest` sets further fields of `Score`."""
         return Score(
             sample_id=sample.id,
             metric=self.card.name,
@@ -190,19 +192,19 @@ class MetricBase(ABC):
         )
 
     def make_not_applicable(self, sample: Sample, reason: str, missing: tuple[str, ...] = ()) -> NotApplicable:
-        """Make the outcome of a sample to which the metric does not apply."""
+        """Make the outcome for a sample to which the metric does not apply."""
         return _not_applicable(self.card, sample, reason, missing)
 
     def make_failure(self, sample: Sample, error: JudgeError, *, reason: str, details: Mapping[str, Any]) -> Failure:
-        """Make a failure that keeps partial results in `details`. If there are none, let the error through instead."""
+        """Make a failure that keeps partial results in `details`. Without partial results, do not catch the error."""
         return Failure(
             sample_id=sample.id,
             metric=self.card.name,
             metric_version=self.card.version,
             prompt_hash=self.prompt_hash,
-            # A judge from elsewhere may have kinds of its own.
+            # A judge of another package may use other kinds.
             kind=_KINDS.get(error.kind, "unavailable"),
-            # An error may quote any text, and no file takes lone surrogates.
+            # An error may quote any text, and files cannot store lone surrogates.
             reason=reason.encode(errors="replace").decode(),
             raw=None if error.raw is None else error.raw.encode(errors="replace").decode(),
             details=dict(details),

@@ -1,4 +1,4 @@
-"""The metric's card (what it is) and the `Metric` Protocol (what it does)."""
+"""The metric card (definition of a metric) and the `Metric` Protocol (its interface)."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ __all__ = ["Metric", "MetricCard", "OptionalDependency", "ReaderMetric", "Worked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionalDependency:
-    """A package that a metric calls and that is not always installed."""
+    """A package that a metric uses and that is not always installed."""
 
     module: str
-    """What is imported ("sacrebleu")."""
+    """Name of the module to import ("sacrebleu")."""
     package: str
-    """What is installed ("sacrebleu")."""
+    """Name of the package to install ("sacrebleu")."""
     extra: str
-    """Our extra that brings it ("ragstone[text]")."""
+    """Extra of Ragstone that installs it ("ragstone[text]")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkedExample:
-    """One sample worked out by hand. Tests run it, and `ragstone metrics NAME` prints it."""
+    """One sample with a calculation by hand. Tests run it, and `ragstone metrics NAME` prints it."""
 
     row: Mapping[str, Any]
-    """The sample, under the field names of a data set."""
+    """The sample, with the field names of a dataset."""
     value: float | None
-    """The metric's value; None where it is the opinion of a model that cannot be asked here."""
+    """The metric's value, or None if it depends on a local model."""
     steps: str
-    """How the value follows, in words and numbers."""
+    """The calculation, in text and numbers."""
     replies: Mapping[str, Any] = field(default_factory=dict)
-    """What the judge replies, by construct: a number, or what JSON holds; a tuple of those for question after question."""
+    """Judge replies by construct: a number or a JSON value, or a tuple of these for consecutive judge calls."""
     abstentions: tuple[float, ...] = ()
-    """The reader's probability to abstain from each passage alone, in their order; for metrics that ask a reader."""
+    """The reader's probability of abstaining with each passage alone, in passage order, for metrics with a reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricCard:
-    """What a metric is: its identity, its needs and where it comes from. Docs, tables and contract tests use it."""
+    """Definition of a metric: name, needed fields, range and source. Docs, tables and contract tests use it."""
 
     name: str
     title: str
@@ -51,65 +51,65 @@ class MetricCard:
     low: float
     """Smallest possible value."""
     high: float
-    """Largest possible value; infinite where there is none."""
+    """Largest possible value, infinite if the metric is unbounded."""
     direction: Literal["higher", "lower"] = "higher"
-    """Which way is better."""
+    """Whether higher or lower values are better."""
     needs: tuple[str, ...]
     """Fields of the sample without which the metric is not applicable."""
     reads_passages: bool = True
-    """Whether needed contexts must have texts; False if their ids are enough."""
+    """Whether needed contexts must have texts. False if their ids are enough."""
     version: str
-    """Changes with the definition; for judged metrics it ends in the prompt's hash."""
+    """Version of the definition. For judged metrics it ends with the prompt hash."""
     source: str
     """Paper, section, formula."""
     group: str
-    """The name that selects all metrics of a family ("ccrs")."""
+    """Name that selects all metrics of a family ("ccrs")."""
     judge_calls: int = 0
-    """Judge calls for each sample, in the normal case and when the metric is scored alone."""
+    """Judge calls per sample, in the normal case and if the metric is scored alone."""
     judge_calls_per_passage: int = 0
-    """Judge calls for each passage, besides."""
+    """Additional judge calls per passage."""
     reader_calls_per_passage: int = 0
-    """Questions to the reader for each passage; by estimator each is one request or several."""
+    """Reader calls per passage. Depending on the estimator, a call is one or several HTTP requests."""
     formula: str = ""
     """The definition in one line."""
     example: WorkedExample | None = None
     advice: str = ""
-    """What a bad value means, and what to look at next: two sentences."""
+    """Two sentences: the meaning of a bad value, and the next step."""
     extra: OptionalDependency | None = None
-    """A package without which the metric cannot run."""
+    """Package that the metric requires."""
 
     @property
     def asks_judge(self) -> bool:
-        """Whether the metric's outcomes rest on a judge."""
+        """Whether the metric calls a judge."""
         return bool(self.judge_calls or self.judge_calls_per_passage)
 
 
 @runtime_checkable
 class Metric(Protocol):
-    """Scores one sample. Never returns NaN, never drops: every call ends in one outcome."""
+    """Computes a score for one sample. Every call returns exactly one outcome, and values are never NaN."""
 
     @property
     def card(self) -> MetricCard:
-        """What this metric is."""
+        """The card of this metric."""
         ...
 
     async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        """Score `sample`, which has all the fields that `card.needs` names: `Scorer` checks that, and the value.
+        """Score `sample`, which has every field in `card.needs`.
 
-        May raise `JudgeError`; the scorer turns that into a `Failure`.
+        `Scorer` checks the fields before the call and the value after it. It turns a `JudgeError` into a `Failure`.
         """
         ...
 
 
 @runtime_checkable
 class ReaderMetric(Metric, Protocol):
-    """A metric that also asks the application's generator; it is made for one reader, or bound to it later."""
+    """A metric that also calls the application's generator. The reader is set at construction or bound later."""
 
     @property
     def reader(self) -> Reader | None:
-        """Who is asked; None before it is bound."""
+        """The reader, or None before it is bound."""
         ...
 
     def with_reader(self, reader: Reader) -> Metric:
-        """The same metric with this reader."""
+        """Return the same metric with this reader."""
         ...

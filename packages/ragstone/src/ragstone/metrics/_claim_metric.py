@@ -1,4 +1,4 @@
-"""What metrics on claims have in common: a share, its value or its bounds, and what was claimed and borne out."""
+"""The base class of metrics on claims: a share of claims, with bounds if verdicts are missing, and its details."""
 
 from __future__ import annotations
 
@@ -16,60 +16,61 @@ from ragstone.schema import Failure, NotApplicable, Sample, Score
 __all__ = ["ClaimMetric", "ClaimShare", "describe_claims", "format_supported_claims"]
 
 _QUOTED: Final = 3
+_NO_REPLIES: Final = "no_judgement"  # codespell:ignore judgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimShare:
-    """What a metric found out about a sample."""
+    """Result of a claim metric for a sample."""
 
     share: ShareBounds
     details: Mapping[str, Any] = field(default_factory=dict)
     explanation: str | None = None
-    """Which claims took the value where it is."""
+    """The claims that determine the value."""
     method: str | None = None
-    """How, where no judge was asked; else the judge's replies say it."""
+    """The method if the judge was not called. Otherwise the judge's replies determine it."""
 
 
 class ClaimMetric(MetricBase):
-    """A share that rests on several questions to the judge.
+    """A share that requires several judge calls.
 
-    Where replies are missing, the metric has its value all the same if they cannot change it; else it fails, and its
-    `bounds` say between what and what it lies.
+    If replies are missing but cannot change the value, the metric returns the value. Otherwise it fails and reports
+    `bounds` (the lowest and highest possible value).
     """
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
         check = ClaimCheck(sample, judge)
-        found = await self._compute(check)
-        if isinstance(found, str):
-            return self.make_not_applicable(sample, found)
-        low, high = found.share.low, found.share.high
+        result = await self._compute(check)
+        if isinstance(result, str):
+            return self.make_not_applicable(sample, result)
+        low, high = result.share.low, result.share.high
         if low < high:
             first, n = check.errors[0], len(check.errors)
             reason = (
-                f"{n} of {n + len(check.methods)} questions to the judge have no usable answer, so {self.name} lies between "
-                f"{low:.3f} and {high:.3f}, whatever it would be; the first: {first}"
+                f"{n} of {n + len(check.methods)} judge calls did not return a usable reply. {self.name} is between "
+                f"{low:.3f} and {high:.3f}. First error: {first}"
             )
-            return self.make_failure(sample, first, reason=reason, details={**found.details, "bounds": [low, high]})
+            return self.make_failure(sample, first, reason=reason, details={**result.details, "bounds": [low, high]})
         methods = sorted(set(check.methods))
-        details = dict(found.details)
+        details = dict(result.details)
         if check.errors:
             details["n_missing"] = len(check.errors)
         return self.make_score(
             sample,
             low,
-            method=found.method or (methods[0] if len(methods) == 1 else "mixed" if methods else "no_judgement"),
+            method=result.method or (methods[0] if len(methods) == 1 else "mixed" if methods else _NO_REPLIES),
             n=max(1, check.replies),
             details=details,
-            explanation=found.explanation,
+            explanation=result.explanation,
         )
 
     @abstractmethod
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
-        """The share; or why there is none, in words."""
+        """Return the share, or the reason why the metric is not applicable."""
 
 
 def describe_claims(claims: Sequence[str], **columns: Sequence[Mark] | Sequence[Sequence[int]]) -> list[dict[str, Any]]:
-    """What was claimed and what was found about it, as plain values for the details of an outcome."""
+    """Return the claims and their verdicts as plain values for the details of an outcome."""
     return [
         {"claim": claim, **dict(zip(columns, row, strict=True))}
         for claim, *row in zip(claims, *columns.values(), strict=True)
@@ -77,9 +78,9 @@ def describe_claims(claims: Sequence[str], **columns: Sequence[Mark] | Sequence[
 
 
 def format_supported_claims(what: str, claims: Sequence[str], marks: Sequence[Mark]) -> str | None:
-    """The first claims with a yes, in words; None when there is none."""
-    named = [claim for claim, mark in zip(claims, marks, strict=True) if mark]
-    if not named:
+    """Return a text with the first claims whose verdict is yes, or None if no claim has that verdict."""
+    chosen = [claim for claim, mark in zip(claims, marks, strict=True) if mark]
+    if not chosen:
         return None
-    more = f", and {len(named) - _QUOTED} more" if len(named) > _QUOTED else ""
-    return f"{what}: {'; '.join(named[:_QUOTED])}{more}"
+    more = f", and {len(chosen) - _QUOTED} more" if len(chosen) > _QUOTED else ""
+    return f"{what}: {'; '.join(chosen[:_QUOTED])}{more}"

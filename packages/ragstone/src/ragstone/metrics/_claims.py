@@ -1,8 +1,8 @@
-"""Claims: what a text states, and which of it another text bears out. Asked once a sample for all metrics.
+"""Extraction of claims from texts, and verdicts whether evidence supports them, once per sample for all metrics.
 
-A claim is a short sentence that states one thing and can be understood by itself. They are extracted from the response,
-and from each reference, with the query beside them: "31 metres" is a claim only as an answer. Verdicts are asked for 20
-claims at a time, about one evidence: a passage, all passages together, the references, or the response.
+A claim is a short sentence that states one thing and can be understood by itself. The judge extracts claims from the
+response and from each reference. It also sees the query, because "31 meters" is a claim only as an answer. A judge call
+returns verdicts for up to 20 claims about one evidence: a passage, all passages, the references or the response.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ IN_ANSWER: Final = (
 )
 
 _CHUNK: Final = 20
-"""Parts that one question asks about: longer lists make judges lose count."""
+"""Maximum number of parts in one judge call. Judges miscount longer lists."""
 _PIECE: Final = 1500
-"""Characters of a text that one question takes apart, so that question and reply fit a context of 4,096 tokens."""
+"""Maximum characters of text in one extraction call. Prompt and reply then fit a context of 4,096 tokens."""
 _CHARS_A_CLAIM: Final = 6
-"""A text has no more claims than this: a list of names has one each."""
-_CLAIMS_BESIDES: Final = 8
+"""Minimum characters of text per claim, used to limit the number of claims. A list of names has one claim per name."""
+_EXTRA_CLAIMS: Final = 8
 _TOKENS_A_CHAR: Final = 1.5
-"""Claims repeat what they are about, and are longer than the text; a character may be a token."""
-_TOKENS_BESIDES: Final = 256
+"""Reply tokens per character of text. Claims repeat their subject, and one character may be one token."""
+_EXTRA_TOKENS: Final = 256
 
 
 class ClaimCheck:
-    """What one metric learns of the claims of one sample. What another metric has asked is found, not asked again.
+    """Claims and verdicts of one sample for one metric. Metrics of the same sample share their judge calls.
 
-    Claims that cannot be extracted raise the judge's error. A verdict that cannot be had is None, and its error is kept:
-    a metric may have its value without it, or say between what and what it lies.
+    If claims cannot be extracted, the judge's error is raised. If a verdict is not available, it is None and its error
+    is kept. The metric may still have a value without this verdict, or report bounds.
 
     Attributes:
-        methods: How the answers came about, one each, those to other metrics' questions included.
-        replies: Replies that these rest on.
-        errors: Of questions that got no usable answer.
+        methods: Method of each judge call, including shared calls of other metrics.
+        replies: Number of judge replies to these calls.
+        errors: Errors of judge calls without a usable reply.
     """
 
     def __init__(self, sample: Sample, judge: Judge) -> None:
@@ -84,28 +84,28 @@ class ClaimCheck:
         self._query = {"query": sample.query} if sample.query is not None and sample.query.strip() else {}
 
     async def of_response(self) -> tuple[str, ...]:
-        """The claims of the response; an empty one makes none.
+        """Extract the claims of the response. An empty response does not have claims.
 
         Raises:
-            JudgeError: No usable answer.
+            JudgeError: If the judge does not return a usable reply.
         """
         return await self._claims(self.sample.response or "")
 
     async def of_references(self) -> tuple[tuple[str, ...], ...]:
-        """The claims of each reference, of those that make any.
+        """Extract the claims of each reference. References without claims are omitted.
 
         Raises:
-            JudgeError: No usable answer.
+            JudgeError: If the judge does not return a usable reply.
         """
         texts = dict.fromkeys(text for reference in self.sample.reference if (text := reference.strip()))
         return tuple(claims for claims in await gather_or_cancel(*map(self._claims, texts)) if claims)
 
     async def supported_by_contexts(self, claims: Sequence[str]) -> tuple[Mark, ...]:
-        """Which claims the passages bear out, taken together."""
+        """Judge which claims all passages together support."""
         return await self._supported(claims, tuple(passage.text for passage in self.sample.contexts or ()), IN_PASSAGES)
 
     async def supported_by_passages(self, claims: Sequence[str]) -> tuple[tuple[Mark, ...], ...]:
-        """Which claims each passage bears out by itself, by passage."""
+        """Judge which claims each passage alone supports. Returns one tuple of verdicts per passage."""
         passages = self.sample.contexts or ()
         texts = list(dict.fromkeys(passage.text for passage in passages))
         columns = await gather_or_cancel(*(self._supported(claims, text, IN_PASSAGES) for text in texts))
@@ -113,30 +113,30 @@ class ClaimCheck:
         return tuple(by_text[passage.text] for passage in passages)
 
     async def supported_by_references(self, claims: Sequence[str]) -> tuple[Mark, ...]:
-        """Which claims any one of the references bears out."""
+        """Judge which claims at least one reference supports."""
         texts = tuple(dict.fromkeys(text for reference in self.sample.reference if (text := reference.strip())))
         return await self._supported(claims, texts, IN_ANSWER)
 
     async def supported_by_response(self, claims: Sequence[str]) -> tuple[Mark, ...]:
-        """Which claims the response bears out."""
+        """Judge which claims the response supports."""
         return await self._supported(claims, self.sample.response or "", IN_ANSWER)
 
     async def _claims(self, text: str) -> tuple[str, ...]:
-        found = await gather_or_cancel(*(self._extracted(before, piece) for before, piece in _pieces(text)))
-        return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
+        claims = await gather_or_cancel(*(self._extract(before, piece) for before, piece in _split(text)))
+        return tuple(dict.fromkeys(itertools.chain.from_iterable(claims)))
 
-    async def _extracted(self, before: str, piece: str) -> tuple[str, ...]:
-        most = _CLAIMS_BESIDES + len(piece) // _CHARS_A_CLAIM
+    async def _extract(self, before: str, piece: str) -> tuple[str, ...]:
+        most = _EXTRA_CLAIMS + len(piece) // _CHARS_A_CLAIM
         fields = {**self._query, **({"before": before} if before else {}), "text": piece}
         reply = await self.ask_texts_once(
             Prompt(construct="claims", task=EXTRACTION, fields=fields),
             most=most,
-            max_tokens=_TOKENS_BESIDES + round(_TOKENS_A_CHAR * len(piece)),
+            max_tokens=_EXTRA_TOKENS + round(_TOKENS_A_CHAR * len(piece)),
         )
         if len(reply.texts) >= most:
-            # A list held to a length ends there, whether the text did or not.
+            # A server that enforces the maximum length ends the list there, even if claims are missing.
             raise JudgeReplyError(
-                f"the judge took {len(piece)} characters apart into {most} claims or more, and not all can be there",
+                f"the judge extracted {most} or more claims from {len(piece)} characters, so the list may be incomplete",
                 kind="truncated",
                 raw=reply.raw,
             )
@@ -145,33 +145,33 @@ class ClaimCheck:
     async def _supported(self, claims: Sequence[str], evidence: str | tuple[str, ...], task: str) -> tuple[Mark, ...]:
         if not any(text.strip() for text in ((evidence,) if isinstance(evidence, str) else evidence)):
             return (False,) * len(claims)
-        # What many questions share comes first: a server computes what prompts begin with once.
+        # Shared fields come first, because servers cache the beginning of prompts.
         fields = {**(self._query if task == IN_ANSWER else {}), "evidence": evidence}
         return await self.marked("entailment", task, fields, "claims", claims)
 
     async def marked(
         self, construct: str, task: str, fields: Mapping[str, str | tuple[str, ...]], name: str, parts: Sequence[str]
     ) -> tuple[Mark, ...]:
-        """Ask yes or no about each of `parts`, which follow `fields` under this name, some at a time."""
+        """Ask for a yes-or-no verdict on each of `parts`, in chunks. The field `name` with the parts follows `fields`."""
 
-        async def about(some: tuple[str, ...]) -> tuple[Mark, ...]:
-            prompt = Prompt(construct=construct, task=task, fields={**fields, name: some})
+        async def ask(chunk: tuple[str, ...]) -> tuple[Mark, ...]:
+            prompt = Prompt(construct=construct, task=task, fields={**fields, name: chunk})
             try:
-                reply = await self.ask_marks_once(prompt, len(some))
+                reply = await self.ask_marks_once(prompt, len(chunk))
             except JudgeError as error:
                 self.errors.append(error)
-                return (None,) * len(some)
+                return (None,) * len(chunk)
             return tuple(mark == 1 for mark in reply.marks)
 
-        some_at_a_time = (tuple(parts[start : start + _CHUNK]) for start in range(0, len(parts), _CHUNK))
-        marks = await gather_or_cancel(*map(about, some_at_a_time))
+        chunks = (tuple(parts[start : start + _CHUNK]) for start in range(0, len(parts), _CHUNK))
+        marks = await gather_or_cancel(*map(ask, chunks))
         return tuple(itertools.chain.from_iterable(marks))
 
     async def ask_texts_once(self, prompt: Prompt, *, most: int, max_tokens: int | None = None) -> TextListReply:
-        """Ask for texts, once a sample.
+        """Ask for a list of texts, once per sample.
 
         Raises:
-            JudgeError: No usable answer.
+            JudgeError: If the judge does not return a usable reply.
         """
         reply = await compute_once(
             self._key(prompt, most), lambda: ask_text_list(self.judge, prompt, most=most, max_tokens=max_tokens)
@@ -180,20 +180,20 @@ class ClaimCheck:
         return reply
 
     async def ask_marks_once(self, prompt: Prompt, count: int, *, high: int = 1) -> RatingsReply:
-        """Ask for marks from 0 to `high`, once a sample.
+        """Ask for ratings from 0 to `high`, once per sample.
 
         Raises:
-            JudgeError: No usable answer.
+            JudgeError: If the judge does not return a usable reply.
         """
         reply = await compute_once(self._key(prompt, high), lambda: ask_ratings(self.judge, prompt, count, high=high))
         self._note(reply.method)
         return reply
 
     async def ask_number_once(self, prompt: Prompt) -> float:
-        """Ask for a number from 0 to 1, once a sample.
+        """Ask for a number from 0 to 1, once per sample.
 
         Raises:
-            JudgeError: No usable answer.
+            JudgeError: If the judge does not return a usable reply.
         """
         reply = await compute_once(self._key(prompt, 1), lambda: self.judge.ask_number(prompt, low=0, high=1))
         self._note(reply.method, reply.n)
@@ -208,24 +208,24 @@ class ClaimCheck:
 
 
 async def gather_or_cancel(*work: Coroutine[Any, Any, T]) -> list[T]:
-    """Do all of it at once; the first that goes wrong ends the rest, and is raised as it is."""
+    """Run coroutines concurrently. The first error cancels the others and is raised unchanged."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each) for each in work]
     except BaseExceptionGroup as errors:
-        # One error is what callers know how to handle; a group of them is not.
+        # Callers handle a single error, not an exception group.
         raise errors.exceptions[0] from errors
     return [task.result() for task in tasks]
 
 
 async def pair(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
-    """Do both at once, as `together` does."""
-    found: list[Any] = await gather_or_cancel(one, other)
-    return found[0], found[1]
+    """Run two coroutines concurrently, as `gather_or_cancel` does."""
+    results: list[Any] = await gather_or_cancel(one, other)
+    return results[0], results[1]
 
 
-def _pieces(text: str) -> list[tuple[str, str]]:
-    """A text in pieces that end where sentences do, each with the piece before it."""
+def _split(text: str) -> list[tuple[str, str]]:
+    """Split a text into pieces at sentence ends, each with the piece before it."""
     if len(text := text.strip()) <= _PIECE:
         return [("", text)] if text else []
     pieces = [""]

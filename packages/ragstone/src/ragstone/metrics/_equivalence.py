@@ -1,4 +1,4 @@
-"""How far a question that was written from a response asks the same as the query. The wording is ours."""
+"""Equivalence of the query and questions that the judge wrote from a response. The prompt is our own."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ EQUIVALENCE: Final = (
 
 
 async def asked_equivalence(check: ClaimCheck, questions: Sequence[str]) -> ClaimShare:
-    """The mean equivalence of questions with the query, between 0 and 1.
+    """Ask for the mean equivalence of questions with the query, between 0 and 1.
 
     Raises:
-        JudgeError: No usable answer.
+        JudgeError: If the judge does not return a usable reply.
     """
     fields: dict[str, str | tuple[str, ...]] = {"query": check.sample.query or "", "questions": tuple(questions)}
     prompt = Prompt(construct="question_equivalence", task=EQUIVALENCE, fields=fields)

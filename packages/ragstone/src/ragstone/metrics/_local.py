@@ -1,4 +1,4 @@
-"""Models that metrics run themselves: loaded once, by a thread of their own, so that no event loop waits for them."""
+"""Local models of metrics. Each model is loaded once and runs in its own thread, so it does not block the event loop."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ MODELS: Final = OptionalDependency(
 
 
 def check_installed(needed: OptionalDependency, feature: str) -> None:
-    """Refuse what needs a package that is missing.
+    """Check that a package is installed.
 
     Raises:
-        MissingExtraError: It is.
+        MissingExtraError: If it is not installed.
     """
     if importlib.util.find_spec(needed.module) is None:
         raise MissingExtraError(feature=feature, package=needed.package, extra=needed.extra)
 
 
 class LocalModel(Generic[T]):
-    """A model in this process, used by one thread: tokenisers and models are not made for several.
+    """A model in this process that only one thread uses, because tokenizers and models are not thread-safe.
 
-    What stopped it from loading is remembered, because trying again (over a network, say) may take minutes each time;
-    `prepare` tries again.
+    If loading fails, the reason is kept and later calls fail immediately, because each attempt may take minutes (for
+    example over a network). `prepare` retries.
 
     Args:
-        load: Makes the model; runs in the thread.
-        name: Of the model, in messages.
-        feature: What needs it, in messages.
+        load: Function that loads the model. It runs in the model's thread.
+        name: Name of the model in messages.
+        feature: Name in messages of the feature that needs the model.
     """
 
     _executor: ThreadPoolExecutor | None
@@ -61,19 +61,19 @@ class LocalModel(Generic[T]):
         after_fork_in_child(self._start)
 
     async def prepare(self) -> None:
-        """Load the model, if it is not there.
+        """Load the model if it is not loaded yet.
 
         Raises:
-            ConfigurationError: It cannot be loaded, or its package is not installed.
+            ConfigurationError: If the model cannot be loaded or its package is not installed.
         """
         self._refusal = None
         await self.run(lambda _: None)
 
     async def run(self, work: Callable[[T], R]) -> R:
-        """What `work` makes of the model; it runs in the model's thread, after what was asked before.
+        """Call `work` with the model in the model's thread, after all earlier calls.
 
         Raises:
-            ConfigurationError: The model cannot be loaded, or its package is not installed.
+            ConfigurationError: If the model cannot be loaded or its package is not installed.
         """
         return await asyncio.wrap_future(self._thread().submit(self._run, work))
 
@@ -89,32 +89,32 @@ class LocalModel(Generic[T]):
 
     def _run(self, work: Callable[[T], R]) -> R:
         if self._model is None:
-            self._model = (self._loaded(),)
+            self._model = (self._load_once(),)
         return work(self._model[0])
 
-    def _loaded(self) -> T:
+    def _load_once(self) -> T:
         check_installed(MODELS, self._feature)
         if self._refusal is None:
             try:
                 return self._load()
             except ConfigurationError as error:
                 self._refusal = f"{self._feature}: {error}"
-            except Exception as error:  # noqa: BLE001  hubs, files and models fail in all ways
-                said = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
+            except Exception as error:  # noqa: BLE001  hubs, files and models raise many exception types
+                message = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
                 self._refusal = (
-                    f"{self._feature} cannot load its model {self._name!r} ({type(error).__name__}: {said}). Is the name "
-                    "right? Without a network give the folder of a model that was downloaded before"
+                    f"{self._feature} cannot load its model {self._name!r} ({type(error).__name__}: {message}). Check the "
+                    "name. Without a network, pass the directory of a downloaded model"
                 )
         raise ConfigurationError(self._refusal)
 
 
 class LocalModelMetric(MetricBase, Generic[T]):
-    """A metric with a model of its own, which it loads when it is first used or prepared.
+    """A metric with its own local model, loaded at first use or by `prepare`.
 
     Args:
-        model: A name on the hub, or a folder.
-        device: Where it runs ("cpu", "cuda"); None: where its library thinks best.
-        argument: What tells the metric's name from that with the default model; "" for the default.
+        model: Name on the hub, or a directory.
+        device: Device of the model ("cpu", "cuda"). None: the library chooses.
+        argument: Suffix of the metric's name that identifies the model, "" for the default model.
     """
 
     extra = MODELS
@@ -129,7 +129,7 @@ class LocalModelMetric(MetricBase, Generic[T]):
         """Load the model before the first sample.
 
         Raises:
-            ConfigurationError: It cannot be loaded, or its package is not installed.
+            ConfigurationError: If the model cannot be loaded or its package is not installed.
         """
         await self._local.prepare()
 
@@ -139,4 +139,4 @@ class LocalModelMetric(MetricBase, Generic[T]):
 
     @abstractmethod
     def _load(self) -> T:
-        """The model; runs in its thread."""
+        """Load the model. Runs in the model's thread."""

@@ -1,4 +1,4 @@
-"""Is a passage relevant to a question: from the data where it says so, else from the judge. The wording is ours."""
+"""Relevance of a passage to a query, from labels in the data or from the judge. The prompts are our own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABEL_MODES: Final = ("auto", "data", "judge")
 LabelSource = Literal["data", "judge_with_reference", "judge"]
 
 _JUDGED_FROM: Final = 0.5
-"""The judge answers on a scale from 0 to 1, and relevant is what lies in its upper half, the middle included."""
+"""A passage is relevant if the judge's number from 0 to 1 is at least this value."""
 
 _WITH_REFERENCE: Final = (
     "Your assignment: decide whether somebody who has nothing but this passage could give the answer that the reference "
@@ -34,31 +34,31 @@ _WITHOUT_REFERENCE: Final = (
     "Only a passage of which you cannot tell lies between."
 )
 RELEVANCE_HASH: Final = hashlib.sha256(f"{_WITH_REFERENCE}\x1f{_WITHOUT_REFERENCE}".encode()).hexdigest()[:12]
-"""Changes with the wording of either assignment."""
+"""Hash of both task texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """Whether a passage is relevant, and who says so."""
+    """Relevance of a passage and the source of the label."""
 
     relevant: bool
     source: LabelSource
     value: float
     """The grade in the data, or the judge's number from 0 to 1."""
     n: int = 0
-    """Judge replies it rests on."""
+    """Number of judge replies behind the label."""
     raw: str | None = None
 
 
 def from_data(passage: Passage, threshold: float) -> Label | None:
-    """The label that the passage carries; None when it has none."""
+    """Return the label in the passage, or None if it is not labeled."""
     if passage.relevance is None:
         return None
     return Label(relevant=passage.relevance >= threshold, source="data", value=passage.relevance)
 
 
 def judge_asked(passage: Passage, mode: LabelMode) -> bool:
-    """Whether the judge decides about this passage."""
+    """Return whether the judge labels this passage."""
     return mode == "judge" or (mode == "auto" and passage.relevance is None)
 
 
@@ -68,21 +68,22 @@ async def label_of(
     """Label one passage.
 
     Args:
-        passage: With the label of the data, where there is one.
-        query: The question.
-        reference: Correct answers; the judge sees them where there are any.
-        judge: Asked where the data does not say, or where `mode` is "judge".
-        mode: "auto", "data" (never asks) or "judge" (always asks).
-        threshold: A label of the data means relevant from here on.
+        passage: The passage. `Passage.relevance` is its label in the data, if any.
+        query: The query.
+        reference: Reference answers, shown to the judge if there are any.
+        judge: Called if the data does not have a label, or if `mode` is "judge".
+        mode: "auto", "data" (never calls the judge) or "judge" (always calls the judge).
+        threshold: Smallest label in the data that means relevant.
 
     Raises:
-        JudgeError: The judge gave no usable answer; kind "unsupported" when `mode` is "data" and there is no label.
+        JudgeError: If the judge does not return a usable reply. The kind is "unsupported" if `mode` is "data" and the
+            passage is not labeled.
     """
     if not judge_asked(passage, mode):
         label = from_data(passage, threshold)
         if label is None:
             raise JudgeError(
-                "the passage carries no relevance label, and with labels='data' nobody else is asked",
+                "the passage does not have a relevance label. Add the label, or use labels='auto' to ask the judge",
                 kind="unsupported",
             )
         return label

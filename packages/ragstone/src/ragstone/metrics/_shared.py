@@ -1,4 +1,4 @@
-"""Work that several metrics of one sample need, done once."""
+"""Computations that several metrics of one sample share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _work: ContextVar[dict[Hashable, asyncio.Task[Any]] | None] = ContextVar("ragsto
 
 @asynccontextmanager
 async def share_work() -> AsyncIterator[None]:
-    """Share work among the tasks of this block: the metrics of one sample. What is unfinished at its end is cancelled."""
+    """Share computations among the metrics of one sample, which run in this block.
+
+    Computations that are unfinished at the end of the block are canceled.
+    """
     token = _work.set({})
     try:
         yield
@@ -30,14 +33,15 @@ async def share_work() -> AsyncIterator[None]:
 
 
 async def compute_once(key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-    """The result of `make()`, which the first to ask for `key` sets going; the others wait for it, or find it.
+    """Return the result of `make()`, which runs once per `key` in a sample.
 
-    What it raises, it raises for all who asked. The one who was first has it on the bill. Who is cancelled while waiting
-    takes nothing from the others. Outside `sharing()` each call makes its own.
+    The first caller starts the computation and its usage is recorded there. Other callers wait for the same result, or
+    get it immediately. An error is raised in all callers. If a waiting caller is canceled, the computation continues
+    for the others. Outside `share_work()`, each call computes its own result.
 
     Args:
-        key: Everything that the result depends on: the judge, what is asked, the texts.
-        make: Finds the result.
+        key: Everything that the result depends on: judge, task and texts.
+        make: Function that computes the result.
     """
     work = _work.get()
     if work is None:
@@ -45,7 +49,7 @@ async def compute_once(key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
     if key not in work:
         work[key] = asyncio.create_task(_awaited(make))
     task = work[key]
-    # Waiting, where a shield would report what goes wrong after its only waiter has left.
+    # `asyncio.shield` would log errors that occur after the only waiting caller was canceled.
     await asyncio.wait((task,))
     result: T = task.result()
     return result

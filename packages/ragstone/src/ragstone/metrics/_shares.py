@@ -1,7 +1,7 @@
-"""Shares of claims where some verdicts are missing: three-valued logic, and between what and what the share lies.
+"""Shares of claims with missing verdicts: three-valued logic, and lower and upper bounds of a share.
 
-A verdict is True, False, or None where the judge gave no usable answer. Whatever is made of verdicts is certain where
-the missing ones do not matter: a claim that is right is no hallucination, whatever the passages say.
+A verdict is True, False, or None if the judge did not return a usable reply. A result is certain if missing verdicts
+cannot change it. For example, a correct claim is not a hallucination, whatever the passages contain.
 """
 
 from __future__ import annotations
@@ -24,29 +24,32 @@ __all__ = [
 ]
 
 Mark = bool | None
-"""Yes, no, or not known."""
+"""A verdict: yes, no, or unknown (None)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareBounds:
-    """Where a share lies, whatever the missing verdicts are; both ends are the same when they do not matter."""
+    """Lower and upper bound of a share under missing verdicts. They are equal if these cannot change the share."""
 
     low: float
     high: float
 
 
 def negated(marks: Iterable[Mark]) -> tuple[Mark, ...]:
-    """Not, one by one."""
+    """Negate each verdict."""
     return tuple(None if mark is None else not mark for mark in marks)
 
 
 def both(*columns: Sequence[Mark]) -> tuple[Mark, ...]:
-    """And, row by row: one no decides."""
+    """Combine columns of verdicts by AND, row by row. One no decides a row."""
     return tuple(_and(row) for row in zip(*columns, strict=True))
 
 
 def any_of(columns: Sequence[Sequence[Mark]], n: int) -> tuple[Mark, ...]:
-    """Or, row by row: one yes decides, and nothing at all is no. `n` is the number of rows, should there be no column."""
+    """Combine columns of verdicts by OR, row by row. One yes decides a row.
+
+    Without columns, the result is no for all `n` rows.
+    """
     rows = zip(*columns, strict=True) if columns else ((),) * n
     return negated(_and(negated(row)) for row in rows)
 
@@ -58,10 +61,10 @@ def _and(row: Sequence[Mark]) -> Mark:
 
 
 def share(marks: Sequence[Mark]) -> ShareBounds:
-    """The share of yes.
+    """Compute the share of yes.
 
     Raises:
-        ZeroDivisionError: There is no mark.
+        ZeroDivisionError: If `marks` is empty.
 
     Example:
         >>> share([True, None, False, False])
@@ -72,9 +75,9 @@ def share(marks: Sequence[Mark]) -> ShareBounds:
 
 
 def share_among(marks: Sequence[Mark], among: Sequence[Mark]) -> ShareBounds | None:
-    """The share of yes among those marked in `among`; None when there is none of those.
+    """Compute the share of yes among the rows with yes in `among`, or None if no row has yes there.
 
-    Where it is open whether there is any, the share may be whatever it likes.
+    If it is unknown whether any row has yes in `among`, the bounds are 0 and 1.
 
     Example:
         >>> share_among([True, False, True], among=[True, True, False])
@@ -84,7 +87,8 @@ def share_among(marks: Sequence[Mark], among: Sequence[Mark]) -> ShareBounds | N
         return ShareBounds(0.0, 1.0) if None in among else None
     low_of = low = high_of = high = 0
     for mark, counted in zip(marks, among, strict=True):
-        # What may or may not be counted is counted where that takes the share down, or up.
+        # A row with unknown membership counts toward the lower bound if that decreases it, and toward the upper bound
+        # if that increases it.
         if counted or (counted is None and mark is not True):
             low_of += 1
             low += mark is True
@@ -95,23 +99,23 @@ def share_among(marks: Sequence[Mark], among: Sequence[Mark]) -> ShareBounds | N
 
 
 def highest(shares: Sequence[ShareBounds]) -> ShareBounds:
-    """The largest of several shares."""
+    """Return the bounds of the largest of several shares."""
     return ShareBounds(max(s.low for s in shares), max(s.high for s in shares))
 
 
 def distinct(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """All texts of several groups, each once."""
+    """Return all texts of several groups without duplicates."""
     return tuple(dict.fromkeys(text for group in groups for text in group))
 
 
 def best_share(groups: Iterable[Sequence[str]], texts: Sequence[str], marks: Sequence[Mark]) -> ShareBounds:
-    """The share of yes in each group of texts, of the group with the largest: references, of which any one is enough."""
+    """Compute the share of yes in each group of texts and return the largest, as for alternative references."""
     by_text = dict(zip(texts, marks, strict=True))
     return highest([share([by_text[text] for text in group]) for group in groups])
 
 
 def harmonic(one: ShareBounds, other: ShareBounds) -> ShareBounds:
-    """The harmonic mean of two shares, which rises with either; 0 where both are 0.
+    """Compute the harmonic mean of two shares, which increases with both. It is 0 if either share is 0.
 
     Example:
         >>> harmonic(ShareBounds(0.5, 0.5), ShareBounds(0.25, 1.0))

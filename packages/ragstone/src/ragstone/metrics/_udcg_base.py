@@ -1,4 +1,4 @@
-"""What UDCG and UDCG-theta share: asking, a weighted sum of what is found, its interval, and bounds where some is missing."""
+"""The base class of UDCG and UDCG-theta: a weighted sum of utilities, its interval, and bounds if some are missing."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _SOURCE: Final = "UDCG, sections 4 and 5, equation "
 _CERTAIN: Final = frozenset({"exact", "bound"})
 _KINDS: Final[dict[str, FailureKind]] = {kind: kind for kind in get_args(FailureKind)}
 _SAME: Final = 1e-9
-"""An exact reading may carry an interval of the width of a rounding error."""
+"""Largest width that counts as zero. The interval of an exact estimate may be as wide as a rounding error."""
 
 
 def sigmoid(x: float) -> float:
-    """The logistic function, without overflow."""
+    """Compute the logistic function without overflow."""
     if x >= 0:
         return 1 / (1 + math.exp(-x))
     return math.exp(x) / (1 + math.exp(x))
 
 
 class UdcgBase:
-    """What both variants share: asking, and a weighted sum of what is found, squashed."""
+    """Base class of both variants: the logistic function of a weighted sum of passage utilities."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -52,12 +52,12 @@ class UdcgBase:
 
     @property
     def reader(self) -> Reader | None:
-        """Who reads; None before it is bound."""
+        """The reader, or None before it is bound."""
         return self._reader
 
     @cached_property
     def card(self) -> MetricCard:
-        """What this metric is."""
+        """The card of this metric."""
         low, high = self._range()
         return MetricCard(
             name=self.name,
@@ -80,18 +80,20 @@ class UdcgBase:
         """Score `sample`.
 
         Raises:
-            ConfigurationError: No reader is bound.
+            ConfigurationError: If no reader is bound.
         """
         if self._reader is None:
-            raise ConfigurationError(f"{self!r} has no reader to ask; name one with reader=")
+            raise ConfigurationError(f"{self!r} does not have a reader. Pass one with reader=")
         if unmet := check_sample(self, sample):
             return unmet
         assert sample.query is not None and sample.contexts is not None  # noqa: S101, PT018  both are needs
         if not sample.contexts:
-            return self._not_applicable(sample, "retrieval found nothing: the mean over no passage is undefined")
+            return self._not_applicable(
+                sample, "retrieval returned no passages, and the mean over zero passages is undefined"
+            )
         if reason := self._find_not_applicable_reason(len(sample.contexts)):
             return self._not_applicable(sample, reason)
-        found = await passage_utilities(
+        utilities = await passage_utilities(
             sample.query,
             sample.contexts,
             reader=self._reader,
@@ -100,12 +102,12 @@ class UdcgBase:
             labels=self.labels,
             threshold=self.threshold,
         )
-        if any(u.utility is None for u in found):
-            return self._failure(sample, found)
-        return self._score(sample, found)
+        if any(u.utility is None for u in utilities):
+            return self._failure(sample, utilities)
+        return self._score(sample, utilities)
 
     def _example(self) -> WorkedExample | None:
-        """A sample worked out with these parameters."""
+        """Return a worked example for these parameters."""
         return None
 
     def _range(self) -> tuple[float, float]:
@@ -115,11 +117,11 @@ class UdcgBase:
         raise NotImplementedError
 
     def _weights(self, k: int) -> tuple[Sequence[float], Sequence[float]]:
-        """Weights of u+ and of u-, by position."""
+        """Return the weights of u+ and of u-, by position."""
         raise NotImplementedError
 
     def _find_not_applicable_reason(self, k: int) -> str | None:  # noqa: ARG002
-        """Why `k` passages cannot be scored; None when they can."""
+        """Return the reason why `k` passages cannot be scored, or None if they can."""
         return None
 
     def _score(self, sample: Sample, found: Sequence[PassageUtility]) -> Score:
@@ -141,16 +143,16 @@ class UdcgBase:
         )
 
     def _interval(self, found: Sequence[PassageUtility]) -> tuple[float, Interval]:
-        """The metric's value and its interval."""
+        """Compute the metric's value and its interval."""
         alpha, beta = self._weights(len(found))
-        # One text has one estimate: its places are not independent.
+        # Passages with the same text share one estimate, so they are not independent. Add their weights.
         weights: dict[str, float] = {}
         for u, a, b in zip(found, alpha, beta, strict=True):
-            assert u.label is not None  # noqa: S101  callers have what is complete
+            assert u.label is not None  # noqa: S101  the caller checks that every utility is known
             weights[u.passage.text] = weights.get(u.passage.text, 0.0) + (a if u.label.relevant else -b)
         terms, kinds, levels = [], set(), []
         for u in {u.passage.text: u for u in found}.values():
-            assert u.abstention is not None  # noqa: S101  callers have what is complete
+            assert u.abstention is not None  # noqa: S101  the caller checks that every utility is known
             read, answered = u.abstention.interval, 1 - u.abstention.value
             certain = read.method in _CERTAIN
             term = WeightedTerm(
@@ -170,26 +172,26 @@ class UdcgBase:
                 kinds.add("bound")
         value, low, high = weighted_sum_interval(terms)
         how = "+".join(sorted(kinds, reverse=True)) or "exact"
-        # What has no weight cannot make the interval miss.
+        # Passages with weight 0 do not affect the coverage of the interval.
         level = min(levels or [u.abstention.interval.confidence_level for u in found if u.abstention])
         low, value, high = sigmoid(low), sigmoid(value), sigmoid(high)
         return value, Interval(low=min(low, value), high=max(high, value), confidence_level=level, method=how)
 
     def _failure(self, sample: Sample, found: Sequence[PassageUtility]) -> Failure:
-        lacking = [u for u in found if u.utility is None]
-        first = lacking[0].error
-        assert first is not None  # noqa: S101  what is missing has its error
+        missing = [u for u in found if u.utility is None]
+        first = missing[0].error
+        assert first is not None  # noqa: S101  every missing utility has an error
         low, high = self._bounds(found)
         reason = (
-            f"{len(lacking)} of {len(found)} passages have no utility, so {self.name} lies between {low:.3f} and "
-            f"{high:.3f}, whatever they are; the first is passage {lacking[0].position}: {first}"
+            f"the utility of {len(missing)} of {len(found)} passages is unknown. {self.name} is between {low:.3f} and "
+            f"{high:.3f}. First error (passage {missing[0].position}): {first}"
         )
         return Failure(
             sample_id=sample.id,
             metric=self.name,
             metric_version=self.card.version,
             prompt_hash=self.prompt_hash,
-            # A judge from elsewhere may have kinds of its own.
+            # A judge of another package may use other kinds.
             kind=_KINDS.get(first.kind, "unavailable"),
             reason=reason.encode(errors="replace").decode(),
             raw=None if first.raw is None else first.raw.encode(errors="replace").decode(),
@@ -197,8 +199,8 @@ class UdcgBase:
         )
 
     def _bounds(self, found: Sequence[PassageUtility]) -> tuple[float, float]:
-        """Where the value lies, whatever is missing would have been."""
-        # One text has one probability, known or not: its places move together.
+        """Compute the lowest and highest possible value, given the missing labels and probabilities."""
+        # Passages with the same text share one probability, known or not.
         lows: dict[str, list[float]] = {}
         highs: dict[str, list[float]] = {}
         answers: dict[str, tuple[float, ...]] = {}

@@ -1,4 +1,4 @@
-"""What one passage is worth to the reader: u = R * (1 - p(abstain)).
+"""Utility of one passage for the reader: u = R * (1 - p(abstain)).
 
 Source: "Redefining Retrieval Evaluation in the Era of LLMs" (UDCG), section 4, equations 1 and 2.
 """
@@ -22,19 +22,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageUtility:
-    """What is known about one passage; what could not be found out is None, and `error` says why."""
+    """Utility of one passage. Unknown values are None, and `error` is the reason."""
 
     position: int
-    """In the prompt, from 1."""
+    """Position in the prompt, from 1."""
     passage: Passage
     label: Label | None
     abstention: AbstentionEstimate | None
     error: JudgeError | None = None
-    """Why the label or the probability is missing (the probability's error, if both are)."""
+    """Why the label or the probability is missing. If both are, this is the error of the probability."""
 
     @property
     def utility(self) -> float | None:
-        """Between -1 and 1: the probability of an answer, negative for an irrelevant passage."""
+        """Probability of an answer, negative for an irrelevant passage, between -1 and 1."""
         if self.label is None or self.abstention is None:
             return None
         answered = 1 - self.abstention.value
@@ -42,15 +42,15 @@ class PassageUtility:
 
     @property
     def distracting_effect(self) -> float | None:
-        """Probability that the reader answers from an irrelevant passage; None for a relevant one."""
+        """Probability that the reader answers from an irrelevant passage, or None for a relevant passage."""
         if self.label is None or self.label.relevant or self.abstention is None:
             return None
         return 1 - self.abstention.value
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, as they stand in the details of an outcome and in annotated rows."""
+        """Return plain values, as in the details of an outcome and in annotated rows."""
         label, read = self.label, self.abstention
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             "position": self.position,
             "id": self.passage.id,
             "relevance": None if label is None else 1 if label.relevant else -1,
@@ -65,27 +65,27 @@ class PassageUtility:
             "distracting_effect": self.distracting_effect,
         }
         if read is not None and read.complete is not None:
-            found["p_complete"] = read.complete
+            values["p_complete"] = read.complete
         if read is not None and read.n_missing:
-            found["n_missing"] = read.n_missing
+            values["n_missing"] = read.n_missing
         if self.error is not None:
-            # An error may quote any text, and no file takes lone surrogates.
+            # An error may quote any text, and files cannot store lone surrogates.
             reason = str(self.error).encode(errors="replace").decode()
-            found["error"] = {"kind": self.error.kind, "reason": reason}
-        return found
+            values["error"] = {"kind": self.error.kind, "reason": reason}
+        return values
 
 
 def check_label_options(labels: str, threshold: float) -> None:
-    """Refuse options that cannot work.
+    """Check the options of relevance labels.
 
     Raises:
-        ConfigurationError: `labels` is none of the modes, or the threshold is no number above 0.
+        ConfigurationError: If `labels` is not a mode, or `threshold` is not a finite number above 0.
     """
     if labels not in LABEL_MODES:
         raise ConfigurationError(f"labels must be 'auto', 'data' or 'judge', got {labels!r}")
     if not 0 < threshold < float("inf"):
         raise ConfigurationError(
-            f"threshold is the smallest grade that means relevant, and must be above 0, got {threshold!r}"
+            f"threshold (the smallest grade that means relevant) must be above 0, got {threshold!r}"
         )
 
 
@@ -99,35 +99,36 @@ async def passage_utilities(
     labels: LabelMode = "auto",
     threshold: float = 0.5,
 ) -> tuple[PassageUtility, ...]:
-    """Find the utility of each passage for the reader, all at once; the same text is asked about once.
+    """Estimate the utility of each passage for the reader, concurrently. Each distinct text is asked about once.
 
-    A passage that could not be read or labelled is in the result, with its error.
+    The result includes passages whose utility could not be estimated, with their error.
 
     Args:
-        query: The question.
-        passages: In prompt order; `Passage.relevance` is the label of the data.
+        query: The query.
+        passages: Passages in prompt order. `Passage.relevance` is the label in the data.
         reader: The application's generator.
-        judge: Labels passages that carry no label.
-        reference: Correct answers, shown to the judge.
-        labels: "auto" takes the label of the data, else asks the judge; "data" never asks; "judge" always asks.
-        threshold: From here on a label of the data means relevant.
+        judge: Judge that labels passages without a label.
+        reference: Reference answers, shown to the judge.
+        labels: "auto" uses the label in the data, or asks the judge if it is missing. "data" never asks the judge, and
+            "judge" always asks it.
+        threshold: Smallest label in the data that means relevant.
 
     Returns:
-        One for each passage, in their order.
+        One utility per passage, in their order.
 
     Raises:
-        ConfigurationError: An option that cannot work.
+        ConfigurationError: If an option is invalid.
 
     Example:
         ```python
-        found = await passage_utilities("How tall is it?", sample.contexts, reader=reader, judge=judge)
-        [(u.utility, u.distracting_effect) for u in found]
+        utilities = await passage_utilities("How tall is it?", sample.contexts, reader=reader, judge=judge)
+        [(u.utility, u.distracting_effect) for u in utilities]
         ```
     """
     check_label_options(labels, threshold)
     reads: dict[str, asyncio.Task[AbstentionEstimate | JudgeError]] = {}
     judged: dict[str, asyncio.Task[Label | JudgeError]] = {}
-    given: list[Label | JudgeError | None] = []
+    own_labels: list[Label | JudgeError | None] = []
 
     def label(passage: Passage) -> Coroutine[Any, Any, Label]:
         return label_of(passage, query=query, reference=reference, judge=judge, mode=labels, threshold=threshold)
@@ -139,33 +140,33 @@ async def passage_utilities(
                 if text not in reads:
                     reads[text] = group.create_task(_as_error(reader.estimate_abstention(query, [text])))
                 if not judge_asked(passage, labels):
-                    given.append(await _as_error(label(passage)))
+                    own_labels.append(await _as_error(label(passage)))
                     continue
-                given.append(None)
+                own_labels.append(None)
                 if text not in judged:
                     judged[text] = group.create_task(_as_error(label(passage)))
     except BaseExceptionGroup as errors:
-        # One mistake of ours or of the configuration is what callers know how to handle; a group of them is not.
+        # Callers handle a single error, not an exception group.
         raise errors.exceptions[0] from errors
-    found = []
-    for position, (passage, own) in enumerate(zip(passages, given, strict=True), start=1):
+    utilities = []
+    for position, (passage, own) in enumerate(zip(passages, own_labels, strict=True), start=1):
         read = reads[passage.text].result()
         mark = own if own is not None else judged[passage.text].result()
-        wrong = [outcome for outcome in (read, mark) if isinstance(outcome, JudgeError)]
-        found.append(
+        failed = [outcome for outcome in (read, mark) if isinstance(outcome, JudgeError)]
+        utilities.append(
             PassageUtility(
                 position=position,
                 passage=passage,
                 label=mark if isinstance(mark, Label) else None,
                 abstention=read if isinstance(read, AbstentionEstimate) else None,
-                error=wrong[0] if wrong else None,
+                error=failed[0] if failed else None,
             )
         )
-    return tuple(found)
+    return tuple(utilities)
 
 
-async def _as_error(asked: Coroutine[Any, Any, T]) -> T | JudgeError:
+async def _as_error(call: Coroutine[Any, Any, T]) -> T | JudgeError:
     try:
-        return await asked
+        return await call
     except JudgeError as error:
         return error

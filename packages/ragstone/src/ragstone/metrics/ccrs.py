@@ -1,4 +1,4 @@
-"""CCRS: five zero-shot judgements of one answer. Prompts, aggregation and cards; the wording is ours.
+"""CCRS: five zero-shot judge ratings of one response, with their prompts, aggregation and cards. The prompts are our own.
 
 Source: "CCRS: A Zero-Shot LLM-as-a-Judge Framework for Comprehensive RAG Evaluation", section 2.3.
 
@@ -12,15 +12,16 @@ With response r, question q, contexts C, reference g and a judge on a scale of 0
 | `ccrs.ac` answer correctness | λ·EM(r, g) + (1 - λ)·judge(r, g, C) / 100, λ = 0.7 | response, reference |
 | `ccrs.ir` information recall | judge(r, g, C) / 100 | response, reference |
 
-What the source leaves open is decided so:
+The source does not define the following cases. Ragstone's decisions:
 
-- An empty response (or white space) scores 0 on all five, and the judge is not asked.
-- EM is 1 only for r = g, letter by letter; white space around either is not compared, case and punctuation are.
-- Several references: any one counts. EM is 1 when one is equal, and the judge sees all and takes the best fitting.
-- A missing field is `NotApplicable`; a blank one (query, reference) is missing. Retrieval that found nothing leaves
-  contextual coherence without a meaning, and the others as they are.
-- The question, contexts and response stand at the head of all five prompts, so that a server computes them once; the
-  reference follows where it is judged against, and is not shown elsewhere.
+- A blank response scores 0 on all five metrics, without a judge call.
+- EM is 1 only if r and g are identical after leading and trailing whitespace is removed. Case and punctuation count.
+- With several references, any one is enough. EM is 1 if one is identical. The judge sees all of them and uses the
+  closest.
+- If a field is missing, the outcome is `NotApplicable`. A blank query or reference counts as missing. If retrieval
+  returned no passages, contextual coherence is not applicable, and the other metrics are unaffected.
+- All five prompts start with query, contexts and response, so that servers can cache this prefix. The reference
+  follows, only in the prompts of the metrics that need it.
 """
 
 from __future__ import annotations
@@ -44,21 +45,21 @@ __all__ = [
 
 _ROW: Final = {
     "query": "How tall is the lighthouse?",
-    "contexts": ["The lighthouse of Northport is 31 metres tall.", "Ferries leave at noon."],
-    "response": "31 metres, and it was built in 1890.",
-    "reference": "31 metres",
+    "contexts": ["The lighthouse of Northport is 31 meters tall.", "Ferries leave at noon."],
+    "response": "31 meters, and it was built in 1890.",
+    "reference": "31 meters",
 }
 
 
 class _Ccrs(MetricBase):
-    """What the five have in common: one question to the judge, on the same material."""
+    """Base class of the five metrics: one judge call about the same fields."""
 
     group = "ccrs"
     source = "CCRS, section 2.3.2"
     judge_calls = 1
     construct: ClassVar[str]
     task: ClassVar[str]
-    """The judge's assignment, in our own words. What kind of reply is wanted, the judge adds."""
+    """The task text for the judge. The judge adds the instructions about the reply format."""
 
     def __init_subclass__(cls) -> None:
         cls.tasks = (cls.construct, cls.task)
@@ -70,7 +71,7 @@ class _Ccrs(MetricBase):
         """Score `sample` between 0 and 1.
 
         Raises:
-            JudgeError: The judge gave no usable answer.
+            JudgeError: If the judge does not return a usable reply.
         """
         fields = _fields(sample)
         if reason := self._find_not_applicable_reason(fields):
@@ -82,7 +83,7 @@ class _Ccrs(MetricBase):
         return self._judged(sample, fields, reply)
 
     def _find_not_applicable_reason(self, fields: dict[str, str | tuple[str, ...]]) -> str | None:  # noqa: ARG002
-        """Why the metric has no meaning although nothing is missing; None when it has one."""
+        """Return the reason why the metric is not applicable although no field is missing, or None."""
         return None
 
     def _judged(self, sample: Sample, fields: dict[str, str | tuple[str, ...]], reply: NumberReply) -> Score:  # noqa: ARG002
@@ -97,7 +98,7 @@ class _Ccrs(MetricBase):
         scale: tuple[float, float] = (0.0, 0.01),
         details: dict[str, Any] | None = None,
     ) -> Score:
-        """Make the score; `scale` (offset and factor) takes the judge's interval to the metric's range."""
+        """Make the score. `scale` (offset and factor) maps the judge's interval to the metric's range."""
         return self.make_score(
             sample,
             value,
@@ -118,17 +119,17 @@ def _scaled(interval: Interval | None, offset: float, factor: float) -> Interval
 
 
 def _describe_reply(reply: NumberReply) -> dict[str, Any]:
-    """What a reply says of itself beyond its number, where it says anything."""
-    told: dict[str, Any] = {}
+    """Return the details of a reply besides its number: format mass and number of missing replies, if set."""
+    details: dict[str, Any] = {}
     if reply.mass is not None:
-        told["format_mass"] = reply.mass
+        details["format_mass"] = reply.mass
     if reply.n_missing:
-        told["n_missing"] = reply.n_missing
-    return told
+        details["n_missing"] = reply.n_missing
+    return details
 
 
 def _fields(sample: Sample) -> dict[str, str | tuple[str, ...]]:
-    """What is known of the sample, in the order of all CCRS prompts."""
+    """Return the fields of the sample, in the order of all CCRS prompts."""
     fields: dict[str, str | tuple[str, ...]] = {}
     if sample.query is not None and sample.query.strip():
         fields["query"] = sample.query
@@ -142,7 +143,7 @@ def _fields(sample: Sample) -> dict[str, str | tuple[str, ...]]:
 
 
 class ContextualCoherence(_Ccrs):
-    """How far the response follows from the retrieved contexts and agrees with them."""
+    """Judged support of the response by the retrieved contexts, without contradictions."""
 
     name = "ccrs.cc"
     title = "Contextual coherence"
@@ -150,14 +151,14 @@ class ContextualCoherence(_Ccrs):
         "Low means that the answer is not supported by its passages, or contradicts them. "
         "Next: Read the worst ten; check context coverage before you change the prompt."
     )
-    description = "Does the response follow from the retrieved passages, without contradicting them or itself?"
+    description = "Do the retrieved passages support the response, without contradictions to them or within it?"
     needs = ("contexts", "response")
     formula = "judge(r, C) / 100"
     example = WorkedExample(
         row=_ROW,
         replies={"contextual_coherence": 55},
         value=0.55,
-        steps="The passages back the height and not the year; the judge gives 55 of 100, so 55 / 100 = 0.55.",
+        steps="The passages support the height but not the year. The judge rates 55 of 100: 55 / 100 = 0.55.",
     )
     construct = "contextual_coherence"
     task = (
@@ -170,12 +171,12 @@ class ContextualCoherence(_Ccrs):
 
     def _find_not_applicable_reason(self, fields: dict[str, str | tuple[str, ...]]) -> str | None:
         if not any(text.strip() for text in fields["contexts"]):
-            return "no context: retrieval found nothing to be coherent with"
+            return "retrieval returned no passages with text"
         return None
 
 
 class QuestionRelevance(_Ccrs):
-    """How directly the response answers the question that was asked."""
+    """Judged relevance of the response to the query."""
 
     name = "ccrs.qr"
     title = "Question relevance"
@@ -183,14 +184,14 @@ class QuestionRelevance(_Ccrs):
         "Low means that the answer misses the question; refusals count as a miss. "
         "Next: Separate refusals, then check query rewriting and prompt."
     )
-    description = "Does the response answer the question that was asked, directly and in full?"
+    description = "Does the response answer the query, directly and completely?"
     needs = ("query", "response")
     formula = "judge(r, q) / 100"
     example = WorkedExample(
         row=_ROW,
         replies={"question_relevance": 90},
         value=0.9,
-        steps="It answers what was asked, with an addition; the judge gives 90 of 100, so 0.9.",
+        steps="The response answers the query and adds a statement. The judge rates 90 of 100: 90 / 100 = 0.9.",
     )
     construct = "question_relevance"
     task = (
@@ -204,19 +205,19 @@ class QuestionRelevance(_Ccrs):
 
 
 class InformationDensity(_Ccrs):
-    """How well the response balances completeness against length."""
+    """Judged balance of completeness and length of the response."""
 
     name = "ccrs.id"
     title = "Information density"
     advice = "Low means that the answer says too little, or is padded. Next: Change the length instruction."
-    description = "Does the response say enough, and no more than enough?"
+    description = "Does the response contain enough information without unnecessary text?"
     needs = ("query", "response")
     formula = "judge(r, q, C) / 100"
     example = WorkedExample(
         row=_ROW,
         replies={"information_density": 80},
         value=0.8,
-        steps="Half of the short response was not asked for; the judge gives 80 of 100, so 0.8.",
+        steps="Half of the short response was not asked for. The judge rates 80 of 100: 80 / 100 = 0.8.",
     )
     construct = "information_density"
     task = (
@@ -229,13 +230,13 @@ class InformationDensity(_Ccrs):
 
 
 class AnswerCorrectness(_Ccrs):
-    """Agreement of the response with the reference: exact match and judged, weighted.
+    """Weighted agreement of the response with the reference: exact match and a judge rating.
 
     Args:
         em_weight: λ, the weight of the exact match, between 0 and 1.
 
     Raises:
-        ConfigurationError: `em_weight` lies outside.
+        ConfigurationError: If `em_weight` is not between 0 and 1.
     """
 
     name = "ccrs.ac"
@@ -244,14 +245,14 @@ class AnswerCorrectness(_Ccrs):
         "Low means that the answer is not identical to the reference; then at most 0.3 is possible. "
         "Next: Read the judged part in details, or set em_weight=0."
     )
-    description = "Is what the response states right, measured against the reference answer?"
+    description = "Are the statements of the response correct, compared with the reference?"
     needs = ("response", "reference")
     formula = "λ EM(r, g) + (1 - λ) judge(r, g, C) / 100, λ = 0.7"
     example = WorkedExample(
         row=_ROW,
         replies={"answer_correctness": 70},
         value=0.21,
-        steps="The response is not the reference letter by letter, so EM = 0; the judge gives 70: 0.7 * 0 + 0.3 * 0.7 = 0.21.",
+        steps="Response and reference are not identical, so EM = 0. The judge rates 70 of 100: 0.7 * 0 + 0.3 * 0.7 = 0.21.",
     )
     construct = "answer_correctness"
     task = (
@@ -288,7 +289,7 @@ class AnswerCorrectness(_Ccrs):
 
 
 class InformationRecall(_Ccrs):
-    """How much of what the reference says is in the response."""
+    """Judged share of the reference's content that the response contains."""
 
     name = "ccrs.ir"
     title = "Information recall (answer)"
@@ -296,14 +297,14 @@ class InformationRecall(_Ccrs):
         "Low means that the answer omits content of the reference. "
         "Next: If context recall is high, fix the generator, else retrieval."
     )
-    description = "How much of what matters in the reference answer does the response contain?"
+    description = "How much of the important content of the reference does the response contain?"
     needs = ("response", "reference")
     formula = "judge(r, g, C) / 100"
     example = WorkedExample(
         row=_ROW,
         replies={"information_recall": 100},
         value=1.0,
-        steps="Everything in the reference is in the response; the judge gives 100 of 100, so 1.",
+        steps="The response contains everything in the reference. The judge rates 100 of 100: 100 / 100 = 1.",
     )
     construct = "information_recall"
     task = (

@@ -1,9 +1,9 @@
-"""UDCG: what the retrieved passages are worth to the reader, distraction counted against them.
+"""UDCG: utility of the retrieved passages for the reader, with a penalty for distraction.
 
 Source: G. Trappolini, F. Cuconasu, S. Filice, Y. Maarek, F. Silvestri, "Redefining Retrieval Evaluation in the Era of
 LLMs", sections 4 and 5.
 
-With u(q, p) = R * (1 - p(abstain | q, p)), R = +1 for a relevant passage and -1 for another, u+ = max(u, 0) and
+With u(q, p) = R * (1 - p(abstain | q, p)), R = +1 for a relevant and -1 for an irrelevant passage, u+ = max(u, 0),
 u- = min(u, 0), and k passages:
 
 | metric | value | range |
@@ -11,13 +11,14 @@ u- = min(u, 0), and k passages:
 | `udcg` | sigma(mean(u+) + gamma * mean(u-)), gamma = 1/3 | [sigma(-gamma), sigma(1)] = [0.417, 0.731] |
 | `udcg_theta` | sigma(sum of alpha_i * u+_i + beta_i * u-_i), weights learned for one k | [0, 1] |
 
-What the source leaves open is decided so:
+The source does not define the following cases. Ragstone's decisions:
 
-- u- is at most 0. (The usual "negative part" is not, and would reward distraction.)
-- No passages, or none known: not applicable. (The authors' code says 0.0, which is below the metric's own minimum.)
-- The same text twice counts twice and is asked once; a blank passage is read like any other.
-- A passage that could not be read or labelled makes the sample a `Failure` that says where UDCG must lie.
-- The interval is that of the reader's probabilities; relevance labels are taken as they are.
+- u- is at most 0. (The usual "negative part" is at least 0 and would reward distraction.)
+- Without passages, or if they are unknown, UDCG is not applicable. (The authors' code returns 0.0, which is below the
+  metric's minimum.)
+- A text that occurs twice counts twice, and the reader is asked once. A blank passage is treated like any other.
+- If the utility of a passage cannot be estimated, the outcome is a `Failure` with the bounds of UDCG.
+- The interval covers the uncertainty of the reader's probabilities only. Relevance labels count as certain.
 """
 
 from __future__ import annotations
@@ -43,32 +44,35 @@ _EXAMPLE_UTILITIES: Final = (0.9, -0.8)
 
 
 def _worked_example(k: int, value: float, last_step: str) -> WorkedExample:
-    """Of `k` passages every other one is relevant and read with p(abstain) = 0.1, the others distract with 0.2."""
+    """Make an example of `k` passages: relevant ones (p(abstain) = 0.1) and irrelevant ones (0.2) alternate."""
     contexts = [
-        {"text": f"Tower {place} is {31 + place} metres tall.", "relevance": 1 - place % 2} for place in range(k)
+        {"text": f"Tower {place} is {31 + place} meters tall.", "relevance": 1 - place % 2} for place in range(k)
     ]
     helps, distracts = _EXAMPLE_UTILITIES
     return WorkedExample(
         row={"query": "How tall is the lighthouse?", "contexts": contexts},
         abstentions=tuple(0.1 if place % 2 == 0 else 0.2 for place in range(k)),
         value=value,
-        steps=f"A relevant passage has u = 1 - 0.1 = {helps:g}, one that is not has u = -(1 - 0.2) = {distracts:g}; {last_step}.",
+        steps=(
+            f"A relevant passage has u = 1 - 0.1 = {helps:g}, an irrelevant one has u = -(1 - 0.2) = {distracts:g}. "
+            f"{last_step}."
+        ),
     )
 
 
 class Udcg(UdcgBase):
-    """Mean utility of the relevant passages, less a share of the mean distraction by the others, squashed.
+    """Mean utility of the passages, with a weight for distraction, mapped by the logistic function.
 
     Args:
-        reader: The application's generator; None is bound later by whoever runs the metric.
-        gamma: Weight of distraction against relevance, between 0 and 1.
-        labels: Where relevance comes from: "auto" (the passages' own labels, else the judge), "data" (their own labels
-            only) or "judge" (always asked).
-        threshold: A label of the data means relevant from here on. The default fits 0/1, the grades of TREC (relevant
-            from 1) and probabilities; with grades of which only 2 and 3 answer the question, say 2.
+        reader: The application's generator. If None, `evaluate`, `Monitor` or the worker binds it later.
+        gamma: Weight of distraction relative to relevance, between 0 and 1.
+        labels: Source of relevance labels: "auto" (the labels in the data, or the judge if they are missing), "data"
+            (only the labels in the data) or "judge" (always the judge).
+        threshold: Smallest label in the data that means relevant. The default suits binary labels, TREC grades (relevant
+            from 1) and probabilities. Use 2 for graded labels if only grades 2 and 3 answer the query.
 
     Raises:
-        ConfigurationError: An option out of range.
+        ConfigurationError: If an option is out of range.
 
     Example:
         ```python
@@ -82,7 +86,7 @@ class Udcg(UdcgBase):
         "Low (below 0.50) means that passages distract more than they help. "
         'Next: Open details["passages"] and remove or demote the distracting ones.'
     )
-    description = "How much do the retrieved passages help this reader to answer, and how much do they distract it?"
+    description = "How much do the retrieved passages help or distract this reader?"
     equation = "4"
     formula = "sigmoid(sum over k passages of (u+ + gamma u-) / k), u = R (1 - p(abstain)), R = 1 or -1, gamma = 1/3"
 
@@ -103,7 +107,7 @@ class Udcg(UdcgBase):
         return f"Udcg(gamma={self.gamma!r}, labels={self.labels!r}, threshold={self.threshold!r})"
 
     def with_reader(self, reader: Reader) -> Udcg:
-        """The same metric with this reader."""
+        """Return the same metric with this reader."""
         return Udcg(reader, gamma=self.gamma, labels=self.labels, threshold=self.threshold)
 
     def _example(self) -> WorkedExample:
@@ -112,7 +116,7 @@ class Udcg(UdcgBase):
         return _worked_example(
             2,
             sigmoid(inner),
-            f"({helps:g} + {self.gamma:.4g} * {distracts:g}) / 2 = {inner:.4f}; its sigmoid is the value",
+            f"({helps:g} + {self.gamma:.4g} * {distracts:g}) / 2 = {inner:.4f}, and its sigmoid is the value",
         )
 
     def _range(self) -> tuple[float, float]:
@@ -129,18 +133,18 @@ class Udcg(UdcgBase):
 
 
 class UdcgTheta(UdcgBase):
-    """UDCG with a weight for each position, learned from answers that were graded (`ragstone udcg fit`).
+    """UDCG with a weight for each position, learned from graded responses (`ragstone udcg fit`).
 
     Args:
         alpha: Weights of u+ by position.
-        beta: Weights of u- by position, as many.
-        fit: How the weights came about; kept in the file, no part of the metric.
+        beta: Weights of u- by position, as many as `alpha`.
+        fit: Information about the fit. It is stored in the file and does not affect the metric.
         reader: As for `Udcg`.
         labels: As for `Udcg`.
         threshold: As for `Udcg`.
 
     Raises:
-        ConfigurationError: No weights, unequally many, or one that is not finite.
+        ConfigurationError: If `alpha` is empty, the lengths differ, or a weight is not finite.
 
     Example:
         ```python
@@ -154,7 +158,7 @@ class UdcgTheta(UdcgBase):
         "Low means that passages distract more than they help. "
         'Next: Open details["passages"] and remove or demote the distracting ones.'
     )
-    description = "UDCG with a weight for help and for distraction at each position, learned from graded answers."
+    description = "UDCG with weights for relevance and distraction at each position, learned from graded responses."
     equation = "3"
     formula = "sigmoid(sum over positions j of alpha_j u+_j + beta_j u-_j), u = R (1 - p(abstain)), R = 1 or -1"
     file_kind: ClassVar[Literal["ragstone.udcg_theta"]] = "ragstone.udcg_theta"
@@ -171,7 +175,7 @@ class UdcgTheta(UdcgBase):
     ) -> None:
         if not alpha or len(alpha) != len(beta) or not all(map(math.isfinite, [*alpha, *beta])):
             raise ConfigurationError(
-                f"alpha and beta are finite weights, one of each a position, got alpha={alpha!r}, beta={beta!r}"
+                f"alpha and beta must be finite and of equal length (at least 1), got alpha={alpha!r}, beta={beta!r}"
             )
         super().__init__(reader=reader, labels=labels, threshold=threshold)
         self.alpha = tuple(map(float, alpha))
@@ -183,41 +187,41 @@ class UdcgTheta(UdcgBase):
 
     @property
     def k(self) -> int:
-        """How many passages a sample must have."""
+        """Number of passages that a sample must have."""
         return len(self.alpha)
 
     @classmethod
     def load(cls, path: str | Path, *, reader: Reader | None = None) -> UdcgTheta:
-        """Read weights that `save` or `ragstone udcg fit` wrote.
+        """Read weights from a file of `save` or `ragstone udcg fit`.
 
         Raises:
-            ConfigurationError: There is no such file.
-            DataError: The file holds something else.
+            ConfigurationError: If the file does not exist.
+            DataError: If the content of the file is invalid.
         """
         path = Path(path)
         if not path.is_file():
             raise ConfigurationError(
-                f"there is no file {str(path)!r} with weights; `ragstone udcg fit FILE -o theta.json` makes one"
+                f"file with weights not found: {str(path)!r}. Create one with `ragstone udcg fit FILE -o theta.json`"
             )
         try:
-            held = json.loads(path.read_text(encoding="utf-8"))
-            if (held["kind"], held["version"]) == (cls.file_kind, 1):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if (content["kind"], content["version"]) == (cls.file_kind, 1):
                 return cls(
-                    held["alpha"],
-                    held["beta"],
-                    fit=held.get("fit"),
+                    content["alpha"],
+                    content["beta"],
+                    fit=content.get("fit"),
                     reader=reader,
-                    labels=held.get("labels", "auto"),
-                    threshold=float(held.get("threshold", 0.5)),
+                    labels=content.get("labels", "auto"),
+                    threshold=float(content.get("threshold", 0.5)),
                 )
-            why = f"it is of kind {held['kind']!r}, version {held['version']!r}"
+            problem = f"kind {content['kind']!r}, version {content['version']!r}"
         except (ValueError, KeyError, TypeError) as error:
-            why = f"{type(error).__name__}: {error}"
-        raise DataError(f"{str(path)!r} holds no weights of UDCG-theta, version 1: {why}")
+            problem = f"{type(error).__name__}: {error}"
+        raise DataError(f"{str(path)!r} does not contain weights of UDCG-theta, version 1: {problem}")
 
     def save(self, path: str | Path) -> None:
         """Write the weights as JSON."""
-        held = {
+        content = {
             "kind": self.file_kind,
             "version": 1,
             "k": self.k,
@@ -227,22 +231,22 @@ class UdcgTheta(UdcgBase):
             "threshold": self.threshold,
             "fit": self.fit,
         }
-        Path(path).write_text(json.dumps(held, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        Path(path).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def with_reader(self, reader: Reader) -> UdcgTheta:
-        """The same metric with this reader."""
+        """Return the same metric with this reader."""
         return UdcgTheta(
             self.alpha, self.beta, fit=self.fit, reader=reader, labels=self.labels, threshold=self.threshold
         )
 
     def linear(self, utilities: Sequence[float]) -> float:
-        """The weighted sum before it is squashed: ranks contexts as the metric does, and never saturates.
+        """Compute the weighted sum before the sigmoid. It ranks contexts like the metric but does not saturate.
 
         Raises:
-            ValueError: Not `k` utilities.
+            ValueError: If the number of utilities is not `k`.
         """
         if len(utilities) != self.k:
-            raise ValueError(f"these weights are for {self.k} passages, got {len(utilities)}")
+            raise ValueError(f"these weights are for {self.k} passages, got {len(utilities)} utilities")
         return math.fsum(
             a * max(u, 0.0) + b * min(u, 0.0) for a, b, u in zip(self.alpha, self.beta, utilities, strict=True)
         )
@@ -252,7 +256,7 @@ class UdcgTheta(UdcgBase):
         return _worked_example(
             self.k,
             sigmoid(inner),
-            f"weighted by position these add up to {inner:.4f}; the sigmoid of that is the value",
+            f"Their sum weighted by position is {inner:.4f}, and its sigmoid is the value",
         )
 
     def _range(self) -> tuple[float, float]:
@@ -261,11 +265,11 @@ class UdcgTheta(UdcgBase):
     def _definition(self) -> str:
         return hashlib.sha256(repr((self.alpha, self.beta)).encode()).hexdigest()[:12]
 
-    def _weights(self, k: int) -> tuple[Sequence[float], Sequence[float]]:  # noqa: ARG002  `_find_not_applicable_reason` sees to it
+    def _weights(self, k: int) -> tuple[Sequence[float], Sequence[float]]:  # noqa: ARG002  `_find_not_applicable_reason` checks `k`
         return self.alpha, self.beta
 
     def _find_not_applicable_reason(self, k: int) -> str | None:
-        return None if k == self.k else f"the weights are for {self.k} passages, and the sample has {k}"
+        return None if k == self.k else f"the weights are for {self.k} passages, but the sample has {k}"
 
     def _details(self, found: Sequence[PassageUtility]) -> dict[str, Any]:
         return {"k": self.k} | super()._details(found)

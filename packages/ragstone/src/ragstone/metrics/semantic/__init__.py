@@ -1,4 +1,4 @@
-"""Meaning: how close is the response to the reference, to a model that runs in this process?"""
+"""Semantic metrics: similarity of response and reference, computed by local models."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ragstone.metrics.semantic._embedding import EmbeddingSimilarity
 __all__ = ["SEMANTIC", "SEMANTIC_AT", "BertScore", "EmbeddingSimilarity"]
 
 SEMANTIC: Final[tuple[Metric, ...]] = (BertScore(), EmbeddingSimilarity())
-"""The metrics of the group, with their default models, which are loaded when first used."""
+"""The metrics of the group, with their default models, which are loaded at first use."""
 
 SEMANTIC_AT: Final[Mapping[str, Callable[[str], Metric]]] = {
     "bertscore": BertScore.from_argument,
     "embedding_similarity": EmbeddingSimilarity,
 }
-"""What `NAME@MODEL` makes."""
+"""For each `NAME@MODEL`: the function that makes the metric."""

@@ -1,4 +1,4 @@
-"""What metrics with a model of their own have in common: its name, its loading, and what an empty response scores."""
+"""The base class of semantic metrics: comparison by a local model, and scores of empty responses."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 
 class SemanticMetric(LocalModelMetric[T]):
-    """Compares the response with references by a model in this process; the best reference counts.
+    """Base class of metrics that compare the response with references by a local model. The best reference counts.
 
-    An empty response (or white space) has no direction, so that its cosines are undefined; it scores 0, unrelated, as it
-    shares nothing in the text metrics. Blank references are passed over.
+    A blank response does not have a meaningful embedding. It scores 0 (unrelated), as in the text metrics. Blank
+    references are skipped.
     """
 
     group = "semantic"
     needs = ("response", "reference")
     low = -1.0
 
-    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  nobody is asked
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  the judge is not called
         response = sample.response or ""
         if not response.strip():
             return self.make_score(sample, 0.0, method="empty_response", details={"model": self.model})
@@ -35,7 +35,7 @@ class SemanticMetric(LocalModelMetric[T]):
         compared = await self._local.run(lambda model: self._compared(model, response, references))
         if compared is None:
             return self.make_not_applicable(
-                sample, "the model's tokeniser leaves nothing of the response or the references"
+                sample, "the model's tokenizer returns no tokens for the response or for every reference"
             )
         value, best, details = compared
         # A cosine may exceed 1 by a rounding error.
@@ -47,4 +47,4 @@ class SemanticMetric(LocalModelMetric[T]):
     def _compared(
         self, model: T, response: str, references: Sequence[str]
     ) -> tuple[float, int, Mapping[str, Any]] | None:
-        """The value, the place of the best reference from 0, and details; None where there is nothing to compare."""
+        """Compute the value, the index of the best reference and details, or return None without tokens to compare."""

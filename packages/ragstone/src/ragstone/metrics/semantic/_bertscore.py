@@ -1,4 +1,4 @@
-"""BERTScore: each token of one text with the most similar token of the other, in context.
+"""BERTScore: similarity of each token of one text to the most similar token of the other, in context.
 
 With tokens x of the response, y of a reference and cosines of their vectors in one layer of an encoder:
 
@@ -7,14 +7,14 @@ With tokens x of the response, y of a reference and cosines of their vectors in 
 Source: T. Zhang, V. Kishore, F. Wu, K. Weinberger, Y. Artzi, "BERTScore: Evaluating Text Generation with BERT", ICLR 2020,
 section 3.
 
-What the source leaves open is decided so:
+The source does not define the following cases. Ragstone's decisions:
 
-- The values are cosines, in [-1, 1]. They are not rescaled with a baseline, and not weighted by rarity. Unrelated texts have
-  0.6 or 0.8 with most models: compare systems, and do not read a value as a percentage.
-- The tokens that the encoder adds around a text have no weight in a mean, but may be the most similar one to others. (So it
-  is in the authors' library.)
-- Where P and R differ in sign the harmonic mean has no meaning, and F1 is 0; where both are negative, so is F1.
-- Several references: the one with the highest F1.
+- Values are cosines in [-1, 1]. They are not rescaled with a baseline and not weighted by inverse document frequency.
+  Unrelated texts score 0.6 to 0.8 with most models. Compare systems, and do not read a value as a percentage.
+- Special tokens that the tokenizer adds have weight 0 in the means, but may be the most similar token of another token,
+  as in the authors' library.
+- If P and R differ in sign, the harmonic mean is not meaningful and F1 is 0. If both are negative, F1 is negative.
+- With several references, the one with the highest F1 counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["BertScore", "f1_of"]
 
 _MODEL: Final = "google-bert/bert-base-multilingual-cased"
-"""What the authors use where the language is not English or Chinese; a hundred languages, 700 MB."""
+"""The authors' default for languages other than English and Chinese. It covers 100 languages and needs 700 MB."""
 
 _LAYERS: Final[Mapping[str, int]] = {
     "bert-base-multilingual-cased": 9,
@@ -45,18 +45,18 @@ _LAYERS: Final[Mapping[str, int]] = {
     "xlm-roberta-base": 9,
     "xlm-roberta-large": 17,
 }
-"""The layer that agreed best with people in the authors' experiments (appendix, table of models)."""
+"""The layer with the highest correlation with human ratings in the authors' experiments (appendix, table of models)."""
 
 _NO_LIMIT: Final = 100_000
-"""A tokeniser that knows no limit names an astronomical number."""
+"""Above this value, a tokenizer's maximum length means that it does not define a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Encoder:
-    """A model with its tokeniser."""
+    """A model with its tokenizer."""
 
     model: Any
-    tokeniser: Any
+    tokenizer: Any
     layer: int
     most_tokens: int
 
@@ -65,14 +65,14 @@ class BertScore(SemanticMetric[_Encoder]):
     """BERTScore F1, with precision and recall in `details`.
 
     Args:
-        model: An encoder: a name on the hub, or a folder. For English text the authors advise "roberta-large". The name of
-            the metric tells others than the default apart (`bertscore@MODEL`, `bertscore@MODEL#LAYER`).
-        layer: Whose vectors are compared, from 0 (the embeddings themselves); None: the one the authors found best, and
-            for other models the last.
-        device: Where it runs ("cpu", "cuda"); None: on a GPU where there is one.
+        model: An encoder: a name on the hub, or a directory. For English text the authors recommend "roberta-large".
+            Other models than the default are part of the metric's name (`bertscore@MODEL`, `bertscore@MODEL#LAYER`).
+        layer: Index of the layer whose vectors are compared, from 0 (input embeddings). None: the layer that the authors
+            recommend, or the last layer of other models.
+        device: Device of the model ("cpu", "cuda"). None: a GPU if available, else the CPU.
 
     Raises:
-        ConfigurationError: `layer` is negative. (That it is above the model's last shows when that is loaded.)
+        ConfigurationError: If `layer` is negative. A layer above the model's last is reported when the model is loaded.
     """
 
     name = "bertscore"
@@ -81,14 +81,15 @@ class BertScore(SemanticMetric[_Encoder]):
         "Low means that tokens have no close counterpart in the reference. "
         "Next: Compare systems; unrelated texts can reach 0.6 to 0.8."
     )
-    description = "Has each token of the response one of like meaning in the reference, and the other way round?"
+    description = "How similar are the tokens of the response and the reference in meaning?"
     formula = (
-        "F1 of P = mean over response tokens of the highest cosine to a reference token, and R the other way round"
+        "F1 of P = mean over response tokens of the highest cosine to a reference token, and R = the same with "
+        "response and reference exchanged"
     )
     example = WorkedExample(
-        row={"response": "It is 31 metres tall.", "reference": ["Ferries leave at noon.", "It is 31 metres tall."]},
+        row={"response": "It is 31 meters tall.", "reference": ["Ferries leave at noon.", "It is 31 meters tall."]},
         value=1.0,
-        steps="The second reference is the response itself: by any model each token finds itself, with a cosine of 1.",
+        steps="The second reference equals the response, so with any model each token has a match with a cosine of 1.",
     )
     source = "Zhang et al. 2020, section 3"
 
@@ -103,17 +104,18 @@ class BertScore(SemanticMetric[_Encoder]):
 
     @classmethod
     def from_argument(cls, argument: str) -> BertScore:
-        """Make what `bertscore@ARGUMENT` means: MODEL, or MODEL#LAYER.
+        """Make the metric `bertscore@ARGUMENT`, with ARGUMENT as MODEL or MODEL#LAYER.
 
         Raises:
-            ConfigurationError: LAYER is no whole number from 0 on.
+            ConfigurationError: If LAYER is not an integer of at least 0.
         """
-        model, given, layer = argument.rpartition("#")
-        if not given:
+        model, separator, layer = argument.rpartition("#")
+        if not separator:
             return cls(argument)
         if not (model and layer.isascii() and layer.isdecimal()):
             raise ConfigurationError(
-                f"bertscore@{argument} has no layer: MODEL#LAYER, a whole number from 0 on (bertscore@roberta-large#17)"
+                f"bertscore@{argument}: invalid layer. Use MODEL#LAYER with an integer of at least 0 "
+                "(bertscore@roberta-large#17)"
             )
         return cls(model, layer=int(layer))
 
@@ -121,61 +123,61 @@ class BertScore(SemanticMetric[_Encoder]):
         import torch
         from transformers import AutoModel, AutoTokenizer
 
-        tokeniser = AutoTokenizer.from_pretrained(self.model)
+        tokenizer = AutoTokenizer.from_pretrained(self.model)
         model = AutoModel.from_pretrained(self.model, dtype=torch.float32)
         model = (model.get_encoder() if model.config.is_encoder_decoder else model).eval()
         last = model.config.num_hidden_layers
         layer = last if self.layer is None else self.layer
         if layer > last:
-            raise ConfigurationError(f"layer must be at most {last}, the last of this model, got {layer!r}")
-        limit = tokeniser.model_max_length
+            raise ConfigurationError(f"layer must be at most {last} (the last layer of this model), got {layer!r}")
+        limit = tokenizer.model_max_length
         if limit > _NO_LIMIT:
-            # Some positions are kept back in models of RoBERTa's kind.
+            # Models such as RoBERTa reserve some positions.
             limit = getattr(model.config, "max_position_embeddings", 512) - 2
         model.to(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        return _Encoder(model=model, tokeniser=tokeniser, layer=layer, most_tokens=limit)
+        return _Encoder(model=model, tokenizer=tokenizer, layer=layer, most_tokens=limit)
 
     def _compared(
         self, model: _Encoder, response: str, references: Sequence[str]
     ) -> tuple[float, int, Mapping[str, Any]] | None:
         (own, own_words, own_cut), *others = (_vectors(model, text) for text in (response, *references))
-        found = []
+        scored = []
         for position, (other, words, cut) in enumerate(others):
             if not (own_words.any() and words.any()):
                 continue
             cosines = own @ other.T
             precision = float(cosines.max(dim=1).values[own_words].mean())
             recall = float(cosines.max(dim=0).values[words].mean())
-            found.append((f1_of(precision, recall), -position, precision, recall, own_cut or cut))
-        if not found:
+            scored.append((f1_of(precision, recall), -position, precision, recall, own_cut or cut))
+        if not scored:
             return None
-        f1, position, precision, recall, cut = max(found)
+        f1, position, precision, recall, cut = max(scored)
         details = {"layer": model.layer, "precision": precision, "recall": recall, "truncated": cut}
         return f1, -position, details
 
 
 def f1_of(precision: float, recall: float) -> float:
-    """Harmonic mean of two cosines of one sign; 0 where the signs differ."""
+    """Compute the harmonic mean of two cosines. It is 0 if their signs differ."""
     return 2 * precision * recall / (precision + recall) if precision * recall > 0 else 0.0
 
 
 def _vectors(encoder: _Encoder, text: str) -> tuple[Tensor, Tensor, bool]:
-    """One vector of length 1 for each token, which of them are the text's own, and whether the text was cut.
+    """Return one unit vector per token, a mask of the text's own tokens, and whether the text was truncated.
 
-    A text at a time: without padding there is nothing that could be matched by mistake.
+    Each text is encoded alone, so that padding tokens cannot be matched.
     """
     import torch
 
-    tokeniser = encoder.tokeniser
-    kind = type(tokeniser).__name__
-    # Tokenisers of this kind tell a word at the start from one behind a blank; the authors' library takes the latter.
+    tokenizer = encoder.tokenizer
+    kind = type(tokenizer).__name__
+    # These tokenizers encode a word after a space differently. The authors' library adds the space.
     blank = " " if kind.startswith(("Roberta", "GPT2")) else ""
-    ids = tokeniser(blank + text.strip(), verbose=False)["input_ids"]
+    ids = tokenizer(blank + text.strip(), verbose=False)["input_ids"]
     cut = len(ids) > encoder.most_tokens
     if cut:
-        ids = tokeniser(blank + text.strip(), truncation=True, max_length=encoder.most_tokens)["input_ids"]
+        ids = tokenizer(blank + text.strip(), truncation=True, max_length=encoder.most_tokens)["input_ids"]
     with torch.inference_mode():
         batch = torch.tensor([ids], device=encoder.model.device)
         hidden = encoder.model(batch, output_hidden_states=True).hidden_states[encoder.layer][0].float()
-    own = torch.tensor([token not in (tokeniser.cls_token_id, tokeniser.sep_token_id) for token in ids])
+    own = torch.tensor([token not in (tokenizer.cls_token_id, tokenizer.sep_token_id) for token in ids])
     return torch.nn.functional.normalize(hidden, dim=-1).cpu(), own, cut

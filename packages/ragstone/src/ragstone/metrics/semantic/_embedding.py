@@ -1,4 +1,4 @@
-"""How close response and reference are as wholes: the cosine of their embeddings."""
+"""Embedding similarity: the cosine of the embeddings of response and reference."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddingSimilarity"]
 
 _MODEL: Final = "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"
-"""Small (470 MB), trained to tell paraphrases in fifty languages, symmetric; it reads 128 tokens."""
+"""A small model (470 MB) for paraphrase detection in 50 languages. It is symmetric and reads 128 tokens."""
 
 
 class EmbeddingSimilarity(SemanticMetric["SentenceTransformer"]):
     """Cosine similarity of the embeddings of response and reference.
 
-    A cosine has no unit and no zero of its own: which value means "the same" depends on the model, and values of two models
-    are not comparable. `details` says whether the model read less than the whole text (`truncated`).
+    The value that means "same content" depends on the model, so values of different models are not comparable.
+    `truncated` in `details` is true if the model did not read the whole text.
 
     Args:
-        model: A sentence-transformers model: a name on the hub, or a folder. The name of the metric tells others than the
-            default apart (`embedding_similarity@MODEL`).
-        device: Where it runs ("cpu", "cuda"); None: where sentence-transformers thinks best.
+        model: A sentence-transformers model: a name on the hub, or a directory. Other models than the default are part
+            of the metric's name (`embedding_similarity@MODEL`).
+        device: Device of the model ("cpu", "cuda"). None: sentence-transformers chooses.
     """
 
     name = "embedding_similarity"
     title = "Embedding similarity"
     advice = "Low means that the embedding model sees different topics. Next: Compare systems; check truncated."
-    description = "Do response and reference mean about the same, to an embedding model?"
-    formula = "cosine of the embeddings of response and reference; best reference"
+    description = "How similar is the meaning of response and reference, according to an embedding model?"
+    formula = "cosine of the embeddings of response and reference, best reference"
     example = WorkedExample(
-        row={"response": "It is 31 metres tall.", "reference": ["Ferries leave at noon.", "It is 31 metres tall."]},
+        row={"response": "It is 31 meters tall.", "reference": ["Ferries leave at noon.", "It is 31 meters tall."]},
         value=1.0,
-        steps="The second reference is the response itself, and has the same embedding by any model: the cosine is 1.",
+        steps="The second reference equals the response. With any model they have the same embedding: the cosine is 1.",
     )
     source = "Reimers and Gurevych 2019 (Sentence-BERT), section 3"
 

@@ -1,19 +1,19 @@
-"""Short answers, compared as question-answering benchmarks do: exact match and token F1.
+"""Metrics for short answers, as in question-answering benchmarks: exact match and token F1.
 
 | metric | value |
 |---|---|
-| `exact_match` | 1 if response and a reference are the same after normalisation, else 0 |
-| `token_f1` | 2PR / (P + R) of the tokens after normalisation, as often as both have them; best reference |
+| `exact_match` | 1 if the response equals a reference after normalization, else 0 |
+| `token_f1` | 2PR / (P + R) of the shared tokens after normalization, counted with repetitions, for the best reference |
 
 Source: P. Rajpurkar, J. Zhang, K. Lopyrev, P. Liang, "SQuAD: 100,000+ Questions for Machine Comprehension of Text",
 section 6.1.
 
-The source's normalisation is that of its script: lower case, no punctuation, none of the articles a, an, the. Ours is the
-same on English text in ASCII, and further:
+The normalization of the source is defined by its script: lower case, no punctuation and no articles (a, an, the).
+Ragstone's normalization is identical on English text in ASCII, with these additions:
 
-- Width variants and composed characters are one (NFKC), case goes by Unicode, and so does what punctuation is.
-- Scripts without spaces between words are compared by character; accents and vowel marks stay.
-- A step that would leave nothing is left out: the answers "A" and "The" are different, "+" and "-" too.
+- Text is NFKC-normalized, which unifies width variants and composed characters. Case and punctuation follow Unicode.
+- Scripts without spaces between words are compared by character. Accents and vowel marks are kept.
+- A step that would remove all text is skipped. Therefore the answers "A" and "The" differ, and so do "+" and "-".
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from ragstone.errors import ConfigurationError
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.text._base import TextMetric, TextOverlap, best_overlap, overlap_details
 
-__all__ = ["ExactMatch", "Normalisation", "TokenF1", "exact_match", "token_f1"]
+__all__ = ["ExactMatch", "Normalization", "TokenF1", "exact_match", "token_f1"]
 
-Normalisation = Literal["squad", "strict"]
-"""How answers are made comparable: as SQuAD does, or not at all but for white space around them."""
+Normalization = Literal["squad", "strict"]
+"""Normalization of answers: "squad" as in SQuAD, or "strict" (only leading and trailing whitespace is removed)."""
 
 _ARTICLES: Final = frozenset({"a", "an", "the"})
 _SOURCE: Final = "Rajpurkar et al. 2016 (SQuAD), section 6.1"
 
 
-def exact_match(text: str, references: Sequence[str], *, normalise: Normalisation = "squad") -> float:
-    """1 where `text` equals a reference after normalisation, else 0.
+def exact_match(text: str, references: Sequence[str], *, normalize: Normalization = "squad") -> float:
+    """Return 1 if `text` equals a reference after normalization, else 0.
 
     Args:
-        text: What is scored.
-        references: Correct answers; one that is equal is enough.
-        normalise: "squad" (case, punctuation and the English articles do not count) or "strict" (letter by letter; white
-            space around either is not compared).
+        text: Text to score.
+        references: Reference answers. One equal reference is enough.
+        normalize: "squad" (ignores case, punctuation and English articles) or "strict" (ignores only leading and
+            trailing whitespace).
 
     Raises:
-        ValueError: All references are blank, or there is none.
+        ValueError: If `references` is empty or contains only blank texts.
 
     Source:
         Rajpurkar et al. 2016, section 6.1.
@@ -57,20 +57,21 @@ def exact_match(text: str, references: Sequence[str], *, normalise: Normalisatio
         1.0
     """
     _check(references)
-    return float(_same(text, references, normalise) is not None)
+    return float(_same(text, references, normalize) is not None)
 
 
 def token_f1(text: str, references: Sequence[str]) -> TextOverlap:
-    """Precision, recall and F1 of the tokens that `text` shares with the reference of the highest F1.
+    """Compute precision, recall and F1 of the tokens that `text` shares with the reference with the highest F1.
 
-    Tokens are those of SQuAD's normalisation. Order does not count; a token counts as often as both have it.
+    Texts are normalized as in SQuAD. The order of tokens is ignored. A repeated token counts as often as it occurs in
+    both texts.
 
     Args:
-        text: What is scored; an empty one shares nothing.
-        references: Correct answers.
+        text: Text to score. An empty text scores 0.
+        references: Reference answers.
 
     Raises:
-        ValueError: All references are blank, or there is none.
+        ValueError: If `references` is empty or contains only blank texts.
 
     Source:
         Rajpurkar et al. 2016, section 6.1.
@@ -86,13 +87,13 @@ def token_f1(text: str, references: Sequence[str]) -> TextOverlap:
 
 
 class ExactMatch(TextMetric):
-    """Is the response the reference?
+    """Exact match of the response with a reference.
 
     Args:
-        normalise: As for `exact_match`. The name tells "strict" apart: `exact_match@strict`.
+        normalize: As for `exact_match`. With "strict", the metric's name is `exact_match@strict`.
 
     Raises:
-        ConfigurationError: An unknown normalisation.
+        ConfigurationError: If the normalization is unknown.
     """
 
     name = "exact_match"
@@ -101,39 +102,39 @@ class ExactMatch(TextMetric):
         "Low means that answers differ from the reference in content or only in wording. "
         "Next: Use it for short answers; else look at token F1."
     )
-    description = "Is the response one of the reference answers?"
-    formula = "1 if response = reference, both normalised, for any reference; else 0"
+    description = "Is the response identical to a reference, after normalization?"
+    formula = "1 if response = reference for any reference, both normalized, else 0"
     source = _SOURCE
 
-    def __init__(self, *, normalise: Normalisation = "squad") -> None:
-        if normalise not in get_args(Normalisation):
+    def __init__(self, *, normalize: Normalization = "squad") -> None:
+        if normalize not in get_args(Normalization):
             raise ConfigurationError(
-                f"normalise must be one of {', '.join(get_args(Normalisation))}, got {normalise!r}"
+                f"normalize must be one of {', '.join(get_args(Normalization))}, got {normalize!r}"
             )
-        self.normalise: Normalisation = normalise
-        self.version = f"1({normalise})"
-        if normalise == "strict":
+        self.normalize: Normalization = normalize
+        self.version = f"1({normalize})"
+        if normalize == "strict":
             self.name = "exact_match@strict"
             self.example = WorkedExample(
-                row={"response": "31 metres.\n", "reference": "31 metres"},
+                row={"response": "31 meters.\n", "reference": "31 meters"},
                 value=0.0,
-                steps='White space around either is not compared, the point is: "31 metres." is not "31 metres".',
+                steps='Whitespace around the texts is ignored, but the period counts: "31 meters." is not "31 meters".',
             )
         else:
             self.example = WorkedExample(
                 row={"response": "The Eiffel Tower.", "reference": ["Notre-Dame", "Eiffel tower"]},
                 value=1.0,
-                steps='Without case, punctuation and article both are "eiffel tower".',
+                steps='Without case, punctuation and articles, both texts are "eiffel tower".',
             )
 
     def _compared(self, response: str, references: Sequence[str]) -> tuple[float, Mapping[str, Any]]:
-        position = _same(response, references, self.normalise)
-        details = {"normalisation": self.normalise}
+        position = _same(response, references, self.normalize)
+        details = {"normalisation": self.normalize}  # codespell:ignore normalisation
         return (0.0, details) if position is None else (1.0, {**details, "reference": position + 1})
 
 
 class TokenF1(TextMetric):
-    """How many tokens do response and reference share?"""
+    """F1 of the tokens that response and reference share."""
 
     name = "token_f1"
     title = "Token F1"
@@ -141,8 +142,8 @@ class TokenF1(TextMetric):
         "Low means that answer and reference share few words. "
         "Next: In details, low precision is extra text, low recall is missing content."
     )
-    description = "How much of the reference answer is in the response, and how little else?"
-    formula = "F1 of shared tokens: 2 * shared / (tokens of the response + tokens of the reference); best reference"
+    description = "How many tokens do response and reference share, relative to their lengths?"
+    formula = "F1 of shared tokens: 2 * shared / (tokens of the response + tokens of the reference), best reference"
     source = _SOURCE
     example = WorkedExample(
         row={"response": "It was in July 1969.", "reference": "July 1969"},
@@ -157,18 +158,18 @@ class TokenF1(TextMetric):
 
 def _check(references: Sequence[str]) -> None:
     if not any(reference.strip() for reference in references):
-        raise ValueError(f"a comparison needs a reference that is not blank, got {list(references)!r}")
+        raise ValueError(f"at least one reference must not be blank, got {list(references)!r}")
 
 
-def _same(text: str, references: Sequence[str], normalise: Normalisation) -> int | None:
-    """The place of the first reference that equals `text`."""
-    normalised = str.strip if normalise == "strict" else _normalised
-    sought = normalised(text)
-    # A blank text is no answer, whatever is left of a reference.
-    return next((i for i, reference in enumerate(references) if sought and normalised(reference) == sought), None)
+def _same(text: str, references: Sequence[str], normalize: Normalization) -> int | None:
+    """Return the index of the first reference that equals `text`, or None."""
+    normal = str.strip if normalize == "strict" else _normalize
+    target = normal(text)
+    # A blank text never matches, even if a reference is blank after normalization.
+    return next((i for i, reference in enumerate(references) if target and normal(reference) == target), None)
 
 
-def _normalised(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(_tokens(text))
 
 
@@ -179,5 +180,5 @@ def _tokens(text: str) -> list[str]:
 
 
 def _is_punctuation(letter: str) -> bool:
-    # SQuAD's script counts ASCII's symbols ($, +, =, ...) among the punctuation.
+    # SQuAD's script treats ASCII symbols ($, +, =, ...) as punctuation.
     return letter in string.punctuation or unicodedata.category(letter).startswith("P")

@@ -1,4 +1,4 @@
-"""The base of the text metrics: overlap with the reference that fits best, and the scores of empty texts."""
+"""The base class of text metrics: overlap with the best reference, and scores of empty texts."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from ragstone.schema import NotApplicable, Sample, Score
 __all__ = ["Parts", "TextMetric", "TextOverlap", "best_overlap", "common_parts", "overlap_details"]
 
 Parts = Sequence[Hashable]
-"""What is compared: words, or runs of n words."""
+"""Units of comparison: words or n-grams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextOverlap:
-    """What a text shares with its best reference."""
+    """Overlap of a text with its best reference."""
 
     precision: float
-    """Share of the text that is in the reference."""
+    """Share of the text's parts that occur in the reference, in [0, 1]."""
     recall: float
-    """Share of the reference that is in the text."""
+    """Share of the reference's parts that occur in the text, in [0, 1]."""
     f1: float
-    """Harmonic mean of both; 0 where nothing is shared."""
+    """Harmonic mean of precision and recall, 0 without shared parts."""
     reference: int
-    """Which reference fits best, from 0; the first of several."""
+    """Index of the best reference, from 0. The first one if several are equally good."""
 
 
 def common_parts(a: Parts, b: Parts) -> int:
-    """How many parts both have, each counted as often as both have it."""
+    """Count the shared parts. A repeated part counts as often as it occurs in both."""
     return (Counter(a) & Counter(b)).total()
 
 
 def best_overlap(
     parts: Parts, references: Sequence[Parts], common: Callable[[Parts, Parts], int] = common_parts
 ) -> TextOverlap | None:
-    """The overlap with the reference of the highest F1; None where no reference has a part.
+    """Compute the overlap with the reference with the highest F1, or None if every reference is empty.
 
     Args:
-        parts: Of the text; there may be none.
-        references: Parts of each reference. One that has none is passed over: recall would be 0 / 0.
-        common: How many parts two texts share.
+        parts: Parts of the text, possibly none.
+        references: Parts of each reference. An empty reference is skipped, because its recall would be 0 / 0.
+        common: Function that counts the shared parts of two texts.
     """
     best: TextOverlap | None = None
     for position, reference in enumerate(references):
@@ -60,32 +60,32 @@ def best_overlap(
 
 
 class TextMetric(MetricBase):
-    """Compares the response with references by a plain function.
+    """Base class of metrics that compare the response with references by a function of the texts.
 
-    An empty response (or white space) shares nothing with any reference and scores 0. Blank references are passed over.
+    A blank response scores 0. Blank references are skipped.
     """
 
     group = "text"
     needs = ("response", "reference")
 
-    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  nobody is asked
+    async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  the judge is not called
         response = sample.response or ""
         compared = self._compared(response, sample.reference)
         if compared is None:
-            return self.make_not_applicable(sample, f"no reference has {self._unit()} to compare with")
+            return self.make_not_applicable(sample, f"no reference contains {self._unit()}")
         value, details = compared
         empty = not response.strip()
         return self.make_score(sample, value, method="empty_response" if empty else "exact", details=details)
 
     @abstractmethod
     def _compared(self, response: str, references: Sequence[str]) -> tuple[float, Mapping[str, Any]] | None:
-        """The value and its details; None where no reference has anything to compare with."""
+        """Compute the value and its details, or return None if no reference can be compared."""
 
     def _unit(self) -> str:
-        """What a reference must have at least one of."""
+        """Return the minimum length of a reference, as text."""
         return "a word"
 
 
 def overlap_details(overlap: TextOverlap) -> dict[str, Any]:
-    """What is kept of an overlap: P, R, F1 and the place of the best reference, from 1 as people count."""
+    """Return the details of an overlap: precision, recall, F1 and the position of the best reference, from 1."""
     return asdict(overlap) | {"reference": overlap.reference + 1}

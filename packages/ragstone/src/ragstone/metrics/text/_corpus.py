@@ -1,4 +1,4 @@
-"""BLEU and chrF of a whole corpus, with an interval from resampled samples."""
+"""BLEU and chrF of a whole corpus, with a bootstrap confidence interval."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragstone.metrics._local import check_installed
-from ragstone.metrics.text._sacrebleu import SACREBLEU, Bleu, ChrF, Smoothing, Tokeniser
+from ragstone.metrics.text._sacrebleu import SACREBLEU, Bleu, ChrF, Smoothing, Tokenizer
 
 __all__ = ["CorpusScore", "corpus_bleu", "corpus_chrf"]
 
@@ -16,51 +16,52 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusScore:
-    """A score of all responses together. It is not the mean of their own scores."""
+    """A score of all responses together. It differs from the mean of the individual scores."""
 
     value: float
-    """In [0, 1]: sacrebleu's score divided by 100."""
+    """sacrebleu's score divided by 100, in [0, 1]."""
     low: float
     high: float
     confidence_level: float
     method: str
-    """How the interval was made: "percentile_bootstrap", or "range" for one sample, which shows no spread."""
+    """Method of the interval: "percentile_bootstrap", or "range" for a single sample."""
     n: int
-    """Samples."""
+    """Number of samples."""
     signature: str
-    """sacrebleu's: version, tokeniser, smoothing, number of references."""
+    """sacrebleu's signature: version, tokenizer, smoothing, number of references."""
 
 
 def corpus_bleu(
     responses: Sequence[str],
     references: Sequence[Sequence[str]],
     *,
-    tokenise: Tokeniser = "13a",
+    tokenize: Tokenizer = "13a",
     smoothing: Smoothing = "exp",
     max_order: int = 4,
     resamples: int = _RESAMPLES,
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> CorpusScore:
-    """The BLEU of a corpus: matches and lengths are summed over all responses before precisions are made of them.
+    """Compute the BLEU of a corpus, whose precisions use matches and lengths summed over all responses.
 
-    The interval is between percentiles of the corpus scores of resampled samples. It says how much the score depends on
-    which questions were asked, and nothing of how the application varies on one question.
+    The interval is a percentile bootstrap over samples. It covers the sampling of questions, but not the variation of
+    repeated responses to one question.
 
     Args:
-        responses: One for each sample; an empty one counts, with nothing in it.
-        references: The correct texts of each sample, one or several.
-        tokenise: Which tokeniser separates the words.
-        smoothing: What an order without a match counts.
-        max_order: The longest run of tokens.
-        resamples: How many corpora are drawn.
+        responses: One response per sample. An empty response counts as a response of length 0.
+        references: Reference texts of each sample, one or several.
+        tokenize: sacrebleu's tokenizer.
+        smoothing: Smoothing of n-gram orders without a match.
+        max_order: Longest n-gram, in tokens.
+        resamples: Number of bootstrap resamples.
         confidence_level: Nominal coverage, in (0, 1).
-        seed: Of the draws.
+        seed: Seed of the bootstrap.
 
     Raises:
-        ConfigurationError: An option that does not exist.
-        MissingExtraError: sacrebleu is not installed.
-        ValueError: No samples, unequally many responses and references, or a sample without a reference.
+        ConfigurationError: If an option is unknown.
+        MissingExtraError: If sacrebleu is not installed.
+        ValueError: If `responses` is empty, the numbers of responses and references differ, or a sample does not have
+            a reference.
 
     Source:
         Papineni et al. 2002, section 2; the interval: Koehn 2004, section 3.
@@ -73,8 +74,8 @@ def corpus_bleu(
     check_installed(SACREBLEU, "corpus_bleu")
     from sacrebleu.metrics.bleu import BLEU
 
-    Bleu(tokenise=tokenise, smoothing=smoothing, max_order=max_order)  # looks at the options
-    metric = BLEU(tokenize=tokenise, smooth_method=smoothing, max_ngram_order=max_order)
+    Bleu(tokenize=tokenize, smoothing=smoothing, max_order=max_order)  # validates the options
+    metric = BLEU(tokenize=tokenize, smooth_method=smoothing, max_ngram_order=max_order)
     return _corpus(metric, responses, references, resamples=resamples, confidence_level=confidence_level, seed=seed)
 
 
@@ -87,9 +88,9 @@ def corpus_chrf(
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> CorpusScore:
-    """The chrF of a corpus: matches are summed over all responses, each with the reference that fits it best.
+    """Compute the chrF of a corpus, from matches summed over all responses, each with its best reference.
 
-    Arguments, interval and errors as for `corpus_bleu`; `word_order=2` is chrF++.
+    Arguments, interval and errors are as for `corpus_bleu`. `word_order=2` computes chrF++.
 
     Source:
         Popovic 2015; 2017 for chrF++.
@@ -102,7 +103,7 @@ def corpus_chrf(
     check_installed(SACREBLEU, "corpus_chrf")
     from sacrebleu.metrics.chrf import CHRF
 
-    ChrF(word_order=word_order)  # type: ignore[arg-type]  # looks at the options
+    ChrF(word_order=word_order)  # type: ignore[arg-type]  # validates the options
     return _corpus(
         CHRF(word_order=word_order),
         responses,
@@ -126,10 +127,11 @@ def _corpus(
 
     if not 0 < confidence_level < 1 or resamples < 1:
         raise ValueError(
-            f"confidence_level must lie in (0, 1) and resamples be at least 1, got confidence_level={confidence_level!r}, resamples={resamples!r}"
+            f"confidence_level must be in (0, 1) and resamples at least 1, got confidence_level={confidence_level!r}, "
+            f"resamples={resamples!r}"
         )
-    # sacrebleu sums the statistics of single samples, and makes a score of the sums. Both steps are what its metrics
-    # override, so they are as fixed as its public names; a resampled corpus is then one more sum.
+    # sacrebleu sums the statistics of samples and computes the score from the sums. Its metric classes override both
+    # methods, so they are as stable as its public API. A resampled corpus only needs another sum.
     rows = metric._extract_corpus_statistics(list(responses), _streams(responses, references))  # noqa: SLF001
     table = np.asarray(rows, dtype=float)
     n = len(table)
@@ -146,7 +148,7 @@ def _corpus(
         method = "percentile_bootstrap"
     return CorpusScore(
         value=value,
-        # Where the drawn corpora lie to one side, as they may for few samples, the interval still holds the value.
+        # With few samples, all resampled scores may be on one side of the value. The interval always contains it.
         low=min(low, value),
         high=max(high, value),
         confidence_level=confidence_level,
@@ -157,20 +159,18 @@ def _corpus(
 
 
 def _streams(responses: Sequence[str], references: Sequence[Sequence[str]]) -> list[list[str | None]]:
-    """References as sacrebleu takes them: the first of all samples, the second of all samples, ..."""
+    """Return references in sacrebleu's layout: the first of all samples, then the second of all samples, ..."""
     if len(responses) != len(references) or not responses:
         raise ValueError(
-            "a corpus needs at least one response, and the references of each, got "
+            "a corpus needs at least one response, and one list of references per response, got "
             f"{len(responses)} responses and {len(references)} lists of references"
         )
     kept: list[list[str]] = []
     for position, texts in enumerate(references):
         if isinstance(texts, str):
-            raise ValueError(f"the references of a response are a list, got the text {texts!r} at position {position}")  # noqa: TRY004  a wrong value of the argument, as all others here
+            raise ValueError(f"references[{position}] must be a list of texts, got the text {texts!r}")  # noqa: TRY004  all invalid arguments raise ValueError
         kept.append([text for text in texts if text.strip()])
         if not kept[-1]:
-            raise ValueError(
-                f"each response needs a reference that is not blank, got {list(texts)!r} at position {position}"
-            )
+            raise ValueError(f"references[{position}] must contain a text that is not blank, got {list(texts)!r}")
     most = max(map(len, kept))
     return [[texts[stream] if stream < len(texts) else None for texts in kept] for stream in range(most)]

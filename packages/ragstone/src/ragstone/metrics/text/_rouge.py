@@ -1,23 +1,24 @@
-"""ROUGE: how much of a reference a response repeats, word by word, in runs of two, or in order; in any script.
+"""ROUGE: overlap of response and reference in words, word bigrams or word order, for any script.
 
-| metric | parts that both have | value |
+| metric | shared parts | value |
 |---|---|---|
 | `rouge_1` | words | F1 |
-| `rouge_2` | pairs of neighbouring words | F1 |
+| `rouge_2` | pairs of adjacent words | F1 |
 | `rouge_l` | words of the longest common subsequence | F1 |
 
 Source: C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", 2004, sections 2 and 3.
 
-ROUGE is defined as a recall; what papers and libraries print today is F1. All three are kept, F1 is the value. What the
-source leaves open is decided so:
+The source defines ROUGE as a recall, but papers and libraries now report F1. The value is F1, and `details` contains
+precision, recall and F1. The source does not define the following cases. Ragstone's decisions:
 
-- Words are compared without case and punctuation; characters of scripts without spaces count as words. (The usual
-  implementation keeps only a-z and 0-9: it cuts "über" to "ber" and gives Japanese 0.)
-- Words are not stemmed, unless `stem` asks for it: then English words of more than three letters lose their endings by
-  Porter's rules, as in most published figures on English summaries.
-- Several references: the one with the highest F1.
-- An empty response scores 0. A reference too short to have a part is passed over; without any other, not applicable.
-- The whole text is one sequence: line ends do not separate sentences ("rougeLsum" does).
+- Words are compared without case and punctuation. In scripts without spaces, each character counts as a word. (The usual
+  implementation keeps only a-z and 0-9. It shortens "über" to "ber" and scores Japanese text 0.)
+- Words are not stemmed by default. With `stem`, the Porter stemmer is applied to English words of more than three
+  letters, as in most published results on English summaries.
+- With several references, the one with the highest F1 counts.
+- An empty response scores 0. References that are too short to contain a part are skipped. If all are too short, the
+  metric is not applicable.
+- The whole text is one sequence. Line breaks do not separate sentences (they do in "rougeLsum").
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ __all__ = ["RougeL", "RougeN", "rouge_l", "rouge_n"]
 
 _STEMMED: Final = "@stem"
 _SHORT: Final = 3
-"""Words of no more letters are left as they are."""
+"""Words with at most this number of letters are not stemmed."""
 
 
 def rouge_n(text: str, references: Sequence[str], *, n: int = 1, stem: bool = False) -> TextOverlap:
-    """Precision, recall and F1 of the runs of `n` words, against the reference of the highest F1.
+    """Compute precision, recall and F1 of the word n-grams, for the reference with the highest F1.
 
     Args:
-        text: What is scored; one without a run of `n` words shares nothing.
-        references: Correct texts.
-        n: Words in a run.
-        stem: Whether English words are compared without their endings.
+        text: Text to score. A text with fewer than `n` words scores 0.
+        references: Reference texts.
+        n: Words per n-gram.
+        stem: Whether English words are stemmed before comparison.
 
     Raises:
-        ValueError: No reference has `n` words, or `n` is below 1.
+        ValueError: If every reference has fewer than `n` words, or `n` is below 1.
 
     Source:
         Lin 2004, section 2.
@@ -57,20 +58,20 @@ def rouge_n(text: str, references: Sequence[str], *, n: int = 1, stem: bool = Fa
         0.6666666666666666
     """
     if n < 1:
-        raise ValueError(f"a run has at least one word, got n={n!r}")
-    return _found(_rouge_n(text, references, n, stem=stem), references, n)
+        raise ValueError(f"n must be at least 1, got {n!r}")
+    return _require(_rouge_n(text, references, n, stem=stem), references, n)
 
 
 def rouge_l(text: str, references: Sequence[str], *, stem: bool = False) -> TextOverlap:
-    """Precision, recall and F1 of the longest common subsequence of words, against the reference of the highest F1.
+    """Compute precision, recall and F1 of the longest common subsequence, for the reference with the highest F1.
 
     Args:
-        text: What is scored; one without a word shares nothing.
-        references: Correct texts.
-        stem: Whether English words are compared without their endings.
+        text: Text to score. A text without words scores 0.
+        references: Reference texts.
+        stem: Whether English words are stemmed before comparison.
 
     Raises:
-        ValueError: No reference has a word.
+        ValueError: If no reference contains a word.
 
     Source:
         Lin 2004, section 3 (beta = 1).
@@ -79,15 +80,15 @@ def rouge_l(text: str, references: Sequence[str], *, stem: bool = False) -> Text
         >>> rouge_l("the tower is tall", ["a tall tower", "The tower is high."]).f1
         0.75
     """
-    return _found(_rouge_l(text, references, stem=stem), references, 1)
+    return _require(_rouge_l(text, references, stem=stem), references, 1)
 
 
 class RougeN(TextMetric):
-    """ROUGE-N: shared runs of n words.
+    """ROUGE-N: shared word n-grams.
 
     Args:
-        n: 1 or 2.
-        stem: Whether English words are compared without their endings.
+        n: Words per n-gram, 1 or 2.
+        stem: Whether English words are stemmed before comparison.
     """
 
     source = "Lin 2004, section 2"
@@ -103,10 +104,12 @@ class RougeN(TextMetric):
             else "Low means that answer and reference share few word pairs. "
             "Next: If ROUGE-1 is high, only the phrasing differs."
         )
-        runs = "words" if n == 1 else "pairs of neighbouring words"
-        self.description = f"How many {runs} do response and reference share?"
-        self.formula = f"F1 of shared {runs}: 2 * shared / ({runs} of the response + those of the reference)"
-        row = {"response": "the tower is tall", "reference": "the tower is 31 metres tall"}
+        runs = "words" if n == 1 else "word pairs"
+        self.description = (
+            f"How many {'words' if n == 1 else 'pairs of adjacent words'} do response and reference share?"
+        )
+        self.formula = f"F1 of shared {runs}: 2 * shared / ({runs} of the response + {runs} of the reference)"
+        row = {"response": "the tower is tall", "reference": "the tower is 31 meters tall"}
         self.example = (
             WorkedExample(row=row, value=0.8, steps="4 words are shared: P = 4/4, R = 4/6, F1 = 2 * 4 / (4 + 6) = 0.8.")
             if n == 1
@@ -129,7 +132,7 @@ class RougeL(TextMetric):
     """ROUGE-L: words shared in the same order.
 
     Args:
-        stem: Whether English words are compared without their endings.
+        stem: Whether English words are stemmed before comparison.
     """
 
     title = "ROUGE-L"
@@ -178,10 +181,10 @@ def _stemmer() -> Callable[[str], str]:
     return stem
 
 
-def _found(overlap: TextOverlap | None, references: Sequence[str], n: int) -> TextOverlap:
+def _require(overlap: TextOverlap | None, references: Sequence[str], n: int) -> TextOverlap:
     if overlap is None:
         raise ValueError(
-            f"ROUGE needs a reference with {'a word' if n == 1 else f'{n} words'} in it, got {list(references)!r}"
+            f"ROUGE needs a reference with at least {'one word' if n == 1 else f'{n} words'}, got {list(references)!r}"
         )
     return overlap
 
@@ -191,7 +194,7 @@ def _runs(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
 
 
 def _longest_common(a: Parts, b: Parts) -> int:
-    """Length of the longest common subsequence, a row of the table at a time as the bits of one number.
+    """Compute the length of the longest common subsequence. Each row of the table is a bit vector (an integer).
 
     Source: Hyyro 2004, "Bit-parallel LCS-length computation revisited".
     """

@@ -1,23 +1,23 @@
-"""BLEU and chrF, computed by sacrebleu, whose signature says how: for one response, or for a corpus with an interval.
+"""BLEU and chrF of one response, computed by sacrebleu. Its signature records the options.
 
 | metric | value |
 |---|---|
-| `bleu` | BP * exp(mean of log p_n, n = 1..4), p_n the precision of runs of n tokens, BP the penalty for brevity |
-| `chrf` | F2 of the mean precision and the mean recall of runs of 1 to 6 characters |
+| `bleu` | BP * exp(mean of log p_n, n = 1..4), with p_n the n-gram precision and BP the brevity penalty |
+| `chrf` | F2 of the mean precision and the mean recall of character n-grams, n = 1..6 |
 
 Sources: K. Papineni et al., "BLEU: a Method for Automatic Evaluation of Machine Translation", 2002, section 2; M. Popovic,
 "chrF: character n-gram F-score for automatic MT evaluation", 2015; M. Post, "A Call for Clarity in Reporting BLEU Scores",
 2018, for the signature.
 
-- sacrebleu counts to 100; here everything is divided by 100 and lies in [0, 1].
-- BLEU of one response is smoothed ("exp": half, a quarter, ... of a match for the orders without any) and leaves out the
-  orders the response is too short for. Unsmoothed, most responses would have 0.
-- **The mean of BLEU over responses is not the BLEU of the corpus**, which counts matches over all responses first. To
-  compare with published figures use `corpus_bleu` and `corpus_chrf`.
-- The tokeniser "13a" of the field separates words at blanks and punctuation. For Chinese say "zh", for other scripts
-  without spaces "char". chrF needs no tokeniser.
-- An empty response scores 0; blank references are passed over; several references are one set of matches for BLEU, and for
-  chrF the best counts.
+- sacrebleu's scores are in [0, 100]. Ragstone divides them by 100, so they are in [0, 1].
+- BLEU of one response is smoothed ("exp": orders without a match count as 1/2, 1/4, ... of a match). It omits orders that
+  are longer than the response. Without smoothing, most responses would score 0.
+- **The mean of BLEU over responses is not the BLEU of the corpus**, which sums matches over all responses first. Use
+  `corpus_bleu` and `corpus_chrf` to compare with published results.
+- The standard tokenizer "13a" splits at whitespace and punctuation. Use "zh" for Chinese, and "char" for other scripts
+  without spaces. chrF does not use a tokenizer.
+- An empty response scores 0. Blank references are skipped. With several references, BLEU combines their n-grams, and
+  chrF uses the best reference.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from ragstone.errors import ConfigurationError
 from ragstone.metrics._card import OptionalDependency, WorkedExample
 from ragstone.metrics.text._base import TextMetric
 
-__all__ = ["SACREBLEU", "Bleu", "ChrF", "Smoothing", "Tokeniser"]
+__all__ = ["SACREBLEU", "Bleu", "ChrF", "Smoothing", "Tokenizer"]
 
-Tokeniser = Literal["13a", "intl", "zh", "char", "none"]
-"""sacrebleu's tokenisers that need neither another package nor a download."""
+Tokenizer = Literal["13a", "intl", "zh", "char", "none"]
+"""Tokenizers of sacrebleu that do not need another package or a download."""
 Smoothing = Literal["exp", "floor", "add-k", "none"]
 
 SACREBLEU: Final = OptionalDependency(module="sacrebleu", package="sacrebleu", extra="ragstone[text]")
@@ -44,12 +44,12 @@ class Bleu(TextMetric):
     """BLEU of one response.
 
     Args:
-        tokenise: Which tokeniser separates the words; the name tells others than "13a" apart (`bleu@zh`).
-        smoothing: What an order without a match counts.
-        max_order: The longest run of tokens; the name tells others than 4 apart (`bleu_2`).
+        tokenize: sacrebleu's tokenizer. Other values than "13a" are part of the metric's name (`bleu@zh`).
+        smoothing: Smoothing of n-gram orders without a match.
+        max_order: Longest n-gram, in tokens. Other values than 4 are part of the metric's name (`bleu_2`).
 
     Raises:
-        ConfigurationError: An option that does not exist.
+        ConfigurationError: If an option is unknown.
     """
 
     title = "BLEU (per answer)"
@@ -57,31 +57,31 @@ class Bleu(TextMetric):
         "Low means that wording differs from the reference. "
         "Next: Compare systems with the same signature; do not act on one value."
     )
-    description = "How many runs of one to four words of the response are in a reference?"
-    formula = "BP * exp(mean over n = 1..4 of log(precision of the runs of n tokens)), BP = min(1, exp(1 - r / c))"
-    source = "Papineni et al. 2002, section 2; smoothing: Chen and Cherry 2014, method 3"
+    description = "How many word n-grams (n = 1 to 4) of the response occur in a reference?"
+    formula = "BP * exp(mean over n = 1..4 of log(n-gram precision)), BP = min(1, exp(1 - r / c))"
+    source = "Papineni et al. 2002, section 2. Smoothing: Chen and Cherry 2014, method 3"
     extra = SACREBLEU
 
     def __init__(
-        self, *, tokenise: Tokeniser = "13a", smoothing: Smoothing = "exp", max_order: int = _MAX_ORDER
+        self, *, tokenize: Tokenizer = "13a", smoothing: Smoothing = "exp", max_order: int = _MAX_ORDER
     ) -> None:
-        for option, value, known in (("tokenise", tokenise, Tokeniser), ("smoothing", smoothing, Smoothing)):
+        for option, value, known in (("tokenize", tokenize, Tokenizer), ("smoothing", smoothing, Smoothing)):
             if value not in get_args(known):
                 raise ConfigurationError(f"{option} must be one of {', '.join(get_args(known))}, got {value!r}")
         if max_order < 1:
             raise ConfigurationError(f"max_order must be at least 1, got {max_order!r}")
-        self.tokenise, self.smoothing, self.max_order = tokenise, smoothing, max_order
+        self.tokenize, self.smoothing, self.max_order = tokenize, smoothing, max_order
         self.name = "bleu" if max_order == _MAX_ORDER else f"bleu_{max_order}"
-        if tokenise != "13a":
-            self.name += f"@{tokenise}"
-        self.version = f"1({tokenise},{smoothing},{max_order})"
+        if tokenize != "13a":
+            self.name += f"@{tokenize}"
+        self.version = f"1({tokenize},{smoothing},{max_order})"
         self.example = _BLEU_EXAMPLE if max_order == _MAX_ORDER else None
 
     def _compared(self, response: str, references: Sequence[str]) -> tuple[float, Mapping[str, Any]]:
         bleu = self._sacrebleu.sentence_score(response, [text for text in references if text.strip()])
         details = {
             "signature": str(self._sacrebleu.get_signature()),
-            "tokeniser": self.tokenise,
+            "tokeniser": self.tokenize,  # codespell:ignore tokeniser
             "smoothing": self.smoothing,
             "brevity_penalty": bleu.bp,
             "precisions": [precision / 100 for precision in bleu.precisions],
@@ -95,7 +95,7 @@ class Bleu(TextMetric):
         from sacrebleu.metrics.bleu import BLEU
 
         return BLEU(
-            tokenize=self.tokenise, smooth_method=self.smoothing, max_ngram_order=self.max_order, effective_order=True
+            tokenize=self.tokenize, smooth_method=self.smoothing, max_ngram_order=self.max_order, effective_order=True
         )
 
 
@@ -103,19 +103,19 @@ class ChrF(TextMetric):
     """chrF of one response.
 
     Args:
-        word_order: The longest run of words that counts as well; 2 is chrF++, and has the name `chrf++`.
+        word_order: Longest word n-gram that also counts. 0 is chrF, and 2 is chrF++, with the name `chrf++`.
 
     Raises:
-        ConfigurationError: `word_order` is neither 0 nor 2.
+        ConfigurationError: If `word_order` is neither 0 nor 2.
     """
 
-    source = "Popovic 2015; for chrF++ Popovic 2017"
-    description = "How many runs of one to six characters do response and reference share?"
+    source = "Popovic 2015 (chrF), Popovic 2017 (chrF++)"
+    description = "How many character n-grams (n = 1 to 6) do response and reference share?"
     advice = (
         "Low means that wording or word forms differ from the reference. "
         "Next: Compare systems; do not act on one value."
     )
-    formula = "5PR / (4P + R), P and R the means over n = 1..6 of precision and recall of the runs of n characters"
+    formula = "5PR / (4P + R), P and R = means over n = 1..6 of the precision and recall of character n-grams"
     extra = SACREBLEU
 
     def __init__(self, *, word_order: Literal[0, 2] = 0) -> None:
@@ -142,17 +142,17 @@ _BLEU_EXAMPLE: Final = WorkedExample(
         "reference": "The motor reaches a speed of 3000 revolutions per minute",
     },
     value=0.7071,
-    steps="10 tokens each, so BP = 1. The precisions are 9/10, 7/9, 5/8 and 4/7, their product 1/4, and its fourth root "
-    "0.707. (BLEU-1 is 0.900, BLEU-2 0.837.)",
+    steps="Both texts have 10 tokens, so BP = 1. The precisions are 9/10, 7/9, 5/8 and 4/7. Their product is 1/4, and its "
+    "fourth root is 0.707. (BLEU-1 is 0.900, BLEU-2 0.837.)",
 )
 _CHRF_EXAMPLE: Final = WorkedExample(
     row={"response": "abc", "reference": "abd"},
     value=0.3889,
-    steps="In common: 2 of 3 characters, 1 of 2 pairs, 0 of 1 triple; longer runs there are none. "
-    "P = R = (2/3 + 1/2 + 0) / 3 = 0.389, and so is F2.",
+    steps="Shared: 2 of 3 characters, 1 of 2 pairs, 0 of 1 triple. The texts do not have longer n-grams. "
+    "P = R = (2/3 + 1/2 + 0) / 3 = 0.389, so F2 = 0.389.",
 )
 
 
 def _of_one(score: float) -> float:
-    """A score of sacrebleu, which may be a rounding error above 100, as a share of one."""
+    """Scale a sacrebleu score to [0, 1]. It may exceed 100 by a rounding error."""
     return min(1.0, score / 100)
