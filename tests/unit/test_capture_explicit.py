@@ -50,6 +50,15 @@ def test_a_context_may_be_a_text_a_mapping_or_a_passage(context, passage):
     assert [passage] == make_draft(contexts=iter([context])).contexts
 
 
+def test_contexts_may_be_hits_of_a_vector_database():
+    """They are read as a block reads them: by shape, with the field or the columns named if need be."""
+    chroma = {"ids": [["7"]], "documents": [["alpha"]], "metadatas": None, "distances": [[0.1]]}
+    assert [PassageDraft(text="alpha", id="7", metadata={"distance": 0.1})] == make_draft(contexts=chroma).contexts
+    assert [PassageDraft(text="alpha", id="7")] == make_draft(
+        contexts=[(7, "alpha")], columns=("id", "Inhalt"), text="Inhalt"
+    ).contexts
+
+
 @pytest.mark.parametrize(("contexts", "kept"), [(None, None), ([], []), ((), [])])
 def test_no_contexts_are_not_unknown_contexts(contexts, kept):
     """An empty list says that nothing reached the prompt."""
@@ -68,14 +77,12 @@ def test_several_references():
         ({"response": b"secret"}, "response must be text or None, got bytes"),
         ({"reference": 3}, "reference must be a text or a list of texts, got int"),
         ({"reference": ["yes", 3]}, "reference must be a text or a list of texts, got list"),
-        ({"contexts": "alpha"}, "contexts must be a list of passages, got str; put a single one into a list"),
-        ({"contexts": {"text": "alpha"}}, "contexts must be a list of passages, got dict"),
-        ({"contexts": 3}, "contexts must be a list of passages, got int"),
-        (
-            {"contexts": ["alpha", 3]},
-            r"contexts\[1\] must be a text, a mapping with a text, or a PassageDraft, got int",
-        ),
-        ({"contexts": [{"body": "alpha"}]}, r"contexts\[0\] has no text under 'text', .*; it has .*body"),
+        ({"contexts": "alpha"}, "hits must be a list or the result of a known client, got str; pass its list of hits"),
+        ({"contexts": {"text": "alpha"}}, r"got dict with \['text'\]; pass its list of hits"),
+        ({"contexts": 3}, "got int; pass its list of hits"),
+        ({"contexts": ["alpha", 3]}, r"contexts: a hit \(int\) does not have a text under a known name"),
+        ({"contexts": [{"Inhalt": "alpha"}]}, r"its fields are \['Inhalt'\]. Name it: text=\"FIELD\""),
+        ({"contexts": [(1, "alpha")]}, r"rows without names \(tuple of 2\)"),
     ],
 )
 def test_what_cannot_be_a_request_is_refused_in_words(arguments, message):

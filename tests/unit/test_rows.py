@@ -99,6 +99,13 @@ def test_other_columns_become_metadata() -> None:
     assert {"kind": "hard"} == sample_from_row({"query": Q, "kind": "hard"}, position=1).metadata
 
 
+def test_a_rows_metadata_is_kept_as_it_is() -> None:
+    """It is not nested, and wins over a field of the same name; what is not an object is one field of many."""
+    row = {"query": Q, "kind": "hard", "metadata": {"kind": "easy", "page": 3}}
+    assert {"kind": "easy", "page": 3} == sample_from_row(row, position=1).metadata
+    assert {"metadata": "text"} == sample_from_row({"query": Q, "metadata": "text"}, position=1).metadata
+
+
 def test_names_can_be_mapped() -> None:
     """A data set in any language works with one argument."""
     assert Q == sample_from_row({"Frage": Q, "query": "?"}, position=1, fields={"query": "Frage"}).query

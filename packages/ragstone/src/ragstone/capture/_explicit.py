@@ -1,25 +1,21 @@
-"""A draft from what an application says itself: for code that no callback can see."""
+"""Drafts from what an application states itself."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from ragstone.capture._convert import to_finite_number
 from ragstone.errors import ConfigurationError
-from ragstone.requests import PassageDraft, TraceDraft
+from ragstone.requests import PassageDraft, TraceDraft, read_hits
 
 __all__ = ["make_draft"]
-
-_TEXT_KEYS: Final = ("text", "page_content", "content")
-_KEYS: Final = frozenset({*_TEXT_KEYS, "id", "score", "metadata"})
 
 
 def make_draft(
     *,
     query: str | None = None,
-    contexts: Iterable[str | Mapping[str, Any] | PassageDraft] | None = None,
+    contexts: Any = None,
     response: str | None = None,
     reference: str | Sequence[str] = (),
     name: str | None = None,
@@ -29,25 +25,30 @@ def make_draft(
     started_at: float | None = None,
     tags: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
+    text: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> TraceDraft:
     """Describe a request that is over, for `Monitor.record`.
 
     Args:
-        query: What the user asked.
-        contexts: What was put into the prompt, in its order: texts, mappings with a `text` and if you like `id`,
-            `score` and `metadata`, or passages. An empty list says that nothing was; None that it is not known.
-        response: What the application answered.
+        query: The user's question.
+        contexts: The passages in the prompt, in their order: texts, mappings with a `text`, documents of a framework, or
+            the hits of a vector database as its client returns them. An empty list means that there were none, None that
+            they are not known.
+        response: The application's answer.
         reference: A correct answer, or several.
         name: What the application calls such requests.
-        session_id: What groups the requests of one conversation.
-        user_id: Whose request it was.
-        model: The model that answered.
-        started_at: When it began, in Unix seconds; now by default, and it ends now.
-        tags: Labels of yours.
-        metadata: What else is to be kept.
+        session_id: Id of the conversation.
+        user_id: Id of the user.
+        model: Name of the model that answered.
+        started_at: Start of the request in Unix seconds; now by default. It ends now.
+        tags: Labels of the application.
+        metadata: Anything else to keep.
+        text: Field of a context that holds its text, if it does not have a usual name.
+        columns: Names of the columns, if contexts are tuples.
 
     Raises:
-        ConfigurationError: `query`, `response` or a reference is not text, or a context is none of the forms above.
+        ConfigurationError: If `query`, `response` or a reference is not a text, or the contexts cannot be read.
 
     Example:
         >>> draft = make_draft(query="Why?", contexts=["Because."], response="Because.")
@@ -60,7 +61,7 @@ def make_draft(
         session_id=session_id,
         user_id=user_id,
         query=_text(query, "query"),
-        contexts=None if contexts is None else _passages(contexts),
+        contexts=None if contexts is None else _passages(contexts, text, columns),
         response=_text(response, "response"),
         reference=_references(reference),
         started_at=now if started_at is None else started_at,
@@ -71,7 +72,7 @@ def make_draft(
     )
 
 
-# Messages name types and keys, never texts: they may end up in a log, which no redactor sees.
+# Messages name types and fields, never texts: they may be logged unredacted.
 
 
 def _text(value: object, field: str) -> str | None:
@@ -87,35 +88,10 @@ def _references(value: object) -> list[str]:
     return list(texts)
 
 
-def _passages(contexts: object) -> list[PassageDraft]:
-    if isinstance(contexts, str | bytes | Mapping) or not isinstance(contexts, Iterable):
-        raise ConfigurationError(
-            f"contexts must be a list of passages, got {type(contexts).__name__}; put a single one into a list"
-        )
-    return [_passage(item, place) for place, item in enumerate(contexts)]
-
-
-def _passage(item: object, place: int) -> PassageDraft:
-    if isinstance(item, PassageDraft):
-        return item
-    if isinstance(item, str):
-        return PassageDraft(text=item)
-    if not isinstance(item, Mapping):
-        raise ConfigurationError(
-            f"contexts[{place}] must be a text, a mapping with a text, or a PassageDraft, got {type(item).__name__}"
-        )
-    text = next((item[key] for key in _TEXT_KEYS if isinstance(item.get(key), str)), None)
-    if text is None:
-        raise ConfigurationError(
-            f"contexts[{place}] has no text under {', '.join(map(repr, _TEXT_KEYS))}; it has {sorted(map(repr, item))}"
-        )
-    stated = item.get("metadata")
-    # What a passage has beside its text, under whatever name, is the application's own and stays with it.
-    others = {str(key): value for key, value in item.items() if key not in _KEYS}
-    identity = item.get("id")
-    return PassageDraft(
-        text=text,
-        id=None if identity is None else str(identity),
-        score=to_finite_number(item.get("score")),
-        metadata={**others, **stated} if isinstance(stated, Mapping) else others,
-    )
+def _passages(contexts: object, text: str | None, columns: Sequence[str] | None) -> list[PassageDraft]:
+    if isinstance(contexts, Iterator):
+        contexts = list(contexts)
+    read = read_hits(contexts, text=text, columns=columns)
+    if read.without_text is not None:
+        raise ConfigurationError(f"contexts: {read.without_text}")
+    return [passage for passages in read.lists for passage in passages]

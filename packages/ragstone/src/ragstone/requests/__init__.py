@@ -3,6 +3,7 @@
 from ragstone.requests._current import Block, current_request
 from ragstone.requests._draft import PassageDraft, Recorder, RetrievalDraft, TraceDraft
 from ragstone.requests._harvest import AS_JSON, harvest
+from ragstone.requests._hits import read_hits as read_hits
 from ragstone.requests._step import Message, Request, Role, Statements, Step, StepKind, Value
 
 __all__ = [

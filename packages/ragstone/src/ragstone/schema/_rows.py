@@ -112,11 +112,21 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
                 found.get("qrels", _qrels_from_reference_ids(row.get("reference_context_ids"))), "qrels", position
             ),
             ratings=_ratings(found.get("ratings"), position),
-            metadata={k: _plain(v) for k, v in row.items() if k not in used and k not in ("inputs", "outputs")},
+            metadata=_metadata(row, used),
         )
     except ValidationError as error:
         first = error.errors()[0]
         raise DataError(f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def _metadata(row: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
+    """Return the row's own metadata and, beside it, its other fields."""
+    others = {k: _plain(v) for k, v in row.items() if k not in used and k not in ("inputs", "outputs")}
+    stated = others.get("metadata")
+    if not isinstance(stated, Mapping):
+        return others
+    del others["metadata"]
+    return {**others, **{str(k): v for k, v in stated.items()}}
 
 
 def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,343 @@
+"""Results of searches, read by their shape: of vector databases, SQL rows, arrays and documents of frameworks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, Final, NamedTuple
+
+from ragstone.errors import ConfigurationError
+from ragstone.requests._draft import PassageDraft
+from ragstone.requests._shape import get, is_list
+from ragstone.schema import field_names
+
+__all__ = ["Hits", "read_hits"]
+
+_TEXT: Final = field_names("text", "hit")
+_ID: Final = field_names("id", "hit")
+_SCORE: Final = field_names("score", "hit")
+_LISTS: Final = (
+    "points",  # Qdrant
+    "objects",  # Weaviate
+    "matches",  # Pinecone
+    "source_nodes",  # LlamaIndex
+    *field_names("contexts", "hit"),
+    "hits",
+    "results",
+)
+"""Names under which a result holds its list of hits."""
+_BODIES: Final = ("payload", "_source", "properties", "entity", "node", "document", "fields")
+"""Names under which a hit holds the stored object."""
+_METADATA: Final = ("metadata", "meta")
+_VECTORS: Final = frozenset({"vector", "vectors", "embedding", "embeddings", "$vector"})
+_SCALARS: Final = (str, bytes, Real, type(None))
+_MAX_HITS: Final = 1_000
+_MAX_NAMES: Final = 20
+
+
+class Hits(NamedTuple):
+    """The lists of passages of a result, one for each query, and what is wrong with it."""
+
+    lists: list[list[PassageDraft]]
+    without_text: str | None = None
+    """What to do about hits without a text; None if all have one."""
+
+
+def read_hits(
+    hits: Any,
+    *,
+    text: str | None = None,
+    columns: Sequence[str] | None = None,
+    texts: Sequence[str] | None = None,
+    ids: Sequence[Any] | None = None,
+    scores: Sequence[Any] | None = None,
+) -> Hits:
+    """Read the result of a search without importing the library that made it.
+
+    A text is what stands under a known name or under `text`, never a guess. A hit without one is kept if it has an id.
+    Distances are metadata: a passage's score is higher if it fits better.
+
+    Args:
+        hits: The result, see `RequestBlock.found`.
+        text: Name of the field with the text.
+        columns: Names of the columns of hits that are tuples.
+        texts: Texts of the hits, in their order.
+        ids: Ids of the hits, in their order.
+        scores: Scores of the hits, in their order.
+
+    Returns:
+        One list for each query of a batch, in the order of the result; at most 1,000 passages each.
+
+    Raises:
+        ConfigurationError: If the shape is not known, or an argument does not fit it. The message holds names of
+            types and fields, never texts.
+    """
+    if texts is not None:
+        return Hits([_zipped(hits, texts, ids, scores)])
+    reader = _Reader(text, columns)
+    lists = [[passage for hit in found[:_MAX_HITS] if (passage := reader.passage(hit))] for found in _lists(hits)]
+    for passages in lists:
+        _set(passages, "ids", ids)
+        _set(passages, "scores", scores)
+    return Hits(lists, reader.without_text)
+
+
+# -- lists of hits
+
+
+def _lists(value: Any) -> list[Sequence[Any]]:
+    """Return the lists of hits in a result."""
+    value = _unwrapped(value)
+    if _is_chroma(value):
+        return _chroma(value)
+    if is_list(value):
+        # Milvus and clients of several queries: a list of lists of hits.
+        return list(value) if value and all(map(_is_batch, value)) else [value]
+    for name in _LISTS:
+        inner = get(value, name)
+        if is_list(inner):
+            return [inner]
+        if isinstance(inner, Mapping):  # Elasticsearch: `hits.hits`
+            return _lists(inner)
+    records = get(value, "to_dict")
+    if callable(records) and hasattr(value, "columns"):  # a data frame
+        return [records("records")]
+    if isinstance(value, Mapping | str) or not isinstance(value, Iterable) or _has_text(value):
+        raise ConfigurationError(
+            f"hits must be a list or the result of a known client, got {type(value).__name__}{_fields(value)}; "
+            "pass its list of hits"
+        )
+    if isinstance(value, Iterator):
+        raise ConfigurationError("hits must be a list: reading an iterator would use it up; pass list(hits)")
+    return [list(value)]
+
+
+def _unwrapped(value: Any) -> Any:
+    """Return the body of a response of Elasticsearch's client, which is a mapping by its methods alone."""
+    body = get(value, "body")
+    return body if isinstance(body, Mapping) and not isinstance(value, Mapping) else value
+
+
+def _is_chroma(value: Any) -> bool:
+    return isinstance(value, Mapping) and is_list(value.get("ids")) and "documents" in value
+
+
+def _chroma(value: Mapping[str, Any]) -> list[Sequence[Any]]:
+    """Turn Chroma's columns into hits: of `query` one list for each query, of `get` one list."""
+    ids = value["ids"]
+    is_batch = all(is_list(item) for item in ids)
+    columns = {name: value.get(name) for name in ("documents", "metadatas", "distances", "uris")}
+    found: list[Sequence[Any]] = []
+    for place, names in enumerate(ids if is_batch else [ids]):
+        rows = []
+        for rank, name in enumerate(names):
+            row = {"id": name}
+            for column, field in (("documents", "text"), ("metadatas", "metadata"), ("distances", "distance")):
+                values = columns[column]
+                values = values[place] if is_batch and values is not None else values
+                if values is not None:
+                    row[field] = values[rank]
+            rows.append(row)
+        found.append(rows)
+    return found
+
+
+def _is_batch(item: Any) -> bool:
+    """Whether an item of the result is a list of hits, as of several queries, and not a row."""
+    is_row = isinstance(item, tuple) or hasattr(item, "_fields") or hasattr(item, "_mapping")
+    return is_list(item) and not is_row and not any(isinstance(hit, _SCALARS) for hit in item)
+
+
+def _is_wrapped(hit: Any) -> bool:
+    """Whether a hit is an object in a row of its own, maybe with a number: of LangChain or of an SQL mapper."""
+    if not is_list(hit) or not 1 <= len(hit) <= 2 or isinstance(hit[0], _SCALARS):
+        return False
+    return len(hit) == 1 or isinstance(hit[1], Real)
+
+
+# -- one hit
+
+
+class _Reader:
+    """Reads one hit after the other."""
+
+    def __init__(self, text: str | None, columns: Sequence[str] | None) -> None:
+        self._text = text
+        self._columns = None if columns is None else list(columns)
+        self.without_text: str | None = None
+
+    def passage(self, hit: Any) -> PassageDraft | None:
+        if isinstance(hit, PassageDraft):
+            return hit
+        if isinstance(hit, str):
+            return PassageDraft(text=str(hit))
+        if _is_wrapped(hit):
+            passage = self.passage(hit[0])
+            if passage is not None and len(hit) == 2:
+                # Whether more or less is better, only the application knows.
+                passage = replace(passage, metadata={**passage.metadata, "score": hit[1]})
+            return passage
+        return self._of_object(self._named(hit))
+
+    def _named(self, hit: Any) -> Any:
+        """Return a row with the names of its columns."""
+        for name in ("_mapping", "_asdict"):  # SQLAlchemy's rows, named tuples
+            named = getattr(hit, name, None) if not isinstance(hit, Mapping) else None
+            named = named() if callable(named) else named
+            if isinstance(named, Mapping):
+                return dict(named)
+        keys = None if isinstance(hit, Mapping) else getattr(hit, "keys", None)
+        if callable(keys) and hasattr(hit, "__getitem__"):  # rows of sqlite3 and asyncpg, Milvus' hits
+            return {str(key): hit[key] for key in keys()}
+        if not is_list(hit):
+            return hit
+        if self._columns is None:
+            raise ConfigurationError(
+                f"the hits are rows without names ({type(hit).__name__} of {len(hit)}); name their columns, for example "
+                'columns=("id", "content", "distance")'
+            )
+        if len(self._columns) != len(hit):
+            raise ConfigurationError(f"columns names {len(self._columns)} columns, but a row has {len(hit)}")
+        return dict(zip(self._columns, hit, strict=True))
+
+    def _of_object(self, hit: Any) -> PassageDraft | None:
+        stored = next(
+            (body for name in _BODIES if (body := get(hit, name)) is not None and not isinstance(body, str)), None
+        )
+        holders = [hit] if stored is None else [stored, hit]
+        metadata = next(
+            (
+                dict(found)
+                for holder in holders
+                for name in _METADATA
+                if isinstance(found := get(holder, name), Mapping)
+            ),
+            {},
+        )
+        text, text_name = self._text_in([*holders, metadata])
+        sources = (hit, stored, metadata)
+        identity = next((found for source in sources if (found := _first(source, _ID)) is not None), None)
+        if text is None:
+            self.without_text = self.without_text or self._explained(hit, holders, metadata)
+            if identity is None:
+                return None
+        score, score_name = _score_of(hit, stored)
+        return PassageDraft(
+            text=text or "",
+            id=None if identity is None else str(identity),
+            score=score,
+            metadata=_others(hit, stored, {text_name, score_name, *_METADATA}) | metadata,
+        )
+
+    def _text_in(self, holders: Sequence[Any]) -> tuple[str | None, str | None]:
+        for name in _TEXT if self._text is None else (self._text,):
+            for holder in holders:
+                found = get(holder, name)
+                if isinstance(found, str):
+                    return str(found), name
+        return None, None
+
+    def _explained(self, hit: Any, holders: Sequence[Any], metadata: Mapping[str, Any]) -> str:
+        names = sorted({str(name) for holder in (*holders, metadata) for name in _names(holder)})[:_MAX_NAMES]
+        kind = type(hit).__name__
+        if self._text is not None:
+            return f"a hit ({kind}) does not have a text in the field {self._text!r}; its fields are {names}"
+        return f'a hit ({kind}) does not have a text under a known name; its fields are {names}. Name it: text="FIELD"'
+
+
+def _score_of(hit: Any, stored: Any) -> tuple[float | None, str | None]:
+    # Weaviate keeps scores in an object of their own.
+    for holder in (hit, get(hit, "metadata"), stored):
+        for name in _SCORE:
+            number = _finite(get(holder, name))
+            if number is not None:
+                return number, name
+    return None, None
+
+
+def _others(hit: Any, stored: Any, read: set[str | None]) -> dict[str, Any]:
+    """Return what a mapping holds in addition to what was read, and the distance of an object."""
+    others: dict[str, Any] = {}
+    skipped = {*read, *_ID, *_SCORE, *_BODIES, *_VECTORS}
+    for holder in (stored, hit):
+        if isinstance(holder, Mapping):
+            others |= {str(key): item for key, item in holder.items() if key not in skipped and not _is_vector(item)}
+    for holder in (hit, get(hit, "metadata")):
+        distance = _finite(get(holder, "distance"))
+        if distance is not None:
+            others["distance"] = distance
+    return others
+
+
+def _is_vector(value: Any) -> bool:
+    return hasattr(value, "tolist") or (is_list(value) and len(value) > 64 and isinstance(value[0], Real))
+
+
+def _first(holder: Any, names: Iterable[str]) -> Any:
+    for name in names:
+        found = get(holder, name)
+        if found is not None and found != "" and not callable(found):
+            return found
+    return None
+
+
+def _names(holder: Any) -> Iterable[Any]:
+    if isinstance(holder, Mapping):
+        return holder.keys()
+    return (name for name in getattr(holder, "__dict__", ()) if not name.startswith("_"))
+
+
+def _fields(value: Any) -> str:
+    names = sorted(map(str, _names(value)))[:_MAX_NAMES]
+    return f" with {names}" if names else ""
+
+
+def _has_text(value: Any) -> bool:
+    return any(isinstance(get(value, name), str) for name in _TEXT)
+
+
+def _finite(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+# -- arrays
+
+
+def _zipped(hits: Any, texts: Sequence[str], ids: Any, scores: Any) -> list[PassageDraft]:
+    """Make passages of the texts that belong to an array of positions, as FAISS returns it."""
+    positions = _flat(hits if ids is None else ids)
+    if len(texts) != len(positions):
+        raise ConfigurationError(
+            f"texts has {len(texts)} texts for {len(positions)} hits; pass the positions as hits "
+            "(of FAISS the second array) and the text of each"
+        )
+    passages = [PassageDraft(text=text, id=str(name)) for text, name in zip(texts, positions, strict=True)]
+    _set(passages, "scores", scores)
+    # FAISS fills a short list with -1.
+    return [p for p, name in zip(passages, positions, strict=True) if not (isinstance(name, Integral) and name == -1)]
+
+
+def _flat(values: Any) -> list[Any]:
+    """Return an array of one row, or a list, as a list of plain values."""
+    plain = values.tolist() if hasattr(values, "tolist") else list(values)
+    if len(plain) == 1 and isinstance(plain[0], list):
+        return plain[0]
+    return plain
+
+
+def _set(passages: list[PassageDraft], argument: str, values: Any) -> None:
+    if values is None:
+        return
+    plain = _flat(values)
+    if len(plain) != len(passages):
+        raise ConfigurationError(f"{argument} has {len(plain)} values for {len(passages)} hits; pass one for each hit")
+    for passage, value in zip(passages, plain, strict=True):
+        if argument == "ids":
+            passage.id = str(value)
+        else:
+            passage.score = _finite(value)

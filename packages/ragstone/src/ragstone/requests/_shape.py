@@ -1,0 +1,28 @@
+"""Access to objects of libraries that are not imported: by key or by attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+__all__ = ["get", "is_list", "whole_number"]
+
+
+def get(value: object, name: str) -> Any:
+    """Return an item of a mapping or an attribute of another object; None if it is absent or cannot be read."""
+    if isinstance(value, Mapping):
+        return value.get(name)
+    try:
+        return getattr(value, name, None)
+    except Exception:  # noqa: BLE001 - a property of the application's object; it says nothing then
+        return None
+
+
+def is_list(value: object) -> TypeGuard[Sequence[Any]]:
+    """Whether a value is a list of things, which a text is not."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
+
+
+def whole_number(value: object) -> int | None:
+    """Return a count, such as a number of tokens; None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
