@@ -87,7 +87,7 @@ PUBLIC = {
     """,
     "ragstone.requests": """
         AS_JSON Block Message PassageDraft Recorder Request RetrievalDraft Role Statements Step StepKind TraceDraft
-        Value current_request harvest
+        Value current_request harvest read_retriever_tools
     """,
     "ragstone.worker": """
         ScoringSetup TraceSource

@@ -5,6 +5,7 @@ from ragstone.requests._draft import PassageDraft, Recorder, RetrievalDraft, Tra
 from ragstone.requests._harvest import AS_JSON, harvest
 from ragstone.requests._hits import read_hits as read_hits
 from ragstone.requests._step import Message, Request, Role, Statements, Step, StepKind, Value
+from ragstone.requests._tools import read_retriever_tools
 
 __all__ = [
     "AS_JSON",
@@ -22,4 +23,5 @@ __all__ = [
     "Value",
     "current_request",
     "harvest",
+    "read_retriever_tools",
 ]
