@@ -6,15 +6,13 @@ import importlib.util
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from ragstone.cli._app import app
-from ragstone.errors import ConfigurationError
+from command_line import run_command
 from ragstone.metrics import all_metrics
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["metrics", *arguments], catch_exceptions=True)
+    return run_command("metrics", *arguments)
 
 
 def test_every_metric_is_listed():
@@ -62,9 +60,9 @@ def test_json_holds_the_cards():
 
 def test_an_unknown_name_is_refused_with_a_hint():
     """The message names what is close."""
-    error = run("ccrs.qq").exception
-    assert isinstance(error, ConfigurationError)
-    assert "Did you mean 'ccrs" in str(error)
+    done = run("ccrs.qq")
+    assert 2 == done.returncode
+    assert "Did you mean 'ccrs" in done.stderr
 
 
 def test_what_is_not_installed_is_explained_all_the_same(monkeypatch):

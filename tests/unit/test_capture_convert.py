@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ragstone._util.suppress import capture_suppressed
-from ragstone.capture import CaptureLimits
+from ragstone.capture import CaptureLimits, capture_suppressed
 from ragstone.capture._convert import Converter, RedactionError, is_sampled
 from ragstone.errors import ConfigurationError
 from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft

@@ -13,8 +13,7 @@ from collections import deque
 
 import pytest
 
-from ragstone._util.suppress import suppress_capture
-from ragstone.capture import Capture, CaptureLimits
+from ragstone.capture import Capture, CaptureLimits, suppress_capture
 from ragstone.errors import ConfigurationError
 from ragstone.requests import TraceDraft
 from ragstone.schema import spool_entry_adapter

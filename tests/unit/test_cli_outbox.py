@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from ragstone.cli._app import app
+from command_line import run_command
 from ragstone.schema import Captured, Score, Trace
 from ragstone.store import PlannedMetric, SqliteStore
 
@@ -34,7 +33,7 @@ def store(tmp_path: Path) -> str:
 
 
 def outbox(*arguments: str) -> dict[str, object]:
-    return json.loads(CliRunner().invoke(app, ["deliveries", *arguments, "--json"], catch_exceptions=False).stdout)
+    return json.loads(run_command("deliveries", *arguments, "--json").stdout)
 
 
 def counts(store: str, *arguments: str) -> tuple[object, int]:

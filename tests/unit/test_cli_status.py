@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from ragstone.cli._app import app
+from command_line import run_command
 from ragstone.schema import Captured, Failure, Score, Trace
 from ragstone.store import PlannedMetric, SqliteStore
 
@@ -33,7 +32,7 @@ def stored(path: Path, probabilities: list[float]) -> str:
 
 
 def status(*arguments: str) -> str:
-    return CliRunner().invoke(app, ["status", *arguments], catch_exceptions=False).stdout
+    return run_command("status", *arguments).stdout
 
 
 def test_status_begins_with_the_means(tmp_path: Path) -> None:

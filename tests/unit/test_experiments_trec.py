@@ -6,10 +6,9 @@ import json
 import struct
 
 import pytest
-from typer.testing import CliRunner
 
 import ragstone
-from ragstone.cli._app import app
+from command_line import run_command
 from ragstone.data import (
     read_beir,
     read_qrels,
@@ -349,9 +348,7 @@ def test_what_makes_no_beir_data_set(tmp_path, sample, words):
 
 def test_the_command_line_takes_qrels(run_file, qrels_file):
     """`ragstone evaluate FILE --qrels QRELS`."""
-    result = CliRunner().invoke(
-        app, ["evaluate", str(run_file), "--qrels", str(qrels_file), "--metrics", "recall@5,ndcg@3", "--json"]
-    )
-    assert 0 == result.exit_code, result.output
+    result = run_command("evaluate", run_file, "--qrels", qrels_file, "--metrics", "recall@5,ndcg@3", "--json")
+    assert 0 == result.returncode, result.stderr
     metrics = {line["metric"]: line for line in json.loads(result.stdout)["metrics"]}
     assert (0.25, 2, 1) == tuple(metrics["recall@5"][name] for name in ("mean", "n_scored", "n_not_applicable"))

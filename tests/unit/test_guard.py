@@ -8,9 +8,8 @@ import threading
 
 import pytest
 
-from ragstone._util.fork import after_fork_in_child
 from ragstone._util.tally import AtomicCounter
-from ragstone.capture import Guard, guarded
+from ragstone.capture import Guard, after_fork_in_child, guarded
 
 _in_child: list[str] = []
 

@@ -32,20 +32,41 @@ HEAVY = (
 )
 
 
+def loaded_after(*steps: str) -> list[set[str]]:
+    """The modules that are loaded after each statement, in one new interpreter; a command may exit."""
+    code = "import sys\n" + "".join(
+        f"try:\n    {step}\nexcept SystemExit:\n    pass\nprint('loaded:', *sys.modules)\n" for step in steps
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = [set(line.split()[1:]) for line in done.stdout.splitlines() if line.startswith("loaded:")]
+    assert len(steps) == len(found)
+    return found
+
+
+def heavy(loaded: set[str]) -> set[str]:
+    """The expensive packages among these modules."""
+    return set(HEAVY) & {name.partition(".")[0] for name in loaded}
+
+
 @pytest.mark.parametrize(
-    "statement",
+    "statements",
     [
-        pytest.param("import ragstone", marks=pytest.mark.slow),
-        pytest.param("from ragstone.schema import Trace", marks=pytest.mark.slow),
-        "from ragstone import Monitor",
-        "from ragstone.metrics import all_metrics; all_metrics()",
+        pytest.param(["import ragstone"], marks=pytest.mark.slow),
+        pytest.param(["from ragstone.schema import Trace"], marks=pytest.mark.slow),
+        pytest.param(["import ragstone.experiments"], marks=pytest.mark.slow),
+        [
+            "from ragstone import Monitor",
+            "from ragstone import compare, evaluate",
+            "from ragstone.metrics import all_metrics; all_metrics()",
+        ],
     ],
+    ids=", ".join,
 )
-def test_import_loads_nothing_heavy(statement):
-    """Clients, numeric libraries and frameworks load when they are first used."""
-    code = f"{statement}\nimport sys\nprint(*sorted(name.partition('.')[0] for name in sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert sorted(set(HEAVY) & set(loaded)) == []
+def test_import_loads_nothing_heavy(statements):
+    """Clients, numeric libraries, frameworks and `ragstone.research` load when they are first used."""
+    for statement, loaded in zip(statements, loaded_after(*statements), strict=True):
+        assert set() == heavy(loaded), statement
+        assert "ragstone.research" not in loaded, statement
 
 
 @pytest.mark.parametrize(
@@ -58,41 +79,25 @@ def test_import_loads_nothing_heavy(statement):
 def test_capture_loads_nothing_that_scores(package, statement):
     """An application that only captures pays for no metrics, judges or store."""
     pytest.importorskip(package)
-    code = f"{statement}\nimport sys\nprint(*sorted(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    (loaded,) = loaded_after(statement)
     rooms = {f"ragstone.{room}" for room in ("judges", "metrics", "scoring", "stats", "store", "sinks", "monitor")}
-    assert set() == rooms & set(loaded)
+    assert set() == rooms & loaded
 
 
 @pytest.mark.parametrize(
-    "statement",
+    "commands",
     [
-        pytest.param("import ragstone.experiments", marks=pytest.mark.slow),
-        "from ragstone import Monitor, compare, evaluate",
-        "from ragstone.cli import main; main(['--help'])",
+        [["--help"], ["metrics", "bertscore"]],
+        *(pytest.param([a], marks=pytest.mark.slow) for a in (["metrics"], ["metrics", "bleu"])),
     ],
+    ids=str,
 )
-def test_research_is_imported_only_when_it_is_asked_for(statement):
-    """A user who monitors, evaluates or compares does not import `ragstone.research`."""
-    code = f"import sys\ntry:\n    {statement}\nexcept SystemExit:\n    pass\nprint('ragstone.research' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("False\n")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["metrics", "bertscore"],
-        *(pytest.param(a, marks=pytest.mark.slow) for a in (["metrics"], ["metrics", "bleu"])),
-    ],
-)
-def test_commands_that_compute_nothing_load_nothing_to_compute_with(arguments):
+def test_commands_that_compute_nothing_load_nothing_to_compute_with(commands):
     """Help, and what metrics there are, come at once; a metric's package loads when it scores."""
-    code = (
-        f"import sys\nfrom ragstone.cli import main\ntry:\n    main({arguments!r})\nexcept SystemExit:\n    pass\n"
-        "print()\nprint(*sorted(name.partition('.')[0] for name in sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    used = {"typer", "rich", "pytest"}
-    assert set() == (set(HEAVY) - used) & set(done.stdout.splitlines()[-1].split())
+    for command, loaded in zip(
+        commands,
+        loaded_after(*(f"from ragstone.cli import main; main({command!r})" for command in commands)),
+        strict=True,
+    ):
+        assert set() == heavy(loaded) - {"typer", "rich", "pytest"}, command
+        assert "ragstone.research" not in loaded, command

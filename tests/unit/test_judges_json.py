@@ -11,10 +11,9 @@ from typing_extensions import TypedDict
 
 from fake_servers import FakeJudgeServer, Reply
 from ragstone.errors import JudgeRejectedError, JudgeReplyError
-from ragstone.judges import ModelJudge, OpenAICompatibleJudge, Prompt
+from ragstone.judges import Completion, ModelJudge, OpenAICompatibleJudge, Prompt
 from ragstone.judges._http.dialect import ConstrainedReplies
 from ragstone.judges._http.endpoint import RequestRefusedError
-from ragstone.judges._model import Completion
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Score
 from ragstone.scoring import Scorer

@@ -14,8 +14,7 @@ import pytest
 
 from fake_servers import FakeJudgeServer, Reply
 from ragstone.errors import ConfigurationError, JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
-from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
-from ragstone.judges._model import ChatRequest
+from ragstone.judges import ChatRequest, OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
 from ragstone.schema import Usage
 
 pytestmark = pytest.mark.usefixtures("virtual_time")

@@ -157,7 +157,7 @@ def test_lists_may_become_tuples():
 def test_long_replies_take_no_time(unit):
     """A server gone wild costs no more than its length (the suite's time limit decides)."""
     try:
-        value = parse_json(unit * 50_000, MARK)
+        value = parse_json(unit * 10_000, MARK)
     except JudgeReplyError:
         return
     assert {"n": 3} == value

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from ragstone._util.run_async import run_async
+from ragstone.scoring import run_async
 
 _who: ContextVar[str] = ContextVar("who", default="nobody")
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fake_servers import FakeJudgeServer
-from ragstone._util.suppress import capture_suppressed
+from ragstone.capture import capture_suppressed
 from ragstone.errors import ConfigurationError, JudgeError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges import NumberReply, OpenAICompatibleJudge, record_usage
 from ragstone.metrics import CCRS, MetricBase, MetricCard

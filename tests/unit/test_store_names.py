@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from ragstone.cli._app import app
+from command_line import run_command
 from ragstone.store import describe_store, is_database_url, resolve_store
 from ragstone.worker import spool_directory
 
@@ -49,8 +48,8 @@ def test_a_database_has_a_spool_without_its_password(monkeypatch: pytest.MonkeyP
 
 def test_the_alert_rules_are_printed():
     """As they are, so that a file of them is what was tested."""
-    printed = CliRunner().invoke(app, ["prometheus-rules"])
+    printed = run_command("prometheus-rules")
 
-    assert 0 == printed.exit_code
+    assert 0 == printed.returncode
     assert printed.stdout.startswith("# Alert rules")
     assert "alert: RagstoneWorstScoresLow" in printed.stdout
