@@ -139,8 +139,7 @@ def vllm(session: nox.Session) -> None:
         # Other tests with the same heavy packages: an environment of their own would double the download.
         session.run("pytest", junit(session, "models"), "-m", "models", "tests/models")
     models = {name: Path(session.virtualenv.location) / f"tiny-{name}" for name in ("judge", "reader")}
-    for name, folder in models.items():
-        session.run("python", f"tests/vllm/train_tiny_{name}.py", str(folder))
+    session.run("python", "tests/vllm/train_tiny_models.py", *map(str, models.values()))
     # RAGSTONE_TABLE3_QUESTIONS=300 for the whole table of docs/explanation/udcg-in-miniature.md.
     session.run(
         "pytest", junit(session), "-m", "vllm", "tests/vllm", *session.posargs,
