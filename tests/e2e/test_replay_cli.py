@@ -14,8 +14,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
 
 from command_line import Done, run_command
 from fake_servers import FakeJudgeServer
@@ -214,8 +217,37 @@ def span(trace: int, n: int, parent: int | None = None, **attributes: str) -> di
     }
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
-def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path, kills):
+def send_http(url: str, message: dict[str, Any]) -> None:
+    """Send a span as JSON over HTTP."""
+    answer = httpx.post(url, json={"resourceSpans": [{"scopeSpans": [{"spans": [message]}]}]}, timeout=30)
+    assert 200 == answer.status_code
+
+
+def send_grpc(url: str, message: dict[str, Any]) -> None:
+    """Send the same span over gRPC."""
+    sent = ExportTraceServiceRequest()
+    made = (
+        sent.resource_spans.add()
+        .scope_spans.add()
+        .spans.add(
+            trace_id=bytes.fromhex(message["traceId"]),
+            span_id=bytes.fromhex(message["spanId"]),
+            parent_span_id=bytes.fromhex(message.get("parentSpanId", "")),
+            name=message["name"],
+            start_time_unix_nano=int(message["startTimeUnixNano"]),
+            end_time_unix_nano=int(message["endTimeUnixNano"]),
+        )
+    )
+    for entry in message["attributes"]:
+        made.attributes.add(key=entry["key"]).value.string_value = entry["value"]["stringValue"]
+    with grpc.insecure_channel(url.removeprefix("http://")) as channel:
+        TraceServiceStub(channel).Export(sent, timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("send_to", "kills"), [(send_http, 1), (send_grpc, 1), pytest.param(send_http, 3, marks=pytest.mark.slow)]
+)
+def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path, send_to, kills):
     """Spans of requests, each in two messages; the receiver is killed in between; each request is scored once."""
     n = 12 * (kills + 1)
     store = tmp_path / "app.db"
@@ -229,6 +261,8 @@ def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path, kills):
             store,
             "--listen",
             "127.0.0.1:0",
+            "--listen-grpc",
+            "127.0.0.1:0",
             "--judge",
             "lexical",
             "--metrics",
@@ -237,12 +271,9 @@ def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path, kills):
             1,
         )
         assert made.stderr is not None
-        url = made.stderr.readline().split()[2].rstrip(",")
+        # It prints the two endpoints with "and" between them.
+        url = made.stderr.readline().split()[2 if send_to is send_http else 4]
         return made
-
-    def send(message: dict[str, Any]) -> None:
-        answer = httpx.post(url, json={"resourceSpans": [{"scopeSpans": [{"spans": [message]}]}]}, timeout=30)
-        assert 200 == answer.status_code
 
     try:
         for i in range(1, n + 1):
@@ -252,9 +283,9 @@ def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path, kills):
                     process.communicate()
                 process = serve()
             kind = {"openinference.span.kind": "RETRIEVER", "retrieval.documents.0.document.content": f"Item {i}."}
-            send(span(i, 2, 1, **{"input.value": f"What is item {i}?", **kind}))
+            send_to(url, span(i, 2, 1, **{"input.value": f"What is item {i}?", **kind}))
             root = {"openinference.span.kind": "CHAIN", "output.value": f"Item {i} is a stone."}
-            send(span(i, 1, **{"input.value": f"What is item {i}?", **root}))
+            send_to(url, span(i, 1, **{"input.value": f"What is item {i}?", **root}))
         end = time.monotonic() + 60
         while read_ledger(store).total.scored < n and time.monotonic() < end:
             time.sleep(0.1)

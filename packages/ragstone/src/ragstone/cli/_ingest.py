@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +26,7 @@ from ragstone.store import is_database_url
 from ragstone.worker import ScoringSetup, Worker, spool_directory
 
 if TYPE_CHECKING:
-    from ragstone.ingest import OtlpReceiver
+    from ragstone.ingest import OtlpGrpcReceiver, OtlpReceiver
 
 __all__ = ["ingest_command"]
 
@@ -37,6 +37,9 @@ _RETRY_S = 5.0
 def ingest_command(
     store: Annotated[str, typer.Argument(help="The store for requests and scores: a file or postgresql://...")],
     listen: Annotated[str, typer.Option("--listen", help="HOST:PORT for OTLP over HTTP.")] = "127.0.0.1:4318",
+    listen_grpc: Annotated[
+        str | None, typer.Option("--listen-grpc", help="HOST:PORT for OTLP over gRPC too, such as 127.0.0.1:4317.")
+    ] = None,
     metrics: MetricsOption = "ccrs",
     sink: SinkOption = None,
     idle_timeout_s: Annotated[
@@ -68,11 +71,12 @@ def ingest_command(
     *,
     models: ModelOptions,
 ) -> None:
-    """Receive OTLP/HTTP from instrumented applications, and score their requests. SIGTERM or Ctrl-C stops it cleanly."""
+    """Receive OTLP from instrumented applications, and score their requests. SIGTERM or Ctrl-C stops it cleanly."""
     # Imported here, because no other command needs the server.
-    from ragstone.ingest import OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
+    from ragstone.ingest import OtlpGrpcReceiver, OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
 
-    host, port = _address(listen)
+    host, port = _address(listen, "--listen")
+    grpc_address = None if listen_grpc is None else _address(listen_grpc, "--listen-grpc")
     judge, reader = models.models()
     setup = ScoringSetup(
         parse_names(metrics),
@@ -85,10 +89,14 @@ def ingest_command(
     )
     buffer = SharedSpanBuffer(_buffer_path(store))
     source = OtlpTraceSource(buffer, idle_timeout_s=idle_timeout_s, rootless_timeout_s=rootless_timeout_s)
+    redact = None if no_redact else redact_secrets
     try:
+        receivers: list[OtlpReceiver | OtlpGrpcReceiver] = [OtlpReceiver(buffer, host=host, port=port, redact=redact)]
+        if grpc_address is not None:
+            receivers.append(OtlpGrpcReceiver(buffer, host=grpc_address[0], port=grpc_address[1], redact=redact))
         asyncio.run(
             _serve(
-                OtlpReceiver(buffer, host=host, port=port, redact=None if no_redact else redact_secrets),
+                receivers,
                 setup,
                 lambda: Worker(store, setup, intakes=[source], max_outage_s=max_outage_s),
             )
@@ -97,10 +105,10 @@ def ingest_command(
         buffer.close()
 
 
-def _address(text: str) -> tuple[str, int]:
+def _address(text: str, option: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise ConfigurationError(f"--listen must be HOST:PORT, such as 127.0.0.1:4318, got {text!r}")
+        raise ConfigurationError(f"{option} must be HOST:PORT, such as 127.0.0.1:4318, got {text!r}")
     return host.strip("[]"), int(port)
 
 
@@ -115,7 +123,9 @@ def _buffer_path(store: str) -> Path:
     return path.with_name(path.name + ".spans")
 
 
-async def _serve(receiver: OtlpReceiver, setup: ScoringSetup, make_worker: Callable[[], Worker]) -> None:
+async def _serve(
+    receivers: Sequence[OtlpReceiver | OtlpGrpcReceiver], setup: ScoringSetup, make_worker: Callable[[], Worker]
+) -> None:
     stopping = asyncio.Event()
     workers: list[Worker] = []
 
@@ -126,9 +136,11 @@ async def _serve(receiver: OtlpReceiver, setup: ScoringSetup, make_worker: Calla
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
-    await receiver.start()
-    typer.echo(f"listening at {receiver.url}/v1/traces, judge {setup.judge.identity.name}", err=True)
     try:
+        for receiver in receivers:
+            await receiver.start()
+        places = " and ".join([f"{receivers[0].url}/v1/traces", *(f"{other.url} (gRPC)" for other in receivers[1:])])
+        typer.echo(f"listening at {places}, judge {setup.judge.identity.name}", err=True)
         while not stopping.is_set():
             workers[:] = [make_worker()]
             try:
@@ -140,5 +152,6 @@ async def _serve(receiver: OtlpReceiver, setup: ScoringSetup, make_worker: Calla
                 await asyncio.wait([stop_requested], timeout=_RETRY_S)
                 stop_requested.cancel()
     finally:
-        await receiver.aclose()
+        for receiver in receivers:
+            await receiver.aclose()
         await setup.aclose()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 import zlib
 from typing import Final
 
@@ -12,16 +10,12 @@ from aiohttp import web
 
 from ragstone.capture import Redactor, redact_secrets
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
+from ragstone.ingest._intake import MAX_BYTES, SpanIntake
+from ragstone.ingest._reply import rejection, trace_response
 from ragstone.ingest._stage import SharedSpanBuffer
-from ragstone.replay import BufferedSpan
-from ragstone.replay.otlp import spans_of_request
 
 __all__ = ["OtlpReceiver"]
 
-logger = logging.getLogger("ragstone")
-
-_MAX_BYTES: Final = 64 * 2**20
-"""Largest body, as sent and unpacked; exporters send batches of 512 spans."""
 _RETRY_AFTER_S: Final = "5"
 _PROTOBUF: Final = "application/x-protobuf"
 
@@ -48,17 +42,10 @@ class OtlpReceiver:
         port: int = 4318,
         redact: Redactor | None = redact_secrets,
     ) -> None:
-        self._stage = stage
+        self._intake = SpanIntake(stage, redact)
         self._host = host
         self._port = port
-        self._redact = redact
         self._runner: web.AppRunner | None = None
-        self._trouble = ""
-        """What the disk said last, while it takes nothing."""
-        self.n_spans = 0
-        """Spans that were new."""
-        self.n_rejected = 0
-        """Spans that could not be read."""
 
     @property
     def url(self) -> str:
@@ -72,7 +59,7 @@ class OtlpReceiver:
         Raises:
             ConfigurationError: The address cannot be listened at.
         """
-        app = web.Application(client_max_size=_MAX_BYTES)
+        app = web.Application(client_max_size=MAX_BYTES)
         app.router.add_post("/v1/traces", self._traces)
         app.router.add_post("/v1/logs", self._ignored)
         app.router.add_post("/v1/metrics", self._ignored)
@@ -99,35 +86,16 @@ class OtlpReceiver:
         kind = request.content_type
         try:
             body = _unpacked(await request.read(), request.headers.get("Content-Encoding", "identity"))
-            # Reading is work for the processor, keeping waits for the disk: neither is for the loop.
-            rejected = await asyncio.to_thread(self._keep, body, kind)
+            rejected = await self._intake.take(body, kind)
         except web.HTTPRequestEntityTooLarge:
-            return _refused(413, f"more than {_MAX_BYTES} bytes; send smaller batches")
+            return _refused(413, f"more than {MAX_BYTES} bytes; send smaller batches")
         except MissingExtraError as error:
             return _refused(415, str(error))
         except DataError as error:
             return _refused(400, str(error))
-        except StoreError as error:
-            if str(error) != self._trouble:
-                # Once: every exporter comes again every few seconds.
-                self._trouble = str(error)
-                logger.error("ragstone ingest: %s; exporters are told to come again", error)  # noqa: TRY400
+        except StoreError:
             return _refused(503, "the disk does not take it now", {"Retry-After": _RETRY_AFTER_S})
-        self._trouble = ""
         return _accepted(kind, rejected)
-
-    def _keep(self, body: bytes, kind: str) -> list[str]:
-        """Keep the spans of a message; why some could not be read."""
-        spans: list[BufferedSpan] = []
-        rejected: list[str] = []
-        for item in spans_of_request(body, kind, redact=self._redact):
-            if isinstance(item, BufferedSpan):
-                spans.append(item)
-            else:
-                rejected.append(item.reason)
-        self.n_spans += self._stage.add(spans)
-        self.n_rejected += len(rejected)
-        return rejected
 
     async def _ignored(self, request: web.Request) -> web.Response:
         await request.read()
@@ -141,11 +109,11 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
         raise DataError(f"the content encoding {encoding[:40]!r} is not known; send gzip, or none")
     unpacker = zlib.decompressobj(wbits=47)
     try:
-        unpacked = unpacker.decompress(body, _MAX_BYTES + 1)
+        unpacked = unpacker.decompress(body, MAX_BYTES + 1)
     except zlib.error as error:
         raise DataError(f"the body is no {encoding}: {error}") from None
-    if len(unpacked) > _MAX_BYTES:
-        raise web.HTTPRequestEntityTooLarge(max_size=_MAX_BYTES, actual_size=len(unpacked))
+    if len(unpacked) > MAX_BYTES:
+        raise web.HTTPRequestEntityTooLarge(max_size=MAX_BYTES, actual_size=len(unpacked))
     if not unpacker.eof:
         raise DataError(f"the body ends in the middle of its {encoding}")
     return unpacked
@@ -154,19 +122,9 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
 def _accepted(kind: str, rejected: list[str]) -> web.Response:
     """The answer of the protocol, in the form of the request."""
     if kind == "application/json":
-        told = {"partialSuccess": {"rejectedSpans": str(len(rejected)), "errorMessage": "; ".join(rejected[:3])}}
+        told = {"partialSuccess": {"rejectedSpans": str(len(rejected)), "errorMessage": rejection(rejected)}}
         return web.json_response(told if rejected else {})
-    if not rejected:
-        # A message without fields is empty.
-        return web.Response(body=b"", content_type=_PROTOBUF)
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-        ExportTracePartialSuccess,
-        ExportTraceServiceResponse,
-    )
-
-    success = ExportTracePartialSuccess(rejected_spans=len(rejected), error_message="; ".join(rejected[:3]))
-    body = ExportTraceServiceResponse(partial_success=success).SerializeToString()
-    return web.Response(body=body, content_type=_PROTOBUF)
+    return web.Response(body=trace_response(rejected), content_type=_PROTOBUF)
 
 
 def _refused(status: int, words: str, headers: dict[str, str] | None = None) -> web.Response:
