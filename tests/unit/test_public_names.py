@@ -56,7 +56,7 @@ PUBLIC = {
         topicality validate_metrics
     """,
     "ragstone.schema": """
-        FIELD_ALIASES Failure FailureKind Interval Ledger NotApplicable Outcome Passage Retrieval Sample Score
+        FIELD_ALIASES Evidence Failure FailureKind Interval Ledger NotApplicable Outcome Passage Retrieval Sample Score
         Trace TraceStatus Usage committed_json_schema json_schema sample_from_row
     """,
     "ragstone.scoring": """
@@ -87,7 +87,7 @@ PUBLIC = {
     """,
     "ragstone.requests": """
         AS_JSON Block Message PassageDraft Recorder Request RetrievalDraft Role Statements Step StepKind TraceDraft
-        Value current_request harvest read_retriever_tools
+        Value assemble current_request find_requests harvest read_retriever_tools
     """,
     "ragstone.worker": """
         ScoringSetup TraceSource

@@ -76,7 +76,7 @@ def test_content_blocks_are_one_text() -> None:
 
 
 def test_framework_objects_are_read_by_the_callers_reader() -> None:
-    """A reader's passages are kept, and a score beside a document becomes its score."""
+    """A reader's passages are kept, and a score next to a document becomes its score."""
     assert harvest({"x": [_Document("a"), _Document("b")]}, _read)[0].passages == (
         PassageDraft(text="a"),
         PassageDraft(text="b"),

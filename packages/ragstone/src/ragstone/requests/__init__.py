@@ -1,5 +1,7 @@
 """Captured requests: what was asked, what the model saw, what was answered, for live capture and replay."""
 
+from ragstone.requests._assemble import assemble
+from ragstone.requests._boundary import find_requests
 from ragstone.requests._current import Block, current_request
 from ragstone.requests._draft import PassageDraft, Recorder, RetrievalDraft, TraceDraft
 from ragstone.requests._harvest import AS_JSON, harvest
@@ -21,7 +23,9 @@ __all__ = [
     "StepKind",
     "TraceDraft",
     "Value",
+    "assemble",
     "current_request",
+    "find_requests",
     "harvest",
     "read_retriever_tools",
 ]

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ragstone.schema import TraceStatus
+from ragstone.schema import Evidence, TraceStatus
 
 __all__ = ["PassageDraft", "Recorder", "RetrievalDraft", "TraceDraft"]
 
@@ -29,6 +29,8 @@ class RetrievalDraft:
     query: str | None = None
     passages: list[PassageDraft] = field(default_factory=list)
     name: str | None = None
+    stages: list[RetrievalDraft] = field(default_factory=list)
+    """The lists of retrievers inside this one, at most 8. They never are contexts."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +52,7 @@ class TraceDraft:
     session_id: str | None = None
     user_id: str | None = None
     query: str | None = None
+    standalone_query: str | None = None
     retrievals: list[RetrievalDraft] = field(default_factory=list)
     contexts: list[PassageDraft] | None = None
     response: str | None = None
@@ -65,6 +68,7 @@ class TraceDraft:
     output_tokens: int | None = None
     tags: list[str] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
+    evidence: Evidence | None = None
 
 
 class Recorder(Protocol):

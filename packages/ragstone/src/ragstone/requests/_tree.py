@@ -29,6 +29,8 @@ class Tree:
             children.setdefault(step.parent, []).append(step)
         self._order: list[Step] = []
         """Each step before the steps inside it, siblings in the order in which they began."""
+        self.finished: list[Step] = []
+        """Each step after the steps inside it, siblings in the order in which they began."""
         self._enter: dict[Hashable, int] = {}
         self._leave: dict[Hashable, int] = {}
         self._parent: dict[Hashable, Step] = {}
@@ -51,6 +53,7 @@ class Tree:
             step, parent, muted, is_left = waiting.pop()
             if is_left:
                 self._leave[step.id] = len(self._order)
+                self.finished.append(step)
                 continue
             if step.id in seen:
                 continue

@@ -7,6 +7,10 @@ from ragstone.schema._entry import Dropped as Dropped
 from ragstone.schema._entry import SampledOut as SampledOut
 from ragstone.schema._entry import SpoolEntry as SpoolEntry
 from ragstone.schema._entry import spool_entry_adapter as spool_entry_adapter
+from ragstone.schema._evidence import ContextsRule as ContextsRule
+from ragstone.schema._evidence import Evidence
+from ragstone.schema._evidence import QueryRule as QueryRule
+from ragstone.schema._evidence import ResponseRule as ResponseRule
 from ragstone.schema._json_schema import committed_json_schema, json_schema
 from ragstone.schema._ledger import DeliveryCounts as DeliveryCounts
 from ragstone.schema._ledger import Ledger
@@ -23,6 +27,7 @@ from ragstone.schema._trace import Passage, Retrieval, Trace, TraceStatus, Usage
 
 __all__ = [
     "FIELD_ALIASES",
+    "Evidence",
     "Failure",
     "FailureKind",
     "Interval",

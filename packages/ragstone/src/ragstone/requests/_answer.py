@@ -1,0 +1,184 @@
+"""What was answered, and by which model calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ragstone.requests._facts import Call, Facts
+from ragstone.requests._look_up import is_shown_object, last_answer, look_up
+from ragstone.requests._match import TooLargeError, canonical
+from ragstone.schema import ResponseRule, field_names
+
+__all__ = ["Answer", "find_answer"]
+
+_NAMES: Final = field_names("response", "output")
+_SHORT: Final = 20
+"""Characters of an answer below which several model calls give it by coincidence."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """The response, the rule that found it, and the model calls that wrote it."""
+
+    text: str | None
+    rule: ResponseRule
+    calls: list[Call] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+
+
+def find_answer(facts: Facts, *, question: str | None) -> Answer:
+    """Find the answer by the first rule that finds it, and the calls that wrote it."""
+    status = facts.request.draft.status
+    stated = facts.request.statements.response
+    if stated is not None:
+        return _written(facts, Answer(stated, "stated"), question)
+    if status not in ("ok", "truncated", "error"):
+        return Answer(None, "unknown")  # the state of a paused graph can hold an earlier answer
+    output = _output(facts)
+    if output:
+        return _written(facts, Answer(output, "output"), question)
+    if status == "ok":
+        for answer in (_reply_in_output(facts, question), _last_reply(facts, question)):
+            if answer is not None:
+                return answer
+    if output is not None and not facts.calls:
+        return Answer(output, "output")
+    return Answer(None, "unknown")
+
+
+def _output(facts: Facts) -> str | None:
+    root = facts.root
+    if root is None:
+        return None
+    if root.reply is not None and not is_shown_object(root.reply):
+        return None if root.calls_tool else root.reply
+    return None if root.kind in ("retrieval", "transform") else look_up(root.outputs, _NAMES, last_answer)
+
+
+def _written(facts: Facts, answer: Answer, question: str | None) -> Answer:
+    """Add the calls that wrote an answer that is known."""
+    text = canonical(answer.text or "")
+    said = [call for call in facts.calls if call.reply]
+    calls = [call for call in said if _is_same(call.reply, text)]
+    if calls:
+        calls, doubts = _chosen(facts, calls, question)
+        answer.calls, answer.doubts = calls[-1:], doubts
+        return answer
+    pieces = _pieces(facts, said, text)
+    if pieces:
+        answer.calls = pieces
+        if all(len(call.reply) < _SHORT for call in pieces) and len(pieces) > 1:
+            answer.calls, answer.doubts = _chosen(facts, pieces, question)
+        return answer
+    calls = [call for call in said if text and facts.find(text, call.reply) >= 0]
+    calls, doubts = _chosen(facts, calls, question)
+    answer.calls, answer.doubts = calls[-1:], doubts
+    return answer
+
+
+def _pieces(facts: Facts, calls: Sequence[Call], text: str) -> list[Call]:
+    """Return the calls whose replies are pieces of an answer, each piece from the last call that wrote it."""
+    taken: list[tuple[int, int]] = []
+    pieces: list[Call] = []
+    for call in sorted(calls, key=lambda call: (-len(call.reply), -call.place)):
+        start = facts.find(call.reply, text)
+        end = start + len(call.reply)
+        if start >= 0 and not any(a <= start and end <= b for a, b in taken):
+            taken.append((start, end))
+            pieces.append(call)
+    if any(len(call.reply) >= _SHORT for call in pieces):
+        pieces = [call for call in pieces if len(call.reply) >= _SHORT]
+    return sorted(pieces, key=lambda call: call.place)
+
+
+def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
+    """Find the reply that is a text in the outputs of the request, under whatever name."""
+    root = facts.root
+    if root is None:
+        return None
+    texts = [value.text for value in root.outputs if value.text]
+    if root.reply:
+        texts.append(root.reply)
+    known = [canonical(text) for text in texts if not is_shown_object(text)]
+    shown = [canonical(text) for text in texts if is_shown_object(text)]
+    calls = [
+        call
+        for call in facts.calls
+        if call.reply
+        and (
+            any(_is_same(call.reply, text) for text in known)
+            or any(facts.find(call.reply, text) >= 0 for text in shown)
+        )
+    ]
+    if not calls:
+        return None
+    calls, doubts = _chosen(facts, calls, question)
+    if len({call.reply for call in calls}) > 1:
+        doubts = ["several_answers"]
+    return Answer(calls[-1].step.reply, "reply_in_output", calls[-1:], doubts)
+
+
+def _last_reply(facts: Facts, question: str | None) -> Answer | None:
+    calls = [
+        call for call in facts.calls if call.step.reply is not None and not call.step.calls_tool and not call.in_tool
+    ]
+    if len(calls) > 1:
+        calls = _with_passages(facts, calls, question)
+    return Answer(calls[-1].step.reply, "last_reply", calls[-1:]) if calls else None
+
+
+def _chosen(facts: Facts, calls: list[Call], question: str | None) -> tuple[list[Call], list[str]]:
+    """Choose among calls that could have written the answer: the last one wrote it, unless their contexts differ."""
+    if len(calls) < 2:
+        return calls, []
+    calls = _with_passages(facts, calls, question)
+    calls = [call for call in calls if not _quotes(call, calls)] or calls
+    if len(calls) > 1 and any(len(call.reply) < _SHORT for call in calls) and _contexts_differ(facts, calls, question):
+        return calls, ["several_answers"]
+    return calls, []
+
+
+def _quotes(call: Call, others: Sequence[Call]) -> bool:
+    """Whether the prompt of a call quotes an earlier one, as the prompt of a guard quotes what it checks."""
+    # A short answer stands in a prompt by coincidence.
+    earlier = [other for other in others if other.place < call.place and len(other.reply) >= _SHORT]
+    try:
+        return call.is_visible and any(other.reply in call.prompt for other in earlier)
+    except TooLargeError:
+        return False
+
+
+def _with_passages(facts: Facts, calls: list[Call], question: str | None) -> list[Call]:
+    """Return the calls with passages in their prompts, or all if there are none."""
+    return [call for call in calls if _contexts(facts, call, question)] or calls
+
+
+def _contexts_differ(facts: Facts, calls: Sequence[Call], question: str | None) -> bool:
+    return len({_contexts(facts, call, question) for call in calls}) > 1
+
+
+def _contexts(facts: Facts, call: Call, question: str | None) -> frozenset[str]:
+    if not call.is_visible:
+        return frozenset()
+    try:
+        return frozenset(match.excerpt or match.candidate.text for match in facts.matches(call, question=question))
+    except TooLargeError:
+        return frozenset()
+
+
+def _is_same(reply: str, text: str) -> bool:
+    if reply == text:
+        return True
+    if not (reply[:1] in "{[" and text[:1] in "{["):
+        return False
+    return (value := _json(reply)) is not None and value == _json(text)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

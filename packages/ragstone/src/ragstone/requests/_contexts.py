@@ -1,0 +1,165 @@
+"""What the model saw when it wrote the answer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from ragstone.requests._answer import Answer
+from ragstone.requests._draft import PassageDraft
+from ragstone.requests._facts import Call, Facts, output_texts
+from ragstone.requests._fallback import without_prompt
+from ragstone.requests._match import Match, TooLargeError, canonical
+from ragstone.requests._step import Message, Step
+from ragstone.schema import ContextsRule
+
+__all__ = ["Contexts", "find_contexts"]
+
+_MIN_REPLY_CHARS: Final = 40
+_MIN_REPLY_WORDS: Final = 6
+_MIN_TOOL_TEXT: Final = 80
+"""Characters of a tool's result from which on it can be a passage."""
+
+
+@dataclasses.dataclass(slots=True)
+class Contexts:
+    """The passages, the rule that found them, and what is unclear about them."""
+
+    passages: list[PassageDraft] | None
+    """None if they are not known."""
+    rule: ContextsRule
+    doubts: list[str] = dataclasses.field(default_factory=list)
+
+
+def find_contexts(facts: Facts, answer: Answer, *, question: str | None) -> Contexts:
+    """Find the contexts by the first rule that finds them."""
+    stated = _stated(facts)
+    if stated is not None:
+        return Contexts(list(stated), "stated")
+    try:
+        shown = _in_prompts(facts, answer, question=question)
+    except TooLargeError:
+        return dataclasses.replace(_fallback(facts, answer), doubts=["too_large"])
+    return _fallback(facts, answer) if shown is None else shown
+
+
+def _stated(facts: Facts) -> Sequence[PassageDraft] | None:
+    if facts.request.statements.contexts is not None:
+        return facts.request.statements.contexts
+    for step in facts.tree.steps:
+        if step.kind in ("chain", "agent", "other", "model") and step.passages is not None and facts.counts(step):
+            return step.passages
+    return None
+
+
+def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contexts | None:
+    """Return the passages in the prompts behind the answer; None if no prompt is visible."""
+    visible = [call for call in facts.calls if call.is_visible]
+    if not visible or answer.text is None:
+        return None
+    if not answer.calls:
+        # Without anything found or given there is nothing that it could have been made from.
+        return Contexts(None, "unknown", ["no_model_wrote_it"] if facts.searches or facts.candidates else [])
+    if not all(call.is_visible for call in answer.calls):
+        return None
+    calls = _with_predecessors(facts, answer.calls, question)
+    matches = [match for call in _not_repeated(facts, calls) for match in facts.matches(call, question=question)]
+    doubts = [*_tool_doubts(facts, calls, matches)]
+    if any(match.is_doubtful for match in matches):
+        doubts.append("short_passage")
+    if matches:
+        is_cut = any(match.excerpt is not None for match in matches)
+        return Contexts(_passages(matches), "part_of_prompt" if is_cut else "in_prompt", doubts)
+    if any(candidate.text for candidate in facts.candidates):
+        return Contexts(None, "unknown", [*doubts, "not_in_prompt"])
+    if facts.searches:
+        return dataclasses.replace(_fallback(facts, answer), doubts=doubts)
+    return Contexts(None, "unknown", doubts)
+
+
+def _passages(matches: Iterable[Match]) -> list[PassageDraft]:
+    """Return the passages of matches, each text once."""
+    passages: dict[str, PassageDraft] = {}
+    for match in matches:
+        passage = match.candidate.passage
+        if match.excerpt is None:
+            passages.setdefault(match.candidate.text, passage)
+        else:
+            passages.setdefault(match.excerpt, dataclasses.replace(passage, text=match.excerpt))
+    return list(passages.values())
+
+
+def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | None) -> list[Call]:
+    """Return calls and the calls whose replies stand in their prompts, and so on back, in the order they began."""
+    queries = {canonical(step.query) for step in facts.tree.steps if step.query and step.kind != "chain"}
+    queries.add(canonical(question or ""))
+    possible = [
+        call
+        for call in facts.calls
+        if call.is_visible
+        and len(call.reply) >= _MIN_REPLY_CHARS
+        and (len(call.reply.split()) >= _MIN_REPLY_WORDS or not call.reply.isascii())
+        and call.reply not in queries
+    ]
+    found = {call.place: call for call in answering}
+    waiting = list(answering)
+    while waiting:
+        after = waiting.pop()
+        for call in possible:
+            if call.place < after.place and call.place not in found and call.reply in after.prompt:
+                found[call.place] = call
+                waiting.append(call)
+    return [found[place] for place in sorted(found)]
+
+
+def _not_repeated(facts: Facts, calls: Sequence[Call]) -> Iterator[Call]:
+    """Yield the calls whose prompts are not the beginning of the prompt of another one, as an agent's are."""
+    for place, call in enumerate(calls):
+        n = len(call.messages)
+        others = (other for other in calls[place + 1 :] if len(other.messages) > n)
+        facts.budget.spend(n)
+        if not any(tuple(other.messages[:n]) == tuple(call.messages) for other in others):
+            yield call
+
+
+def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) -> Iterator[str]:
+    """Yield doubts about results of tools in the prompts that are not known to be passages."""
+    known = [match.excerpt or match.candidate.text for match in matches]
+    results = {step.id: [canonical(text) for text in output_texts(step)] for step in _tools(facts)}
+    retrieving = {search.step.id for search in facts.searches}
+    retrieving |= {around.id for search in facts.searches for around in facts.tree.ancestors(search.step)}
+    written = {call.reply for call in facts.calls if call.reply}
+    unclear: dict[str, None] = {}
+    for step in _tools(facts):
+        if step.id in retrieving:
+            continue
+        texts = [text for text in results[step.id] if len(text) >= _MIN_TOOL_TEXT and text not in written]
+        if any(text in call.prompt for call in calls for text in texts):
+            unclear[f"text_tool:{step.name or 'unnamed'}"] = None
+    every = [text for texts in results.values() for text in texts]
+    for message, is_earlier in _tool_messages(calls):
+        text = canonical(message.text)
+        if len(text) < _MIN_TOOL_TEXT or any(passage in text for passage in known):
+            continue
+        if not any(text in result or result in text for result in every if result):
+            unclear["passages_from_earlier_turn" if is_earlier else f"text_tool:{message.tool or 'unnamed'}"] = None
+    yield from unclear
+
+
+def _tools(facts: Facts) -> list[Step]:
+    return [step for step in facts.tree.steps if step.kind == "tool"]
+
+
+def _tool_messages(calls: Sequence[Call]) -> Iterator[tuple[Message, bool]]:
+    """Yield the tools' messages in prompts, and whether a later message of the user follows."""
+    for call in calls:
+        users = [place for place, message in enumerate(call.messages) if message.role == "user"]
+        last = users[-1] if users else -1
+        for place, message in enumerate(call.messages):
+            if message.role == "tool":
+                yield message, place < last
+
+
+def _fallback(facts: Facts, answer: Answer) -> Contexts:
+    return Contexts(*without_prompt(facts, [call.step for call in answer.calls]))

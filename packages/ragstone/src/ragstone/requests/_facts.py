@@ -1,0 +1,252 @@
+"""What the steps of a request contain, before a rule chooses among it: model calls, retrievals, documents."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Final
+
+from ragstone.requests._boundary import find_root
+from ragstone.requests._draft import PassageDraft, RetrievalDraft
+from ragstone.requests._match import (
+    Budget,
+    Candidate,
+    Match,
+    Text,
+    TooLargeError,
+    canonical,
+    find_passages,
+    has_word_edges,
+)
+from ragstone.requests._step import Message, Request, Step
+from ragstone.requests._tree import Tree
+
+__all__ = ["Call", "Facts", "Search", "output_texts"]
+
+_INDEX_PAIRS: Final = 400
+"""Pairs of passage and prompt from which on prompts are indexed."""
+_MAX_STAGES: Final = 8
+_MIN_SENTENCE: Final = 32
+
+
+class Call:
+    """A model call whose reply can be the answer or a part of it."""
+
+    __slots__ = ("_facts", "_prompt", "in_tool", "place", "reply", "step")
+
+    def __init__(self, facts: Facts, step: Step, *, in_tool: bool) -> None:
+        self._facts = facts
+        self._prompt: Text | None = None
+        self.step = step
+        self.place = facts.tree.place[step.id]
+        self.reply = canonical(step.reply or "")
+        """In canonical form."""
+        self.in_tool = in_tool
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The messages of its prompt, none if the prompt is not known."""
+        return self.step.prompt or ()
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether its prompt is known."""
+        return self.step.prompt is not None
+
+    @property
+    def prompt(self) -> Text:
+        """The text of its prompt."""
+        if self._prompt is None:
+            self._prompt = self._facts.text("\n\n".join(message.text for message in self.messages))
+        return self._prompt
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Search:
+    """A retriever call, or a call of a tool that retrieves."""
+
+    step: Step
+    passages: Sequence[PassageDraft]
+    stages: list[RetrievalDraft] = dataclasses.field(default_factory=list)
+
+    def draft(self) -> RetrievalDraft:
+        """Return it as the trace names it."""
+        return RetrievalDraft(
+            query=self.step.query, passages=list(self.passages), name=self.step.name, stages=self.stages
+        )
+
+
+class Facts:
+    """The steps of a request and what is in them. Steps of an attempt that failed contribute nothing.
+
+    Args:
+        request: The request.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.tree = Tree(request.steps)
+        root = request.root
+        self.root = root if root is not None and root in self.tree else find_root(self.tree)
+        self.budget = Budget()
+        self._failed = self._find_failed()
+
+    def _find_failed(self) -> set[Hashable]:
+        failed: set[Hashable] = set()
+        for step in reversed(self.tree.finished):  # a step before those inside it
+            around = self.tree.parent(step)
+            if step is not self.root and (step.error is not None or (around is not None and around.id in failed)):
+                failed.add(step.id)
+        return failed
+
+    def counts(self, step: Step) -> bool:
+        """Whether a step is not part of an attempt that failed."""
+        return step.id not in self._failed
+
+    def text(self, text: str) -> Text:
+        """Return a text to search passages in."""
+        return Text(text, self.budget, indexed=self._is_indexed)
+
+    def find(self, piece: str, text: str) -> int:
+        """Return where a canonical text stands in another one in whole words; -1 if it does not, or at the limit."""
+        try:
+            self.budget.spend(len(text))
+        except TooLargeError:
+            return -1
+        start = text.find(piece)
+        return start if start >= 0 and has_word_edges(text, start, start + len(piece)) else -1
+
+    @cached_property
+    def _is_indexed(self) -> bool:
+        n_documents = sum(1 for _ in self._documents())
+        return n_documents * max(1, len(self.calls)) >= _INDEX_PAIRS
+
+    @cached_property
+    def models(self) -> list[Step]:
+        """The innermost model steps, failed ones included: a model around them repeats their tokens."""
+        return self.tree.innermost(step for step in self.tree.steps if step.kind == "model")
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """The model calls that are not a detail of a retrieval, in the order in which they began."""
+        calls = []
+        for step in self.models:
+            kinds = {around.kind for around in self.tree.ancestors(step) if around is not self.root}
+            if self.counts(step) and not kinds & {"retrieval", "transform", "embedding"}:
+                calls.append(Call(self, step, in_tool="tool" in kinds))
+        return calls
+
+    @cached_property
+    def searches(self) -> list[Search]:
+        """The outermost retrievals, and the tools that retrieve, in the order in which they began."""
+        known = [step for step in self.tree.steps if self.counts(step) and step.kind == "retrieval"]
+        known = [step for step in known if step.passages is not None]
+        outer = self.tree.outermost(known)
+        searches = [Search(step, step.passages or (), self._stages(step, known)) for step in outer]
+        taken = set(self._around(outer))
+        for step in self.tree.finished:
+            if step.kind == "tool" and self.counts(step) and step.id not in taken:
+                passages = self._tool_passages(step)
+                if passages is not None:
+                    searches.append(Search(step, passages))
+                    taken.update(self._around([step]))
+        return sorted(searches, key=lambda search: self.tree.place[search.step.id])
+
+    def _around(self, steps: Iterable[Step]) -> Iterator[Hashable]:
+        """Yield the ids of steps, of the steps around them and of the steps in them."""
+        for step in steps:
+            yield from (around.id for around in self.tree.ancestors(step))
+            yield from (inner.id for inner in self.tree.below(step))
+
+    def _stages(self, step: Step, known: Sequence[Step]) -> list[RetrievalDraft]:
+        inner = [one for one in known if one is not step and self.tree.is_within(one, step)]
+        return [Search(one, one.passages or ()).draft() for one in inner[:_MAX_STAGES]]
+
+    def _tool_passages(self, step: Step) -> Sequence[PassageDraft] | None:
+        if step.passages is not None:
+            return step.passages
+        if step.name is not None and step.name in self.request.retriever_tools:
+            separator = self.request.retriever_tools[step.name]
+            texts = [text for whole in output_texts(step)[:1] for text in _split(whole, separator)]
+            return [PassageDraft(text=text) for text in texts]
+        for value in step.outputs:
+            if value.passages and self._is_shown(step, [passage.text for passage in value.passages]):
+                return value.passages
+        listed = [value.text for value in step.outputs if value.text and value.path and value.path[-1].isdigit()]
+        sentences = [text for text in listed if len(text) >= _MIN_SENTENCE and " " in text.strip()]
+        if sentences and self._is_shown(step, sentences):
+            return [PassageDraft(text=text) for text in sentences]
+        return None
+
+    def _is_shown(self, step: Step, texts: Sequence[str]) -> bool:
+        """Whether one of the texts stands in a prompt after a step."""
+        place = self.tree.place[step.id]
+        known = [canonical(text) for text in texts]
+        # Not `Call.prompt`: whether that is indexed depends on the tools that retrieve.
+        later = [call for call in self.calls if call.place > place and call.is_visible]
+        try:
+            return any(
+                text in Text("\n\n".join(message.text for message in call.messages), self.budget)
+                for call in later[:2]
+                for text in known
+                if text
+            )
+        except TooLargeError:
+            return False
+
+    def _documents(self) -> Iterator[PassageDraft]:
+        """Yield the documents that were found, or that a step made, in the order in which steps ended."""
+        searching = {search.step.id: search for search in self.searches}
+        for step in self.tree.finished:
+            if not self.counts(step) or step.kind == "model":
+                continue
+            if step.id in searching:
+                yield from searching[step.id].passages
+            elif step.kind in ("retrieval", "transform"):
+                yield from step.passages or ()
+            if step.kind != "tool":
+                for value in step.outputs:
+                    yield from value.passages or ()
+        for call in self.calls:
+            for message in call.messages:
+                yield from message.passages or ()
+
+    @cached_property
+    def candidates(self) -> list[Candidate]:
+        """The passages that can be contexts: those found or made; if there are none, those given. Each text once."""
+        found = list(self._documents())
+        if not found:
+            found = [
+                passage
+                for step in self.tree.steps
+                if self.counts(step)
+                for value in step.inputs
+                for passage in value.passages or ()
+            ]
+        youngest: dict[str, PassageDraft] = {}
+        for passage in found:
+            text = canonical(passage.text)
+            before = youngest.get(text)
+            loses_id = before is not None and passage.id is None and before.id is not None
+            youngest[text] = dataclasses.replace(passage, id=before.id) if before and loses_id else passage
+        return [Candidate(passage, text) for text, passage in youngest.items() if text]
+
+    def matches(self, call: Call, *, question: str | None) -> list[Match]:
+        """Return the passages in the prompt of a call, in its order, without those that the question quotes."""
+        return find_passages(call.prompt, self.candidates, blanked=[canonical(question)] if question else ())
+
+
+def _split(text: str, separator: str | None) -> list[str]:
+    parts = [text] if not separator else text.split(separator)
+    return [part for part in parts if part.strip()]
+
+
+def output_texts(step: Step) -> list[str]:
+    """Return the texts that a step gave back: its reply, or the texts and messages in its outputs."""
+    texts = [] if step.reply is None else [step.reply]
+    for value in step.outputs:
+        if value.text is not None:
+            texts.append(value.text)
+        texts += [message.text for message in value.messages or ()]
+    return texts

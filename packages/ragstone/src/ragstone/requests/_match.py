@@ -1,0 +1,334 @@
+"""Where the texts of passages stand in a prompt, whatever escapes and line breaks were added on the way."""
+
+from __future__ import annotations
+
+import html
+import re
+import sys
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from ragstone.requests._draft import PassageDraft
+
+__all__ = ["Budget", "Candidate", "Match", "Text", "TooLargeError", "canonical", "find_passages", "has_word_edges"]
+
+MAX_CHARS: Final = 20_000_000
+"""Characters compared for one request. A number of characters, not a time: live capture and replay must agree."""
+_SEED: Final = 32
+_MIN_EXCERPT: Final = 80
+_SHORT: Final = 32
+_NEAR: Final = 100
+"""Characters between two passages that are near each other."""
+_MAX_OCCURRENCES: Final = 64
+_MAX_ANCHOR_OCCURRENCES: Final = 8
+_INDEX_AFTER: Final = 1_000_000
+"""Characters searched in one text from which on an index is faster and uses less of the budget."""
+
+_ESCAPE: Final = re.compile(r"""\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrtbf"'/\\]))""")
+_SPACES: Final = frozenset("nrtbf")
+_WORD_START: Final = re.compile(r"\b\w|[\u0e00-\U0010ffff]")
+"""Scripts from Thai on do not put spaces between words: each of their characters can begin one."""
+_SPACELESS: Final = "\u0e00"
+
+
+class TooLargeError(Exception):
+    """The budget of compared characters is used up."""
+
+
+class Budget:
+    """Characters that may still be compared for a request."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, chars: int = MAX_CHARS) -> None:
+        self.left = chars
+
+    def spend(self, chars: int) -> None:
+        """Count compared characters.
+
+        Raises:
+            TooLargeError: If the budget is used up.
+        """
+        self.left -= chars
+        if self.left < 0:
+            raise TooLargeError
+
+
+def canonical(text: str) -> str:
+    r"""Return a text without escapes of JSON, Python and HTML, and with one space for each run of whitespace.
+
+    Case and punctuation stay. Both sides of a comparison are brought into this form.
+
+    Example:
+        >>> canonical(r"Tom &amp; \"Jerry\"\n  run")
+        'Tom & "Jerry" run'
+    """
+    for _ in range(4):
+        before = text
+        if "\\" in text:
+            text = _ESCAPE.sub(_unescaped, text)
+        if "&" in text:
+            text = html.unescape(text)
+        if text == before:
+            break
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        # Two escapes that together are one character.
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return " ".join(text.split())
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    digits = match[1] or match[2]
+    if digits:
+        return chr(int(digits, 16))
+    return " " if match[3] in _SPACES else match[3]
+
+
+def has_word_edges(text: str, start: int, end: int) -> bool:
+    """Whether a span neither begins nor ends within a word."""
+    return not (_joins(text, start) or _joins(text, end))
+
+
+def _joins(text: str, place: int) -> bool:
+    if not 0 < place < len(text):
+        return False
+    before, after = text[place - 1], text[place]
+    return _in_word(before) and _in_word(after)
+
+
+def _in_word(char: str) -> bool:
+    return char < _SPACELESS and (char.isalnum() or char == "_")
+
+
+class Text:
+    """A text in canonical form that others are searched in.
+
+    Args:
+        text: The text, in any form.
+        budget: What the search may spend.
+        indexed: Whether many texts are going to be searched, so that an index of its words is worth its cost.
+    """
+
+    __slots__ = ("_budget", "_index", "_is_indexed", "_searched", "text")
+
+    def __init__(self, text: str, budget: Budget, *, indexed: bool = False) -> None:
+        self.text = canonical(text)
+        self._budget = budget
+        self._is_indexed = indexed
+        self._searched = 0
+        self._index: dict[str, list[int]] | None = None
+
+    def __contains__(self, needle: str) -> bool:
+        """Whether a canonical text stands here, in whole words."""
+        return next(self.starts(needle), None) is not None
+
+    def starts(self, needle: str) -> Iterator[int]:
+        """Yield the positions, in their order, at which a canonical text stands in whole words."""
+        if not needle:
+            return
+        for start in self._positions(needle):
+            if has_word_edges(self.text, start, start + len(needle)):
+                yield start
+
+    def anchor_starts(self, anchor: str) -> Iterator[int]:
+        """Yield the positions of 32 characters that begin a word."""
+        return (start for start in self._positions(anchor) if not _joins(self.text, start))
+
+    def _positions(self, needle: str) -> Iterator[int]:
+        word = _WORD_START.search(needle)
+        offset = word.start() if word else len(needle)
+        seed = needle[offset : offset + _SEED]
+        if len(seed) == _SEED and (self._is_indexed or self._searched > _INDEX_AFTER):
+            for position in self._indexed().get(seed, ()):
+                start = position - offset
+                self._budget.spend(len(needle))
+                if start >= 0 and self.text.startswith(needle, start):
+                    yield start
+            return
+        start = self._find(needle, 0)
+        while start >= 0:
+            yield start
+            start = self._find(needle, start + 1)
+
+    def _find(self, needle: str, begin: int) -> int:
+        start = self.text.find(needle, begin)
+        searched = (start if start >= 0 else len(self.text)) - begin + len(needle)
+        self._searched += searched
+        self._budget.spend(searched)
+        return start
+
+    def _indexed(self) -> dict[str, list[int]]:
+        if self._index is None:
+            self._budget.spend(len(self.text))
+            self._index = {}
+            for word in _WORD_START.finditer(self.text):
+                self._index.setdefault(self.text[word.start() : word.start() + _SEED], []).append(word.start())
+        return self._index
+
+
+@dataclass(slots=True, eq=False)
+class Candidate:
+    """A passage that may stand in a prompt."""
+
+    passage: PassageDraft
+    text: str
+    """In canonical form."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it can stand in a text by coincidence. Counted in bytes: 11 Chinese characters say as much."""
+        return len(self.text.encode("utf-8", "replace")) < _SHORT
+
+
+@dataclass(slots=True, eq=False)
+class Match:
+    """A passage, or a piece of one, in a prompt."""
+
+    candidate: Candidate
+    start: int
+    end: int
+    excerpt: str | None = None
+    """The piece, if not the whole passage is in the prompt."""
+    is_doubtful: bool = False
+    """Whether the passage is short and not near another one."""
+
+
+class _Spans:
+    """Spans of a text of which none lies within another."""
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[int, int]] = []
+
+    def add(self, start: int, end: int) -> None:
+        """Add a span, in the place of those within it."""
+        self._spans = [span for span in self._spans if not (start <= span[0] and span[1] <= end)]
+        insort(self._spans, (start, end))
+
+    def __contains__(self, span: tuple[int, int]) -> bool:
+        place = bisect_right(self._spans, span) - 1
+        return place >= 0 and self._spans[place] == span
+
+    def contain(self, start: int, end: int) -> bool:
+        """Whether a span lies within one of these."""
+        place = bisect_right(self._spans, (start, sys.maxsize)) - 1
+        return place >= 0 and self._spans[place][1] >= end
+
+
+def find_passages(text: Text, candidates: Sequence[Candidate], *, blanked: Iterable[str] = ()) -> list[Match]:
+    """Find the passages that stand in a prompt, in its order.
+
+    The largest span counts: a chunk within its parent is not a match of its own. Of a passage that does not stand there
+    as a whole, the longest piece counts, if it has a quarter of the passage and 80 characters.
+
+    Args:
+        text: The prompt.
+        candidates: The passages, with different texts.
+        blanked: Canonical texts, such as the question, whose own spans do not count.
+
+    Raises:
+        TooLargeError: If the budget of compared characters is used up.
+    """
+    blanks = [
+        (start, start + len(blank)) for blank in blanked for start in islice(text.starts(blank), _MAX_OCCURRENCES)
+    ]
+    spans = _Spans()
+    matches: list[Match] = []
+    rest: list[Candidate] = []
+
+    def is_free(start: int, end: int) -> bool:
+        return not spans.contain(start, end) and not any(begin <= start and end <= stop for begin, stop in blanks)
+
+    for candidate in sorted(candidates, key=lambda candidate: -len(candidate.text)):
+        size = len(candidate.text)
+        found = islice(text.starts(candidate.text), _MAX_OCCURRENCES)
+        start = next((start for start in found if is_free(start, start + size)), None)
+        if start is None:
+            rest.append(candidate)
+        else:
+            spans.add(start, start + size)
+            matches.append(Match(candidate, start, start + size))
+    for candidate in rest:
+        piece = _longest_piece(text, candidate.text)
+        if piece is not None and is_free(*piece):
+            spans.add(*piece)
+            matches.append(Match(candidate, *piece, excerpt=text.text[slice(*piece)]))
+    matches = [match for match in matches if (match.start, match.end) in spans]
+    matches.sort(key=lambda match: (match.start, match.end))
+    _mark_doubtful(matches)
+    return matches
+
+
+def _mark_doubtful(matches: list[Match]) -> None:
+    for place, match in enumerate(matches):
+        if match.candidate.is_short:
+            near = matches[max(0, place - 1) : place] + matches[place + 1 : place + 2]
+            gaps = (max(other.start - match.end, match.start - other.end) for other in near)
+            match.is_doubtful = not any(gap <= _NEAR for gap in gaps)
+
+
+def _longest_piece(text: Text, passage: str) -> tuple[int, int] | None:
+    """Return the span of the longest piece of a passage; None if it is too small to be evidence."""
+    smallest = max(_MIN_EXCERPT, len(passage) // 4)
+    if len(passage) <= smallest:
+        return None
+    best: tuple[int, int] | None = None
+    for anchor in _anchors(passage, smallest):
+        for start in islice(text.anchor_starts(passage[anchor : anchor + _SEED]), _MAX_ANCHOR_OCCURRENCES):
+            piece = _extended(text.text, start, passage, anchor)
+            if best is None or piece[1] - piece[0] > best[1] - best[0]:
+                best = piece
+    return best if best is not None and best[1] - best[0] >= smallest else None
+
+
+def _anchors(passage: str, smallest: int) -> list[int]:
+    """Return positions such that a piece of the smallest size contains the 32 characters at one of them."""
+    step = max(1, smallest - 2 * _SEED)
+    anchors: list[int] = []
+    for place in range(0, len(passage) - _SEED + 1, step):
+        word = _WORD_START.search(passage, place)
+        if word is not None and word.start() + _SEED <= len(passage):
+            anchors.append(word.start())
+    return anchors
+
+
+def _extended(text: str, start: int, passage: str, anchor: int) -> tuple[int, int]:
+    """Return the span around equal characters up to which both texts are equal, cut to whole words."""
+    right = _common(text, start, passage, anchor, 1)
+    left = _common(text, start - 1, passage, anchor - 1, -1)
+    begin, end = start - left, start + right
+    while begin < start and _joins(text, begin):
+        begin += 1
+    while end > start and _joins(text, end):
+        end -= 1
+    while end > start and text[end - 1] == " ":
+        end -= 1
+    while begin < start and text[begin] == " ":
+        begin += 1
+    return begin, end
+
+
+def _common(one: str, place: int, other: str, place_in_other: int, direction: int) -> int:
+    """Return the number of equal characters from two places on, in a direction."""
+    forward = min(len(one) - place, len(other) - place_in_other)
+    limit = forward if direction > 0 else min(place, place_in_other) + 1
+    n = 0
+    step = 64
+    while n < limit:
+        step = min(step, limit - n)
+        if _piece(one, place, n, step, direction) == _piece(other, place_in_other, n, step, direction):
+            n += step
+            step *= 2
+        elif step == 1:
+            break
+        else:
+            step = max(1, step // 4)
+    return n
+
+
+def _piece(text: str, place: int, n: int, step: int, direction: int) -> str:
+    if direction > 0:
+        return text[place + n : place + n + step]
+    return text[place - n - step + 1 : place - n + 1]

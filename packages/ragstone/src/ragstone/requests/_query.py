@@ -1,0 +1,91 @@
+"""What the user asked."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ragstone.requests._facts import Facts
+from ragstone.requests._harvest import AS_JSON
+from ragstone.requests._look_up import is_shown_object, last_question, look_up
+from ragstone.requests._match import canonical
+from ragstone.requests._step import Step, Value
+from ragstone.schema import QueryRule, field_names
+
+__all__ = ["find_query", "find_standalone_query"]
+
+_NAMES: Final = field_names("query", "input")
+_STATE_NAMES: Final = field_names("query", "output")
+_MAX_STANDALONE: Final = 300
+
+
+def find_query(facts: Facts) -> tuple[str | None, QueryRule]:
+    """Find what the user asked, as it was asked, by the first rule that finds it."""
+    stated = facts.request.statements.query
+    if stated is not None:
+        return stated, "stated"
+    root = facts.root
+    if root is not None:
+        if root.query:
+            return root.query, "stated"
+        if text := look_up(root.inputs, _NAMES, last_question):
+            return text, "input"
+        if root.kind == "model" and root.prompt and (text := last_question(root.prompt)):
+            return text, "prompt"
+        if text := _only_text(root):
+            return text, "only_input"
+    if text := _nested(facts):
+        return text, "nested_input"
+    if root is not None and (text := look_up(root.outputs, _STATE_NAMES, last_question)):
+        # A graph that is resumed gets a command, and has the question in its state.
+        return text, "output"
+    if text := _asked_of_model(facts):
+        return text, "prompt"
+    for step in facts.tree.steps:
+        if step.kind in ("retrieval", "transform", "tool") and step.query:
+            return step.query, "retrieval"
+    return None, "unknown"
+
+
+def _only_text(step: Step) -> str | None:
+    texts = {value.text for value in step.inputs if _is_text(value)}
+    return next(iter(texts)) if len(texts) == 1 else None
+
+
+def _is_text(value: Value) -> bool:
+    return bool(value.text) and value.path[-1:] != (AS_JSON,) and not is_shown_object(value.text or "")
+
+
+def _nested(facts: Facts) -> str | None:
+    """Return what the inputs of the steps inside name as the question, if they agree."""
+    inner = [step for step in facts.tree.steps if step is not facts.root and step.kind in ("chain", "agent", "other")]
+    texts = {text for step in inner if (text := step.query or look_up(step.inputs, _NAMES, last_question))}
+    return next(iter(texts)) if len(texts) == 1 else None
+
+
+def _asked_of_model(facts: Facts) -> str | None:
+    """Return the last message of the user to the first model, unless it is a prompt that quotes what was found."""
+    for call in facts.calls[:1]:
+        text = last_question(call.messages)
+        known = canonical(text or "")
+        if text and not any(not one.is_short and facts.find(one.text, known) >= 0 for one in facts.candidates):
+            return text
+    return None
+
+
+def find_standalone_query(facts: Facts, query: str | None) -> str | None:
+    """Find the query of a retrieval that a model of this request wrote: the question with its context resolved."""
+    wrote = [
+        (call.place, call.reply, call.step.calls_tool) for call in facts.calls if call.reply or call.step.calls_tool
+    ]
+    for search in facts.searches:
+        asked = search.step.query
+        if not asked or len(asked) > _MAX_STANDALONE or asked == query:
+            continue
+        text, place = canonical(asked), facts.tree.place[search.step.id]
+        is_tool = any(step.kind == "tool" for step in (search.step, *facts.tree.ancestors(search.step)))
+        if any(
+            before < place and ((calls_tool and is_tool) or facts.find(text, reply) >= 0)
+            for before, reply, calls_tool in wrote
+        ):
+            return asked
+    return None

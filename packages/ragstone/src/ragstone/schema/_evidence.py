@@ -1,0 +1,77 @@
+"""How the query, the contexts and the response of a trace were found, and what is unclear about them."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from ragstone.schema._base import Model
+
+__all__ = ["ContextsRule", "Evidence", "QueryRule", "ResponseRule"]
+
+QueryRule = Literal["stated", "input", "only_input", "nested_input", "output", "prompt", "retrieval", "unknown"]
+ContextsRule = Literal[
+    "stated", "in_prompt", "part_of_prompt", "in_output", "made_by_last_step", "given", "found", "unknown"
+]
+ResponseRule = Literal["stated", "output", "reply_in_output", "last_reply", "unknown"]
+
+Part = Literal["query", "contexts", "response"]
+
+_DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
+    "several_answers": (
+        ("contexts", "response"),
+        "several model calls could have written the answer; state it, for example with an extractor",
+    ),
+    "no_model_wrote_it": (
+        ("contexts",),
+        "no model call of the request wrote the answer (a fixed text, for example), so no prompt shows its contexts",
+    ),
+    "not_in_prompt": (
+        ("contexts",),
+        "passages were found, but none of them is in the prompt of the model call that wrote the answer",
+    ),
+    "short_passage": (
+        ("contexts",),
+        "a passage of fewer than 32 characters is in the prompt, possibly by coincidence",
+    ),
+    "passages_from_earlier_turn": (
+        ("contexts",),
+        "the prompt contains results of tools that ran in an earlier request of the session",
+    ),
+    "too_large": (
+        ("contexts",),
+        "passages and prompts are too large to compare (more than 20 million characters)",
+    ),
+    "internal_error": (
+        ("query", "contexts", "response"),
+        "the steps of the request could not be read; please report this",
+    ),
+    "text_tool": (
+        ("contexts",),
+        "the result of a tool is plain text, which can be passages; declare the tool in retriever_tools",
+    ),
+}
+"""By code: the parts of a trace that are in doubt, and why."""
+
+
+class Evidence(Model):
+    """The rules by which a request's parts were found, and codes of what is unclear."""
+
+    query: QueryRule = "unknown"
+    contexts: ContextsRule = "unknown"
+    response: ResponseRule = "unknown"
+    doubts: tuple[str, ...] = ()
+    """Codes, such as "not_in_prompt" or "text_tool:search_policy" (with the name of the tool)."""
+
+    def doubt_about(self, part: str) -> str | None:
+        """Return the first doubt about the query, the contexts or the response as a sentence; None without one.
+
+        Example:
+            >>> Evidence(doubts=("several_answers",)).doubt_about("query") is None
+            True
+        """
+        for doubt in self.doubts:
+            code, _, detail = doubt.partition(":")
+            parts, reason = _DOUBTFUL.get(code, (("query", "contexts", "response"), "unclear evidence"))
+            if part in parts:
+                return f"{doubt}: {reason}" if not detail else f"{code} {detail!r}: {reason}"
+        return None
