@@ -99,5 +99,5 @@ def test_a_folder_without_a_cache(tmp_path: Path) -> None:
     """An error that names it, and nothing is made."""
     done = run_command("cache", tmp_path / "nowhere")
     assert 3 == done.returncode
-    assert "there is no reply cache" in done.stderr
+    assert "reply cache not found" in done.stderr
     assert not (tmp_path / "nowhere").exists()

@@ -110,7 +110,7 @@ def test_a_typo_in_a_path_does_not_hide_the_other_endpoint():
     assert (3, "") == (done.returncode, done.stderr)
     good, bad = json.loads(done.stdout)["endpoints"]
     assert (None, "exact_sequence") == (good["error"], good["estimator"])
-    assert "lists no models (HTTP 404); check the URL" in bad["error"]
+    assert "does not list models (HTTP 404). Check the URL" in bad["error"]
 
 
 def test_a_missing_key_says_how_to_give_one():

@@ -390,7 +390,7 @@ def test_summary_and_clearing(tmp_path):
 
 def test_summary_of_what_is_not_there(tmp_path):
     """An error that names the folder, and no file is made by asking."""
-    with pytest.raises(StoreError, match="no reply cache"):
+    with pytest.raises(StoreError, match="reply cache not found"):
         ReplyCache(tmp_path).summary()
     assert [] == list(tmp_path.iterdir())
 

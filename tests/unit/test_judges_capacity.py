@@ -269,7 +269,7 @@ def test_long_outage_turns_all_away_until_a_probe_succeeds():
         fail(capacity, probe)
         for _ in range(3):
             with pytest.raises(
-                JudgeUnavailableError, match=r"no answer since \d\d:\d\d:\d\d \(31 s\).*fail_fast_after_s=30"
+                JudgeUnavailableError, match=r"no reply since \d\d:\d\d:\d\d \(31 s\).*fail_fast_after_s=30"
             ):
                 await capacity.acquire(share)
         assert capacity.is_down(share)

@@ -89,7 +89,7 @@ def test_shrinks_before_replies_run_into_the_timeout():
 def test_pause_and_slow_start():
     """After a refusal nothing for the time asked; then one, one, two, four, each when the one before met no refusal."""
     win = window()
-    win.refused(9.99, 10.0, wait_s=2.0, n_admitted=0, told=True)
+    win.refused(9.99, 10.0, wait_s=2.0, n_admitted=0, wait_requested=True)
     assert pytest.approx(1.5) == win.wait_s(10.5)
     now, sent = 12.0, []
     for _ in range(4):
@@ -109,7 +109,7 @@ def test_pause_and_slow_start():
 def test_reply_ends_a_step_early():
     """What was answered was not refused: no waiting for the rest of the grace."""
     win = window()
-    win.refused(9.0, 10.0, wait_s=1.0, n_admitted=0, told=True)
+    win.refused(9.0, 10.0, wait_s=1.0, n_admitted=0, wait_requested=True)
     win.sent(11.0)
     assert win.wait_s(11.001) > 0
     win.answered(64, 11.0, 11.002, full=True, timeout_s=60)
@@ -120,9 +120,9 @@ def test_refusals_leave_what_the_endpoint_holds():
     """Thirty slow requests are in: a refusal does not cut the window to half of them."""
     win = window()
     answer(win, 16)
-    win.refused(20.0, 20.01, wait_s=1.0, n_admitted=30, told=False)
+    win.refused(20.0, 20.01, wait_s=1.0, n_admitted=30, wait_requested=False)
     assert 30 == win.limit
-    win.refused(30.0, 30.01, wait_s=1.0, n_admitted=3, told=False)
+    win.refused(30.0, 30.01, wait_s=1.0, n_admitted=3, wait_requested=False)
     assert 15 == win.limit
 
 

@@ -39,7 +39,7 @@ def test_calls_never_exceed_their_cap(faults):
         errors = ask(server.url, 40, budget=cap)
     assert 12 == server.calls == cap.spent.calls
     assert len(errors) >= 28
-    assert {"budget"} == {error.kind for error in errors if "spend cap" in str(error)}
+    assert {"budget"} == {error.kind for error in errors if "budget is reached" in str(error)}
     assert "calls=12" in str(errors[-1])
     assert "12 calls" in str(errors[-1])
     assert cap.reached

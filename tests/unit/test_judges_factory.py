@@ -89,5 +89,5 @@ def test_length_limit_of_numbers():
     made = OpenAICompatibleJudge("http://h/v1", max_tokens=4096)
     assert made.identity == judge_from("http://h/v1", max_tokens=4096).identity
     assert made.identity != judge_from("http://h/v1").identity
-    with pytest.raises(ConfigurationError, match="max_tokens=9 is for judges named in words"):
+    with pytest.raises(ConfigurationError, match="max_tokens=9 is for judges given as a string"):
         judge_from(FakeJudge(), max_tokens=9)

@@ -78,7 +78,7 @@ def test_values(construct, fields, expected):
 
 def test_writes_no_text():
     """A table that shows its "explanation" would be a lie."""
-    with pytest.raises(JudgeError, match="writes no text"):
+    with pytest.raises(JudgeError, match="does not generate text"):
         asyncio.run(LexicalJudge().ask_text(Prompt(construct="x", task="", fields={})))
 
 

@@ -97,7 +97,7 @@ def test_settings_are_sent():
 @pytest.mark.parametrize("models", [(), ("one", "two")])
 def test_several_models_are_a_question_to_the_user(models):
     """Without exactly one served model the user has to choose, and sees from what."""
-    with FakeJudgeServer(models=models) as server, pytest.raises(ConfigurationError, match=r"pass model=") as caught:
+    with FakeJudgeServer(models=models) as server, pytest.raises(ConfigurationError, match=r"with model=") as caught:
         ask(server.url)
     assert all(name in str(caught.value) for name in models)
 

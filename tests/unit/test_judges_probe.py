@@ -102,8 +102,8 @@ class OddPromptLogprobs(FakeModelServer):
 @pytest.mark.parametrize(
     ("spoil", "seen"),
     [
-        (lambda entries: entries.pop(1), "values came for"),
-        (lambda entries: entries.__setitem__(0, entries[1]), "values came for"),
+        (lambda entries: entries.pop(1), "values returned for"),
+        (lambda entries: entries.__setitem__(0, entries[1]), "values returned for"),
         (another_reply, "ends with 'x'"),
     ],
     ids=["one is missing", "first is not null", "another reply"],
@@ -183,7 +183,7 @@ def test_nothing_but_malformed_replies():
     """A server that never sends a message cannot be measured."""
     with (
         FakeModelServer(ScriptedModel(REPLIES), malformed_rate=1.0) as server,
-        pytest.raises(JudgeError, match="no message"),
+        pytest.raises(JudgeError, match="not contain a message"),
     ):
         asyncio.run(measured(server.url))
 
@@ -246,4 +246,4 @@ def test_a_server_that_knows_chats_alone():
     with FakeJudgeServer(models=("scripted-model",)) as server:
         can = asyncio.run(measured(server.url))
     assert ("monte_carlo", 0, None) == (can.estimator, can.top_logprobs, can.exact_route)
-    assert can.seen["logprobs"] == "accepted, and none came"
+    assert can.seen["logprobs"] == "accepted, but not returned"

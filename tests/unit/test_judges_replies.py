@@ -52,5 +52,5 @@ def test_what_is_no_log_probability_is_none(value, place):
 @pytest.mark.parametrize("ids", [None, "12", [1, -1], [1, True], [1, 2.0], [1, "2"]])
 def test_what_are_no_token_ids(ids):
     """They would be sent back as a prompt."""
-    with pytest.raises(JudgeReplyError, match="no token ids"):
+    with pytest.raises(JudgeReplyError, match="not contain token ids"):
         token_ids({"tokens": ids})

@@ -157,7 +157,7 @@ def test_a_dead_engine_says_so():
     later = job([3])
     thread.ask(later)
     for each in (*jobs, later):
-        with pytest.raises(JudgeUnavailableError, match=r"out of memory.*start the program again"):
+        with pytest.raises(JudgeUnavailableError, match=r"out of memory.*Restart the program"):
             each.future.result(10)
 
 

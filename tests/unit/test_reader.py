@@ -179,13 +179,13 @@ def test_identity_changes_with_all_that_shapes_the_probability():
         ({"abstention": []}, "at least one"),
         ({"abstention": "..."}, "letter or digit"),
         ({"sampling": {"temperature": 0.7}}, "'temperature'"),
-        ({"refusal_judge": FakeJudge(0), "estimator": "exact"}, "draws none"),
-        ({"prompt": "{question}"}, r"no place for the passages: write \{context\}"),
-        ({"prompt": "{documents}"}, r"no place for the question: write \{question\}"),
+        ({"refusal_judge": FakeJudge(0), "estimator": "exact"}, "does not sample"),
+        ({"prompt": "{question}"}, r"needs a placeholder for the passages. Add \{context\}"),
+        ({"prompt": "{documents}"}, r"needs a placeholder for the question. Add \{question\}"),
         ({"prompt": [{"role": "user", "text": "{context}{question}"}]}, "list of messages"),
         ({"prompt": []}, "list of messages"),
         ({"prompt": lambda query, passages: query}, "list of messages"),
-        ({"prompt": lambda query: query}, "failed on a question"),
+        ({"prompt": lambda query: query}, "failed with a question"),
     ],
 )
 def test_what_cannot_work(options, message):

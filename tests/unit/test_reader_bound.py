@@ -186,7 +186,7 @@ def test_log_probabilities_that_do_not_come_are_an_error():
             finally:
                 await model.aclose()
 
-        with pytest.raises(JudgeReplyError, match="sent none"):
+        with pytest.raises(JudgeReplyError, match="sent no log-probabilities"):
             asyncio.run(ask())
 
 
@@ -194,8 +194,8 @@ def test_log_probabilities_that_do_not_come_are_an_error():
     ("can", "reason"),
     [
         ({"top_logprobs": 0}, "no log-probabilities"),
-        ({"logprobs_raw": False}, "change with the temperature"),
-        ({"logprobs_raw": None}, "could not be seen"),
+        ({"logprobs_raw": False}, "depend on the temperature"),
+        ({"logprobs_raw": None}, "could not be measured"),
         ({"reasons": True}, "begin with reasoning"),
     ],
 )
@@ -204,7 +204,7 @@ def test_where_it_cannot_be_done(can, reason):
     model = ScriptedModel({"Oslo": 1.0}, exact_route=None)
     model._capabilities = Capabilities(**{"model": "m", "top_logprobs": 20, "logprobs_raw": True} | can)
 
-    with pytest.raises(ConfigurationError, match=rf"{reason}.*use 'monte_carlo'"):
+    with pytest.raises(ConfigurationError, match=rf"{reason}.*Use 'monte_carlo'"):
         asyncio.run(ChatReader(model, estimator="first_token").prepare())
 
 

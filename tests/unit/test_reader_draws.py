@@ -218,7 +218,7 @@ def test_what_cannot_be_looked_at_is_missing():
 )
 def test_too_few_usable_draws(reply, kind):
     """With less than half of them there is no telling."""
-    with pytest.raises(JudgeReplyError, match="11 of 20 drawn replies") as caught:
+    with pytest.raises(JudgeReplyError, match="11 of 20 sampled replies") as caught:
         draw(Replies(*[reply] * 11, *["Oslo", "NO-RESPONSE"] * 4, "Oslo"))
     assert kind == caught.value.kind
 

@@ -55,10 +55,10 @@ def test_a_prompt_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "options", "message"),
     [
-        ("lexical", {"draws": 3}, "the lexical baseline has no model"),
+        ("lexical", {"draws": 3}, "the lexical baseline does not have a model"),
         (None, {"prompt": "missing.txt"}, "missing.txt' cannot be read"),
         (None, {"prompt": "broken.json"}, "broken.json' cannot be read"),
-        (None, {"prompt": "empty.txt"}, "no place for the passages"),
+        (None, {"prompt": "empty.txt"}, "needs a placeholder for the passages"),
     ],
 )
 def test_what_cannot_work(spec, options, message, tmp_path):
@@ -73,6 +73,6 @@ def test_what_cannot_work(spec, options, message, tmp_path):
 
 def test_options_are_not_for_readers_that_are_made_already():
     """They would be ignored."""
-    with pytest.raises(ConfigurationError, match="max_draws: options are for readers named in words"):
+    with pytest.raises(ConfigurationError, match="max_draws: options apply only to readers given as a string"):
         reader_from(FakeReader(), judge=JUDGE, max_draws=3)
     assert isinstance(reader_from("lexical", judge=JUDGE), LexicalReader)

@@ -1,4 +1,4 @@
-"""Judges: models that answer questions about a sample."""
+"""Judges and readers: models that rate samples or answer from passages."""
 
 from ragstone.judges._cache.file import CacheSummary as CacheSummary
 from ragstone.judges._cache.file import ReplyCache

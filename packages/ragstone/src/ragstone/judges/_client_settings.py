@@ -1,4 +1,4 @@
-"""What an application's model object says of itself, as far as it is a pydantic model: settings, secrets, other settings."""
+"""Settings and secrets of an application's model object, if it is a pydantic model, and copies with other settings."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _SHAPING: Final = (
     *("reasoning_effort", "reasoning", "thinking", "thinking_budget", "effort", "verbosity"),
     *("model_kwargs", "additional_kwargs", "extra_body", "api_version", "service_tier"),
 )
-"""Settings that shape replies, as the clients of many providers call them. Nothing else is looked at: the rest of a client's
-settings is about transport, and may be secret."""
+"""Names of settings that affect replies, in the clients of many providers. No other setting is read, because the others
+concern transport and may be secret."""
 _KEYS: Final = ("key", "token", "secret", "password", "authorization")
 _MIN_SECRET: Final = 6
-"""Hiding shorter texts would hide words."""
+"""Minimum length of a secret. Replacing shorter texts would also replace ordinary words."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings(Generic[T]):
-    """The settings of a client object; of one that is no pydantic model nothing is known.
+    """Settings of a client object. Without a pydantic model, nothing is known.
 
     Example:
         ```python
         settings = ClientSettings(chat_model)
-        FunctionModel(ask, name=settings.model or "a model", shape=settings.shape, secrets=settings.secrets)
+        FunctionModel(ask, name=settings.model or "a model", settings=settings.settings, secrets=settings.secrets)
         ```
     """
 
@@ -56,12 +56,12 @@ class ClientSettings(Generic[T]):
 
     @property
     def model(self) -> str | None:
-        """The model's name, where the client has one."""
+        """Name of the model, or None if the client does not have one."""
         return next((value for name in _NAMES if isinstance(value := self._get(name), str) and value), None)
 
     @property
     def settings(self) -> dict[str, object]:
-        """What shapes replies: class, model, host, sampling. No keys, no credentials of URLs."""
+        """Settings that affect replies: class, model, host, sampling. No keys and no credentials of URLs."""
         kind = type(self.client)
         shape: dict[str, object] = {"client": f"{kind.__module__}.{kind.__qualname__}"}
         for name in (*_SHAPING, *_LENGTHS):
@@ -75,7 +75,7 @@ class ClientSettings(Generic[T]):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Texts that no message may show."""
+        """Texts that must not be in messages."""
         return tuple(dict.fromkeys(text for text in self._secrets() if len(text) >= _MIN_SECRET))
 
     def _secrets(self) -> Iterator[str]:
@@ -92,10 +92,10 @@ class ClientSettings(Generic[T]):
                 yield from netloc.rpartition("@")[0].split(":")
 
     def client_for(self, request: ChatRequest) -> T:
-        """A copy of the client, on the same connections, that replies as the request says: sampling, length, log-probabilities.
+        """Return a copy of the client, on the same connections, with the options of a request.
 
-        What the client has no setting for is left as it is; so is what would say what is so anyway (top_p=1 where none is
-        set).
+        Options without a setting in the client are ignored. So are options that would only repeat a default (top_p=1 if
+        the client does not set it).
         """
         options = {
             name: value
@@ -125,7 +125,7 @@ def _netloc(value: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """Plain values, nested ones included; None for what is not plain."""
+    """Return plain values, also nested ones, or None for any other value."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The exact distribution over the whole numbers a judge might reply with, read token by token."""
+"""Exact probability distribution over the integers that a judge may reply with, read token by token."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from ragstone.schema import Interval
 __all__ = ["NumberDistribution", "NumberDistributionReader", "Spellings", "build_spellings"]
 
 _FLOOR: Final = 1e-5
-"""Beginnings of replies that are less likely than this are not followed; what they might hold widens the interval."""
+"""Beginnings of replies that are less likely than this are not followed. They widen the interval instead."""
 _MAX_NUMBERS: Final = 1001
 _MAX_ASKED: Final = 128
-"""Tokens asked for in one row. vLLM takes no more."""
+"""Maximum number of tokens requested per row, which is vLLM's limit."""
 
 Tokens = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class NumberDistribution:
-    """Probabilities of replies that are one whole number and nothing else."""
+    """Probabilities of replies that consist of one integer only."""
 
     probabilities: Mapping[int, float]
-    """By number; those that were read. They need not add up to 1: a model can also reply with something else."""
+    """Probabilities that were read, by number. Their sum may be below 1, because other replies are possible."""
     unread: tuple[tuple[float, int, int], ...]
     """Beginnings that were not followed: their probability, and the smallest and largest number they can lead to."""
 
     @cached_property
     def mass(self) -> float:
-        """How likely the reply is a number of the range at all, what was not followed left aside."""
+        """Probability that the reply is a number in the range, without the beginnings that were not followed."""
         return math.fsum(self.probabilities.values())
 
     @cached_property
     def value(self) -> float:
-        """The expectation, given that the reply is a number of the range.
+        """Expectation, given that the reply is a number in the range.
 
         Raises:
-            ValueError: No number was read.
+            ValueError: If no number has a probability above 0.
         """
         if self.mass <= 0:
-            raise ValueError("an expectation needs a reply that can be a number; none has a probability above 0")
+            raise ValueError("the expectation is undefined: no number in the range has a probability above 0")
         mean = math.fsum(number * p for number, p in self.probabilities.items()) / self.mass
-        # Rounding must not carry it out of the range.
+        # Rounding must not move the mean out of the range.
         return min(max(mean, min(self.probabilities)), max(self.probabilities))
 
     @cached_property
     def interval(self) -> Interval:
-        """Where the expectation lies whatever the beginnings that were not followed lead to."""
+        """Range of the expectation for all possible continuations of the beginnings that were not followed."""
         return Interval(
             low=self._extreme(((low, p) for p, low, _ in self.unread), sign=1),
             high=self._extreme(((high, p) for p, _, high in self.unread), sign=-1),
@@ -64,7 +64,7 @@ class NumberDistribution:
         )
 
     def _extreme(self, additions: Iterable[tuple[int, float]], *, sign: int) -> float:
-        # A mean moves as far as it can when it takes in what lies beyond it, the farthest first.
+        # The mean moves the farthest if it includes all additions on one side, the farthest first.
         mean, mass = self.value, self.mass
         for number, p in sorted(additions, key=lambda addition: sign * addition[0]):
             if sign * number >= sign * mean:
@@ -80,18 +80,18 @@ class NumberDistribution:
 
 @dataclass(frozen=True, slots=True)
 class Spellings:
-    """The token sequences that spell the whole numbers of a range, as a trie."""
+    """Token sequences of the integers in a range, as a trie."""
 
     numbers: Mapping[Tokens, int]
-    """What each complete sequence spells."""
+    """Number of each complete sequence."""
     nexts: Mapping[Tokens, tuple[int, ...]]
-    """Tokens that can follow each beginning."""
+    """Possible next tokens of each beginning."""
     reach: Mapping[Tokens, tuple[int, int]]
-    """The smallest and the largest number that each beginning can lead to."""
+    """Smallest and largest number that each beginning can lead to."""
 
     @classmethod
     def of(cls, numbers: Mapping[Tokens, int]) -> Spellings:
-        """Make the trie."""
+        """Build the trie."""
         nexts: dict[Tokens, dict[int, None]] = {}
         reach: dict[Tokens, tuple[int, int]] = {}
         for tokens, number in numbers.items():
@@ -106,7 +106,7 @@ class Spellings:
 
 
 class NumberDistributionReader:
-    """Reads distributions over numbers from one model, and remembers how its tokeniser spells them."""
+    """Reads distributions over numbers from one model, and caches how its tokenizer spells them."""
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
@@ -114,10 +114,10 @@ class NumberDistributionReader:
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 
     async def read(self, messages: Sequence[Message], low: float, high: float) -> NumberDistribution | None:
-        """The distribution over the whole numbers from low to high; None where this model cannot tell it.
+        """Read the distribution over the integers from low to high, or return None if the model does not support it.
 
         Raises:
-            JudgeError: The model cannot be asked.
+            JudgeError: If the model is unavailable.
         """
         if not (float(low).is_integer() and float(high).is_integer() and high - low < _MAX_NUMBERS):
             return None
@@ -149,19 +149,21 @@ async def _walk(
     level: dict[Tokens, float] = {(): 1.0}
     while level:
         rows = [
-            (beginning, asked)
+            (beginning, tokens)
             for beginning in level
-            for asked in _cut(
+            for tokens in _cut(
                 (*spellings.nexts[beginning], *((end,) if beginning in spellings.numbers else ())), max_asked
             )
         ]
-        read = await model.next_logprobs([[*prompt, *beginning] for beginning, _ in rows], [asked for _, asked in rows])
+        read = await model.next_logprobs(
+            [[*prompt, *beginning] for beginning, _ in rows], [tokens for _, tokens in rows]
+        )
         following: dict[Tokens, float] = {}
-        for (beginning, asked), logprobs in zip(rows, read, strict=True):
-            for token in asked:
+        for (beginning, tokens), logprobs in zip(rows, read, strict=True):
+            for token in tokens:
                 p = level[beginning] * min(1.0, math.exp(logprobs[token]))
                 longer = (*beginning, token)
-                # A token may end the turn and nothing else, so no spelling goes on with it.
+                # A token may end the turn and nothing else, so no spelling continues with it.
                 if token == end:
                     found[spellings.numbers[beginning]] += p
                 elif p >= _FLOOR:
@@ -177,18 +179,18 @@ def _cut(tokens: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
 
 
 async def build_spellings(model: ExactModel, low: int, high: int) -> Spellings | None:
-    """All ways in which the model's tokens spell "85", with or without one space before it and one newline after it.
+    """Find all token sequences of each integer, with or without one space before it and one newline after it.
 
     Args:
-        model: Whose tokens they are.
-        low: Smallest number.
-        high: Largest number.
+        model: Model with the tokenizer.
+        low: Smallest integer.
+        high: Largest integer.
 
     Returns:
-        None when the tokens do not tell the numbers apart.
+        None if two integers have the same tokens.
 
     Raises:
-        JudgeError: The model cannot be asked.
+        JudgeError: If the model is unavailable.
     """
     numerals = {str(number): number for number in range(low, high + 1)}
     written = [lead + numeral for lead in ("", " ") for numeral in numerals]
@@ -197,8 +199,8 @@ async def build_spellings(model: ExactModel, low: int, high: int) -> Spellings |
     ids = dict(zip(texts, map(tuple, await asyncio.gather(*map(model.text_ids, texts))), strict=True))
     pieces = {text: tokens[0] for text, tokens in ids.items() if len(tokens) == 1}
     ways = {text: set(_segmented(text, pieces)) for text in written}
-    # Tokenisers that put a mark before each text they are given have no tokens that can be strung together like this;
-    # for those only their own spelling of each number is known.
+    # Tokenizers that add a mark before each text do not have tokens that can be combined like this. For those only the
+    # tokenizer's own sequence of each number is known.
     if len(set(pieces.values())) < len(pieces) or any(ids[text] not in ways[text] for text in written):
         ways = {text: {ids[text]} for text in written}
     numbers: dict[Tokens, int] = {}
@@ -211,7 +213,7 @@ async def build_spellings(model: ExactModel, low: int, high: int) -> Spellings |
 
 
 def _segmented(text: str, pieces: Mapping[str, int]) -> Iterator[Tokens]:
-    """All token sequences that spell `text`."""
+    """Yield all token sequences that spell `text`."""
     if not text:
         yield ()
     for length in range(1, len(text) + 1):

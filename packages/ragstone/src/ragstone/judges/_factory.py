@@ -1,4 +1,4 @@
-"""From what a user writes as `judge=` to a `Judge`."""
+"""Creation of judges and readers from strings (`judge=`, `reader=`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FORMS: Final = (
 
 
 class _ScoringOptions(TypedDict, total=False):
-    """How a judge asks for numbers."""
+    """Options of a judge for numbers."""
 
     score_mode: Literal["single", "expected", "sampled"]
     draws: int
@@ -34,23 +34,23 @@ class _ScoringOptions(TypedDict, total=False):
 
 
 class OpenAICompatibleJudge(ModelJudge):
-    """A `ModelJudge` on an `OpenAICompatibleModel`, in one step.
+    """A `ModelJudge` with an `OpenAICompatibleModel`, created in one step.
 
     Args:
-        base_url: "http://host:8000/v1"; without a path, `/v1` is taken.
+        base_url: "http://host:8000/v1". Without a path, `/v1` is added.
         temperature: See `ModelJudge`.
         seed: See `ModelJudge`.
         max_tokens: See `ModelJudge`.
         score_mode: See `ModelJudge`.
         draws: See `ModelJudge`.
-        connection: `model`, `api_key`, `concurrency`, `timeout_s` and all other options of `OpenAICompatibleModel`.
+        connection: `model`, `api_key`, `max_concurrent_requests`, `timeout_s` and all other options of `OpenAICompatibleModel`.
 
     Raises:
-        ConfigurationError: A value that cannot work.
+        ConfigurationError: If a value is invalid.
 
     Example:
         ```python
-        judge = OpenAICompatibleJudge("http://localhost:8000/v1", model="qwen3-8b", concurrency=32)
+        judge = OpenAICompatibleJudge("http://localhost:8000/v1", model="qwen3-8b", max_concurrent_requests=32)
         reply = await judge.ask_number(prompt)
         ```
     """
@@ -84,25 +84,27 @@ def judge_from(
     max_tokens: int | None = None,
     connection: ConnectionOptions | None = None,
 ) -> Judge:
-    """Make the judge that `spec` names; None takes `RAGSTONE_JUDGE` from the environment, else the lexical baseline.
+    """Create the judge that `spec` names. None uses `RAGSTONE_JUDGE` from the environment, else the lexical baseline.
 
-    "http://…" and "https://…" are asked without credentials; for an endpoint that wants a key use "openai:MODEL" with
-    `OPENAI_BASE_URL` and `OPENAI_API_KEY` set, or an `OpenAICompatibleJudge`.
+    "http://…" and "https://…" are called without credentials. For an endpoint with a key, use "openai:MODEL" with
+    `OPENAI_BASE_URL` and `OPENAI_API_KEY`, or an `OpenAICompatibleJudge`.
 
-    "vllm:MODEL" runs the model in this process, with the extra `vllm`; arguments of the engine follow like those of a
-    URL: "vllm:Qwen/Qwen3-8B?max_model_len=8192&gpu_memory_utilization=0.5". Judge and reader of one model share it.
+    "vllm:MODEL" runs the model in this process and needs the extra `vllm`. Arguments of the engine are written as in a
+    URL: "vllm:Qwen/Qwen3-8B?max_model_len=8192&gpu_memory_utilization=0.5". A judge and a reader with the same model
+    share it.
 
     Args:
-        spec: What the user named.
-        score_mode: What a number is: see `ModelJudge`. For judges that are made here from a model.
-        draws: Replies for "sampled".
-        max_tokens: Length limit of replies with a number, at least 1; None takes `ModelJudge`'s own. For judges that
-            are made here from a model.
-        connection: Options of `OpenAICompatibleModel` (limits, a spend cap), for a judge that is an endpoint; others have
-            no use for them.
+        spec: Name of the judge, or a `Judge` object.
+        score_mode: How numbers are computed (see `ModelJudge`). Only for judges that this function creates from a
+            model.
+        draws: Number of replies for "sampled".
+        max_tokens: Length limit of replies with a number, at least 1. None uses the default of `ModelJudge`. Only for
+            judges that this function creates from a model.
+        connection: Options of `OpenAICompatibleModel` (limits, a budget), for a judge that is an endpoint. Other judges
+            ignore them.
 
     Raises:
-        ConfigurationError: `spec` names no judge, or one that cannot score in `score_mode`.
+        ConfigurationError: If `spec` is not the name of a judge, or the judge does not support `score_mode`.
 
     Example:
         ```python
@@ -112,34 +114,34 @@ def judge_from(
     if spec is None:
         spec = os.environ.get("RAGSTONE_JUDGE") or "lexical"
     if not isinstance(spec, str):
-        given: object = spec
-        # A class has all the attributes its objects have.
-        if isinstance(given, Judge) and not isinstance(given, type):
+        candidate: object = spec
+        # A class has all attributes of its objects, so it would pass the first check.
+        if isinstance(candidate, Judge) and not isinstance(candidate, type):
             if score_mode != "single":
                 raise ConfigurationError(
-                    f"score_mode={score_mode!r} is for judges named in words; give it to {given!r} when you make it"
+                    f"score_mode={score_mode!r} is for judges given as a string. Set it when you create {candidate!r}"
                 )
             if max_tokens is not None:
                 raise ConfigurationError(
-                    f"max_tokens={max_tokens} is for judges named in words; give it to {given!r} when you make it"
+                    f"max_tokens={max_tokens} is for judges given as a string. Set it when you create {candidate!r}"
                 )
-            return given
-        raise ConfigurationError(f"{spec!r} is not a judge; {_FORMS}")
+            return candidate
+        raise ConfigurationError(f"{spec!r} is not a judge: {_FORMS}")
     kind, _, model = spec.strip().partition(":")
     if spec.strip() == "lexical":
         if score_mode != "single":
-            raise ConfigurationError(f"score_mode={score_mode!r} needs a model, and the judge is 'lexical'; {_FORMS}")
+            raise ConfigurationError(f"score_mode={score_mode!r} needs a model, and the judge is 'lexical': {_FORMS}")
         return LexicalJudge()
-    asked: _ScoringOptions = {"score_mode": score_mode, "draws": draws}
+    options: _ScoringOptions = {"score_mode": score_mode, "draws": draws}
     if max_tokens is not None:
-        asked["max_tokens"] = max_tokens
+        options["max_tokens"] = max_tokens
     if kind in ("http", "https"):
-        return OpenAICompatibleJudge(spec, **asked, **(connection or {}))
+        return OpenAICompatibleJudge(spec, **options, **(connection or {}))
     if kind == "openai" and model:
-        return _openai(model, asked, connection)
+        return _openai(model, options, connection)
     if kind == "vllm" and model:
-        return ModelJudge(_vllm(model), **asked)
-    raise ConfigurationError(f"judge={spec!r} is unknown; {_FORMS}")
+        return ModelJudge(_vllm(model), **options)
+    raise ConfigurationError(f"judge={spec!r} is unknown: {_FORMS}")
 
 
 def reader_from(
@@ -149,17 +151,18 @@ def reader_from(
     connection: ConnectionOptions | None = None,
     **options: Unpack[ReaderOptions],
 ) -> Reader:
-    """Make the reader that `spec` names; None takes `RAGSTONE_READER` from the environment, else the judge's model.
+    """Create the reader that `spec` names. None uses `RAGSTONE_READER` from the environment, else the judge's model.
 
     Args:
-        spec: The forms of `judge_from`, or a `Reader` object (a `ChatReader` with the application's own prompt).
-        judge: Whose model reads when nothing else is named; the reader then shares its connections and limits.
-        connection: As for `judge_from`, for a reader that is named in words.
-        options: `prompt`, `reader_abstention`, `estimator` and all other options of `ChatReader`, for a reader named in words.
+        spec: A string as for `judge_from`, or a `Reader` object (a `ChatReader` with the application's own prompt).
+        judge: Judge whose model is the default reader. That reader shares the judge's connections and limits.
+        connection: As for `judge_from`, for a reader given as a string.
+        options: `prompt`, `abstention`, `estimator` and all other options of `ChatReader`, for a reader given as a
+            string.
 
     Raises:
-        ConfigurationError: `spec` names no reader, or none is named and the judge has no model to read with; options
-            for a reader that cannot have them.
+        ConfigurationError: If `spec` is not the name of a reader, if `spec` is missing and the judge does not have a
+            model, or if the reader does not support options.
 
     Example:
         ```python
@@ -168,37 +171,36 @@ def reader_from(
     """
     spec = spec or os.environ.get("RAGSTONE_READER") or None
     if spec is not None and not isinstance(spec, str):
-        given: object = spec
-        if isinstance(given, Reader) and not isinstance(given, type):
+        candidate: object = spec
+        if isinstance(candidate, Reader) and not isinstance(candidate, type):
             if options:
                 raise ConfigurationError(
-                    f"{', '.join(sorted(options))}: options are for readers named in words; give them to {given!r} itself"
+                    f"{', '.join(sorted(options))}: options apply only to readers given as a string. Set them when you "
+                    f"create {candidate!r}"
                 )
-            return given
-        raise ConfigurationError(f"{spec!r} is not a reader; it takes the same forms as judge=, or a Reader object")
+            return candidate
+        raise ConfigurationError(f"{spec!r} is not a reader. Give a string as for judge=, or a Reader object")
     resolved_judge = judge if spec is None else judge_from(spec, connection=connection)
     if isinstance(resolved_judge, LexicalJudge):
         if options:
             raise ConfigurationError(
-                f"{', '.join(sorted(options))}: the lexical baseline has no model to ask; name one with reader="
+                f"{', '.join(sorted(options))}: the lexical baseline does not have a model. Name one with reader="
             )
         return LexicalReader()
     if isinstance(resolved_judge, ModelJudge):
         return ChatReader(resolved_judge.model, **options)
-    raise ConfigurationError(
-        f"judge={judge!r} has no model that could read passages as the application does; name one with reader="
-    )
+    raise ConfigurationError(f"judge={judge!r} does not have a model that could read passages. Name one with reader=")
 
 
-def _openai(model: str, asked: _ScoringOptions, connection: ConnectionOptions | None) -> ModelJudge:
+def _openai(model: str, options: _ScoringOptions, connection: ConnectionOptions | None) -> ModelJudge:
     base_url = os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
     api_key = os.environ.get("OPENAI_API_KEY")
     if base_url == _OPENAI_URL and not api_key:
         raise ConfigurationError(
-            f"judge='openai:{model}' needs OPENAI_API_KEY; set it, or OPENAI_BASE_URL for an endpoint without keys"
+            f"judge='openai:{model}' needs OPENAI_API_KEY. Set it, or OPENAI_BASE_URL for an endpoint without keys"
         )
-    given: ConnectionOptions = {"model": model, "api_key": api_key, **(connection or {})}
-    return OpenAICompatibleJudge(base_url, **asked, **given)
+    client: ConnectionOptions = {"model": model, "api_key": api_key, **(connection or {})}
+    return OpenAICompatibleJudge(base_url, **options, **client)
 
 
 def _vllm(model: str) -> VllmModel:
@@ -207,7 +209,7 @@ def _vllm(model: str) -> VllmModel:
 
 
 def _plain(value: str) -> Any:
-    """A number, a truth value, JSON; else the word itself."""
+    """Parse a JSON value (a number, a boolean, ...). Return the text itself if it is not JSON."""
     try:
         return json.loads(value)
     except ValueError:

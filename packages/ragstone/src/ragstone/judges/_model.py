@@ -1,4 +1,4 @@
-"""The seam under judges and readers: what a chat model can be asked, whatever runs it."""
+"""Interface between judges or readers and chat models, independent of where the model runs."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ TEMPERATURE_ONE: Final[Mapping[str, Any]] = MappingProxyType(
         "frequency_penalty": 0.0,
     }
 )
-"""Sampling from the model's distribution as it is, every field spelt out.
+"""Sampling settings that leave the model's distribution unchanged, with every field set explicitly.
 
-A server fills a missing field from the model's own defaults, and those bend the distribution (vLLM reads them from
-`generation_config.json`). What an endpoint refuses is left out and remembered. `top_k` -1 means no limit to vLLM,
-SGLang (which refuses 0) and llama.cpp alike.
+A server replaces a missing field by the model's own default, which changes the distribution (vLLM reads defaults from
+`generation_config.json`). Fields that an endpoint refuses are omitted from then on. `top_k` -1 means no limit for vLLM,
+SGLang (which refuses 0) and llama.cpp.
 """
 
 _THINK: Final = r"(?:think|thinking|thought|reasoning)"
@@ -67,22 +67,22 @@ class ChatRequest:
     messages: Sequence[Message]
     max_tokens: int
     sampling: Mapping[str, Any] = field(default_factory=dict)
-    """`temperature`, `seed`, `top_p`, ...; what the endpoint refuses is left out and remembered."""
+    """`temperature`, `seed`, `top_p`, ... Fields that the endpoint refuses are omitted from then on."""
     n: int = 1
-    """Replies wanted. An endpoint that gives only one a request is asked again."""
+    """Number of replies. An endpoint that returns only one reply per request gets several requests."""
     top_logprobs: int = 0
-    """Alternatives to report for each token of the reply; 0 asks for no log-probabilities."""
+    """Alternatives to return for each token of the reply. 0 requests no log-probabilities."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogprobs:
-    """One token of a reply, with what else might have stood there."""
+    """One token of a reply, with its alternatives."""
 
     text: str
     logprob: float
     """Natural logarithm of its probability."""
     top: tuple[tuple[str, float], ...] = ()
-    """The likeliest tokens at this place and their log-probabilities, likeliest first; the reply's own is among them."""
+    """Most likely tokens at this position (including the reply's) and their log-probabilities, most likely first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Completion:
     text: str
     finish: Literal["stop", "length", "refused"] = "stop"
     tokens: tuple[TokenLogprobs, ...] | None = None
-    """None where no log-probabilities were asked for, or none came."""
+    """None if no log-probabilities were requested or returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,60 +100,63 @@ class ReplyLogprobs:
     """Log-probabilities of a given reply, token by token."""
 
     logprobs: tuple[float, ...]
-    """One for each token of the reply."""
+    """One value for each token of the reply."""
     end_logprob: float | None
-    """That the turn ends after it; None where the route does not say."""
+    """Log-probability that the turn ends after the reply, or None if the route does not provide it."""
 
 
 class Capabilities(BaseModel):
-    """Measured effects of one endpoint and model; nothing here comes from a name or a status alone."""
+    """Measured capabilities of one endpoint and model. None of them is derived from a name or a status alone."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     model: str
     server: str | None = None
-    """What the server says it is ("vllm 0.32.0"); for people, nothing depends on it."""
+    """Name and version that the server reports ("vllm 0.32.0"). For display only."""
     context_length: int | None = None
-    """Tokens of prompt and reply together, where the server says so."""
+    """Maximum number of tokens of prompt and reply together, if the server reports it."""
     max_tokens_name: str = "max_tokens"
     refused_parameters: tuple[str, ...] = ()
-    """Parameters the endpoint refuses ("temperature", "logprobs")."""
+    """Parameters that the endpoint refuses ("temperature", "logprobs")."""
     reasons: bool = False
-    """Replies begin with reasoning, so that the first tokens say nothing about the answer."""
+    """Whether replies begin with reasoning, so that the first tokens give no information about the answer."""
     top_logprobs: int = 0
-    """Alternatives reported for each token; 0 when log-probabilities do not come."""
+    """Alternatives returned for each token, or 0 without log-probabilities."""
     logprobs_raw: bool | None = None
-    """Whether log-probabilities stay the same at another temperature; None when it could not be seen."""
+    """Whether log-probabilities are independent of the temperature, or None if this could not be measured."""
     exact_route: Literal["chain", "prefill", "echo"] | None = None
-    """How the exact probability of a given reply can be read."""
+    """Route for the exact probability of a given reply."""
     exact_routes: tuple[Literal["chain", "prefill", "echo"], ...] = ()
-    """All that work; `exact_route` is the best of them."""
+    """All routes that work. `exact_route` is the best of them."""
     asked_tokens: int = 0
-    """Tokens whose probability can be asked for by id, whatever their rank; 0 when none."""
+    """Number of tokens whose probability can be requested by id, independent of their rank, or 0."""
     boundary_clean: bool | None = None
-    """Whether the tokens of a conversation with a reply are those of the conversation and of the reply."""
+    """Whether the tokens of a conversation with a reply are those of the conversation, then those of the reply."""
     structured: tuple[str, ...] = ()
-    """Constraints that replies really obey ("regex", "choice", "json_schema"). This, `seeds` and `prefix_cache` are
-    measured in full (`ragstone doctor`) only; `seen` says so."""
+    """Constraints that replies obey ("regex", "choice", "json_schema").
+
+    Like `seeds` and `prefix_cache`, they are measured only in full (`ragstone doctor`). Otherwise `seen` states that
+    they were not measured.
+    """
     several_replies: bool = False
-    """Whether one request gives several replies."""
+    """Whether one request can return several replies."""
     seeds: bool | None = None
-    """Whether a seed repeats a sampled reply."""
+    """Whether a seed makes a sampled reply reproducible."""
     prefix_cache: float | None = None
-    """Share of a repeated prompt that came from the server's cache; None when the server does not say."""
+    """Share of a repeated prompt that came from the server's cache, or None if the server does not report it."""
     seen: dict[str, str] = Field(default_factory=dict)
-    """What was seen of each capability, in words, by its name ("chain", "seeds", "regex"); for people."""
+    """What was observed for each capability, by its name ("chain", "seeds", "regex"). For display only."""
     unmeasured: tuple[str, ...] = ()
-    """What trouble kept from being measured, though the endpoint works; such a verdict is not kept for later."""
+    """Capabilities that could not be measured because of an error. Such a result is not cached."""
     notes: tuple[str, ...] = ()
-    """What a person should know, in sentences."""
+    """Warnings, in sentences."""
 
     @property
     def estimator(self) -> Literal["exact_sequence", "first_token", "monte_carlo"]:
-        """How the probability of a reply is found on this endpoint."""
+        """Best estimator of the probability of a reply on this endpoint."""
         if self.exact_route is not None and not self.reasons:
             return "exact_sequence"
-        # What the temperature has changed is no probability of the model's.
+        # Log-probabilities that depend on the temperature are not those of the model.
         if self.top_logprobs and self.logprobs_raw and not self.reasons:
             return "first_token"
         return "monte_carlo"
@@ -161,107 +164,107 @@ class Capabilities(BaseModel):
 
 @runtime_checkable
 class ChatModel(Protocol):
-    """A chat model behind a server or in this process. Safe to use from many tasks, and on one loop after another.
+    """A chat model on a server or in this process. Several tasks can share it, and several event loops in turn.
 
-    A `ConstrainedModel` also replies in a given form, and an `ExactModel` tells the probability of a given reply.
+    A `ConstrainedModel` also supports constrained decoding, and an `ExactModel` the probability of a given reply.
     """
 
     @property
     def name(self) -> str:
-        """For people: "qwen3-8b at 127.0.0.1:8000"."""
+        """Display name: "qwen3-8b at 127.0.0.1:8000"."""
         ...
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """All that shapes replies apart from the request, nothing secret; part of identities and cache keys."""
+        """All settings that affect replies, except the request. No secrets. Part of identities and cache keys."""
         ...
 
     async def prepare(self) -> None:
-        """Find out what `name` and `shape` depend on (the served model).
+        """Detect what `name` and `settings` depend on (the served model).
 
         Raises:
-            ConfigurationError: It cannot work as configured.
-            JudgeError: It cannot be asked.
+            ConfigurationError: If the model cannot work as configured.
+            JudgeError: If the model is unavailable.
         """
         ...
 
     async def capabilities(self, *, fresh: bool = False) -> Capabilities:
-        """What the endpoint can do, measured once and remembered; `fresh` measures again, and all of it.
+        """Return the capabilities, which are measured once. `fresh` measures all of them again.
 
         Raises:
-            JudgeError: It cannot be asked.
+            JudgeError: If the model is unavailable.
         """
         ...
 
     async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
-        """Reply `request.n` times.
+        """Return `request.n` replies.
 
         Raises:
-            JudgeError: No reply. A reply that was cut short or declined is a reply (see `Completion.finish`).
+            JudgeError: If no reply is received. A declined reply or one that was cut is a reply (see `Completion.finish`).
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections. Safe to call twice."""
+        """Close connections. Further calls have no effect."""
         ...
 
 
 @runtime_checkable
 class ConstrainedModel(ChatModel, Protocol):
-    """A chat model whose replies can be constrained to a form."""
+    """A chat model with constrained decoding."""
 
     async def complete_number(
         self, messages: Sequence[Message], low: int, high: int, *, max_tokens: int, sampling: Mapping[str, Any]
     ) -> Completion | None:
-        """Reply with a whole number in [low, high], by constrained decoding; None where that is not possible.
+        """Reply with an integer in [low, high], by constrained decoding. Return None if that is not supported.
 
         Raises:
-            JudgeError: No reply.
+            JudgeError: If no reply is received.
         """
         ...
 
     async def complete_json(
         self, messages: Sequence[Message], schema: Mapping[str, Any], *, max_tokens: int, sampling: Mapping[str, Any]
     ) -> Completion | None:
-        """Reply with JSON of a schema, by constrained decoding; None where that is not possible.
+        """Reply with JSON of a schema, by constrained decoding. Return None if that is not supported.
 
         Raises:
-            JudgeError: No reply.
+            JudgeError: If no reply is received.
         """
         ...
 
 
 @runtime_checkable
 class ExactModel(ChatModel, Protocol):
-    """A chat model that can tell the exact probability of a given reply. Its `capabilities` say by which route."""
+    """A chat model that provides the exact probability of a given reply. Its `capabilities` contain the route."""
 
     async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a conversation, up to where the reply begins. For the route "chain"."""
+        """Return the token ids of a conversation, up to the start of the reply. For the route "chain"."""
         ...
 
     async def text_ids(self, text: str) -> list[int]:
-        """Token ids of a text by itself, without special tokens. For the route "chain"."""
+        """Return the token ids of a text, without special tokens. For the route "chain"."""
         ...
 
     async def end_id(self) -> int | None:
-        """The token that ends a reply, where it is known. For the route "chain"."""
+        """Return the token that ends a reply, or None if it is unknown. For the route "chain"."""
         ...
 
     async def next_logprobs(
         self, prefixes: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]
     ) -> list[dict[int, float]]:
-        """Log-probabilities of the `wanted` tokens after each prefix (token ids), in one batch. For the route "chain"."""
+        """Return the log-probabilities of tokens after each prefix (token ids), in one batch. For the route "chain"."""
         ...
 
     async def reply_logprobs(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
-        """Log-probabilities of `reply`. For the routes "prefill" and "echo"."""
+        """Return the log-probabilities of `reply`. For the routes "prefill" and "echo"."""
         ...
 
 
 def find_exact_route(
     model: ChatModel, can: Capabilities
 ) -> tuple[ExactModel, Literal["chain", "prefill", "echo"]] | None:
-    """Return the model and its route if it can tell the exact probability of a reply, else None.
+    """Return the model and its route if it provides the exact probability of a reply, else None.
 
     Args:
         model: The model.
@@ -274,7 +277,7 @@ def find_exact_route(
 
 
 class UsageMeter:
-    """Adds up what was spent inside one `metered()` block."""
+    """Sum of the usage inside one `metered()` block."""
 
     __slots__ = ("total",)
 
@@ -287,9 +290,9 @@ _meters: ContextVar[tuple[UsageMeter, ...]] = ContextVar("ragstone_usage_meters"
 
 @contextmanager
 def metered() -> Iterator[UsageMeter]:
-    """Meter the block and the tasks it starts. Blocks nest: each meter counts what its inner ones count.
+    """Measure the usage of the block and of the tasks it starts. Blocks can be nested: each meter includes inner ones.
 
-    An exception carries no bill, and a call that is cancelled has been paid for all the same; the meter knows both.
+    The meter also includes failed and canceled calls, whose usage is not returned in another way.
 
     Example:
         ```python
@@ -307,33 +310,33 @@ def metered() -> Iterator[UsageMeter]:
 
 
 def record_usage(usage: Usage) -> None:
-    """Report spending to every meter around the caller; judges call this for each request and each reply."""
+    """Add usage to every meter around the caller. Judges call this for each request and each reply."""
     for meter in _meters.get():
         meter.total += usage
 
 
 def after_reasoning(text: str) -> str | None:
-    """What a reply says after its reasoning block; None when the block does not end."""
-    # Up to the last closing tag: chat templates that open the block themselves leave only its end in the reply.
+    """Return the text of a reply after its reasoning, or None if the reasoning does not end."""
+    # Up to the last closing tag: if the chat template opens the block, the reply contains only the closing tag.
     end = max((match.end() for match in _CLOSE.finditer(text)), default=0)
     text = text[end:]
     return None if _OPEN.search(text) else text.strip()
 
 
 class AsyncOnce(Generic[T]):
-    """Finds a value when it is first asked for; those who ask meanwhile wait for it, on each event loop.
+    """A value that is computed on first use. Concurrent callers wait for it, in each event loop.
 
-    What is raised while finding is the asker's, and the next one tries again.
+    If the computation raises, its caller gets the exception, and the next caller tries again.
     """
 
     def __init__(self, find: Callable[[], Awaitable[T]]) -> None:
         self._find = find
         self._found: list[T] = []
-        # A lock belongs to the loop it was first waited for on.
+        # A lock belongs to the event loop in which it was first used.
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     async def get(self) -> T:
-        """The value."""
+        """Return the value."""
         if not self._found:
             async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
                 if not self._found:

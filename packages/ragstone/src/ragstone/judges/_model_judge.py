@@ -1,4 +1,4 @@
-"""A judge made of a chat model: prompts rendered, replies read strictly."""
+"""Judge based on a chat model: renders prompts, and reads replies strictly."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ __all__ = ["ModelJudge"]
 T = TypeVar("T")
 
 _LEAST_MASS: Final = 0.5
-"""An expectation over less than this says little about what the model replies as a rule."""
+"""Minimum probability of numbers. Below it, the expectation does not describe the model's usual reply."""
 _INSISTENCE: Final = (
     "An earlier reply did not follow the schema. Start with the opening bracket, and stop at the closing one."
 )
 
 
 class ModelJudge:
-    """Asks a chat model, and reads its replies strictly (see `parse_number`).
+    """Calls a chat model, and reads its replies strictly (see `parse_number`).
 
-    When a reply cannot be read, the judge asks once more with the reply constrained to a number, where the model can do
-    that, else with a reminder; then it raises.
+    If a reply cannot be read, the judge asks once more: with constrained decoding if the model supports it, else with a
+    reminder. Then it raises an exception.
 
     Args:
-        model: The model to ask.
-        temperature: Sampling temperature; left out once the server refuses it.
-        seed: Sampling seed, for servers that take one.
-        max_tokens: Length limit of replies with a number. Models that reason before they answer need
-            thousands.
-        score_mode: What a number is. "single": the one in the model's reply. "expected": the expectation over all
-            whole numbers of the scale, from their exact probabilities, where the model can tell them and replies with
-            such a number more often than not; else as "single". "sampled": the mean of `draws` replies at temperature
-            1, with an interval. The `method` of each reply says which it was.
-        draws: Replies for "sampled".
+        model: The chat model.
+        temperature: Sampling temperature. It is omitted after the server has refused it.
+        seed: Sampling seed, for servers that support one.
+        max_tokens: Length limit of replies with a number. Models that reason before they answer need thousands of
+            tokens.
+        score_mode: How a number is computed. "single": the number in the model's reply. "expected": the expectation
+            over all integers of the scale, from their exact probabilities, if the model provides them and such a
+            number is more likely than any other reply. Otherwise as "single". "sampled": the mean of `draws` replies
+            at temperature 1, with an interval. The `method` of each reply states which of them was used.
+        draws: Number of replies for "sampled".
 
     Raises:
-        ConfigurationError: A value that cannot work.
+        ConfigurationError: If a value is invalid.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class ModelJudge:
 
     @property
     def usage(self) -> Usage:
-        """Everything spent through this judge so far, failed calls and retries included."""
+        """Usage of this judge so far, including failed calls and retries."""
         return self._spent.total
 
     @property
     def identity(self) -> JudgeIdentity:
-        """The model in words, and a hash of all that shapes replies. Final once `prepare()` ran."""
+        """Name of the model, and a hash of all settings that affect replies. Final after `prepare()`."""
         shape: dict[str, Any] = {
             **self.model.settings,
             "sampling": self._sampling,
@@ -112,19 +112,20 @@ class ModelJudge:
         return JudgeIdentity(name=self.model.name, hash=digest)
 
     async def prepare(self) -> None:
-        """Let the model find out what it needs. Called by the first question otherwise.
+        """Prepare the model. Otherwise the first call does this.
 
         Raises:
-            ConfigurationError: It cannot work as configured.
-            JudgeError: It cannot be asked.
+            ConfigurationError: If the model cannot work as configured.
+            JudgeError: If the model is unavailable.
         """
         await self.model.prepare()
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
-        """Ask for free text of at most `max_tokens` tokens.
+        """Request free text of at most `max_tokens` tokens.
 
         Raises:
-            JudgeError: No usable answer. Kinds: "truncated", "refused", "timeout", "unavailable", "rejected".
+            JudgeError: If no usable reply is received. Kinds: "truncated", "refused", "timeout", "unavailable",
+                "rejected".
         """
         with metered() as meter:
             try:
@@ -134,11 +135,11 @@ class ModelJudge:
         return TextReply(text=text, usage=meter.total)
 
     async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
-        """Ask for one number in [low, high]. `method` of the reply says how it came about.
+        """Request one number in [low, high]. The `method` of the reply states how it was computed.
 
         Raises:
-            JudgeError: No usable answer. Kinds: "unparseable" and "truncated" (with `raw`), "refused", "timeout",
-                "unavailable", "rejected".
+            JudgeError: If no usable reply is received. Kinds: "unparseable" and "truncated" (with `raw`), "refused",
+                "timeout", "unavailable", "rejected".
         """
         messages = render(prompt, request=number_request(low, high))
         with metered() as meter:
@@ -154,16 +155,16 @@ class ModelJudge:
         return replace(reply, usage=meter.total)
 
     async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
-        """Ask for a value of a shape: held to its JSON Schema where the model can be, else in words.
+        """Request a value of a shape, by constrained decoding if the model supports it, else by a JSON Schema as text.
 
         Args:
-            prompt: The question.
-            schema: What pydantic checks the reply against; best an object at the root, which all servers take.
-            max_tokens: Length limit of the value itself; reasoning has the room of `max_tokens` besides.
+            prompt: The prompt.
+            schema: Validates the reply. All servers accept a schema with an object at the root.
+            max_tokens: Length limit of the value. Reasoning may use the judge's own `max_tokens` in addition.
 
         Raises:
-            JudgeError: No usable answer. Kinds: "unparseable" and "truncated" (with `raw`), "refused", "timeout",
-                "unavailable", "rejected".
+            JudgeError: If no usable reply is received. Kinds: "unparseable" and "truncated" (with `raw`), "refused",
+                "timeout", "unavailable", "rejected".
         """
         json_schema = json_schema_of(schema)
         messages = render(prompt, request=json_request(json_schema))
@@ -190,10 +191,10 @@ class ModelJudge:
                 raw, method = usable_text(held, max_tokens), "constrained_reply"
             return parse_json(raw, schema), raw, method
         except JudgeReplyError as error:
-            # Cut short without a constraint, the reply is too long for its limit, and would be so again.
+            # Without a constraint a reply that was cut is too long for its limit, and would be again.
             if error.kind == "refused" or (error.kind == "truncated" and held is None):
                 raise
-        # Without the reply: a long broken one makes the next one like it.
+        # Omit the first reply, because a model tends to repeat a long invalid one.
         insisting: Message = {"role": "user", "content": f"{messages[-1]['content']}\n\n{_INSISTENCE}"}
         raw = await self._text([*messages[:-1], insisting], max_tokens=max_tokens)
         return parse_json(raw, schema), raw, "second_reply"
@@ -215,17 +216,17 @@ class ModelJudge:
             ChatRequest(messages=messages, max_tokens=max_tokens, sampling=sampling, n=self._draws)
         )
         values: list[float] = []
-        troubles: list[JudgeReplyError] = []
+        errors: list[JudgeReplyError] = []
         for reply in replies:
             try:
                 values.append(parse_number(usable_text(reply, max_tokens), low, high))
             except JudgeReplyError as error:
-                troubles.append(error)
-        if len(values) < len(troubles):
-            kinds = {trouble.kind for trouble in troubles}
-            first = troubles[0]
+                errors.append(error)
+        if len(values) < len(errors):
+            kinds = {error.kind for error in errors}
+            first = errors[0]
             raise JudgeReplyError(
-                f"{len(values)} of {len(replies)} replies have a usable number, which is fewer than half; {first}",
+                f"{len(values)} of {len(replies)} replies have a usable number, fewer than half. First error: {first}",
                 kind="unparseable" if values or len(kinds) > 1 else first.kind,
                 raw=first.raw,
             )
@@ -235,7 +236,7 @@ class ModelJudge:
             raw=", ".join(f"{value:g}" for value in values),
             method="sampled",
             n=mean.n,
-            n_missing=len(troubles),
+            n_missing=len(errors),
             interval=Interval(low=mean.low, high=mean.high, confidence_level=mean.confidence_level, method=mean.method),
         )
 
@@ -245,7 +246,7 @@ class ModelJudge:
             raw = await self._text(messages, max_tokens=max_tokens)
             return NumberReply(value=parse_number(raw, low, high), raw=raw, method="single_reply")
         except JudgeReplyError as error:
-            # Cut short before the first word: it reasons out of sight, and would do so again.
+            # If the reply was cut before its first word, the model reasons invisibly, and would do so again.
             if error.kind == "refused" or (error.kind == "truncated" and not error.raw):
                 raise
             unread = error.raw or ""
@@ -260,7 +261,7 @@ class ModelJudge:
                 except JudgeReplyError as error:
                     if error.kind == "refused":
                         raise
-                    # Cut short: a model that reasons first, or one that fills the reply with white space.
+                    # Cut: the model reasons first, or fills the reply with whitespace.
                     unread = error.raw or unread
                 else:
                     return NumberReply(value=parse_number(raw, low, high), raw=raw, method="constrained_reply")
@@ -274,15 +275,15 @@ class ModelJudge:
         return usable_text(completion, max_tokens)
 
     async def aclose(self) -> None:
-        """Close the model's connections of the running event loop. Safe to call twice; a later question opens new ones."""
+        """Close the model's connections of the running event loop. Further calls have no effect."""
         await self.model.aclose()
 
 
 def usable_text(completion: Completion, max_tokens: int) -> str:
-    """The text of a finished reply.
+    """Return the text of a finished reply.
 
     Raises:
-        JudgeReplyError: The model declined, or did not finish.
+        JudgeReplyError: If the model declined, or did not finish.
     """
     if completion.finish == "refused":
         raise JudgeReplyError(
@@ -291,7 +292,7 @@ def usable_text(completion: Completion, max_tokens: int) -> str:
     if completion.finish == "length":
         raise JudgeReplyError(
             (
-                f"the reply was cut at {max_tokens} tokens; a model that reasons before it answers needs more "
+                f"the reply was cut at {max_tokens} tokens. A model that reasons before it answers needs more "
                 "(max_tokens=4096, --judge-max-tokens 4096)"
             ),
             kind="truncated",

@@ -1,4 +1,4 @@
-"""From a judge's reply to one number or one JSON value, or to an error: never clipped, never the first of several."""
+"""Parser of a judge's reply: one number or one JSON value, or an error. Values are not clipped, and must be unique."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DECORATION: Final = re.compile(r"[*`_$#]+|\\boxed|</?[A-Za-z]+>")
 
 _NUMBER: Final = r"-?(?:\d+(?:\.\d+)?|\.\d+)"
 _LABEL: Final = r"(?:score|rating|grade|评分|分数|得分|スコア|点数|점수)"
-_LABELLED: Final = re.compile(
+_LABELED: Final = re.compile(
     # As in: Score: 85 | rating of 85 | the score for this response is 85
     rf"\b{_LABEL}\b[\"']?(?:\s*[:=\uff1a]|\s+of|(?:\s+(?:for|of)(?:\s+[^\W\d]+){{1,6}})?\s+is)?\s*(?P<number>{_NUMBER})",
     re.IGNORECASE,
@@ -30,38 +30,38 @@ _LABELLED: Final = re.compile(
 _TOKEN: Final = re.compile(_NUMBER, re.ASCII)
 _WRAPPING: Final = " \t()[]{}\"'“”。.!"
 _UNITS: Final = ("points", "分", "点", "점")
-# What makes a number a part of something else (a name, a bound, a fraction, a range, 1,000), seen from either side.
+# Marks next to a number that make it a part of something else (a name, a bound, a fraction, a range, 1,000).
 _NOT_BEFORE: Final = re.compile(r"(?:[A-Za-z0-9,.+/\u2013\u2014]|[<>≤≥~≈±]\s*)\Z")
 _NOT_AFTER: Final = re.compile(r"\A(?:[A-Za-z<>~+/]|[.,]\d|\s*[-\u2013\u2014]\s*\d|\s*[±%])")
-# Another scale than the one asked for, told by two numbers that may well be equal: 5 out of 5, 10 (max. 10).
+# A different scale than the requested one, shown by two numbers that may be equal: 5 out of 5, 10 (max. 10).
 _OTHER_SCALE: Final = re.compile(
     r"\d[\s(\[,]*(?:(?:points?|stars?)[\s(\[,]*)?"
     r"(?:[/\u2044]|\b(?:out\s+of|of|max(?:imum|\.)?|on\s+an?(?:\s+scale\s+of)?)\b)[\s:.]*\d",
     re.IGNORECASE,
 )
 _MAX_AROUND: Final = 8
-"""Characters looked at on either side of a number."""
+"""Characters examined on either side of a number."""
 
 _FENCE_LINE: Final = re.compile("[ \\t]*```[a-zA-Z]*")
 _OPENING: Final = re.compile(r"[\[{]")
 
 
 def parse_number(text: str, low: float = 0, high: float = 100) -> float:
-    """Read the one number in [low, high] that a judge's reply states.
+    """Parse the one number in [low, high] that a judge's reply states.
 
-    The reply may hold a reasoning block, a JSON object with a score, a label ("Score: 85"), the scale ("85/100",
-    "85%" on a scale of 0-100), Markdown. The number must stand alone on its line, carry a label or the scale ("/100";
-    a percentage inside a sentence may well be a fact of the answer), or be the score of the JSON object; and no other
-    number may stand beside it.
+    The reply may contain reasoning, a JSON object with a score, a label ("Score: 85"), the scale ("85/100", "85%" on a
+    scale of 0-100) and Markdown. The number must be alone on its line, have a label or the scale ("/100", because a
+    percentage inside a sentence may be a fact of the answer), or be the score of the JSON object. The reply must not
+    contain another number.
 
     Args:
         text: The reply.
-        low: Smallest number asked for.
-        high: Largest number asked for.
+        low: Smallest valid number.
+        high: Largest valid number.
 
     Raises:
-        JudgeReplyError: Kind "unparseable": no number, several, a range ("70-80"), a bound (">80"), another
-            denominator ("4/5"), a truth value, NaN, infinity, a number out of range. `raw` is the reply.
+        JudgeReplyError: With kind "unparseable", for no number, several numbers, a range ("70-80"), a bound (">80"),
+            another denominator ("4/5"), a boolean, NaN, infinity or a number out of range. `raw` is the reply.
 
     Example:
         ```python
@@ -82,7 +82,7 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
 
 
 class _AmbiguousReplyError(Exception):
-    """The reply does not state one number; the message says why."""
+    """The reply does not state one number. The message contains the reason."""
 
 
 def _shortened(text: str, max_chars: int = 120) -> str:
@@ -99,7 +99,7 @@ def _read(reply: str, low: float, high: float) -> float:
         try:
             value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
-            # Not JSON after all: "{85}", or an object with prose behind it.
+            # Not JSON: "{85}", or an object followed by text.
             return _read_prose(text, low, high)
         return _read_object(value, low, high)
     return _read_prose(text, low, high)
@@ -122,7 +122,7 @@ def _read_object(reply: dict[str, Any], low: float, high: float) -> float:
             return _read_value(reply[key], low, high)
     numbers = [value for value in reply.values() if _is_number(value)]
     if len(numbers) != 1:
-        raise _AmbiguousReplyError(f"the object holds {len(numbers)} numbers and no score")
+        raise _AmbiguousReplyError(f"the object contains {len(numbers)} numbers and no score")
     return _read_value(numbers[0], low, high)
 
 
@@ -156,13 +156,13 @@ def _read_prose(text: str, low: float, high: float) -> float:
     values = {_finite(token) for token in _tokens(text)}
     if len(values) != 1:
         raise _AmbiguousReplyError("no number" if not values else "several numbers")
-    if not (on_scale or _LABELLED.search(text) or any(_is_bare(line) for line in text.splitlines())):
+    if not (on_scale or _LABELED.search(text) or any(_is_bare(line) for line in text.splitlines())):
         raise _AmbiguousReplyError("the number is part of a sentence")
     return values.pop() + 0.0  # no negative zero
 
 
 def _without_scale(text: str, low: float, high: float) -> tuple[str, bool]:
-    """Take away the mention of the very scale that was asked for; say whether a number was stated on it."""
+    """Remove the mention of the requested scale, and return whether a number was stated on it."""
     floor, ceiling = re.escape(f"{low:g}"), re.escape(f"{high:g}")
     span = rf"{floor}\s*(?:-|\u2013|to|and|through)\s*{ceiling}(?![\d.]*\d)"
     text = re.sub(rf"\(\s*{span}\s*\)", " ", text)
@@ -178,7 +178,7 @@ def _without_scale(text: str, low: float, high: float) -> tuple[str, bool]:
 
 
 def _tokens(text: str) -> list[str]:
-    """All numbers of the text; an error when a digit is part of something else (a name, a range, a date)."""
+    """Return all numbers of the text. Raise an error if a digit is part of something else (a name, a range, a date)."""
     rest: list[str] = []
     tokens: list[str] = []
     end = 0
@@ -204,33 +204,33 @@ def _is_bare(line: str) -> bool:
 
 
 def json_schema_of(schema: TypeAdapter[Any]) -> dict[str, Any]:
-    """The shape as JSON Schema, without the titles that pydantic adds."""
+    """Return the JSON Schema of the shape, without the titles that pydantic adds."""
     json_schema: dict[str, Any] = _untitled(schema.json_schema())
     return json_schema
 
 
 def _untitled(value: Any) -> Any:
     if isinstance(value, dict):
-        # A property may be called "title": that one has a schema, the others a text.
+        # A property may have the name "title". Its value is a schema, that of other titles is a string.
         return {k: _untitled(v) for k, v in value.items() if not (k == "title" and isinstance(v, str))}
     return [_untitled(item) for item in value] if isinstance(value, list) else value
 
 
 def json_request(schema: dict[str, Any]) -> str:
-    """Say what kind of reply is wanted: JSON of the schema."""
+    """Return the request for JSON of a schema."""
     form = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     return f"Reply with one JSON value and nothing else. It must follow this JSON Schema:\n{form}"
 
 
 def parse_json(text: str, schema: TypeAdapter[T]) -> T:
-    """Read the one JSON value that a reply states, inside or outside a code fence, after any reasoning.
+    """Parse the one JSON value that a reply states, inside or outside a code fence, after any reasoning.
 
-    Strictly: a number in quotes is no number, true is not 1, and names that come twice, NaN and Infinity are no JSON. Of
-    several values the one that has the shape counts; two different ones that have it are none.
+    The parser is strict: a number in quotes is not a number, true is not 1, and repeated names, NaN and Infinity are
+    not JSON. If the reply contains several values, the one with the shape counts. Two different ones are an error.
 
     Raises:
-        JudgeReplyError: Kind "unparseable": no JSON, several different values, or a value of another shape. `raw` is
-            the reply.
+        JudgeReplyError: With kind "unparseable", if the reply contains no JSON, several different values, or only values of other
+            shapes. `raw` is the reply.
 
     Example:
         >>> parse_json('Here it is: {"n": 3}', TypeAdapter(dict[str, int]))
@@ -247,33 +247,31 @@ def _parsed(text: str, schema: TypeAdapter[T]) -> T:
     if not stated and (rest := after_reasoning(text)) is not None:
         stated = _values(rest)
     if not stated:
-        raise JudgeReplyError(
-            f"the reply holds no JSON, or none that can be read: {_shortened(text.strip(), 200)!r}", raw=text
-        )
+        raise JudgeReplyError(f"the reply does not contain valid JSON: {_shortened(text.strip(), 200)!r}", raw=text)
     fit: list[T] = []
     problems: list[str] = []
     for value in stated:
         try:
-            # As JSON once more: there a list may become a tuple, and a lone surrogate is refused.
+            # Validated as JSON, so that a list may become a tuple, and a lone surrogate is an error.
             fit.append(schema.validate_json(json.dumps(value), strict=True))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             problems.append(f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}")
     if not fit:
         raise JudgeReplyError(
-            f"the reply has another shape than was asked for ({problems[0]}): {_shortened(text.strip(), 200)!r}",
+            f"the reply does not have the requested shape ({problems[0]}): {_shortened(text.strip(), 200)!r}",
             raw=text,
         )
     if any(value != fit[0] for value in fit[1:]):
         raise JudgeReplyError(
-            f"the reply holds {len(fit)} values of the shape where one was asked for: {_shortened(text.strip(), 200)!r}",
+            f"the reply contains {len(fit)} different values of the requested shape: {_shortened(text.strip(), 200)!r}",
             raw=text,
         )
     return fit[0]
 
 
 def _whole(text: str) -> list[Any]:
-    """The value, if the reply is nothing else: then a tag in one of its texts ends no reasoning."""
+    """Return the value if the reply contains nothing else. A tag inside it is then not the end of reasoning."""
     text = text.strip()
     try:
         value, end = _DECODER.raw_decode(text)
@@ -283,27 +281,27 @@ def _whole(text: str) -> list[Any]:
 
 
 def _values(text: str) -> list[Any]:
-    """The objects and lists in a text, each read where it begins; what is inside one is a part of it."""
+    """Return the objects and lists in a text, without nested ones."""
     text = _fenced(text) or text
-    found: list[Any] = []
+    values: list[Any] = []
     at = 0
     while opening := _OPENING.search(text, at):
         try:
             value, at = _DECODER.raw_decode(text, opening.start())
         except ValueError:
-            # A broken object may hold sound ones, and they are not what was meant; a bracket may be a part of a sentence.
+            # A broken object may contain valid ones, which are not the reply. A bracket may be part of a sentence.
             if opening.group() == "{":
                 return []
             at = opening.end()
             continue
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def _fenced(text: str) -> str:
-    """What stands between code fences, each from the start of one line to the end of another (or of the same).
+    """Return the text between code fences. A fence starts a line and ends at the end of the same or a later line.
 
-    A text in a value holds no line break, so marks in these places are no part of one.
+    A string in JSON contains no line break, so marks at these positions are not part of one.
     """
     inside: list[str] = []
     kept: list[str] = []
@@ -325,15 +323,15 @@ def _fenced(text: str) -> str:
 def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     named = dict(pairs)
     if len(named) < len(pairs):
-        raise ValueError("a name comes twice")
+        raise ValueError("a name occurs twice")
     return named
 
 
 def _finite_constant(text: str) -> float:
-    """Refuses what Python's reader adds to JSON, and numbers beyond what a float holds."""
+    """Convert a number, and reject Python's extensions of JSON and numbers beyond the range of floats."""
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is no number of JSON")
+        raise ValueError(f"{text} is not a valid JSON number")
     return value
 
 

@@ -1,4 +1,4 @@
-"""The seam between metrics and models: a prompt that is data, replies, and the `Judge` Protocol."""
+"""Interface between metrics and models: prompts as data, replies, and the Protocols `Judge` and `Reader`."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeIdentity:
-    """Who judged: enough to tell two judge configurations apart, and nothing secret."""
+    """Identity of a judge configuration, without secrets."""
 
     name: str
-    """For people: "qwen3-8b at 127.0.0.1:8000", "lexical baseline"."""
+    """Display name: "qwen3-8b at 127.0.0.1:8000", "lexical baseline"."""
     hash: str
-    """For keys: changes with endpoint, model, sampling settings and our rendering version."""
+    """Hash for keys. It depends on endpoint, model, sampling settings and the version of the rendering."""
     is_baseline: bool = False
-    """True for stand-ins that are no judge; every table and report says so."""
+    """True for stand-ins that are not a judge. Every table and report states this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A question to a judge, as data: each judge renders it in its own way.
+    """A prompt for a judge, as data. Each judge renders it.
 
-    `fields` is the shared, *untrusted* part (contexts, query, response, reference) and is rendered first, in the
-    order given, so that all metrics of one sample share one prompt prefix; `task` is our own instruction and comes last.
+    `fields` is the shared, *untrusted* part (contexts, query, response, reference). It is rendered first and in this
+    order, so that all metrics of one sample share one prompt prefix. `task` is the instruction, and is rendered last.
     """
 
     construct: str
-    """What is asked, as an identifier ("groundedness", "relevance"); a judge without a model answers by it."""
+    """What to rate, as an identifier ("groundedness", "relevance"). A judge without a model replies by it."""
     task: str
     fields: Mapping[str, str | tuple[str, ...]]
-    """Untrusted text by field name; a tuple is rendered as numbered parts."""
+    """Untrusted text by field name. A tuple is rendered as numbered parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,25 +62,25 @@ class TextReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberReply:
-    """A number from a judge, on the scale that was asked for."""
+    """A number from a judge, on the requested scale."""
 
     value: float
     raw: str
     method: str
     n: int = 1
-    """Replies the value rests on."""
+    """Number of replies that the value is based on."""
     n_missing: int = 0
-    """Replies that were drawn and held no usable number; in no other number."""
+    """Number of sampled replies without a usable number. They are not included in the other numbers."""
     interval: Interval | None = None
-    """On the scale that was asked for; None where a single reply tells nothing about its spread."""
+    """Interval on the requested scale, or None if a single reply gives no information about its spread."""
     mass: float | None = None
-    """Probability that the reply is a whole number of the scale and nothing else, where it was read."""
+    """Probability that the reply is an integer of the scale and nothing else, or None if it was not read."""
     usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonReply(Generic[T]):
-    """A value from a judge, of the shape that was asked for."""
+    """A value from a judge, with the requested shape."""
 
     value: T
     raw: str
@@ -90,57 +90,57 @@ class JsonReply(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbstentionEstimate:
-    """How likely a reader is to abstain: p(NO-RESPONSE | question, passages)."""
+    """Probability that a reader abstains: p(NO-RESPONSE | query, passages)."""
 
     value: float
     """Probability in [0, 1] that the reply starts with an abstention."""
     interval: Interval
-    """Around `value`; its method says what kind of interval ("exact", "bound", "wilson", "beta_mixture")."""
+    """Interval of `value`. Its method is the kind of interval ("exact", "bound", "wilson", "beta_mixture")."""
     method: Literal["exact_sequence", "first_token", "monte_carlo", "lexical"]
     complete: float | None = None
-    """Probability that the reply is an abstention and nothing else, where the method can tell."""
+    """Probability that the reply is an abstention and nothing else, or None if the method does not measure it."""
     n: int = 1
-    """Replies drawn ("monte_carlo"), else 1."""
+    """Number of sampled replies ("monte_carlo"), else 1."""
     n_missing: int = 0
-    """Draws that gave no reply to look at (declined by a content filter, say); in no other number."""
+    """Number of unusable draws (for example declined by a content filter). Not included in the other numbers."""
     usage: Usage = field(default_factory=Usage)
 
 
 @runtime_checkable
 class Judge(Protocol):
-    """A model (or a stand-in) that answers questions about a sample. Safe to use from many tasks of one loop."""
+    """A model (or a stand-in) that rates samples. Tasks of one event loop can share it."""
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who judges."""
+        """Identity of the judge."""
         ...
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
-        """Ask for free text.
+        """Request free text.
 
         Raises:
-            JudgeError: When there is no usable answer; `kind` says why.
+            JudgeError: If no usable reply is received. `kind` is the reason.
         """
         ...
 
     async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
-        """Ask for one number in [low, high].
+        """Request one number in [low, high].
 
         Raises:
-            JudgeError: When there is no usable answer; `kind` says why. A value out of range is never clipped.
+            JudgeError: If no usable reply is received. `kind` is the reason. A value out of range is never clipped.
         """
         ...
 
     async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
-        """Ask for a value of a shape that pydantic can describe and check (`TypeAdapter(list[str])`).
+        """Request a value of a shape that pydantic can describe and validate (`TypeAdapter(list[str])`).
 
         Raises:
-            JudgeError: When there is no usable answer; `kind` says why. A reply of another schema is never mended.
+            JudgeError: If no usable reply is received. `kind` is the reason. An invalid reply is never repaired.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections. Safe to call twice."""
+        """Close connections. Further calls have no effect."""
         ...
 
 
@@ -150,38 +150,38 @@ class Reader(Protocol):
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who reads; the hash changes with prompt template, abstention phrases and estimator as well."""
+        """Identity of the reader. The hash also depends on prompt template, abstention phrases and estimator."""
         ...
 
     async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
-        """How likely the reader abstains when it is given `passages`.
+        """Estimate the probability that the reader abstains with these passages.
 
         Raises:
-            JudgeError: There is no usable answer; `kind` says why.
+            JudgeError: If no usable reply is received. `kind` is the reason.
         """
         ...
 
     async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
-        """The reader's own answer from `passages` (greedy, where the model allows it).
+        """Return the reader's answer from these passages (greedy, if the model allows it).
 
         Raises:
-            JudgeError: There is no usable answer.
+            JudgeError: If no usable reply is received.
         """
         ...
 
     def is_abstention(self, reply: str) -> bool:
-        """Whether a reply is an abstention."""
+        """Return whether a reply is an abstention."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections. Safe to call twice."""
+        """Close connections. Further calls have no effect."""
         ...
 
 
 @runtime_checkable
 class Preparable(Protocol):
-    """A judge, reader or metric that has to load or find out something before it is first used."""
+    """A judge, reader or metric that must load or detect something before its first use."""
 
     async def prepare(self) -> None:
-        """Load it, or find it out. A judge's `identity` is final afterwards."""
+        """Load or detect it. The `identity` of a judge is final afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""From a `Prompt` to chat messages: untrusted material first and fenced in, our own instruction last."""
+"""Rendering of a `Prompt` as chat messages: untrusted text first, in tagged blocks, and Ragstone's instruction last."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ragstone.judges._protocol import Prompt
 __all__ = ["RENDER_VERSION", "Message", "build_retry_messages", "escape", "number_request", "render", "unescape"]
 
 RENDER_VERSION: Final = "1"
-"""Part of every judge's identity: a reworded frame is another judge."""
+"""Part of every judge's identity, because changed wording makes a different judge."""
 
 Message = dict[str, str]
 """A chat message: `role` and `content`."""
@@ -23,11 +23,11 @@ _SYSTEM: Final = (
     "for the character that opens a tag."
 )
 
-# Control characters other than newline and tab, lone surrogates (they cannot be sent), and the invisible tag
-# characters, which spell out text that a person reviewing the trace does not see.
+# Control characters except newline and tab, lone surrogates (which cannot be sent), and the invisible tag characters,
+# which encode text that a person reading the trace does not see.
 _INVISIBLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\U000e0000-\U000e007f]")
-# "<" opens our own tags and the control tokens of most chat templates (<|im_end|>, </s>, <start_of_turn>); Mistral's
-# stand in brackets. An ampersand is touched only where it would read as one of our escapes.
+# "<" opens Ragstone's tags and the control tokens of most chat templates (<|im_end|>, </s>, <start_of_turn>). Mistral's
+# are in brackets. An ampersand is escaped only if it would be read as an escape.
 _OPENERS: Final = re.compile(
     r"<|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK|IMG|ARGS|CALL_ID)\])"
     r"|&(?=(?:lt|amp|#91);)"
@@ -37,9 +37,9 @@ _UNESCAPES: Final = {escaped: plain for plain, escaped in _ESCAPES.items()}
 
 
 def escape(text: str) -> str:
-    """Make untrusted text unable to open or close a block, or to forge a turn of the conversation.
+    """Escape untrusted text so that it can neither open or close a block nor start a turn of the conversation.
 
-    Line ends become newlines, invisible characters U+FFFD. Apart from that nothing is lost: `unescape` is the inverse.
+    Line ends become newlines, and invisible characters become U+FFFD. `unescape` restores everything else.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _INVISIBLE.sub("\ufffd", text)
@@ -62,12 +62,12 @@ def _block(name: str, value: str | Sequence[str]) -> str:
 
 
 def render(prompt: Prompt, *, request: str = "") -> list[Message]:
-    """Turn a prompt into messages: a constant system message, then fields in their order, the task and `request`.
+    """Render a prompt as messages: a constant system message, then the fields in their order, the task and `request`.
 
-    Prompts whose fields begin alike render to texts that begin alike, which is what a server's prefix cache needs.
+    Prompts with the same first fields have the same first text, which a server's prefix cache needs.
 
     Raises:
-        ValueError: A field's name is not an identifier.
+        ValueError: If the name of a field is not an identifier.
     """
     material = "".join(_block(name, value) for name, value in prompt.fields.items())
     assignment = f"{prompt.task.strip()}\n\n{request}".strip()
@@ -78,12 +78,12 @@ def render(prompt: Prompt, *, request: str = "") -> list[Message]:
 
 
 def number_request(low: float, high: float) -> str:
-    """Say what kind of reply is wanted: one number on the scale."""
+    """Return the request for one number on the scale."""
     return f"Reply with one number from {low:g} to {high:g} and nothing else."
 
 
 def build_retry_messages(raw: str, low: float, high: float) -> list[Message]:
-    """Two turns that follow a reply without a usable number: that reply, and the request once more."""
+    """Return two turns that follow an unusable reply: the reply, and the request again."""
     return [
         {"role": "assistant", "content": raw.strip()[:500] or "(no reply)"},
         {"role": "user", "content": f"That holds no single number. {number_request(low, high)} Digits only."},

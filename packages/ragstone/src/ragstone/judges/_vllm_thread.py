@@ -1,4 +1,4 @@
-"""A vLLM engine in this process: one thread that owns it, and batches made of what many tasks ask at the same time."""
+"""vLLM engine in this process: one thread owns it, and concurrent calls of many tasks form batches."""
 
 from __future__ import annotations
 
@@ -20,39 +20,42 @@ from ragstone.errors import ConfigurationError, JudgeRejectedError, JudgeUnavail
 __all__ = ["EngineThread", "Job", "engine_for", "is_refusal", "unload"]
 
 _GATHER_S: Final = 0.002
-"""Seconds to wait for company after the first question; much less than one pass through any model."""
+"""Seconds to wait for more jobs after the first one. Much less than one forward pass of any model."""
 _MAX_SEQUENCES: Final = 512
-"""Sequences in one batch: enough to fill an engine (vLLM runs 256 at once by default), few enough to stop in time."""
+"""Maximum number of sequences in one batch.
+
+It is enough to use an engine fully (by default vLLM runs 256 concurrently), and small enough to stop in time.
+"""
 _JOIN_S: Final = 10.0
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Job:
-    """Token-id prompts with their sampling parameters; all of them succeed, or the job fails."""
+    """Token-id prompts with their sampling parameters. The job fails if one of them does."""
 
     prompts: Sequence[Sequence[int]]
     params: Sequence[Any]
     """`vllm.SamplingParams`, one for each prompt."""
     reads: bool
-    """Whether the parameters ask for tokens by id (`logprob_token_ids`)."""
+    """Whether the parameters request tokens by id (`logprob_token_ids`)."""
     future: Future[list[Any]] = field(default_factory=Future)
-    """`vllm.RequestOutput`s, one for each prompt. Cancelling it before the batch starts drops the job."""
+    """`vllm.RequestOutput`s, one for each prompt. Canceling it before the batch starts drops the job."""
 
     @property
     def n_sequences(self) -> int:
-        """Replies that the job makes the engine write."""
+        """Number of replies that the job generates."""
         return sum(params.n for params in self.params)
 
 
 class EngineThread:
-    """Owns one `vllm.LLM`: loads it, asks it, and is the only thread that touches it.
+    """Owns one `vllm.LLM`: this thread loads and calls it, and no other thread uses it.
 
-    What arrives while a batch runs makes the next batch, so the more tasks ask at once the larger the batches. A batch
-    lasts as long as its longest reply.
+    Jobs that arrive while a batch runs form the next batch, so more concurrent tasks make larger batches. A batch takes
+    as long as its longest reply.
 
     Args:
-        load: Makes the engine; runs in the thread. What it returns has `generate(prompts, params, use_tqdm=...)`.
-        described: Its name in messages.
+        load: Creates the engine, in the thread. The result has `generate(prompts, params, use_tqdm=...)`.
+        described: Name in messages.
     """
 
     def __init__(self, load: Callable[[], Any], described: str) -> None:
@@ -66,23 +69,23 @@ class EngineThread:
 
     @property
     def loaded(self) -> Future[Any]:
-        """The engine, once it is there; whatever stopped it from loading otherwise. Not to be cancelled."""
+        """The engine when it is loaded, or the exception of loading it. Do not cancel it."""
         return self._loaded
 
     @property
     def usable(self) -> bool:
-        """Whether a question has a chance: not stopped, not broken, not failed to load."""
+        """Whether the engine can process jobs: it is not stopped, not broken, and did not fail to load."""
         return self._broken is None
 
     def ask(self, job: Job) -> None:
-        """Queue a job; its future tells the outcome."""
+        """Queue a job. Its future gets the result."""
         self._jobs.put(job)
-        # The thread may have drained the queue for the last time between the caller's look and now.
+        # The thread may have emptied the queue for the last time after the caller's check.
         if self._broken is not None:
             self._refuse_queued()
 
     def stop(self) -> None:
-        """Refuse what waits, let the running batch finish, and let go of the engine."""
+        """Reject waiting jobs, let the running batch finish, and release the engine."""
         self._broken = self._broken or "it was unloaded"
         self._jobs.put(None)
         if self._thread is not threading.current_thread():
@@ -91,7 +94,7 @@ class EngineThread:
     def _run(self) -> None:
         try:
             engine = self._load()
-        except BaseException as error:  # noqa: BLE001  whoever waits must be told, also of a SystemExit in vLLM
+        except BaseException as error:  # noqa: BLE001  waiting callers need every error, also a SystemExit of vLLM
             self._broken = f"it could not be loaded ({_error_text(error)})"
             self._loaded.set_exception(ConfigurationError(f"{self._described}: {self._broken}"))
             self._refuse_queued()
@@ -102,14 +105,14 @@ class EngineThread:
             if first is None:
                 break
             gathered = self._gathered(first)
-            # vLLM 0.32 gives no top log-probabilities to requests that share a step with one that asks by token id.
+            # vLLM 0.32 returns no top log-probabilities for requests that share a step with one for tokens by id.
             for reads in (True, False):
                 batch = [job for job in gathered if job.reads == reads]
                 if batch:
                     self._generate(engine, batch)
         self._broken = self._broken or "it was unloaded"
         self._refuse_queued()
-        # What still holds the engine: the future that the models look at.
+        # The models read this future, which is the last reference to the engine.
         self._loaded = Future()
         self._loaded.set_exception(ConfigurationError(f"{self._described}: {self._broken}"))
 
@@ -129,24 +132,24 @@ class EngineThread:
         return jobs
 
     def _generate(self, engine: Any, jobs: Sequence[Job]) -> None:
-        wanted = [job for job in jobs if job.future.set_running_or_notify_cancel()]
+        active = [job for job in jobs if job.future.set_running_or_notify_cancel()]
         if self._broken is not None:
-            for job in wanted:
+            for job in active:
                 job.future.set_exception(self._unavailable())
-        elif wanted:
-            self._answer(engine, wanted)
+        elif active:
+            self._answer(engine, active)
 
     def _answer(self, engine: Any, jobs: Sequence[Job]) -> None:
         prompts = [{"prompt_token_ids": list(prompt)} for job in jobs for prompt in job.prompts]
         params = [each for job in jobs for each in job.params]
         try:
             outputs = engine.generate(prompts, params, use_tqdm=False)
-        except BaseException as error:  # noqa: BLE001  the tasks that wait must be told
+        except BaseException as error:  # noqa: BLE001  the waiting tasks need the error
             if is_refusal(error):
-                # The engine looks at all requests before it runs any, and only one of them is at fault.
+                # The engine validates all requests before it runs any, and only one of them is invalid.
                 self._answer_each(engine, jobs, error)
                 return
-            self._broken = f"the engine failed ({_error_text(error)}) and does not recover; start the program again"
+            self._broken = f"the engine failed ({_error_text(error)}) and cannot recover. Restart the program"
         else:
             if len(outputs) == len(prompts):
                 at = 0
@@ -154,7 +157,7 @@ class EngineThread:
                     job.future.set_result(outputs[at : at + len(job.prompts)])
                     at += len(job.prompts)
                 return
-            self._broken = f"the engine gave {len(outputs)} outputs for {len(prompts)} prompts; start the program again"
+            self._broken = f"the engine returned {len(outputs)} outputs for {len(prompts)} prompts. Restart the program"
         for job in jobs:
             job.future.set_exception(self._unavailable())
 
@@ -182,7 +185,7 @@ class EngineThread:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether vLLM refuses a request, as against failing at it. Its own error for that is no `ValueError`."""
+    """Return whether vLLM rejects a request, in contrast to a failure. Its exception for that is not a `ValueError`."""
     return isinstance(error, ValueError) or any(kind.__name__ == "VLLMClientError" for kind in type(error).__mro__)
 
 
@@ -195,22 +198,22 @@ _engines_lock = threading.Lock()
 
 
 def engine_for(model: str, engine_args: Mapping[str, Any]) -> EngineThread:
-    """The engine of a model with these arguments: one a process, loaded by the first to ask for it."""
+    """Return the engine of a model with these arguments. There is one per process, which the first call loads."""
     key = _key(model, engine_args)
     with _engines_lock:
         engine = _engines.get(key)
         if engine is None:
             engine = EngineThread(lambda: _load(model, engine_args), f"vLLM with {model}")
             _engines[key] = engine
-            # A model that could not be loaded (no memory, a typing error since mended) may be tried again.
+            # A model that could not be loaded (no memory, a wrong name) may be tried again.
             engine.loaded.add_done_callback(lambda loaded: _forget(key, engine) if loaded.exception() else None)
     return engine
 
 
 def unload(model: str, engine_args: Mapping[str, Any]) -> None:
-    """Let go of an engine, for everybody who uses it. A later question loads it anew.
+    """Unload an engine for all its users. A later call loads it again.
 
-    Engines that live in this very process share state that vLLM tears down with the first of them, so all go together.
+    Engines in the same process share state that vLLM deletes with the first of them, so all of them are unloaded.
     """
     with _engines_lock:
         key = _key(model, engine_args)
@@ -232,25 +235,25 @@ def _key(model: str, engine_args: Mapping[str, Any]) -> str:
 
 
 def _load(model: str, engine_args: Mapping[str, Any]) -> Any:
-    # In a process of its own the engine starts six times slower, needs a gigabyte more, and answers no faster; and
-    # a script without `if __name__ == "__main__"` would start itself again.
+    # In a separate process the engine starts six times slower, needs a gigabyte more and is not faster. A script
+    # without `if __name__ == "__main__"` would also start itself again.
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    # vLLM logs to standard output, which belongs to our caller's reports.
+    # vLLM logs to standard output, which is for reports of the caller.
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     import numpy as np
 
-    # In this process vLLM seeds everybody's random numbers with its own seed, and its import draws some.
-    plain, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002  the state that others share
+    # In this process vLLM seeds the global random generators, and its import draws from them.
+    plain, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002  the global state
     from vllm import LLM
     from vllm.platforms import current_platform
 
-    # Where white space between the parts of a JSON value is allowed, weak models write nothing else up to the limit. vLLM
-    # takes this setting for a named backend alone, and this is the one it would try first.
+    # If whitespace between the parts of a JSON value is allowed, weak models generate only whitespace up to the limit.
+    # vLLM supports this setting only with a named backend. This is the one it would try first.
     compact = {"backend": "xgrammar", "disable_any_whitespace": True}
     defaults: dict[str, Any] = {"enable_prefix_caching": True, "structured_outputs_config": compact}
     if current_platform.is_cpu():
-        # A seeded request whose prompt is read in pieces kills vLLM 0.32 on CPUs.
+        # On CPUs, a seeded request whose prompt is processed in chunks crashes vLLM 0.32.
         defaults["enable_chunked_prefill"] = False
     try:
         return LLM(model=model, **{**defaults, **engine_args})
@@ -268,7 +271,7 @@ def _stop_all() -> None:
 
 
 def _reset_after_fork() -> None:
-    """A forked child has none of the threads, and the lock as it happened to be."""
+    """Reset the state in a forked child, which has none of the threads, and a lock in an unknown state."""
     global _engines_lock  # noqa: PLW0603
     _engines_lock = threading.Lock()
     _engines.clear()

@@ -1,4 +1,4 @@
-"""Models that are never asked: they count what would be, so that a run can be priced before it is paid for."""
+"""Stand-ins for models that make no requests: they count calls and tokens, to estimate the cost of a run."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["DryRunJudge", "DryRunReader"]
 T = TypeVar("T")
 
 _CHARS_PER_TOKEN: Final = 4
-"""Of English text, for the tokenisers in use; other languages take up to twice the tokens."""
+"""Characters per token of English text with common tokenizers. Other languages need up to twice the tokens."""
 _NUMBER_TOKENS: Final = 4
 _ANSWER_TOKENS: Final = 100
 _READING_CHARS: Final = 400
-"""The frame that a reader's prompt puts around question and passages."""
+"""Characters that a reader's prompt adds to query and passages."""
 
 
 class DryRunJudge:
-    """Answers as the lexical baseline does, and reports each question to the meters as if a model had been asked.
+    """Replies as the lexical baseline does, and records each prompt in the meters as if a model had been called.
 
-    Tokens are estimated from characters, four a token. What the baseline cannot answer (free text) counts as asked.
+    Tokens are estimated from characters, four per token. Prompts that the baseline does not support (free text) count.
     """
 
     def __init__(self) -> None:
@@ -38,33 +38,33 @@ class DryRunJudge:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """It is no judge: nothing that it says may be kept."""
+        """Identity of a stand-in. Its replies must not be stored."""
         digest = hashlib.sha256(b"rehearsal").hexdigest()[:16]
         return JudgeIdentity(name="rehearsal", hash=digest, is_baseline=True)
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
-        """Count the question.
+        """Count the prompt.
 
         Raises:
-            JudgeError: Always, kind "unsupported".
+            JudgeError: Always, with kind "unsupported".
         """
         _count(_chars(prompt), max_tokens // 2)
         return await self._stand_in.ask_text(prompt, max_tokens=max_tokens)
 
     async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
-        """Count the question, and answer by word overlap.
+        """Count the prompt, and reply by word overlap.
 
         Raises:
-            JudgeError: Kind "unsupported": the baseline has no stand-in for this construct.
+            JudgeError: With kind "unsupported", if the baseline does not support this construct.
         """
         _count(_chars(prompt, number_request(low, high)), _NUMBER_TOKENS)
         return await self._stand_in.ask_number(prompt, low=low, high=high)
 
     async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
-        """Count the question, and answer by word overlap.
+        """Count the prompt, and reply by word overlap.
 
         Raises:
-            JudgeError: Kind "unsupported": the baseline has no stand-in for this construct.
+            JudgeError: With kind "unsupported", if the baseline does not support this construct.
         """
         try:
             reply = await self._stand_in.ask_json(prompt, schema, max_tokens=max_tokens)
@@ -75,14 +75,15 @@ class DryRunJudge:
         return reply
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 class DryRunReader:
-    """Reads as the lexical baseline does, and reports each question to the meters.
+    """Reads as the lexical baseline does, and records each call in the meters.
 
     Args:
-        calls_per_reading: Requests for one p(abstain): 1 where the endpoint tells probabilities, else the draws.
+        calls_per_reading: Requests for one p(abstain): 1 if the endpoint returns probabilities, else the number of
+            draws.
     """
 
     def __init__(self, *, calls_per_reading: int = 1) -> None:
@@ -91,36 +92,36 @@ class DryRunReader:
 
     @property
     def marker(self) -> str:
-        """What the reader would reply when it abstains."""
+        """Reply of the reader when it abstains."""
         return self._stand_in.marker
 
     @property
     def identity(self) -> JudgeIdentity:
-        """It is no reader: nothing that it says may be kept."""
+        """Identity of a stand-in. Its replies must not be stored."""
         digest = hashlib.sha256(b"rehearsal reader").hexdigest()[:16]
         return JudgeIdentity(name="rehearsal", hash=digest, is_baseline=True)
 
     async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
-        """Count the question, and answer by word overlap.
+        """Count the calls, and estimate by word overlap.
 
         Raises:
-            JudgeError: Kind "unsupported": a question without a word.
+            JudgeError: With kind "unsupported", if the query contains no words.
         """
         for _ in range(self._calls):
             _count(_READING_CHARS + len(query) + sum(map(len, passages)), _NUMBER_TOKENS)
         return await self._stand_in.estimate_abstention(query, passages)
 
     async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
-        """Count the question, and answer by word overlap."""
+        """Count the call, and answer by word overlap."""
         _count(_READING_CHARS + len(query) + sum(map(len, passages)), _ANSWER_TOKENS)
         return await self._stand_in.answer(query, passages)
 
     def is_abstention(self, reply: str) -> bool:
-        """Whether a reply is an abstention."""
+        """Return whether a reply is an abstention."""
         return self._stand_in.is_abstention(reply)
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 def _chars(prompt: Prompt, request: str = "") -> int:

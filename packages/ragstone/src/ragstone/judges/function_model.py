@@ -1,4 +1,4 @@
-"""The chat model made of a function: whatever client library an application asks its own models with."""
+"""Chat model based on a function, for any client library that an application uses."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _LOGPROBS: Final = "logprobs"
 _MAX_CHARS: Final = 500
 _MAX_CAUSES: Final = 8
 _PASSING: Final = (408, 409, 425, 429)
-"""Client errors by number that may pass."""
+"""Client errors (HTTP status) that may be temporary."""
 _QUOTA: Final = "insufficient_quota"
-"""A 429 that does not pass."""
-# Every client library has classes of its own, and their names say what its documentation says.
+"""Code of a 429 error that is not temporary."""
+# Every client library has its own exception classes. Their names contain these words.
 _REFUSALS: Final = ("ContentFilter", "ContentPolicy", "Refusal", "BlockedPrompt", "SafetyError")
 _TIMEOUTS: Final = ("Timeout", "TimedOut", "DeadlineExceeded")
 _UNAVAILABLE: Final = (
@@ -52,24 +52,24 @@ _UNAVAILABLE: Final = (
 
 
 class FunctionModel:
-    """A chat model made of a function that asks one.
+    """A chat model based on a function that calls one.
 
-    The function is called on threads, with the context variables of the caller. It should be the plain, synchronous call
-    of a client library: asynchronous clients belong to the event loop that they were first used on, and a judge is asked
-    from one loop after another. Nothing done in it is captured as user traffic.
+    The function is called in threads, with the context variables of the caller. It should use the plain, synchronous
+    call of a client library, because asynchronous clients belong to the event loop in which they were first used, and a
+    judge is used in several event loops in turn. Nothing inside it is captured as user traffic.
 
     Args:
-        ask: Takes a `ChatRequest` whose `n` is 1; returns the reply and what it cost. Fields of `sampling` that it has no
-            use for it may leave out. What it raises becomes a `JudgeError`: time-outs, rate limits, lost connections and
-            5xx "timeout" and "unavailable", content filters "refused", all else "rejected".
-        name: The model in words.
-        settings: All that shapes its replies, and nothing secret (see `ChatModel`).
-        max_concurrent_requests: Requests in flight at once.
-        timeout_s: Seconds for one reply. A request that takes longer has failed; its thread ends when the client gives up.
-        secrets: Texts that no message may show: keys.
+        ask: Takes a `ChatRequest` whose `n` is 1, and returns the reply and its usage. It may ignore fields of
+            `sampling`. Its exceptions become a `JudgeError`: timeouts "timeout", rate limits, lost connections and 5xx
+            "unavailable", content filters "refused", all others "rejected".
+        name: Display name of the model.
+        settings: All settings that affect replies, without secrets (see `ChatModel`).
+        max_concurrent_requests: Maximum number of concurrent requests.
+        timeout_s: Seconds for one reply. A request that takes longer fails. Its thread ends when the client returns.
+        secrets: Texts that must not be in messages, such as keys.
 
     Raises:
-        ConfigurationError: A value that cannot work.
+        ConfigurationError: If a value is invalid.
 
     Example:
         ```python
@@ -78,7 +78,7 @@ class FunctionModel:
             return Completion(text=reply.text), Usage(input_tokens=reply.n_in, output_tokens=reply.n_out)
 
 
-        judge = ModelJudge(FunctionModel(ask, name="my model", shape={"model": "my-model-3"}))
+        judge = ModelJudge(FunctionModel(ask, name="my model", settings={"model": "my-model-3"}))
         ```
     """
 
@@ -104,7 +104,7 @@ class FunctionModel:
         self._timeout_s = timeout_s
         self._secrets = tuple(secrets)
         self._refused: frozenset[str] = frozenset()
-        """Options that the model turned out to refuse; they are left out."""
+        """Options that the model has refused. They are omitted from then on."""
         self._measured = AsyncOnce(self._measure)
         self._after_fork()
         after_fork_in_child(self._after_fork)
@@ -118,61 +118,61 @@ class FunctionModel:
 
     @property
     def name(self) -> str:
-        """The name given."""
+        """Display name of the model."""
         return self._name
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """The shape given."""
+        """Settings that affect replies."""
         return self._shape
 
     async def prepare(self) -> None:
-        """Nothing to find out."""
+        """Do nothing."""
 
     async def capabilities(self, *, fresh: bool = False) -> Capabilities:
-        """Whether log-probabilities come, and whether replies begin with reasoning; measured by a few short requests.
+        """Measure with a few short requests if log-probabilities are returned and if replies begin with reasoning.
 
         Raises:
-            JudgeError: The model cannot be asked.
+            JudgeError: If the model is unavailable.
         """
         if fresh:
             self._measured = AsyncOnce(self._measure)
         return await self._measured.get()
 
     async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
-        """Reply `request.n` times, each in a request of its own.
+        """Return `request.n` replies, each from a separate request.
 
         Raises:
-            JudgeError: No reply: "timeout", "unavailable", "rejected", "refused".
+            JudgeError: If no reply is received: "timeout", "unavailable", "rejected", "refused".
         """
         requests = [replace(request, n=1, sampling=_seeded(request.sampling, i)) for i in range(request.n)]
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._completed(each)) for each in requests]
         except BaseExceptionGroup as errors:
-            # One error is what callers know how to report; a group of them is not.
+            # Callers handle single errors, not groups.
             raise errors.exceptions[0] from None
         return tuple(task.result() for task in tasks)
 
     async def _completed(self, request: ChatRequest) -> Completion:
         while True:
-            asked = _without(request, self._refused)
+            accepted = _without(request, self._refused)
             try:
-                return await self._asked(asked)
+                return await self._call(accepted)
             except JudgeRejectedError as error:
-                options = {*asked.sampling, *([_LOGPROBS] if asked.top_logprobs else [])}
+                options = {*accepted.sampling, *([_LOGPROBS] if accepted.top_logprobs else [])}
                 named = {option for option in options if option in str(error)}
                 if not named:
                     raise
                 self._refused |= named
 
-    async def _asked(self, request: ChatRequest) -> Completion:
-        """One call of the function, on a thread, metered."""
+    async def _call(self, request: ChatRequest) -> Completion:
+        """Call the function once in a thread, and record the usage."""
         loop = asyncio.get_running_loop()
         begun = asyncio.Event()
 
         def work() -> Answer:
-            # The loop may be gone: who asked has been cancelled.
+            # The event loop may be closed if the caller was canceled.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(begun.set)
             try:
@@ -180,14 +180,14 @@ class FunctionModel:
             except JudgeError:
                 raise
             except Exception as error:
-                # Here, and not on the loop: a future takes no StopIteration.
-                raise judge_error_from(error, who=self._name, secrets=self._secrets) from error
+                # Converted here, because a future does not accept StopIteration.
+                raise judge_error_from(error, model=self._name, secrets=self._secrets) from error
 
         with suppress_capture():
             context = copy_context()
         reply = asyncio.wrap_future(self._threads().submit(context.run, work))
         try:
-            # Waiting for a free thread is not the model's time.
+            # The timeout starts when the thread does.
             await begun.wait()
             record_usage(Usage(calls=1))
             async with asyncio.timeout(self._timeout_s) as limit:
@@ -201,7 +201,7 @@ class FunctionModel:
         finally:
             reply.cancel()
         record_usage(usage.model_copy(update={"calls": 0}))
-        # A lone surrogate is legal in JSON and nowhere else.
+        # A lone surrogate is valid in JSON, but cannot be encoded.
         return replace(completion, text=completion.text.encode(errors="replace").decode())
 
     def _threads(self) -> ThreadPoolExecutor:
@@ -212,12 +212,12 @@ class FunctionModel:
 
     async def _measure(self) -> Capabilities:
         plain = await self._probed(0.0, top_logprobs=0)
-        # Cut short without a word, it thinks out of sight.
+        # If the reply was cut before its first word, the model reasons invisibly.
         reasons = plain.text.strip() != (after_reasoning(plain.text) or "") or (
             plain.finish == "length" and not plain.text
         )
         cold, hot = [await self._reading(temperature) for temperature in (0.5, 2.0)]
-        raw, seen = (None, "log-probabilities do not come")
+        raw, seen = (None, "log-probabilities are not returned")
         if cold is not None and hot is not None:
             raw, seen = are_raw(cold, hot)
             if "temperature" in self._refused:
@@ -228,7 +228,7 @@ class FunctionModel:
             top_logprobs=0 if cold is None or hot is None else len(cold.top),
             logprobs_raw=raw,
             refused_parameters=tuple(sorted(self._refused)),
-            seen={"logprobs_raw": seen, "chain": "a function tells no probability of a given reply"},
+            seen={"logprobs_raw": seen, "chain": "a function does not provide the probability of a given reply"},
         )
 
     async def _probed(self, temperature: float, *, top_logprobs: int) -> Completion:
@@ -250,11 +250,11 @@ class FunctionModel:
         return tokens[0] if tokens and tokens[0].top else None
 
     async def aclose(self) -> None:
-        """Nothing to let go of: the threads serve other loops too, and end with this object."""
+        """Do nothing: threads may run for other event loops, and end with this object."""
 
 
 def _seeded(sampling: Mapping[str, Any], nth: int) -> Mapping[str, Any]:
-    # With the same seed the next request would repeat the same draw.
+    # With the same seed the next request would return the same draw.
     return {**sampling, "seed": sampling["seed"] + nth} if nth and "seed" in sampling else sampling
 
 
@@ -263,23 +263,24 @@ def _without(request: ChatRequest, refused: frozenset[str]) -> ChatRequest:
     return replace(request, sampling=sampling, top_logprobs=0 if _LOGPROBS in refused else request.top_logprobs)
 
 
-def judge_error_from(error: Exception, *, who: str, secrets: Sequence[str] = ()) -> JudgeError:
-    """Say in our terms what a client raised.
+def judge_error_from(error: Exception, *, model: str, secrets: Sequence[str] = ()) -> JudgeError:
+    """Convert an exception of a client library to a `JudgeError`.
 
     Args:
-        error: What it raised.
-        who: The model, for the message.
-        secrets: Texts that the message must not show.
+        error: The exception.
+        model: Name of the model, for the message.
+        secrets: Texts that must not be in the message.
 
     Returns:
-        `JudgeReplyError` ("refused") for a content filter; `JudgeUnavailableError` ("timeout", "unavailable") for what may
-        pass: time-outs, lost connections, rate limits, 5xx; `JudgeRejectedError` for all else, other 4xx and bugs among it.
+        `JudgeReplyError` ("refused") for a content filter. `JudgeUnavailableError` ("timeout", "unavailable") for
+        temporary errors: timeouts, lost connections, rate limits, 5xx. `JudgeRejectedError` for all other errors,
+        including other 4xx and bugs.
     """
     if isinstance(error, JudgeError):
         return error
     causes = _causes(error)
-    said = _hidden(f"{type(error).__name__}: {extract_error_message(_text(error))}"[:_MAX_CHARS], secrets)
-    message = f"{who}: {said}"
+    text = _hidden(f"{type(error).__name__}: {extract_error_message(_text(error))}"[:_MAX_CHARS], secrets)
+    message = f"{model}: {text}"
     names = [kind.__name__ for cause in causes for kind in type(cause).__mro__]
     if _any_of(_REFUSALS, names):
         return JudgeReplyError(message, kind="refused")
@@ -299,7 +300,7 @@ def judge_error_from(error: Exception, *, who: str, secrets: Sequence[str] = ())
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The error and what it was raised from, the outermost first; loops of causes end."""
+    """Return the error and its causes, the outermost first. Cyclic causes are cut."""
     causes = [error]
     while len(causes) < _MAX_CAUSES and (cause := causes[-1].__cause__) is not None and cause not in causes:
         causes.append(cause)
@@ -313,19 +314,19 @@ def _any_of(parts: Sequence[str], names: Sequence[str]) -> bool:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  an error may be as broken as what raised it
+    except Exception:  # noqa: BLE001  the error of a broken object may be broken as well
         return ""
 
 
 def _hidden(text: str, secrets: Sequence[str]) -> str:
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "[api key]")
-    # Lone surrogates can be written nowhere.
+    # Lone surrogates cannot be encoded.
     return text.encode(errors="replace").decode()
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status, wherever client libraries keep it."""
+    """Return the HTTP status of an exception, from the attributes that client libraries use."""
     response = getattr(error, "response", None)
     places: list[Any] = [getattr(error, name, None) for name in ("status_code", "http_status", "status", "code")]
     places.append(getattr(response, "status_code", None))

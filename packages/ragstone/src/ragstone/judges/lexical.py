@@ -1,4 +1,4 @@
-"""The lexical baseline: deterministic word overlap, no model. It shows that the plumbing works, and judges nothing."""
+"""Lexical baseline: deterministic word overlap without a model, to test a setup. It is not a judge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 BASELINE_NOTE: Final = (
     "scored by the lexical baseline (word overlap), which is not a judge: use it only to test your setup"
 )
-"""What every table and report says of scores for which `is_baseline` holds; JSON says `"judge_is_baseline": true`."""
+"""Text for scores for which `is_baseline` is true, in every table and report. JSON has `"judge_is_baseline": true`."""
 _NAME: Final = "lexical baseline"
 _VERSION: Final = "1"
 
@@ -31,39 +31,39 @@ _FUNCTION_WORDS: Final = (
     "which who whom whose why will with would you your"
 )
 _STOPWORDS: Final = frozenset(_FUNCTION_WORDS.split())
-# Below this many content words an answer is scored as too thin, above that many words as too long.
+# A response with fewer content words counts as too thin, one with more words as too long.
 _THIN_WORDS: Final = 5
 _LONG_WORDS: Final = 120
 _LONG_SENTENCE: Final = 1000
-"""Characters; no claim is longer."""
+"""Maximum number of characters of a claim."""
 
 
 def is_baseline(*judges: str | None) -> bool:
-    """Whether any of these judges, as outcomes name them (`Score.judge`), is or contains the lexical baseline."""
+    """Return whether any of these judges (`Score.judge` of outcomes) is or contains the lexical baseline."""
     return any(judge is not None and _NAME in judge for judge in judges)
 
 
 class LexicalJudge:
-    """Answers by word overlap, in microseconds and always alike: the five CCRS constructs, and what UDCG asks.
+    """Rates by word overlap, deterministically and in microseconds: the CCRS constructs and those of other metrics.
 
-    A stand-in for trying out and for testing what surrounds a judge. It knows nothing of meaning: a negation, a
-    paraphrase or a wrong date among the right words escapes it. Every table and report says that it is a baseline.
+    It is a stand-in to test everything except the judge. It ignores meaning: it does not detect a negation, a
+    paraphrase or a wrong date among matching words. Every table and report states that it is a baseline.
 
     | construct | value on the scale 0-1 |
     |---|---|
     | contextual_coherence | share of the response's words that occur in the contexts |
-    | question_relevance | share of the question's words that occur in the response |
-    | information_density | share of the response's words that are new content, less for under 5 and over 120 words |
+    | question_relevance | share of the query's words that occur in the response |
+    | information_density | share of the response's words that are new content, lower below 5 and above 120 words |
     | answer_correctness | F1 of the words of the response and of the reference, best reference |
-    | passage_relevance | share of the question's words that occur in the passage |
+    | passage_relevance | share of the query's words that occur in the passage |
     | information_recall | share of the reference's words that occur in the response, best reference |
-    | answer_grade | the same |
+    | answer_grade | same as information_recall |
 
-    And as JSON: `claims` are the sentences of a text; of `entailment`, what shares at least half of its words with
-    the evidence; `sub_questions` are the first sentences of the reference or query; for `answerability`, five times
-    the share of the question's words in the evidence, rounded. `answer_questions` is the response's first sentence,
-    and `question_equivalence` the share of the query's words in each; of `sentence_relevance`, what has at least half
-    of the query's words.
+    JSON values: `claims` are the sentences of a text. `entailment` is 1 for claims that share at least half of their
+    words with the evidence. `sub_questions` are the first sentences of the reference or query. `answerability` is five
+    times the share of the question's words in the evidence, rounded. `answer_questions` is the first sentence of the
+    response, and `question_equivalence` the share of the query's words in each question. `sentence_relevance` is 1 for
+    sentences with at least half of the query's words.
 
     Example:
         ```python
@@ -73,33 +73,33 @@ class LexicalJudge:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """The baseline's name and version."""
+        """Name and version of the baseline."""
         digest = hashlib.sha256(f"lexical/{_VERSION}".encode()).hexdigest()[:16]
         return JudgeIdentity(name=_NAME, hash=digest, is_baseline=True)
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:  # noqa: ARG002
-        """Refuse: word overlap writes no text.
+        """Raise an error, because word overlap does not generate text.
 
         Raises:
-            JudgeError: Always, kind "unsupported".
+            JudgeError: Always, with kind "unsupported".
         """
         raise JudgeError(
-            f"the lexical baseline writes no text, and {prompt.construct!r} needs some; use a model as judge",
+            f"the lexical baseline does not generate text, which {prompt.construct!r} needs. Use a model as judge",
             kind="unsupported",
         )
 
     async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
-        """Answer by `prompt.construct`; the task's wording plays no role.
+        """Rate by `prompt.construct`. The wording of the task is ignored.
 
         Raises:
-            JudgeError: Kind "unsupported": another construct than those, or texts without a word to compare.
+            JudgeError: With kind "unsupported", if the construct is unknown or the texts contain no words to compare.
         """
         measure = _MEASURES.get(prompt.construct)
         if measure is None:
             raise JudgeError(
                 (
-                    f"the lexical baseline has no stand-in for {prompt.construct!r}, only for "
-                    f"{', '.join(sorted(_MEASURES))}; use a model as judge"
+                    f"the lexical baseline does not support {prompt.construct!r}, only "
+                    f"{', '.join(sorted(_MEASURES))}. Use a model as judge"
                 ),
                 kind="unsupported",
             )
@@ -107,23 +107,23 @@ class LexicalJudge:
             share = measure(prompt.fields)
         except ZeroDivisionError:
             raise JudgeError(
-                f"there is no word to compare for {prompt.construct!r} in {sorted(prompt.fields)}", kind="unsupported"
+                f"{sorted(prompt.fields)} contain no words to compare for {prompt.construct!r}", kind="unsupported"
             ) from None
         value = low + (high - low) * share
         return NumberReply(value=value, raw=f"{value:g}", method="lexical")
 
     async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:  # noqa: ARG002
-        """Answer by `prompt.construct`.
+        """Return a value by `prompt.construct`.
 
         Raises:
-            JudgeError: Kind "unsupported": another construct than those, or another shape than they have.
+            JudgeError: With kind "unsupported", if the construct is unknown or the value does not have the shape.
         """
         make = _VALUES.get(prompt.construct)
         if make is None:
             raise JudgeError(
                 (
-                    f"the lexical baseline has no stand-in for {prompt.construct!r}, only for "
-                    f"{', '.join(sorted(_VALUES))}; use a model as judge"
+                    f"the lexical baseline does not support {prompt.construct!r}, only "
+                    f"{', '.join(sorted(_VALUES))}. Use a model as judge"
                 ),
                 kind="unsupported",
             )
@@ -132,23 +132,25 @@ class LexicalJudge:
             return JsonReply(value=schema.validate_python(value), raw=repr(value), method="lexical")
         except ValidationError as error:
             raise JudgeError(
-                f"what the lexical baseline makes of {prompt.construct!r} has another shape than was asked for: {error}",
+                f"the lexical baseline's value for {prompt.construct!r} does not have the requested shape: {error}",
                 kind="unsupported",
             ) from None
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 class LexicalReader:
-    """Stands in for the application's generator: abstains where the passages lack the question's words.
+    """Stand-in for the application's generator: it abstains if the passages do not contain the query's words.
 
-    The probability to abstain is the share of the question's content words that occur in no passage. Like the lexical
-    judge it tries out the plumbing and measures nothing.
+    The probability of abstention is the share of the query's content words that occur in no passage. Like the lexical
+    judge it is for tests only.
 
     Example:
         ```python
-        reading = await LexicalReader().abstention("How tall is the lighthouse?", ["It is 31 metres tall."])
+        reading = await LexicalReader().estimate_abstention(
+            "How tall is the lighthouse?", ["It is 31 metres tall."]
+        )  # codespell:ignore
         ```
     """
 
@@ -156,27 +158,25 @@ class LexicalReader:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """The baseline's name and version."""
+        """Name and version of the baseline."""
         digest = hashlib.sha256(f"lexical reader/{_VERSION}".encode()).hexdigest()[:16]
         return JudgeIdentity(name=_NAME, hash=digest, is_baseline=True)
 
     async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
-        """Share of the question's words that no passage has.
+        """Return the share of the query's words that occur in no passage.
 
         Raises:
-            JudgeError: Kind "unsupported": a question without a word.
+            JudgeError: With kind "unsupported", if the query contains no words.
         """
         try:
             p = 1 - _share_found(split_words(query), split_words("\n".join(passages)))
         except ZeroDivisionError:
-            raise JudgeError(
-                f"there is no word to look for in the question {query[:80]!r}", kind="unsupported"
-            ) from None
+            raise JudgeError(f"the query {query[:80]!r} contains no words to compare", kind="unsupported") from None
         interval = Interval(low=p, high=p, method="exact")
         return AbstentionEstimate(value=p, interval=interval, method="lexical", complete=p)
 
     async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
-        """The passage that shares most words with the question; the marker when none shares half of them."""
+        """Return the passage that shares most words with the query, or the marker if none shares half of them."""
         reading = await self.estimate_abstention(query, passages)
         if reading.value > 0.5:
             return TextReply(text=self.marker)
@@ -184,11 +184,11 @@ class LexicalReader:
         return TextReply(text=max(passages, key=lambda passage: _share_found(words, split_words(passage))))
 
     def is_abstention(self, reply: str) -> bool:
-        """Whether a reply is the marker."""
+        """Return whether a reply is the marker."""
         return reply.strip() == self.marker
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 Fields = Mapping[str, str | tuple[str, ...]]
@@ -204,9 +204,9 @@ def _content(words: list[str]) -> list[str]:
 
 
 def _share_found(sought: list[str], text: list[str]) -> float:
-    """Share of the distinct content words of `sought` (of all, if it has none) that occur in `text`.
+    """Return the share of the distinct content words of `sought` (all words, if it has none) that occur in `text`.
 
-    Nothing sought is a division by zero.
+    If `sought` is empty, this raises ZeroDivisionError.
     """
     distinct = set(_content(sought) or sought)
     return len(distinct & set(text)) / len(distinct)
@@ -259,14 +259,14 @@ def _claims(fields: Fields) -> dict[str, Any]:
 
 
 def _found_in_each(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str, int]:
-    """A mark for each part of a field, by its number, from the share of the query's words that it has."""
+    """Rate each part of a field by the share of the query's words that it contains. The keys are numbers from 1."""
     query = _words(fields, "query")
     shares = [_share_found(query, split_words(part)) if query else 0.0 for part in fields[name]]
     return {str(number): mark(share) for number, share in enumerate(shares, start=1)}
 
 
 def _marks(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str, int]:
-    """A mark for each part of a field, by its number, from the share of its words that the evidence has."""
+    """Rate each part of a field by the share of its words that the evidence contains. The keys are numbers from 1."""
     evidence = _words(fields, "evidence")
     marks = {}
     for number, part in enumerate(fields[name], start=1):
@@ -281,7 +281,7 @@ _VALUES: Final[Mapping[str, Callable[[Fields], dict[str, Any]]]] = {
     "answer_questions": lambda fields: {"items": split_sentences(str(fields["response"]))[:1]},
     "question_equivalence": lambda fields: _found_in_each(fields, "questions", lambda share: round(100 * share)),
     "sentence_relevance": lambda fields: _found_in_each(fields, "sentences", lambda share: int(share >= 0.5)),
-    # As many as are asked for at most: the first ten.
+    # The prompt requests at most ten sub-questions.
     "sub_questions": lambda fields: {"items": split_sentences(str(fields.get("reference") or fields["query"]))[:10]},
     "answerability": lambda fields: _marks(fields, "sub_questions", lambda share: round(5 * share)),
 }

@@ -1,4 +1,4 @@
-"""The chat model behind any OpenAI-compatible endpoint: vLLM, SGLang, llama.cpp, Ollama, OpenAI, gateways."""
+"""Chat model on an OpenAI-compatible endpoint: vLLM, SGLang, llama.cpp, Ollama, OpenAI, gateways."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OUTAGE_FACTOR: Final = 4
 
 
 class ConnectionOptions(TypedDict, total=False):
-    """Options of `OpenAICompatibleModel`, for those that pass them on."""
+    """Options of `OpenAICompatibleModel`, for functions that pass them on."""
 
     model: str | None
     api_key: str | None
@@ -45,41 +45,42 @@ class ConnectionOptions(TypedDict, total=False):
 
 
 class OpenAICompatibleModel(LogprobReader):
-    """Asks a chat model over HTTP, in the dialect that the endpoint turns out to speak.
+    """Calls a chat model over HTTP, in the request format that the endpoint accepts.
 
-    One object may be used from several event loops, one after another or at once; it keeps a client for each.
+    One object may be used in several event loops, in turn or concurrently. It has one HTTP client for each.
 
     Args:
-        base_url: "http://host:8000/v1"; without a path, `/v1` is taken.
-        model: The model to ask; None takes the one that the server serves.
-        api_key: Sent as bearer token. None sends none, whatever the environment holds.
-        max_concurrent_requests: Requests in flight at once at most; None leaves it to others, and is 16 when nobody says. How many
-            there really are is learned from how the endpoint answers. All models of a process that ask one endpoint with
-            one key share this number, `requests_per_minute` and `tokens_per_minute`; the smallest given counts.
+        base_url: "http://host:8000/v1". Without a path, `/v1` is added.
+        model: Model name. None uses the model that the server serves.
+        api_key: Sent as bearer token. None sends no key, also if the environment contains one.
+        max_concurrent_requests: Maximum number of concurrent requests. None sets no limit for this model, and the
+            default without any limit is 16. The actual number adapts to the endpoint's replies. All models in a process
+            with the same endpoint and key share this limit, `requests_per_minute` and `tokens_per_minute`. The smallest
+            value applies.
         timeout_s: Seconds for one attempt.
-        max_retries: Repetitions after time-outs, lost connections and 5xx.
-        max_wait_s: Seconds for which a request is repeated when the server says 429. The caller's deadline ends the
-            waiting earlier.
-        backoff_s: Seconds before the first repetition; doubles each time, up to 30.
+        max_retries: Maximum number of retries after timeouts, lost connections and 5xx.
+        max_wait_s: Seconds for which a request is retried after status 429. The caller's deadline may end the retries
+            earlier.
+        backoff_s: Seconds before the first retry. It doubles each time, up to 30.
         extra_body: Fields to add to every request (`{"chat_template_kwargs": {"enable_thinking": False}}`).
-        usd_per_million_tokens: Prices of input and output in US dollars, for the cost totals.
-        cache: Folder where replies to repeatable requests (temperature 0, or a seed) are kept and found again. None takes
-            `RAGSTONE_CACHE` from the environment; "" keeps nothing.
-        requests_per_minute: Requests sent a minute at most.
-        tokens_per_minute: Tokens a minute at most, of input and output; estimated before a request and corrected by
-            what its reply says.
-        budget: Ends all asking when so much is spent; may be shared with other models.
-        fail_fast_after_s: Seconds for which requests wait for an endpoint that answers nobody; then they fail at once. Not more
-            than four times what the pauses between all retries add up to: 30 as they are, less for who wants fewer.
-        affinity_header: Name of a header ("x-session-id") that is the same for requests that begin alike, so that a
-            router sends them to one replica and its prefix cache.
+        usd_per_million_tokens: Prices of input and output in US dollars, to compute the cost.
+        cache: Directory of the reply cache, for repeatable requests (temperature 0, or a seed). None uses
+            `RAGSTONE_CACHE` from the environment, "" disables the cache.
+        requests_per_minute: Maximum number of requests per minute.
+        tokens_per_minute: Maximum number of input and output tokens per minute. They are estimated before a request,
+            and corrected by the reply.
+        budget: Limit on calls, tokens or cost. It may be shared with other models.
+        fail_fast_after_s: Seconds for which requests wait for an unavailable endpoint. After this time they fail
+            immediately. At most four times the sum of the pauses between all retries.
+        affinity_header: Name of a header ("x-session-id") whose value is the same for requests with the same beginning,
+            so that a router can send them to one replica and its prefix cache.
 
     Raises:
-        ConfigurationError: A value that cannot work.
+        ConfigurationError: If a value is invalid.
 
     Example:
         ```python
-        model = OpenAICompatibleModel("http://localhost:8000/v1", concurrency=32)
+        model = OpenAICompatibleModel("http://localhost:8000/v1", max_concurrent_requests=32)
         judge = ModelJudge(model)
         reader = ChatReader(model)
         ```
@@ -112,10 +113,10 @@ class OpenAICompatibleModel(LogprobReader):
             )
         if affinity_header is not None and not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", affinity_header):
             raise ConfigurationError(
-                f"affinity_header is the name of an HTTP header ('x-session-id'), got {affinity_header!r}"
+                f"affinity_header must be the name of an HTTP header ('x-session-id'), got {affinity_header!r}"
             )
         if budget is not None and budget.needs_prices and usd_per_million_tokens is None:
-            raise ConfigurationError(f"{budget!r} counts dollars, and needs usd_per_million_tokens=(INPUT, OUTPUT)")
+            raise ConfigurationError(f"{budget!r} limits the cost, which needs usd_per_million_tokens=(INPUT, OUTPUT)")
         probe_s = min(1.0, 2 * backoff_s)
         endpoint = Endpoint(
             base_url,
@@ -147,11 +148,11 @@ class OpenAICompatibleModel(LogprobReader):
         return f"OpenAICompatibleModel({self._endpoint.public_url!r}, model={self._model!r})"
 
     async def capabilities(self, *, fresh: bool = False) -> Capabilities:
-        """What the endpoint can do, measured by the first call and remembered.
+        """Return the endpoint's capabilities, which the first call measures.
 
         Raises:
-            ConfigurationError: No model to ask.
-            JudgeError: The endpoint cannot be asked.
+            ConfigurationError: If the model is unknown.
+            JudgeError: If the endpoint is unavailable.
         """
         await self.prepare()
         if self._capabilities is None or fresh:
@@ -166,10 +167,10 @@ class OpenAICompatibleModel(LogprobReader):
     async def complete_number(
         self, messages: Sequence[Message], low: int, high: int, *, max_tokens: int, sampling: Mapping[str, Any]
     ) -> Completion | None:
-        """Reply with a whole number in [low, high], by the constraints that the server turns out to obey.
+        """Reply with an integer in [low, high], by a constraint that the server obeys. Return None if there is none.
 
         Raises:
-            JudgeError: No reply.
+            JudgeError: If no reply is received.
         """
         ask = partial(self.chat, messages, max_tokens=max_tokens, sampling=sampling)
         return await self._constrained.number(ask, low, high)
@@ -177,20 +178,20 @@ class OpenAICompatibleModel(LogprobReader):
     async def complete_json(
         self, messages: Sequence[Message], schema: Mapping[str, Any], *, max_tokens: int, sampling: Mapping[str, Any]
     ) -> Completion | None:
-        """Reply with JSON of a schema, unless the server refuses schemas.
+        """Reply with JSON of a schema. Return None if the server refuses schemas.
 
         Raises:
-            JudgeError: No reply.
+            JudgeError: If no reply is received.
         """
         ask = partial(self.chat, messages, max_tokens=max_tokens, sampling=sampling)
         return await self._constrained.json(ask, schema)
 
     async def reply_logprobs(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
-        """Log-probabilities of `reply`, by the endpoint's exact route.
+        """Return the log-probabilities of `reply`, by the endpoint's exact route.
 
         Raises:
-            JudgeReplyError: The endpoint's answer does not hold them.
-            JudgeError: No answer.
+            JudgeReplyError: If the endpoint's reply does not contain them.
+            JudgeError: If no reply is received.
         """
         route = (await self.capabilities()).exact_route
         if route == "prefill":

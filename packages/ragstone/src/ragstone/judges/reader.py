@@ -1,4 +1,4 @@
-"""The application's generator as a reader: its own prompt, its own model, and how likely it is to abstain."""
+"""Reader based on a chat model: the application's prompt and model, and the probability that it abstains."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ragstone.judges._abstention.bound import read_bound
 from ragstone.judges._abstention.draws import REFUSAL_TASK, MonteCarloSampler
 from ragstone.judges._abstention.exact import ExactSequence
 from ragstone.judges._abstention.prompt import PromptSource, ReaderPrompt
-from ragstone.judges._abstention.recognise import AbstentionMatcher, phrases_from
+from ragstone.judges._abstention.recognize import AbstentionMatcher, phrases_from
 from ragstone.judges._model import (
     TEMPERATURE_ONE,
     Capabilities,
@@ -34,14 +34,14 @@ Estimator = Literal["auto", "exact_sequence", "first_token", "monte_carlo"]
 
 _VERSION: Final = "1"
 _WIDE: Final = 0.1
-"""A bound wider than this says less than draws do."""
+"""Maximum width of a bound. Sampled replies are more informative than a wider one."""
 _REASONING_TOKENS: Final = 4096
-"""Length limit of draws from a model that reasons before it answers."""
+"""Length limit of sampled replies from a model that reasons before it answers."""
 _SHORT: Final = {"exact": "exact_sequence"}
 
 
 class ReaderOptions(TypedDict, total=False):
-    """Options of `ChatReader`, for those that pass them on."""
+    """Options of `ChatReader`, for functions that pass them on."""
 
     prompt: PromptSource
     abstention: str | Sequence[str]
@@ -58,38 +58,38 @@ class ReaderOptions(TypedDict, total=False):
 
 
 class ChatReader:
-    """A reader made of a chat model: asks as the application asks, and finds how likely the reply is an abstention.
+    """A reader based on a chat model: uses the application's prompt, and estimates the probability of an abstention.
 
-    There are three ways to find it, and the `method` of each `AbstentionEstimate` says which it was:
+    There are three estimators, and the `method` of each `AbstentionEstimate` states which one was used:
 
-    - "exact_sequence": the probability of the phrase's tokens, read one after the other. Exact, no draws.
-    - "first_token": bounds from one greedy reply and the likeliest tokens beside it. They always hold the exact value;
-      the value given is what was seen.
-    - "monte_carlo": the share of abstentions among replies drawn at temperature 1, with an interval.
+    - "exact_sequence": the probability of the phrase's tokens, read one after the other. Exact, without sampling.
+    - "first_token": bounds from one greedy reply and the most likely tokens at each position. They contain the exact
+      value. The returned value is the observed probability.
+    - "monte_carlo": the proportion of abstentions among replies sampled at temperature 1, with an interval.
 
     Args:
         model: The chat model.
-        prompt: The application's own prompt: a text with `{context}` and `{question}` in it (also `{contexts}`,
-            `{documents}`, `{passages}`; `{query}`), a list of chat messages with them, or a function of question and
-            passages that returns the messages. None takes ours.
-        abstention: What the model replies when the passages do not hold the answer; one phrase or several.
-        estimator: How to find the probability. "auto" takes the best that the endpoint can do, and draws where the
-            bounds are wider than 0.1. "exact" is short for "exact_sequence".
-        max_draws: Most replies drawn for one probability.
-        target_width: Stop drawing when the interval is this narrow. None draws `max_draws` in any case, and gives
+        prompt: The application's own prompt: a string with `{context}` and `{question}` (also `{contexts}`,
+            `{documents}`, `{passages}` and `{query}`), a list of chat messages with them, or a function of query and
+            passages that returns the messages. None uses the built-in prompt.
+        abstention: Reply of the model if the passages do not contain the answer: one phrase or several.
+        estimator: Estimator of the probability. "auto" uses the best one that the endpoint supports, and samples if the
+            bounds are wider than 0.1. "exact" means "exact_sequence".
+        max_draws: Maximum number of sampled replies per probability.
+        target_width: Width of the interval at which sampling stops. None always samples `max_draws` replies, and uses
             Wilson's interval.
-        confidence_level: Level of the intervals of drawn replies.
+        confidence_level: Confidence level of the intervals of sampled replies.
         max_tokens: Length limit of answers.
-        draw_max_tokens: Length limit of drawn replies. None takes what it needs to tell an abstention: a little more
-            than the phrase, `max_tokens` with a `refusal_judge`, 4,096 for a model that reasons first.
-        refusal_judge: Asked about drawn replies without a phrase: is this a refusal in other words? With it the
-            probability is always found by drawing.
-        separator: What stands between passages in the application's own template.
+        draw_max_tokens: Length limit of sampled replies. None uses what is needed to detect an abstention: a little
+            more than the phrase, `max_tokens` with a `refusal_judge`, 4,096 for a model that reasons first.
+        refusal_judge: Judge that rates sampled replies without a phrase: is the reply a refusal in other words? With it
+            the estimator is always "monte_carlo".
+        separator: Separator of passages in the application's own template.
         sampling: Fields to add to requests for replies.
-        seed: Repeats the draws on servers that take seeds.
+        seed: Makes the draws reproducible on servers that support seeds.
 
     Raises:
-        ConfigurationError: A value that cannot work.
+        ConfigurationError: If a value is invalid.
 
     Example:
         ```python
@@ -123,14 +123,14 @@ class ChatReader:
         _check(kind, max_draws, target_width, confidence_level, max_tokens, draw_max_tokens)
         if refusal_judge is not None and kind in ("exact_sequence", "first_token"):
             raise ConfigurationError(
-                f"refusal_judge looks at drawn replies, and estimator={kind!r} draws none; "
-                "use estimator='monte_carlo', or leave the refusal judge out and list the refusals as abstention phrases"
+                f"refusal_judge needs sampled replies, and estimator={kind!r} does not sample. "
+                "Use estimator='monte_carlo', or omit the refusal judge and list the refusals as abstention phrases"
             )
-        given: object = model
-        # A class has all the attributes its objects have.
-        if not isinstance(given, ChatModel) or isinstance(given, type):
+        candidate: object = model
+        # A class has all attributes of its objects, so it would pass the first check.
+        if not isinstance(candidate, ChatModel) or isinstance(candidate, type):
             raise ConfigurationError(
-                f"{model!r} is not a chat model; a reader takes a ChatModel, such as "
+                f"{model!r} is not a chat model. A reader needs a ChatModel, such as "
                 "OpenAICompatibleModel('http://host:8000/v1')"
             )
         self.model = model
@@ -143,14 +143,14 @@ class ChatReader:
         self._sampling = dict(sampling or {})
         if fixed := sorted(self._sampling.keys() & TEMPERATURE_ONE.keys()):
             raise ConfigurationError(
-                f"sampling holds {', '.join(map(repr, fixed))}: the probability to abstain is the model's own, at "
-                "temperature 1 with nothing else in its way, and answers are greedy; leave that out"
+                f"sampling must not contain {', '.join(map(repr, fixed))}: the probability of abstention is "
+                "defined at temperature 1 without other sampling settings, and answers are greedy"
             )
-        self._recogniser = AbstentionMatcher(self.phrases)
+        self._matcher = AbstentionMatcher(self.phrases)
         self._exact: ExactSequence | None = None
         self._draws = MonteCarloSampler(
             self.model,
-            self._recogniser,
+            self._matcher,
             max_draws=max_draws,
             target_width=target_width,
             confidence_level=confidence_level,
@@ -174,12 +174,12 @@ class ChatReader:
 
     @property
     def usage(self) -> Usage:
-        """Everything spent through this reader so far, failed calls and retries included."""
+        """Usage of this reader so far, including failed calls and retries."""
         return self._spent.total
 
     @property
     def identity(self) -> JudgeIdentity:
-        """The model in words, and a hash of model, prompt, phrases and estimator. Final once `prepare()` ran."""
+        """Name of the model, and a hash of model, prompt, phrases and estimator. Final after `prepare()`."""
         shape: dict[str, object] = {**self.model.settings, **self._shape}
         if self._refusal_judge is not None:
             shape["refusal_judge"] = [self._refusal_judge.identity.hash, REFUSAL_TASK]
@@ -187,34 +187,34 @@ class ChatReader:
         return JudgeIdentity(name=self.model.name, hash=digest)
 
     async def prepare(self) -> None:
-        """Let the model find out what it needs and can do, and see that it can do what `estimator` says.
+        """Prepare the model and measure its capabilities, and check that it supports the estimator.
 
         Raises:
-            ConfigurationError: It cannot work as configured.
-            JudgeError: It cannot be asked.
+            ConfigurationError: If the model cannot work as configured.
+            JudgeError: If the model is unavailable.
         """
-        # Now, and not inside the deadline of the first sample.
+        # Measured here, so that it does not use up the deadline of the first sample.
         can = await self.model.capabilities()
         _require(self._estimator, can, self.model)
 
     async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
-        """How likely the reader abstains when it is given `passages`.
+        """Estimate the probability that the reader abstains with these passages.
 
         Raises:
-            ConfigurationError: The endpoint cannot do what `estimator` says.
-            JudgeError: No usable answer. Kinds: "refused", "truncated", "unparseable", "timeout", "unavailable",
-                "rejected".
+            ConfigurationError: If the endpoint does not support the estimator.
+            JudgeError: If no usable reply is received. Kinds: "refused", "truncated", "unparseable", "timeout",
+                "unavailable", "rejected".
         """
         messages = self._prompt.messages(query, passages)
         with metered() as meter:
             try:
                 can = await self.model.capabilities()
-                found = await self._found(can, messages, query)
+                estimate = await self._estimate(can, messages, query)
             finally:
                 self._spent.total += meter.total
-        return replace(found, usage=meter.total)
+        return replace(estimate, usage=meter.total)
 
-    async def _found(self, can: Capabilities, messages: Sequence[Message], query: str) -> AbstentionEstimate:
+    async def _estimate(self, can: Capabilities, messages: Sequence[Message], query: str) -> AbstentionEstimate:
         chosen = self._estimator
         if chosen == "auto":
             chosen = "monte_carlo" if self._refusal_judge is not None else can.estimator
@@ -244,15 +244,15 @@ class ChatReader:
             return max(self._max_tokens, _REASONING_TOKENS)
         if self._refusal_judge is not None:
             return self._max_tokens
-        # No token is shorter than a character, and the reply may be dressed up before it begins.
+        # A token has at least one character, and the reply may begin with formatting.
         return max(map(len, self.phrases)) + 16
 
     async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
-        """The reader's own answer from `passages`: greedy where the model allows it, without its reasoning.
+        """Return the reader's answer from these passages: greedy if the model allows it, without its reasoning.
 
         Raises:
-            JudgeReplyError: The model declined ("refused"), or did not finish ("truncated").
-            JudgeError: No reply.
+            JudgeReplyError: If the model declined ("refused"), or did not finish ("truncated").
+            JudgeError: If no reply is received.
         """
         request = ChatRequest(
             messages=self._prompt.messages(query, passages),
@@ -273,21 +273,21 @@ class ChatReader:
         text = after_reasoning(completion.text)
         if completion.finish == "length" or text is None:
             raise JudgeReplyError(
-                f"the reader's answer was cut at {self._max_tokens} tokens; give it more (max_tokens=4096)",
+                f"the reader's answer was cut at {self._max_tokens} tokens. Raise the limit (max_tokens=4096)",
                 kind="truncated",
                 raw=completion.text,
             )
         return TextReply(text=text, usage=meter.total)
 
     def is_abstention(self, reply: str) -> bool:
-        """Whether a reply is an abstention: it starts with a phrase, however that is dressed up.
+        """Return whether a reply is an abstention: whether it starts with a phrase, in any formatting.
 
-        Upper and lower case, quotes, Markdown, white space and a reasoning block before it make no difference.
+        Case, quotes, Markdown, whitespace and reasoning before the reply are ignored.
         """
-        return self._recogniser.verdict(reply) == "abstains"
+        return self._matcher.verdict(reply) == "abstains"
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop, the refusal judge's as well. Safe to call twice."""
+        """Close the connections of the running event loop, also of the refusal judge. Further calls have no effect."""
         await self.model.aclose()
         if self._refusal_judge is not None:
             await self._refusal_judge.aclose()
@@ -310,28 +310,28 @@ def _check(
             raise ConfigurationError(f"{name} must be at least 1, got {value!r}")
     if target_width is not None and not 0 < target_width < 1:
         raise ConfigurationError(
-            f"target_width must lie in (0, 1), or be None for a fixed number of draws, got {target_width!r}"
+            f"target_width must be in (0, 1), or None for a fixed number of draws, got {target_width!r}"
         )
     if not 0 < confidence_level < 1:
-        raise ConfigurationError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
+        raise ConfigurationError(f"confidence_level must be in (0, 1), got {confidence_level!r}")
 
 
 def _require(estimator: str, can: Capabilities, model: ChatModel) -> None:
-    """See that the endpoint can do it.
+    """Check that the endpoint supports the estimator.
 
     Raises:
-        ConfigurationError: Why it cannot, and what it can do.
+        ConfigurationError: If it does not. The message contains the reason and a supported estimator.
     """
     reason = None
     if estimator in ("exact_sequence", "first_token") and can.reasons:
-        reason = "its replies begin with reasoning, so that the first tokens say nothing of the answer"
+        reason = "its replies begin with reasoning, so the first tokens give no information about the answer"
     elif estimator == "exact_sequence" and find_exact_route(model, can) is None:
-        reason = "it has no way to read the probability of a given reply"
+        reason = "it does not provide the probability of a given reply"
     elif estimator == "first_token" and not can.top_logprobs:
         reason = "it sends no log-probabilities"
     elif estimator == "first_token" and not can.logprobs_raw:
-        reason = "its log-probabilities change with the temperature, or it could not be seen whether they do"
+        reason = "its log-probabilities depend on the temperature, or this could not be measured"
     if reason is not None:
         raise ConfigurationError(
-            f"{model.name} cannot do estimator={estimator!r}: {reason}; use {can.estimator!r}, or 'auto'"
+            f"{model.name} does not support estimator={estimator!r}: {reason}. Use {can.estimator!r}, or 'auto'"
         )

@@ -1,4 +1,4 @@
-"""The chat model that vLLM runs inside this process: no server, the same questions."""
+"""Chat model that vLLM runs in this process, without a server."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from ragstone.schema import Usage
 __all__ = ["VllmModel", "completion_of"]
 
 _ASKED_TOKENS: Final = 128
-"""Most token ids that vLLM takes in one `logprob_token_ids`."""
+"""Maximum number of token ids in one `logprob_token_ids` of vLLM."""
 _MAX_CONSTRAINED_VALUES: Final = 1001
 _PROBE: Final[list[Message]] = [
     {"role": "user", "content": "Reply with the word yes. " + "This line is here to be long enough for a cache. " * 12}
 ]
 _PROBE_REPLY: Final = "yes"
 _AGREE: Final = 0.05
-"""Natural logarithm; what two reads of one probability may differ by in bfloat16."""
+"""Maximum difference of two log-probabilities of the same token in bfloat16."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What the tasks need of an engine, apart from the thread that owns it."""
+    """Data of an engine that tasks need outside of the thread that owns it."""
 
     tokenizer: Any
     lock: threading.Lock
@@ -48,26 +48,26 @@ class _Loaded:
     max_logprobs: int
     version: str
     ends: list[int | None] = field(default_factory=list)
-    """The token that ends a reply, once it was looked for."""
+    """The token that ends a reply, after it was detected."""
 
 
 class VllmModel:
-    """Asks a chat model that vLLM runs in this process. Needs the extra `vllm`.
+    """Calls a chat model that vLLM runs in this process. Needs the extra `vllm`.
 
-    The engine is loaded by the first question (or `prepare`) and shared by all `VllmModel`s of this process that have
-    the same model and arguments. What many tasks ask at the same time becomes one batch, so ask from many tasks: the
-    throughput of a hundred is a multiple of the throughput of one.
+    The first call (or `prepare`) loads the engine. All `VllmModel`s of this process with the same model and arguments
+    share it. Concurrent calls form one batch, so call it from many tasks: a hundred tasks have several times the
+    throughput of one.
 
-    Unlike a server, the engine takes no sampling defaults from the model's `generation_config.json`; what a request does
-    not say is neutral.
+    Unlike a server, the engine uses no sampling defaults of the model's `generation_config.json`. Fields that a request
+    does not set are neutral.
 
     Args:
-        model: A Hugging Face name or a folder.
+        model: Name on Hugging Face, or a directory.
         chat_template_kwargs: Passed to the model's chat template (`{"enable_thinking": False}`).
         **engine_args: Arguments of `vllm.LLM` (`max_model_len=8192`, `gpu_memory_utilization=0.5`, `dtype="float32"`).
 
     Raises:
-        MissingExtraError: vLLM is not installed.
+        MissingExtraError: If vLLM is not installed.
 
     Example:
         ```python
@@ -96,12 +96,12 @@ class VllmModel:
 
     @property
     def name(self) -> str:
-        """The model, and that it runs here."""
+        """Name of the model, and that it runs in this process."""
         return f"{self._model} in this process"
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Model, arguments of the engine and of the chat template."""
+        """Model, arguments of the engine, and arguments of the chat template."""
         return {
             "endpoint": "vllm in this process",
             "model": self._model,
@@ -110,10 +110,10 @@ class VllmModel:
         }
 
     async def prepare(self) -> None:
-        """Load the engine, unless it is there. Called by the first question otherwise.
+        """Load the engine if it is not loaded. Otherwise the first call does this.
 
         Raises:
-            ConfigurationError: The engine cannot be loaded: no such model, not enough memory.
+            ConfigurationError: If the engine cannot be loaded, because of the model's name or a lack of memory.
         """
         await self._ready()
 
@@ -126,21 +126,21 @@ class VllmModel:
             return engine, self._loaded
 
     async def capabilities(self, *, fresh: bool = False) -> Capabilities:
-        """What the engine can do: known from its making, and verified once by a handful of tokens.
+        """Return the engine's capabilities, which are known from its configuration and verified once with a few tokens.
 
         Raises:
-            JudgeError: It cannot be asked.
+            JudgeError: If the engine is unavailable.
         """
         if self._capabilities is None or fresh:
             self._capabilities = await self._measured()
         return self._capabilities
 
     async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
-        """Reply `request.n` times.
+        """Return `request.n` replies.
 
         Raises:
-            JudgeError: "rejected": the prompt does not fit, or a sampling field has a value that vLLM refuses.
-                "unavailable": the engine has failed.
+            JudgeError: With kind "rejected", if the prompt is too long, or vLLM refuses the value of a sampling field.
+                With kind "unavailable", if the engine has failed.
         """
         (output,) = await self._asked(
             [await self.chat_ids(request.messages)],
@@ -157,24 +157,24 @@ class VllmModel:
     async def complete_number(
         self, messages: Sequence[Message], low: int, high: int, *, max_tokens: int, sampling: Mapping[str, Any]
     ) -> Completion | None:
-        """Reply with a whole number in [low, high], by a regular expression that the engine keeps to.
+        """Reply with an integer in [low, high], by a regular expression that the engine enforces.
 
         Raises:
-            JudgeError: No reply.
+            JudgeError: If no reply is received.
         """
         if high - low >= _MAX_CONSTRAINED_VALUES:
             return None
-        # Longest first, for backends that take the first alternative.
+        # Longest first, for backends that use the first matching alternative.
         pattern = f"({'|'.join(map(str, range(high, low - 1, -1)))})"
         return await self._constrained(messages, max_tokens=max_tokens, sampling=sampling, regex=pattern)
 
     async def complete_json(
         self, messages: Sequence[Message], schema: Mapping[str, Any], *, max_tokens: int, sampling: Mapping[str, Any]
     ) -> Completion | None:
-        """Reply with JSON of a schema, which the engine keeps to.
+        """Reply with JSON of a schema, which the engine enforces.
 
         Raises:
-            JudgeError: No reply.
+            JudgeError: If no reply is received.
         """
         return await self._constrained(messages, max_tokens=max_tokens, sampling=sampling, json=dict(schema))
 
@@ -183,16 +183,16 @@ class VllmModel:
     ) -> Completion:
         from vllm.sampling_params import StructuredOutputsParams
 
-        held = StructuredOutputsParams(**form)
-        fields = {"max_tokens": max_tokens, **sampling, "structured_outputs": held}
+        constraint = StructuredOutputsParams(**form)
+        fields = {"max_tokens": max_tokens, **sampling, "structured_outputs": constraint}
         (output,) = await self._asked([await self.chat_ids(messages)], [fields])
         return completion_of(output.outputs[0])
 
     async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a conversation, up to where the reply begins.
+        """Return the token ids of a conversation, up to the start of the reply.
 
         Raises:
-            JudgeRejectedError: The model's chat template refuses the conversation.
+            JudgeRejectedError: If the model's chat template rejects the conversation.
         """
         return await self._templated(messages, add_generation_prompt=True)
 
@@ -204,22 +204,22 @@ class VllmModel:
         try:
             return await asyncio.to_thread(_locked, loaded.lock, apply, list(messages))
         except Exception as error:
-            # Templates are programs of the model's makers, and say no by raising anything.
+            # Templates are programs of the model's authors, and may raise any exception.
             if [message["role"] for message in messages[:2]] == ["system", "user"]:
                 system, first, *rest = messages
                 return await self._templated(
                     [{"role": "user", "content": f"{system['content']}\n\n{first['content']}"}, *rest], **how
                 )
-            raise JudgeRejectedError(f"{self.name}: its chat template refuses the conversation ({error})") from error
+            raise JudgeRejectedError(f"{self.name}: its chat template rejects the conversation ({error})") from error
 
     async def text_ids(self, text: str) -> list[int]:
-        """Token ids of a text by itself, without special tokens."""
+        """Return the token ids of a text, without special tokens."""
         _, loaded = await self._ready()
         encode = partial(loaded.tokenizer.encode, add_special_tokens=False)
         return list(await asyncio.to_thread(_locked, loaded.lock, encode, text))
 
     async def end_id(self) -> int | None:
-        """The token that ends a reply: the one that the chat template writes after it."""
+        """Return the token that ends a reply, which is the one that the chat template writes after it."""
         _, loaded = await self._ready()
         if not loaded.ends:
             loaded.ends.append(await self._found_end(loaded))
@@ -231,17 +231,17 @@ class VllmModel:
         spoken = [*opened, *await self.text_ids(_PROBE_REPLY)]
         if closed[: len(spoken)] == spoken and len(closed) > len(spoken):
             return int(closed[len(spoken)])
-        # A template that writes finished turns in another way than it opens them.
+        # The template writes finished turns in another way than it starts them.
         end = loaded.tokenizer.eos_token_id
         return None if end is None else int(end)
 
     async def next_logprobs(
         self, prefixes: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]
     ) -> list[dict[int, float]]:
-        """Log-probabilities of the `wanted` tokens after each prefix, in one batch.
+        """Return the log-probabilities of tokens after each prefix, in one batch.
 
         Raises:
-            JudgeError: "rejected": a prefix does not fit, or an id is no token of the model.
+            JudgeError: With kind "rejected", if a prefix is too long, or an id is not a token of the model.
         """
         read: list[dict[int, float]] = [{} for _ in prefixes]
         rows = [
@@ -261,35 +261,37 @@ class VllmModel:
         return read
 
     async def reply_logprobs(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
-        """Log-probabilities of `reply`, read token by token in one batch.
+        """Return the log-probabilities of `reply`, read token by token in one batch.
 
         Raises:
-            JudgeError: It does not fit.
+            JudgeError: If the reply is too long.
         """
         prompt, ids, end = await self.chat_ids(messages), await self.text_ids(reply), await self.end_id()
-        asked = ids if end is None else [*ids, end]
-        rows = await self.next_logprobs([[*prompt, *ids[:n]] for n in range(len(asked))], [[token] for token in asked])
-        logprobs = [row[token] for row, token in zip(rows, asked, strict=True)]
+        path = ids if end is None else [*ids, end]
+        rows = await self.next_logprobs([[*prompt, *ids[:n]] for n in range(len(path))], [[token] for token in path])
+        logprobs = [row[token] for row, token in zip(rows, path, strict=True)]
         return ReplyLogprobs(logprobs=tuple(logprobs[: len(ids)]), end_logprob=None if end is None else logprobs[-1])
 
     async def _asked(self, prompts: Sequence[Sequence[int]], fields: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Run prompts as one job, metered."""
+        """Run prompts as one job, and record the usage."""
         from vllm import SamplingParams
 
         engine, loaded = await self._ready()
         longest = max(map(len, prompts))
         if longest >= loaded.context_length:
             raise JudgeRejectedError(
-                f"{self.name}: the prompt of {longest} tokens leaves no room for a reply in {loaded.context_length}"
+                f"{self.name}: a prompt of {longest} tokens leaves no space for a reply (limit: {loaded.context_length})"
             )
         try:
             params = [SamplingParams(**{**TEMPERATURE_ONE, **each}) for each in fields]
         except TypeError as error:
-            raise ConfigurationError(f"{self.name}: vLLM has no such sampling field ({error}); leave it out") from error
+            raise ConfigurationError(
+                f"{self.name}: vLLM does not have this sampling field ({error}). Omit it"
+            ) from error
         except Exception as error:
             if not is_refusal(error):
                 raise
-            raise JudgeRejectedError(f"{self.name}: vLLM refuses the sampling fields ({error})") from error
+            raise JudgeRejectedError(f"{self.name}: vLLM rejects the sampling fields ({error})") from error
         job = Job(prompts=prompts, params=params, reads="logprob_token_ids" in fields[0])
         record_usage(Usage(calls=1, input_tokens=sum(map(len, prompts))))
         engine.ask(job)
@@ -298,7 +300,7 @@ class VllmModel:
         return outputs
 
     async def _measured(self) -> Capabilities:
-        """Ask the same in two ways and see whether the answers agree."""
+        """Measure the same probability in two ways, and check that the results agree."""
         _, loaded = await self._ready()
         prompt, reply = await self.chat_ids(_PROBE), await self.text_ids(_PROBE_REPLY)
         greedy, held, counted = await asyncio.gather(
@@ -306,7 +308,7 @@ class VllmModel:
             self._constrained(_PROBE, max_tokens=4, sampling={}, regex="[7]"),
             self._asked([prompt], [{"max_tokens": 1, "temperature": 2.0, "logprobs": 1}]),
         )
-        # Second, so that the prompt is in the cache.
+        # After the first requests, so that the prompt is in the cache.
         (again,) = await self._asked([prompt], [{"max_tokens": 1, "temperature": 0.0, "logprobs": 1}])
         first = greedy[0].tokens[0] if greedy[0].tokens else None
         token = again.outputs[0].token_ids[0]
@@ -333,34 +335,35 @@ class VllmModel:
             seeds=True,
             prefix_cache=None if cached is None else cached / len(prompt),
             seen={
-                "chain": f"a token read by its id is {'as' if agree else 'not as'} likely as a reply says",
-                "logprobs": f"{loaded.max_logprobs} alternatives, as the engine was made",
-                "logprobs_raw": f"{'the same' if raw else 'others'} at temperature 2",
+                "chain": f"a token read by its id is {'as' if agree else 'not as'} likely as in a reply",
+                "logprobs": f"{loaded.max_logprobs} alternatives, by the engine's configuration",
+                "logprobs_raw": f"{'the same' if raw else 'different'} at temperature 2",
                 "boundary_clean": "a reply's tokens follow the conversation's"
                 if clean
                 else "a reply changes the tokens",
-                "regex": f"{'obeyed' if held.text == '7' else 'passed over'}: {held.text!r:.60}",
-                "several_replies": "the engine's own",
-                "seeds": "the engine's own",
-                "prefix_cache": "the engine does not say" if cached is None else f"{cached} of {len(prompt)} tokens",
+                "regex": f"{'obeyed' if held.text == '7' else 'ignored'}: {held.text!r:.60}",
+                "several_replies": "supported by the engine",
+                "seeds": "supported by the engine",
+                "prefix_cache": "not reported by the engine" if cached is None else f"{cached} of {len(prompt)} tokens",
             },
         )
 
     async def _opens_reasoning(self) -> bool:
-        """Whether a reply begins with an open block of thoughts, by the template or by the model's first words."""
+        """Return whether a reply begins with an open reasoning block, by the template or by the model's first words."""
         _, loaded = await self._ready()
         (spoken,) = await self.complete(ChatRequest(messages=_PROBE, max_tokens=4, sampling={"temperature": 0.0}))
         opening = loaded.tokenizer.decode((await self.chat_ids(_PROBE))[-8:])
         return "<think>" in f"{opening}{spoken.text}" and "</think>" not in opening
 
     async def aclose(self) -> None:
-        """Nothing to let go of: the engine serves others and later questions, until `unload` or the process ends."""
+        """Do nothing. The engine is shared, and runs until `unload` or the end of the process."""
 
     def unload(self) -> None:
-        """Free the engine's memory, for everybody in this process who uses the same model with the same arguments.
+        """Free the engine's memory, for all users in this process with the same model and arguments.
 
-        A question that is waiting fails; a later one loads the engine anew. Blocks until the running batch is through.
-        Engines of other models in this very process go with it, because vLLM cannot end one of them alone.
+        Waiting calls fail, and a later call loads the engine again. This method blocks until the running batch is
+        finished. Engines of other models in this process are unloaded as well, because vLLM cannot stop one of them
+        alone.
         """
         self._of = self._loaded = None
         unload(self._model, self._engine_args)
@@ -371,7 +374,7 @@ def _look_at(llm: Any) -> _Loaded:
 
     config = llm.llm_engine.model_config
     return _Loaded(
-        # A copy: the engine's own is busy in its thread, and tokenizers must not be used by two threads at once.
+        # A copy, because the thread uses the engine's own, and two threads must not use one tokenizer concurrently.
         tokenizer=copy.deepcopy(llm.get_tokenizer()),
         lock=threading.Lock(),
         context_length=int(config.max_model_len),
@@ -386,22 +389,22 @@ def _locked(lock: threading.Lock, work: Any, *args: Any) -> list[int]:
 
 
 def completion_of(choice: Any) -> Completion:
-    """A choice of the engine (`vllm.CompletionOutput`) as a reply."""
+    """Convert a choice of the engine (`vllm.CompletionOutput`) to a reply."""
     finish: Literal["stop", "length"] = "length" if choice.finish_reason == "length" else "stop"
     tokens = None
     if choice.logprobs is not None:
         tokens = tuple(
             _reading(token, alternatives) for token, alternatives in zip(choice.token_ids, choice.logprobs, strict=True)
         )
-    # A lone surrogate would break whoever writes the text to a file.
+    # A lone surrogate cannot be written to a file.
     return Completion(text=choice.text.encode(errors="replace").decode(), finish=finish, tokens=tokens)
 
 
 def _reading(token: int, alternatives: Mapping[int, Any]) -> TokenLogprobs:
-    said = alternatives[token]
+    chosen = alternatives[token]
     ranked = sorted(alternatives.values(), key=lambda other: -other.logprob)
     return TokenLogprobs(
-        text=said.decoded_token or "",
-        logprob=float(said.logprob),
+        text=chosen.decoded_token or "",
+        logprob=float(chosen.logprob),
         top=tuple((other.decoded_token or "", float(other.logprob)) for other in ranked),
     )

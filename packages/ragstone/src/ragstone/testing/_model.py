@@ -47,7 +47,7 @@ class ScriptedModel:
     Example:
         ```python
         model = ScriptedModel({"NO-RESPONSE": 0.25, "Oslo": 0.75})
-        reading = await ChatReader(model).abstention("Where?", ["In Oslo."])
+        reading = await ChatReader(model).estimate_abstention("Where?", ["In Oslo."])
         ```
     """
 

@@ -1,4 +1,4 @@
-"""Bounds on the probability of an abstention, from one greedy reply and the likeliest tokens beside it."""
+"""Bounds of the probability of an abstention, from one greedy reply and the most likely tokens at each position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._abstention.exact import CERTAIN, ExactReading
-from ragstone.judges._abstention.recognise import continues, extends_last_word, strip_final_punctuation
+from ragstone.judges._abstention.recognize import continues, extends_last_word, strip_final_punctuation
 from ragstone.judges._model import ChatModel, ChatRequest, TokenLogprobs
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
@@ -16,20 +16,20 @@ from ragstone.schema import Interval
 __all__ = ["bound", "read_bound"]
 
 _MIN_TOKENS: Final = 8
-"""Tokens of the greedy reply to look at; more for a long phrase."""
+"""Minimum number of tokens of the greedy reply. Long phrases need more."""
 _TOKEN_CHARS: Final = 3
-"""Tokens have more characters than this on average, so that the phrase's end comes into sight."""
+"""Lower estimate of the average characters per token, so that the reply includes the end of the phrase."""
 _LEADS: Final = ("", " ", "\n", "\n\n")
 _OVERRUNS: Final = 4
-"""Tokens that hold the last piece of a phrase and what follows it ("SPONSE.", "SPONSE\\n")."""
+"""Tokens that contain the end of a phrase and text after it ("SPONSE.", "SPONSE\\n")."""
 _MOST_MASS: Final = 1.02
-"""What the probabilities of one token may add up to, rounding included."""
+"""Maximum sum of the probabilities of one token, including rounding."""
 _HALF: Final = "\ufffd"
-"""What stands for tokens that hold some of a character's bytes."""
+"""Replacement for tokens that contain only some bytes of a character."""
 _LAST_SINGLE: Final = "\x7f"
-"""The last character of one byte."""
+"""Last character with one byte."""
 _ROUNDING: Final = 1e-5
-"""Log-probabilities arrive rounded; what certainly is there may be this much less or more."""
+"""Tolerance for rounded log-probabilities."""
 
 
 async def read_bound(
@@ -38,8 +38,8 @@ async def read_bound(
     """Bound the probability that the reply starts with a phrase, from one request.
 
     Raises:
-        JudgeReplyError: The model declined, or no log-probabilities came.
-        JudgeError: No reply.
+        JudgeReplyError: If the model declined, or sent no usable log-probabilities.
+        JudgeError: If no reply is received.
     """
     longest = max(map(len, phrases))
     request = ChatRequest(
@@ -54,15 +54,15 @@ async def read_bound(
             f"the reader declined to answer: {completion.text or 'content filter'}", kind="refused", raw=completion.text
         )
     tokens = completion.tokens or ()
-    # A reply that ends at once has no token to tell of.
+    # An empty reply comes without tokens.
     if (completion.text and not tokens) or not all(token.top for token in tokens):
         raise JudgeReplyError(
-            f"{model.name} was asked for log-probabilities and sent none with {completion.text[:80]!r}",
+            f"{model.name} sent no log-probabilities, although they were requested, with {completion.text[:80]!r}",
             raw=completion.text,
         )
     if any(math.fsum(math.exp(min(0.0, logprob)) for _, logprob in token.top) > _MOST_MASS for token in tokens):
         raise JudgeReplyError(
-            f"{model.name} sent log-probabilities of one token that add up to more than 1 as probabilities",
+            f"{model.name} sent log-probabilities of one token whose probabilities add up to more than 1",
             raw=completion.text,
         )
     low, seen, high = bound(tokens, phrases)
@@ -72,48 +72,50 @@ async def read_bound(
 
 
 def bound(tokens: Sequence[TokenLogprobs], phrases: Sequence[str]) -> tuple[float, float, float]:
-    """What the tokens of one reply, and the likeliest alternatives to each, say of starting with a phrase.
+    """Bound the probability that a reply starts with a phrase, from tokens of one reply and their alternatives.
 
-    At each place the probability of having come there splits: the listed tokens that complete a phrase (certain), those
-    that lead on towards one (possible), and the rest of the vocabulary, of which only the sum is known, and that none of
-    it is likelier than the least likely one listed. The reply's own token, while it leads on, is followed.
+    At each position the probability of reaching it has three parts: listed tokens that complete a phrase (certain),
+    listed tokens that may lead to one (possible), and the rest of the vocabulary. Of the rest only the sum is known,
+    and that no token of it is more likely than the least likely listed token. The reply's own token is followed as long
+    as it leads to a phrase.
 
     Args:
-        tokens: The reply's tokens, from its first one. Which reply it is does not matter; the greedy one tells most.
-        phrases: The phrases, as they are written; a full stop at the end is not waited for.
+        tokens: The reply's tokens, from the first one. Any reply is valid, but the greedy one gives the closest bounds.
+        phrases: The phrases. Final punctuation is optional.
 
     Returns:
-        What is certain, what was seen (certain or possible), and the most that there can be. Assumes that hardly any
-        two tokens are spelled alike.
+        The certain probability, the observed probability (certain and possible), and the upper bound. They are valid if
+        hardly any two tokens have the same text.
 
     Source:
-        The tail: nothing unlisted is likelier than the least likely listed token, and all of it has what is left of 1.
+        The upper bound: no unlisted token is more likely than the least likely listed one, and together they have the
+        remaining probability.
     """
     phrases = [strip_final_punctuation(phrase) for phrase in phrases]
     certain = possible = tail = 0.0
-    said, reached = "", 1.0
+    prefix, reached = "", 1.0
     for token in tokens:
         listed = list(token.top)
-        # Some servers list the most likely tokens only, the reply's own not among them.
+        # Some servers list only the most likely tokens, without the token of the reply.
         if all(text != token.text for text, _ in listed):
             listed.append((token.text, token.logprob))
         own_seen = False
         following: float | None = None
         for text, logprob in listed:
             p = reached * math.exp(min(0.0, logprob))
-            stage = _stage(said + text, phrases)
+            stage = _stage(prefix + text, phrases)
             if stage == "phrase":
                 certain += p
             elif stage == "way" and text == token.text and not own_seen:
                 own_seen, following = True, p
             elif stage in ("way", "open"):
                 possible += p
-        tail += reached * _unlisted(listed, token.text, said, phrases)
+        tail += reached * _unlisted(listed, token.text, prefix, phrases)
         if following is None:
             reached = 0.0
             break
-        said, reached = said + token.text, following
-    # The reply ended, or was not looked at any further, on the way to a phrase. How likely it was to go on is not told.
+        prefix, reached = prefix + token.text, following
+    # The reply ended, or its read part did, before a phrase was complete. The probability of what follows is unknown.
     tail += reached
     low = min(1.0, certain)
     seen = min(1.0, certain + possible)
@@ -121,34 +123,34 @@ def bound(tokens: Sequence[TokenLogprobs], phrases: Sequence[str]) -> tuple[floa
     return max(0.0, low - _ROUNDING), seen, min(1.0, high + _ROUNDING)
 
 
-def _stage(said: str, phrases: Sequence[str]) -> Literal["phrase", "way", "open", "elsewhere"]:
-    said = said.lstrip()
-    opened = [phrase for phrase in phrases if said.startswith(phrase)]
-    # Its last token may hold more than the phrase: "NO." is the phrase "NO", "NOTE" is not, and where no blanks part the
-    # words it cannot be seen.
-    if any(not continues(said[len(phrase) :]) for phrase in opened):
+def _stage(prefix: str, phrases: Sequence[str]) -> Literal["phrase", "way", "open", "elsewhere"]:
+    prefix = prefix.lstrip()
+    opened = [phrase for phrase in phrases if prefix.startswith(phrase)]
+    # The last token may contain more than the phrase: "NO." is the phrase "NO", "NOTE" is not. In scripts without
+    # spaces this cannot be decided.
+    if any(not continues(prefix[len(phrase) :]) for phrase in opened):
         return "phrase"
-    if any(phrase.startswith(said) for phrase in phrases):
+    if any(phrase.startswith(prefix) for phrase in phrases):
         return "way"
-    if any(not extends_last_word(phrase, said[len(phrase) :]) for phrase in opened):
+    if any(not extends_last_word(phrase, prefix[len(phrase) :]) for phrase in opened):
         return "open"
-    known, half, _ = said.partition(_HALF)
+    known, half, _ = prefix.partition(_HALF)
     spelled = [phrase[len(known) :] for phrase in phrases if half and phrase.startswith(known)]
     return "open" if any(rest[:1] > _LAST_SINGLE for rest in spelled) else "elsewhere"
 
 
-def _unlisted(listed: Sequence[tuple[str, float]], own: str, said: str, phrases: Sequence[str]) -> float:
-    """The most that tokens which are not listed can have of the way to a phrase."""
+def _unlisted(listed: Sequence[tuple[str, float]], own: str, prefix: str, phrases: Sequence[str]) -> float:
+    """Return the maximum probability of unlisted tokens that lead to a phrase."""
     left = max(0.0, 1.0 - math.fsum(math.exp(min(0.0, logprob)) for _, logprob in listed))
-    # The reply's own token may have been added to the list, however unlikely it is.
+    # The list may contain the reply's own token in addition, however unlikely it is.
     ranked = [logprob for text, logprob in listed if text != own] or [logprob for _, logprob in listed]
     least = math.exp(min(0.0, *ranked))
-    return min(left, least * _missing({text for text, _ in listed}, said, phrases))
+    return min(left, least * _missing({text for text, _ in listed}, prefix, phrases))
 
 
-def _missing(listed: set[str], said: str, phrases: Sequence[str]) -> int:
-    """How many tokens there may be that lead on, as spellings that are not listed."""
-    opened = said.lstrip()
+def _missing(listed: set[str], prefix: str, phrases: Sequence[str]) -> int:
+    """Return the maximum number of tokens that lead to a phrase and are not listed."""
+    opened = prefix.lstrip()
     ways: set[str] = set()
     for phrase in phrases:
         if not phrase.startswith(opened):

@@ -1,4 +1,4 @@
-"""The probability of an abstention from drawn replies: no more of them than it takes."""
+"""Probability of an abstention from sampled replies, with as few replies as necessary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone.errors import JudgeReplyError
-from ragstone.judges._abstention.recognise import AbstentionMatcher
+from ragstone.judges._abstention.recognize import AbstentionMatcher
 from ragstone.judges._model import TEMPERATURE_ONE, ChatModel, ChatRequest, Completion
 from ragstone.judges._protocol import Judge, Prompt
 from ragstone.judges._render import Message
@@ -21,7 +21,7 @@ from ragstone.stats import beta_mixture_interval, wilson_interval
 __all__ = ["REFUSAL_TASK", "MonteCarloEstimate", "MonteCarloSampler"]
 
 _BATCH: Final = 5
-"""Replies drawn before the interval is looked at again, after the first look."""
+"""Number of replies per batch after the first one. The interval is checked after each batch."""
 
 REFUSAL_TASK: Final = (
     "The reply was given by an assistant that had to answer the question from documents, or else say that they do not "
@@ -33,35 +33,35 @@ REFUSAL_TASK: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonteCarloEstimate:
-    """What the draws say."""
+    """Result of a Monte Carlo estimate."""
 
     value: float
-    """Share of abstentions among the usable draws."""
+    """Proportion of abstentions among the usable draws."""
     interval: Interval
     n: int
-    """Usable draws."""
+    """Number of usable draws."""
     n_missing: int
-    """Draws with nothing to look at."""
+    """Number of unusable draws."""
 
 
 class MonteCarloSampler:
     """Draws replies at temperature 1 and counts abstentions.
 
     Args:
-        model: Whose replies.
-        recogniser: What tells an abstention.
-        max_draws: Most replies to draw.
-        target_width: Width of the interval at which to stop earlier; None draws `max_draws` whatever they show.
-        confidence_level: Level of the interval.
+        model: The model to sample from.
+        matcher: Detects abstentions.
+        max_draws: Maximum number of replies.
+        target_width: Width of the interval at which sampling stops. None always draws `max_draws` replies.
+        confidence_level: Confidence level of the interval.
         sampling: Fields to add to the requests.
-        seed: Makes the draws the same each time on servers that take seeds.
-        refusal_judge: Whom to ask about replies that hold no phrase.
+        seed: Makes the draws reproducible on servers that support seeds.
+        refusal_judge: Judge that rates replies without a phrase.
     """
 
     def __init__(
         self,
         model: ChatModel,
-        recogniser: AbstentionMatcher,
+        matcher: AbstentionMatcher,
         *,
         max_draws: int,
         target_width: float | None,
@@ -71,7 +71,7 @@ class MonteCarloSampler:
         refusal_judge: Judge | None,
     ) -> None:
         self._model = model
-        self._recogniser = recogniser
+        self._matcher = matcher
         self._max_draws = max_draws
         self._target_width = target_width
         self._level = confidence_level
@@ -85,12 +85,12 @@ class MonteCarloSampler:
     async def read(
         self, messages: Sequence[Message], query: str, *, max_tokens: int, several_replies: bool
     ) -> MonteCarloEstimate:
-        """Draw, look, and draw again until the interval is narrow enough.
+        """Sample replies until the interval is narrow enough.
 
         Raises:
-            JudgeReplyError: Fewer than half of the draws could be used. Kind "refused" when most of the others were
-                declined, else "truncated".
-            JudgeError: No reply.
+            JudgeReplyError: If fewer than half of the draws are usable. The kind is "refused" if the model declined
+                most of the others, else "truncated".
+            JudgeError: If no reply is received.
         """
         verdicts: Counter[str] = Counter()
         n_drawn = 0
@@ -112,9 +112,9 @@ class MonteCarloSampler:
             declined = verdicts["refused"]
             raise JudgeReplyError(
                 (
-                    f"{n_missing} of {n_drawn} drawn replies have nothing to look at: {declined} declined, "
-                    f"{n_missing - declined} cut at {max_tokens} tokens before the answer began; a model that reasons "
-                    "first needs more (draw_max_tokens=8192)"
+                    f"{n_missing} of {n_drawn} sampled replies cannot be used: {declined} declined, "
+                    f"{n_missing - declined} cut at {max_tokens} tokens before the answer began. A model that reasons "
+                    "first needs more tokens (draw_max_tokens=8192)"
                 ),
                 kind="refused" if 2 * declined > n_missing else "truncated",
             )
@@ -141,14 +141,14 @@ class MonteCarloSampler:
 
         if several:
             return list(await self._model.complete(request(wanted, n_drawn)))
-        # One by one, each with its own seed: requests with equal seeds are one draw, however many they are.
+        # One request per reply, each with its own seed, because requests with equal seeds return the same draw.
         singles = await asyncio.gather(*(self._model.complete(request(1, n_drawn + i)) for i in range(wanted)))
         return [completion for single in singles for completion in single]
 
     def _seeded(self, messages: Sequence[Message], place: int) -> dict[str, int]:
         if self._seed is None:
             return {}
-        # From the conversation as well, so that the draws for one passage say nothing of those for the next.
+        # The seed also depends on the conversation, so that the draws for different passages are independent.
         origin = json.dumps([self._seed, list(messages), place], sort_keys=True)
         return {"seed": int.from_bytes(hashlib.sha256(origin.encode()).digest()[:4]) >> 1}
 
@@ -158,7 +158,7 @@ class MonteCarloSampler:
             if reply.finish == "refused":
                 verdicts.append("refused")
                 continue
-            verdict: str = self._recogniser.verdict(reply.text, cut=reply.finish == "length")
+            verdict: str = self._matcher.verdict(reply.text, cut=reply.finish == "length")
             if verdict == "answers" and self._refusal_judge is not None:
                 if reply.text not in judged:
                     judged[reply.text] = await self._is_refusal(self._refusal_judge, query, reply.text)
@@ -172,7 +172,7 @@ class MonteCarloSampler:
 
 
 def _least_draws(max_draws: int, target_width: float, confidence_level: float) -> int:
-    """As many draws as it takes in the clearest case: before that there is nothing to look at."""
+    """Return the smallest number of draws with which the interval can be narrow enough."""
     for n in range(1, max_draws):
         low, high = beta_mixture_interval(0, n, confidence_level=confidence_level)
         if high - low <= target_width:

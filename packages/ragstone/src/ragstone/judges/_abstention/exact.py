@@ -1,4 +1,4 @@
-"""The exact probability of an abstention: the phrase's own tokens, read one after the other."""
+"""Exact probability of an abstention, from the token probabilities of its phrases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ragstone.judges._abstention.recognise import strip_final_punctuation
+from ragstone.judges._abstention.recognize import strip_final_punctuation
 from ragstone.judges._model import AsyncOnce, ExactModel, ReplyLogprobs
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
@@ -16,43 +16,43 @@ from ragstone.schema import Interval
 __all__ = ["CERTAIN", "ExactReading", "ExactSequence"]
 
 CERTAIN: Final = 0.999999
-"""Level of an interval that holds its value for sure; 1 is no level."""
+"""Confidence level of an interval that certainly contains its value, because 1 is not a valid level."""
 
 _NEGLIGIBLE: Final = 1e-5
-"""Spellings that together have less probability than this are not followed; it widens the interval instead."""
+"""Tokenizations with less total probability than this are not followed. They widen the interval instead."""
 _SAME: Final = 0.02
-"""Probabilities of one token differ by less than this between two requests."""
+"""Maximum difference of the probability of one token between two requests."""
 _MAX_FIRST_TOKEN: Final = 16
-"""Characters of a phrase that a first token may hold."""
+"""Maximum number of characters of a phrase in a first token."""
 _LEADS: Final = ("", " ", "\n", "\n\n")
-"""White space with which a reply may open."""
+"""Whitespace with which a reply may begin."""
 
 Ids = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactReading:
-    """What was read."""
+    """Exact probabilities of one conversation."""
 
     value: float
     """Probability that the reply starts with a phrase."""
     interval: Interval
     complete: float | None
-    """Probability that the reply is a phrase and nothing else; None where the route does not tell."""
+    """Probability that the reply is a phrase and nothing else, or None if the route does not measure it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What to read, in tokens; the same for each conversation."""
+    """Token sequences to read. They are the same for each conversation."""
 
     complete: frozenset[Ids]
-    """Each phrase as the tokeniser spells it."""
+    """The tokenizer's own tokens of each phrase."""
     starts: frozenset[Ids]
-    """Those of them, and of the phrases without their last mark, that no other begins: their probabilities add up to
-    that of starting with any."""
+    """Token sequences of the phrases, with and without final punctuation, that do not extend another one. The sum of
+    their probabilities is the probability that the reply starts with a phrase."""
     variants: Mapping[int, Mapping[Ids, bool]]
-    """Other first tokens with which a reply may start a phrase, and the ways on from there; none where they are unknown.
-    True is a way to a phrase as it is written."""
+    """Other first tokens with which a reply may start a phrase, and the possible continuations (empty if unknown). The
+    value is True if the continuation completes a phrase including its punctuation."""
     end: int | None
 
 
@@ -61,29 +61,29 @@ class ExactSequence:
 
     Args:
         model: A model with an exact route.
-        phrases: The phrases as the model is asked to write them. A reply starts with one also where it leaves out the
-            full stop at its end, or puts another mark there.
+        phrases: The phrases as the prompt defines them. A reply may omit their final punctuation, or use another mark.
     """
 
     def __init__(self, model: ExactModel, phrases: Sequence[str]) -> None:
         self._model = model
         self._phrases = tuple(phrases)
         self._written = {**dict.fromkeys(map(strip_final_punctuation, phrases), False), **dict.fromkeys(phrases, True)}
-        """What a reply can start with, and whether it is a phrase as it is written."""
+        """Possible starts of a reply, and whether each is a phrase including its punctuation."""
         self._plan = AsyncOnce(self._planned)
 
     async def read(
         self, messages: Sequence[Message], *, route: Literal["chain", "prefill", "echo"] = "chain"
     ) -> ExactReading:
-        """Read it.
+        """Read the probability.
 
         Args:
-            messages: The conversation that the reply follows.
-            route: How. On "chain" the phrases' other spellings count as well: with white space before them, and with
-                a shorter first token ("N", "O-RESPONSE"). The others read the tokeniser's own spelling alone.
+            messages: The conversation before the reply.
+            route: Route of the endpoint. With "chain" other tokenizations of the phrases count as well: with whitespace
+                before them, and with a shorter first token ("N", "O-RESPONSE"). The other routes read only the
+                tokenizer's own tokens.
 
         Raises:
-            JudgeError: No answer, or one that does not hold what was asked.
+            JudgeError: If no reply is received, or a reply without the requested probabilities.
         """
         if route == "chain":
             return await self._chain(messages)
@@ -100,9 +100,11 @@ class ExactSequence:
             for reply, reading in readings.items()
             if not any(other != reply and _holds(reply, reading, other, readings[other]) for other in replies)
         )
-        told = [end for end in ends if end is not None]
+        known = [end for end in ends if end is not None]
         complete = (
-            math.fsum(p * math.exp(end) for p, end in zip(whole, told, strict=True)) if len(told) == len(ends) else None
+            math.fsum(p * math.exp(end) for p, end in zip(whole, known, strict=True))
+            if len(known) == len(ends)
+            else None
         )
         return _reading(start, 0.0, complete)
 
@@ -133,9 +135,9 @@ class ExactSequence:
         return _reading(start, unfollowed, complete)
 
     async def _planned(self) -> _Plan:
-        ids_of = _Tokeniser(self._model)
+        ids_of = _Tokenizer(self._model)
         spelled = {phrase: await ids_of(phrase) for phrase in self._written}
-        # Some tokenisers put a blank before each text. What they say of the rest of a phrase is another text's.
+        # Some tokenizers add a space before each text. Their tokens for the rest of a phrase do not follow its start.
         adds_blank = await ids_of("x") == await ids_of(" x")
         first_tokens = {ids[0] for ids in spelled.values()}
         variants: dict[int, dict[Ids, bool]] = {}
@@ -166,7 +168,7 @@ class ExactSequence:
         )
 
 
-class _Tokeniser:
+class _Tokenizer:
     def __init__(self, model: ExactModel) -> None:
         self._model = model
 
@@ -175,7 +177,7 @@ class _Tokeniser:
 
 
 class _Tree:
-    """Next-token probabilities along several sequences that share their beginnings; each place is read once."""
+    """Next-token probabilities along several sequences with common prefixes. Each position is read once."""
 
     def __init__(self, prompt: Ids, end: int | None) -> None:
         self._prompt = prompt
@@ -184,18 +186,18 @@ class _Tree:
         self._read: dict[Ids, dict[int, float]] = {}
 
     def want(self, ids: Ids) -> None:
-        """Ask for a sequence, and for the end of the turn after it."""
+        """Add a sequence, and the end of the turn after it."""
         for place, token in enumerate(ids):
             self._wanted.setdefault(ids[:place], set()).add(token)
         if self._end is not None:
             self._wanted.setdefault(ids, set()).add(self._end)
 
     def also(self, place: Ids, tokens: Mapping[int, object]) -> None:
-        """Ask for more tokens at a place."""
+        """Add more tokens at a position."""
         self._wanted.setdefault(place, set()).update(tokens)
 
     async def read(self, model: ExactModel) -> None:
-        """Read what was asked for since the last time, in one batch."""
+        """Read everything added since the last call, in one batch."""
         places = sorted(place for place in self._wanted if self._wanted[place] - self._read.get(place, {}).keys())
         wanted = [sorted(self._wanted[place] - self._read.get(place, {}).keys()) for place in places]
         rows = await model.next_logprobs([[*self._prompt, *place] for place in places], wanted)
@@ -203,12 +205,12 @@ class _Tree:
             self._read.setdefault(place, {}).update(row)
 
     def p(self, ids: Ids) -> float:
-        """Probability of a sequence that was read."""
+        """Return the probability of a sequence that was read."""
         return math.exp(math.fsum(self._read[ids[:place]][token] for place, token in enumerate(ids)))
 
 
 def _minimal(sequences: Iterable[Ids]) -> set[Ids]:
-    """Those that extend no other, so that no reply is counted twice."""
+    """Return the sequences that do not extend another one, so that no reply counts twice."""
     known = set(sequences)
     return {ids for ids in known if not any(ids[:size] in known for size in range(1, len(ids)))}
 
@@ -218,19 +220,19 @@ def _probability(reading: ReplyLogprobs) -> float:
 
 
 def _holds(reply: str, reading: ReplyLogprobs, other: str, shorter: ReplyLogprobs) -> bool:
-    """Whether `reply` begins with the tokens of `other`; they are not told, but equal tokens are equally likely."""
+    """Return whether the tokens of `reply` begin with those of `other`, which equal probabilities indicate."""
     if not reply.startswith(other) or len(shorter.logprobs) >= len(reading.logprobs):
         return False
-    # A word that has ended there is no beginning of another token.
+    # If a word ends there, its last character cannot be the beginning of another token.
     if not reply[len(other)].isalnum():
         return True
-    # Servers calculate the same probability a little differently from one request to the next.
+    # Servers compute slightly different probabilities in different requests.
     pairs = zip(shorter.logprobs, reading.logprobs, strict=False)
     return all(abs(math.exp(a) - math.exp(b)) <= _SAME for a, b in pairs)
 
 
 def _reading(start: float, unfollowed: float, complete: float | None) -> ExactReading:
-    # Sums of rounded numbers may end a hair above 1.
+    # A sum of rounded numbers may be slightly above 1.
     start = min(1.0, start)
     interval = Interval(low=start, high=min(1.0, start + unfollowed), confidence_level=CERTAIN, method="exact")
     return ExactReading(value=start, interval=interval, complete=None if complete is None else min(start, complete))

@@ -1,4 +1,4 @@
-"""What the reader is asked: the application's own prompt, or ours."""
+"""Prompt of the reader: the application's own or the built-in one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _VERSION: Final = "1"
 _CONTEXT: Final = ("context", "contexts", "documents", "passages")
 _QUESTION: Final = ("question", "query")
 _NAMES: Final = "|".join((*_CONTEXT, *_QUESTION))
-# Both {question} and {{ question }}, as templates of several libraries write it.
+# Both {question} and {{ question }}, which the templates of several libraries use.
 _PLACEHOLDER: Final = re.compile(rf"\{{\{{\s*({_NAMES})\s*\}}\}}|\{{({_NAMES})\}}")
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
-# Question first, passage last: k passages of one question begin alike, which is what a server's prefix cache needs.
+# Question first, passage last: prompts of one question share their beginning, which a server's prefix cache needs.
 _SYSTEM: Final = (
     "You answer a question from passages that a search has found. Use what the passages say and nothing else, and "
     "answer in as few words as you can. When the passages do not hold the answer, reply exactly {phrase} and nothing "
@@ -31,17 +31,17 @@ _SYSTEM: Final = (
 
 
 class ReaderPrompt:
-    """Turns a question and passages into the conversation that the reader continues.
+    """Renders a query and passages as the conversation that the reader continues.
 
     Args:
-        source: The application's own prompt: a text with the places `{context}` (also `{contexts}`, `{documents}`,
-            `{passages}`) and `{question}` (also `{query}`), a list of chat messages with them, or a function of
-            question and passages that returns the messages. None takes our own.
-        phrase: The abstention phrase that our own prompt asks for.
-        separator: What stands between passages in the application's template.
+        source: The application's own prompt: a string with the placeholders `{context}` (also `{contexts}`,
+            `{documents}`, `{passages}`) and `{question}` (also `{query}`), a list of chat messages with them, or a
+            function of query and passages that returns the messages. None uses the built-in prompt.
+        phrase: Abstention phrase in the built-in prompt.
+        separator: Separator of passages in the application's template.
 
     Raises:
-        ConfigurationError: A place is missing, or it is none of these.
+        ConfigurationError: If a placeholder is missing, or `source` has another type.
     """
 
     def __init__(self, source: PromptSource = None, *, phrase: str, separator: str = "\n\n") -> None:
@@ -60,11 +60,11 @@ class ReaderPrompt:
         else:
             self._template = _checked(source, "a reader's prompt")
         if self._template is not None:
-            _require_places(self._template)
+            _require_placeholders(self._template)
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """All that shapes the conversation, for identities."""
+        """Settings that affect the conversation, for identities."""
         if self._function is not None:
             name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
             return {"function": name, "trial": self._trial}
@@ -73,11 +73,10 @@ class ReaderPrompt:
         return {"ours": _VERSION, "render": RENDER_VERSION}
 
     def messages(self, query: str, passages: Sequence[str]) -> list[Message]:
-        """The conversation for a question and passages.
+        """Return the conversation for a query and passages.
 
-        Text of question and passages goes in once: what looks like a place inside them stays as it is. Into the
-        application's template it goes exactly as it is, as the application would put it; in our own prompt it stands
-        in tagged blocks, which it cannot close.
+        Placeholders inside the query or the passages are not replaced. The application's template gets the text
+        unchanged, as in the application. The built-in prompt has the text in tagged blocks, which it cannot close.
         """
         if self._function is not None:
             written = _checked(self._function(query, tuple(passages)), "what the prompt function returned")
@@ -87,11 +86,11 @@ class ReaderPrompt:
                 for message in self._template
             ]
         else:
-            written = self._ours(query, passages)
-        # They are legal in no encoding that a request could be sent in.
+            written = self._built_in(query, passages)
+        # No encoding of requests allows lone surrogates.
         return [{**message, "content": _SURROGATES.sub("\ufffd", message["content"])} for message in written]
 
-    def _ours(self, query: str, passages: Sequence[str]) -> list[Message]:
+    def _built_in(self, query: str, passages: Sequence[str]) -> list[Message]:
         blocks = "\n".join(
             f'<passage n="{n}">\n{escape(passage)}\n</passage>\n' for n, passage in enumerate(passages, start=1)
         )
@@ -102,20 +101,24 @@ class ReaderPrompt:
 
 
 def _tried(function: Callable[[str, Sequence[str]], Sequence[Message]]) -> list[Message]:
-    """What the function makes of a trial question: it fails here rather than at each sample, and tells prompts apart."""
+    """Return the messages for a trial query. This finds errors of the function early, and identifies the prompt."""
     try:
-        given = function("What is asked?", ("A passage.", "Another one."))
+        messages = function("What is asked?", ("A passage.", "Another one."))
     except Exception as error:
         raise ConfigurationError(
-            f"the prompt function {function!r} failed on a question and two passages: {error!r}"
+            f"the prompt function {function!r} failed with a question and two passages: {error!r}"
         ) from error
-    return _checked(given, f"what the prompt function {function!r} returned")
+    return _checked(messages, f"the result of the prompt function {function!r}")
 
 
 def _checked(messages: Any, what: str) -> list[Message]:
-    """The messages, if they are a conversation that a reply can follow."""
-    fine = isinstance(messages, Sequence) and not isinstance(messages, str) and len(messages) > 0
-    if not fine or not all(
+    """Return the messages if they are a valid conversation.
+
+    Raises:
+        ConfigurationError: If they are not.
+    """
+    valid = isinstance(messages, Sequence) and not isinstance(messages, str) and len(messages) > 0
+    if not valid or not all(
         isinstance(message, Mapping)
         and isinstance(message.get("role"), str)
         and isinstance(message.get("content"), str)
@@ -128,16 +131,17 @@ def _checked(messages: Any, what: str) -> list[Message]:
     return [{"role": message["role"], "content": message["content"]} for message in messages]
 
 
-def _require_places(template: Sequence[Message]) -> None:
+def _require_placeholders(template: Sequence[Message]) -> None:
     names = {
-        found for message in template for match in _PLACEHOLDER.finditer(message["content"]) for found in match.groups()
+        name for message in template for match in _PLACEHOLDER.finditer(message["content"]) for name in match.groups()
     }
-    for wanted in (_CONTEXT, _QUESTION):
-        if names.isdisjoint(wanted):
+    for required in (_CONTEXT, _QUESTION):
+        if names.isdisjoint(required):
             text = " ".join(message["content"] for message in template)
+            others = ", ".join(f"{{{name}}}" for name in required[1:])
             raise ConfigurationError(
-                f"the reader's prompt has no place for the {'passages' if wanted is _CONTEXT else 'question'}: write "
-                f"{{{wanted[0]}}} where it goes (or {', '.join(f'{{{name}}}' for name in wanted[1:])}), got {text[:200]!r}"
+                f"the reader's prompt needs a placeholder for the {'passages' if required is _CONTEXT else 'question'}. "
+                f"Add {{{required[0]}}} (or {others}), got {text[:200]!r}"
             )
 
 

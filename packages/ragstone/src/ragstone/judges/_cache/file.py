@@ -1,4 +1,4 @@
-"""The file of the reply cache: replies of judges and readers by what was asked, in SQLite."""
+"""File of the reply cache: replies of judges and readers by request, in SQLite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["CacheSummary", "ReplyCache"]
 
 _FILE: Final = "replies.sqlite"
 _APPLICATION_ID: Final = 0x52475243
-"""Marks the file as ours."""
+"""Identifies the file as a reply cache."""
 _VERSION: Final = 1
 _BUSY_TIMEOUT_S: Final = 5.0
 _DAY_S: Final = 86_400.0
@@ -40,28 +40,28 @@ _TABLES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSummary:
-    """What a cache holds."""
+    """Content of a reply cache."""
 
     path: Path
     n_replies: int
     n_bytes: int
-    """Size of the file."""
+    """Size of the file in bytes."""
     n_by_model: Mapping[str, int]
     oldest: float | None
-    """Unix seconds; None when there is nothing."""
+    """Unix seconds, or None if the cache is empty."""
     newest: float | None
 
 
 class ReplyCache:
-    """Replies on disk, in one file of a folder that several processes may share.
+    """Replies on disk, in one file of a directory that several processes may share.
 
-    Each operation opens and closes the file: nothing is held over a fork or between requests, and a folder that is
-    removed meanwhile is simply empty. The journal is a rollback journal: with a write-ahead log, most SQLite versions
-    in use can in rare cases damage a file that several processes write.
+    Each operation opens and closes the file, so nothing stays open across a fork or between requests, and a removed
+    directory means an empty cache. The file uses a rollback journal: with a write-ahead log, most SQLite versions in
+    use can in rare cases damage a file that several processes write.
 
     Args:
-        folder: Where the file is; made by the first reply that is kept.
-        clock: Unix seconds.
+        folder: Directory of the file. The first cached reply creates it.
+        clock: Returns Unix seconds.
 
     Example:
         ```python
@@ -72,7 +72,7 @@ class ReplyCache:
     """
 
     def __init__(self, folder: str | Path, *, clock: Callable[[], float] = time.time) -> None:
-        # Absolute, because the application may change its directory meanwhile.
+        # Absolute, because the application may change its working directory.
         self.path = Path(folder).expanduser().absolute() / _FILE
         self._clock = clock
 
@@ -80,10 +80,10 @@ class ReplyCache:
         return f"ReplyCache({str(self.path.parent)!r})"
 
     def read(self, key: str) -> dict[str, Any] | None:
-        """The reply kept under a key; None when there is none, or none that can be read.
+        """Return the reply with a key, or None if there is none or it cannot be read.
 
         Raises:
-            StoreError: The file cannot be used.
+            StoreError: If the file cannot be used.
         """
         row = self._row("SELECT body FROM reply WHERE key = ?", key)
         try:
@@ -93,10 +93,10 @@ class ReplyCache:
         return reply if isinstance(reply, dict) else None
 
     def write(self, replies: Sequence[tuple[str, str, Mapping[str, Any]]]) -> None:
-        """Keep replies, each with its key and the model that gave it. What stood under a key before is replaced.
+        """Store replies, each with its key and its model. An existing reply with the same key is replaced.
 
         Raises:
-            StoreError: The file cannot be written.
+            StoreError: If the file cannot be written.
         """
         now = self._clock()
         rows = [(key, model, json.dumps(reply, separators=(",", ":")), now) for key, model, reply in replies]
@@ -104,29 +104,29 @@ class ReplyCache:
             db.executemany("INSERT OR REPLACE INTO reply VALUES (?, ?, ?, ?)", rows)
 
     def get_fact(self, key: str, *, max_age_s: float) -> str | None:
-        """A fact that was noted at most so long ago.
+        """Return a stored fact, or None if it is older than `max_age_s` seconds.
 
         Raises:
-            StoreError: The file cannot be used.
+            StoreError: If the file cannot be used.
         """
         row = self._row("SELECT value, created_at FROM fact WHERE key = ?", key)
-        # A clock that was set back must not keep a fact alive for ever.
+        # If the clock was set back, the fact must not stay valid forever.
         return str(row[0]) if row is not None and 0 <= self._clock() - row[1] <= max_age_s else None
 
     def put_fact(self, key: str, value: str) -> None:
-        """Note a fact.
+        """Store a fact.
 
         Raises:
-            StoreError: The file cannot be written.
+            StoreError: If the file cannot be written.
         """
         with self._writing() as db:
             db.execute("INSERT OR REPLACE INTO fact VALUES (?, ?, ?)", (key, value, self._clock()))
 
     def summary(self, *, older_than_days: float | None = None) -> CacheSummary:
-        """Count what is kept; with `older_than_days` what was kept before that.
+        """Count the replies, or with `older_than_days` only the older ones.
 
         Raises:
-            StoreError: There is no cache here, or it cannot be read.
+            StoreError: If the cache does not exist or cannot be read.
         """
         with self._open(must_exist=True) as db:
             rows = db.execute(
@@ -144,10 +144,10 @@ class ReplyCache:
         )
 
     def clear(self, *, older_than_days: float | None = None) -> int:
-        """Remove what was kept, or what was kept before so many days; how many replies that were.
+        """Delete all replies and facts, or only old ones, and return the number of deleted replies.
 
         Raises:
-            StoreError: There is no cache here, or it cannot be written.
+            StoreError: If the cache does not exist or cannot be written.
         """
         before = self._before(older_than_days)
         with self._open(must_exist=True) as db:
@@ -155,13 +155,13 @@ class ReplyCache:
             n_removed = db.execute("DELETE FROM reply WHERE created_at <= ?", (before,)).rowcount
             db.execute("DELETE FROM fact WHERE created_at <= ?", (before,))
             db.execute("COMMIT")
-            # The room is given back when nobody else is at work; what was removed is removed all the same.
+            # The file shrinks only if no other process uses it. The replies are deleted in any case.
             with suppress(sqlite3.OperationalError):
                 db.execute("VACUUM")
         return n_removed
 
     def _before(self, days: float | None) -> float:
-        # Without a limit also what a clock that went ahead has written.
+        # Without a limit, delete also entries whose time is in the future.
         return math.inf if days is None else self._clock() - days * _DAY_S
 
     def _row(self, query: str, key: str) -> tuple[Any, ...] | None:
@@ -184,7 +184,7 @@ class ReplyCache:
             if not must_exist:
                 self._create()
             elif not self.path.exists():
-                raise StoreError(f"there is no reply cache in {str(self.path.parent)!r}; check the folder")
+                raise StoreError(f"reply cache not found in {str(self.path.parent)!r}. Check the directory")
             db = sqlite3.connect(
                 f"{self.path.as_uri()}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None
             )
@@ -193,7 +193,7 @@ class ReplyCache:
                 self._check(db)
                 yield db
             finally:
-                # Rolls back what an error has left open.
+                # This rolls back an unfinished transaction.
                 db.close()
         except sqlite3.Error as error:
             raise self._storage_error(error) from error
@@ -204,32 +204,32 @@ class ReplyCache:
         if self.path.exists():
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Readable by this user only: replies may quote what was asked. Made aside, because closing a handle of a file
-        # that another thread has opened through SQLite meanwhile would drop that one's locks.
-        handle, aside = tempfile.mkstemp(prefix="replies-", dir=self.path.parent)
-        os.close(handle)
+        # Readable by this user only, because replies may quote prompts. The file is made under another name, because
+        # closing a descriptor of a file that another thread has opened through SQLite would drop its locks.
+        descriptor, temporary = tempfile.mkstemp(prefix="replies-", dir=self.path.parent)
+        os.close(descriptor)
         try:
-            # Another process may have been faster.
+            # Another process may have created it in the meantime.
             with suppress(FileExistsError):
-                os.link(aside, self.path)
+                os.link(temporary, self.path)
         finally:
-            Path(aside).unlink()
+            Path(temporary).unlink()
 
     def _check(self, db: sqlite3.Connection) -> None:
-        """See that the file is ours and of our version; set up an empty one."""
+        """Check that the file is a reply cache of this version, and initialize an empty one."""
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version == 0:
             self._set_up(db)
         elif version > _VERSION:
             raise StoreVersionError(
-                f"the reply cache {str(self.path)!r} was written by a newer Ragstone; give another folder"
+                f"the reply cache {str(self.path)!r} was written by a newer version of Ragstone. Use another directory"
             )
         elif db.execute("PRAGMA application_id").fetchone() != (_APPLICATION_ID,):
             raise self._foreign()
 
     def _set_up(self, db: sqlite3.Connection) -> None:
         db.execute("BEGIN IMMEDIATE")
-        # Another process may have done it while this one waited.
+        # Another process may have initialized it in the meantime.
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version == 0:
             if db.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
@@ -242,13 +242,13 @@ class ReplyCache:
 
     def _foreign(self) -> StoreCorruptError:
         return StoreCorruptError(
-            f"{str(self.path)!r} is a SQLite file of another program, not a reply cache; give another folder"
+            f"{str(self.path)!r} is a SQLite file of another program, not a reply cache. Use another directory"
         )
 
     def _storage_error(self, error: sqlite3.Error) -> StoreError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             return StoreCorruptError(
-                f"the reply cache {str(self.path)!r} is damaged ({error}); delete the file, it is made anew"
+                f"the reply cache {str(self.path)!r} is damaged ({error}). Delete the file, and it is created again"
             )
         return StoreError(f"the reply cache {str(self.path)!r} cannot be used: {error}")

@@ -1,4 +1,4 @@
-"""Asking through the reply cache: which replies may be kept, under which key, and what happens when the file fails."""
+"""Requests through the reply cache: which replies may be cached, by which key, and errors of the cache file."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ __all__ = ["CachedReplies", "cache_bypassed", "cached_replies", "is_repeatable"]
 _logger = logging.getLogger("ragstone")
 
 _VERSION: Final = 1
-"""Part of every key: a reply kept under other rules is not found."""
+"""Part of every key, so that replies cached by other rules are not found."""
 _CAPABILITIES_MAX_AGE_S: Final = 86_400.0
 _SHOWS_PROMPT: Final = ("echo", "prompt_logprobs", "return_token_ids", "return_prompt_text")
-"""Fields that make a reply repeat what was asked."""
+"""Fields that make a reply repeat the prompt."""
 
 _bypassed: ContextVar[bool] = ContextVar("ragstone_cache_bypassed", default=False)
 
 
 @contextmanager
 def cache_bypassed() -> Iterator[None]:
-    """Inside the block every request is sent: measuring an endpoint is no use with replies of yesterday."""
+    """Send every request inside the block, because an endpoint cannot be measured with cached replies."""
     token = _bypassed.set(True)
     try:
         yield
@@ -47,11 +47,11 @@ def cache_bypassed() -> Iterator[None]:
 
 
 def is_repeatable(body: Mapping[str, Any]) -> bool:
-    """Whether a request has one reply, as far as a client can tell, and one that does not repeat the prompt.
+    """Return whether a request always has the same reply, as far as a client can know, and one without the prompt.
 
-    Temperature 0 or a seed; a request that leaves its temperature to the server draws.
+    This is the case at temperature 0 or with a seed. Without a temperature the server may sample.
     """
-    # Zero asks for something: `prompt_logprobs` of the prompt's own tokens.
+    # Zero is not "off": `prompt_logprobs=0` requests the log-probabilities of the prompt's own tokens.
     if any(body.get(name) is not None and body[name] is not False for name in _SHOWS_PROMPT):
         return False
     temperature = body.get("temperature")
@@ -59,7 +59,7 @@ def is_repeatable(body: Mapping[str, Any]) -> bool:
 
 
 def _is_worth_keeping(reply: Mapping[str, Any]) -> bool:
-    """Whether a reply would come again; a reply cut short would, what a content filter held back might not."""
+    """Return whether a reply would be the same again: also one that was cut, but not one that was filtered."""
     choices = reply.get("choices")
     if not isinstance(choices, list) or not choices:
         return False
@@ -75,11 +75,11 @@ def _is_worth_keeping(reply: Mapping[str, Any]) -> bool:
 
 
 def cached_replies(folder: str | Path | None, *, base_url: str) -> CachedReplies:
-    """The cache in `folder` for an endpoint; None takes `RAGSTONE_CACHE` from the environment, and where that is empty too, none.
+    """Return the cache in `folder` for an endpoint. None uses `RAGSTONE_CACHE` from the environment.
 
     Args:
-        folder: As the user gave it; "" is no cache whatever the environment says.
-        base_url: Of the endpoint. Credentials are left out; the query is not, since it can choose what answers.
+        folder: The user's setting. "" means no cache, independent of the environment.
+        base_url: URL of the endpoint. Its credentials are omitted. Its query is not, because it may select the model.
     """
     folder = os.environ.get("RAGSTONE_CACHE", "") if folder is None else folder
     parts = urlsplit(base_url)
@@ -88,7 +88,7 @@ def cached_replies(folder: str | Path | None, *, base_url: str) -> CachedReplies
 
 @dataclass(slots=True)
 class _LoopState:
-    """What belongs to one event loop."""
+    """State of one event loop."""
 
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     unwritten: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
@@ -96,11 +96,11 @@ class _LoopState:
 
 
 class CachedReplies:
-    """The replies of one endpoint, through a cache on disk. A file that fails is warned of once and not used again.
+    """Replies of one endpoint, with a cache on disk. A file that fails causes one warning and is not used again.
 
     Args:
-        folder: The cache's folder; None for one that keeps nothing and finds nothing.
-        endpoint: The URL without credentials; part of every key.
+        folder: Directory of the cache, or None for no cache.
+        endpoint: URL without credentials, which is part of every key.
     """
 
     def __init__(self, folder: str | Path | None, *, endpoint: str) -> None:
@@ -115,20 +115,21 @@ class CachedReplies:
     async def reply(
         self, path: str, body: Mapping[str, Any], ask: Callable[[], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
-        """The kept reply to a request, else what `ask` gives; requests alike that come meanwhile wait for it.
+        """Return the cached reply to a request, else the result of `ask`. Equal concurrent requests wait for it.
 
-        A kept reply counts as `Usage.cached`. What `ask` raises goes to its caller, and those that wait ask themselves.
+        A cached reply counts as `Usage.cached`. An exception of `ask` goes to its caller, and the waiting callers send
+        the request themselves.
 
         Args:
-            path: Of the request.
-            body: Of the request, all of it.
-            ask: Sends it.
+            path: Path of the request.
+            body: Complete body of the request.
+            ask: Sends the request.
         """
         if not self._reads or _bypassed.get() or not is_repeatable(body):
             return await ask()
         key = self._key("reply", path, body)
-        found = await self._read(key)
-        if found is None:
+        cached = await self._read(key)
+        if cached is None:
             if not self._writes:
                 return await ask()
             turns = self._state().turns
@@ -137,38 +138,38 @@ class CachedReplies:
                 turn = turns[key] = asyncio.Lock()
             waits = turn.locked()
             async with turn:
-                found = await self._read(key) if waits else None
-                if found is None:
+                cached = await self._read(key) if waits else None
+                if cached is None:
                     reply = await ask()
                     if _is_worth_keeping(reply):
                         await self._write(key, str(body.get("model")), reply)
                     return reply
         record_usage(Usage(cached=1))
-        return found
+        return cached
 
     async def capabilities(
         self, about: Mapping[str, Any], measure: Callable[[], Awaitable[Capabilities]], *, fresh: bool
     ) -> Capabilities:
-        """What was measured within a day, else what `measure` finds, which is remembered if it is complete.
+        """Return capabilities measured within a day, else the result of `measure`, which is cached if it is complete.
 
         Args:
-            about: The model, and all that is added to its requests.
-            measure: Asks the endpoint; none of its requests is answered from the cache.
+            about: The model, and the fields added to its requests.
+            measure: Measures the endpoint, without cached replies.
             fresh: Whether to measure in any case.
         """
-        # Another Ragstone may measure other things.
+        # Another version of Ragstone may measure other capabilities.
         key = self._key("capabilities", "", {**about, "measured": sorted(Capabilities.model_fields)})
         if not fresh and (known := await self._recalled(key)) is not None:
             return known
         with cache_bypassed():
-            found = await measure()
-        # What trouble has hidden is no verdict for a day.
-        if self._writes and not found.unmeasured:
+            measured = await measure()
+        # An incomplete result must not be used for a day.
+        if self._writes and not measured.unmeasured:
             try:
-                await asyncio.to_thread(self._file.put_fact, key, found.model_dump_json())
+                await asyncio.to_thread(self._file.put_fact, key, measured.model_dump_json())
             except StoreError as error:
                 self._disable(error, reading=False)
-        return found
+        return measured
 
     async def _recalled(self, key: str) -> Capabilities | None:
         if not self._reads:
@@ -184,8 +185,8 @@ class CachedReplies:
             return None
 
     def _key(self, kind: str, path: str, body: Mapping[str, Any]) -> str:
-        asked = json.dumps([_VERSION, kind, self._endpoint, path, body], sort_keys=True, default=repr)
-        return hashlib.sha256(asked.encode()).hexdigest()
+        identity = json.dumps([_VERSION, kind, self._endpoint, path, body], sort_keys=True, default=repr)
+        return hashlib.sha256(identity.encode()).hexdigest()
 
     def _state(self) -> _LoopState:
         return self._loops.setdefault(asyncio.get_running_loop(), _LoopState())
@@ -200,7 +201,7 @@ class CachedReplies:
             return None
 
     async def _write(self, key: str, model: str, reply: Mapping[str, Any]) -> None:
-        """Write a reply, together with those that came while another was written."""
+        """Write a reply, together with those that arrived while another one was written."""
         state = self._state()
         state.unwritten.append((key, model, reply))
         async with state.writing:
@@ -213,9 +214,9 @@ class CachedReplies:
                 self._disable(error, reading=False)
 
     def _disable(self, error: StoreError, *, reading: bool) -> None:
-        """What cannot be read is not worth writing; what cannot be written may still be read."""
+        """Stop writing, and also reading if that failed, with one warning."""
         if self._writes:
-            rest = "nothing more is read from it or written to it" if reading else "nothing more is written to it"
-            _logger.warning("%s; the work goes on, and %s", error, rest)
+            rest = "is not used any more" if reading else "is not written any more"
+            _logger.warning("%s. Scoring continues, and the reply cache %s", error, rest)
         self._writes = False
         self._reads = self._reads and not reading

@@ -1,4 +1,4 @@
-"""Requests to one OpenAI-compatible endpoint: the model's name, the dialect, the reply cache."""
+"""Client of one OpenAI-compatible endpoint, with its model name, dialect and reply cache."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ragstone.judges._render import Message
 __all__ = ["ChatClient"]
 
 _TEMPLATE_FIELDS: Final = ("chat_template", "chat_template_kwargs")
-"""What shapes a conversation's tokens, wherever it is tokenised."""
+"""Fields that affect the tokens of a conversation, also when it is tokenized separately."""
 
 
 class ChatClient:
-    """Sends chat requests to an endpoint, and learns from its refusals how they have to be written.
+    """Sends chat requests to an endpoint, and adapts their format to its refusals.
 
     Args:
         endpoint: Sends the requests.
-        model: The model to ask; None takes the one that the server serves.
+        model: Model name. None uses the model that the server serves.
         extra_body: Fields to add to every chat request.
-        cached: The replies that are kept.
+        cached: The reply cache.
     """
 
     def __init__(
@@ -43,20 +43,20 @@ class ChatClient:
 
     @property
     def name(self) -> str:
-        """Model and host. Final once the model is known: given, or found by `prepare()`."""
+        """Model and host. Final when the model is known (given, or detected by `prepare()`)."""
         return f"{self._model or 'the served model'} at {urlsplit(self._endpoint.public_url).netloc}"
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Endpoint, model and what is added to every request."""
+        """Endpoint, model and the fields added to every request."""
         return {"endpoint": self._endpoint.public_url, "model": self._model, "extra_body": self._extra_body}
 
     async def prepare(self) -> None:
-        """Find out the served model, unless one was given. Called by the first question otherwise.
+        """Detect the served model, unless one was given. Otherwise the first request does this.
 
         Raises:
-            ConfigurationError: The server serves no model, or several; the message lists them.
-            JudgeError: The server cannot be asked.
+            ConfigurationError: If the server serves no model, or several. The message lists them.
+            JudgeError: If the server is unavailable.
         """
         if self._model is not None:
             return
@@ -72,7 +72,7 @@ class ChatClient:
             if refused.status != 404:
                 raise
             raise ConfigurationError(
-                f"{url} lists no models (HTTP 404); check the URL (it usually ends in /v1) or name the model: pass "
+                f"{url} does not list models (HTTP 404). Check the URL (it usually ends in /v1) or name the model with "
                 f"model=..., or {NAMED_BY_ENVIRONMENT}"
             ) from None
         entries = listing.get("data")
@@ -80,20 +80,20 @@ class ChatClient:
         if len(names) != 1:
             served = ", ".join(sorted(names)[:20]) or "none"
             raise ConfigurationError(
-                f"{url} serves {len(names)} models ({served}); choose one: pass model=..., or {NAMED_BY_ENVIRONMENT}"
+                f"{url} serves {len(names)} models ({served}). Choose one with model=..., or {NAMED_BY_ENVIRONMENT}"
             )
         return names[0]
 
     @property
     def dialect(self) -> Dialect:
-        """How requests are written for this endpoint, as far as its refusals have taught."""
+        """Request format for this endpoint, as detected so far."""
         return self._dialect
 
     async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
-        """Reply `request.n` times; in one request where the endpoint can, else in several.
+        """Return `request.n` replies, from one request if the endpoint supports that, else from several.
 
         Raises:
-            JudgeError: No reply: "timeout", "unavailable", "rejected", "unparseable" (a completion without a message).
+            JudgeError: If no reply is received: "timeout", "unavailable", "rejected", "unparseable" (without a message).
         """
         fields: dict[str, Any] = {}
         if request.n > 1:
@@ -107,7 +107,7 @@ class ChatClient:
         if len(replies) < request.n:
             sampling = dict(request.sampling)
             if "seed" in sampling:
-                # With the same seed the next request would repeat the same draws.
+                # With the same seed the next request would return the same replies.
                 sampling["seed"] += len(replies)
             rest = await self.complete(replace(request, n=request.n - len(replies), sampling=sampling))
             return (*replies, *rest)
@@ -121,11 +121,11 @@ class ChatClient:
         sampling: Mapping[str, Any] | None = None,
         fields: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """One chat completion as the endpoint sends it; `fields` are added to the request's body as they are.
+        """Return one chat completion as the endpoint sends it. `fields` are added to the request's body unchanged.
 
         Raises:
-            RequestRefusedError: 4xx.
-            JudgeError: No reply.
+            RequestRefusedError: If the status is 4xx.
+            JudgeError: If no reply is received.
         """
         await self.prepare()
         assert self._model is not None  # noqa: S101  `prepare` ran
@@ -148,16 +148,16 @@ class ChatClient:
             return completion
 
     async def post(self, path: str, body: Mapping[str, Any], *, inference: bool = True) -> dict[str, Any]:
-        """One request to another path of the endpoint, with the model's name in it.
+        """Send one request to another path of the endpoint, with the model's name.
 
         Args:
-            path: Below the base URL ("/completions"); with two slashes ("//tokenize") below the server's root.
-            body: Its fields; `model` is added.
-            inference: Whether the model runs for it, and so whether it counts as a call.
+            path: Path below the base URL ("/completions"), or with two slashes ("//tokenize") below the server's root.
+            body: Its fields. `model` is added.
+            inference: Whether the model runs for the request, so that it counts as a call.
 
         Raises:
-            RequestRefusedError: 4xx.
-            JudgeError: No reply.
+            RequestRefusedError: If the status is 4xx.
+            JudgeError: If no reply is received.
         """
         await self.prepare()
         body = {"model": self._model, **body}
@@ -165,23 +165,23 @@ class ChatClient:
         return await self._cached.reply(path, body, send) if inference else await send()
 
     async def get(self, path: str) -> dict[str, Any]:
-        """What the endpoint tells under a path, as JSON; with two slashes ("//version") below the server's root.
+        """Return the JSON at a path. With two slashes ("//version") the path is below the server's root.
 
         Raises:
-            RequestRefusedError: 4xx.
-            JudgeError: No reply.
+            RequestRefusedError: If the status is 4xx.
+            JudgeError: If no reply is received.
         """
         return await self._endpoint.request("GET", path)
 
     async def tokenized(self, messages: Sequence[Message], **fields: Any) -> list[int]:
-        """Token ids of a conversation as the endpoint's own chat template writes it (vLLM's `/tokenize`).
+        """Return the token ids of a conversation, with the endpoint's chat template (vLLM's `/tokenize`).
 
         Raises:
-            RequestRefusedError: 4xx; the endpoint does not tokenise.
-            JudgeError: No reply.
+            RequestRefusedError: If the status is 4xx, because the endpoint does not tokenize.
+            JudgeError: If no reply is received.
         """
-        given = self._extra_body
-        template: dict[str, Any] = {name: given[name] for name in _TEMPLATE_FIELDS if name in given}
+        extra = self._extra_body
+        template: dict[str, Any] = {name: extra[name] for name in _TEMPLATE_FIELDS if name in extra}
         while True:
             body: dict[str, Any] = {"messages": self._dialect.written(messages), **template, **fields}
             try:
@@ -193,5 +193,5 @@ class ChatClient:
                 self._dialect = adapted
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop. Safe to call twice; a later question opens new ones."""
+        """Close the connections of the running event loop. May be called twice. A later request opens new connections."""
         await self._endpoint.aclose()

@@ -1,4 +1,4 @@
-"""What one endpoint accepts: learnt from its refusals, remembered, never guessed from its name."""
+"""Request format that an endpoint accepts, detected from its refusals instead of its name."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from ragstone.judges._render import Message
 
 __all__ = ["CONSTRAINTS", "ConstrainedReplies", "Constraint", "Dialect", "is_too_long"]
 
-# A prompt that is too long names max_tokens as well, and changing the parameter's name does not make it shorter.
+# The error for a prompt that is too long also contains "max_tokens", but another parameter name does not help.
 _TOO_LONG: Final = re.compile(r"context length|context window|too large|too long|maximum|max_model_len", re.IGNORECASE)
 _NO_SYSTEM: Final = re.compile(r"system (?:role|message|prompt)s?\b.*\bnot\b.*\bsupport", re.IGNORECASE | re.DOTALL)
 _MAX_VALUES: Final = 1001
-"""A regular expression that lists more numbers than this is refused by some servers."""
+"""Maximum number of alternatives in a regular expression. Some servers refuse more."""
 _REFUSALS: Final = 3
-"""A single refusal may be about the material, as content filters are; a server that refused so many takes no schemas."""
+"""Refusals until schemas are given up. A single refusal may concern the text, as with content filters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How a chat request has to be written for an endpoint."""
+    """Format of chat requests for an endpoint."""
 
     max_tokens_name: str = "max_tokens"
     omitted: frozenset[str] = frozenset()
-    """Sampling parameters the endpoint refuses."""
+    """Sampling parameters that the endpoint refuses."""
     fold_system: bool = False
-    """Whether the system message has to go into the first user message."""
+    """Whether the system message must be a part of the first user message."""
 
     def body(
         self, *, model: str, messages: Sequence[Message], max_tokens: int, sampling: dict[str, Any]
     ) -> dict[str, Any]:
-        """Write the request's body."""
+        """Return the body of a request."""
         return {
             "model": model,
             "messages": self.written(messages),
@@ -45,11 +45,11 @@ class Dialect:
         }
 
     def written(self, messages: Sequence[Message]) -> list[Message]:
-        """The conversation as the endpoint takes it."""
+        """Return the conversation in the form that the endpoint accepts."""
         return _folded(messages) if self.fold_system and messages[0]["role"] == "system" else list(messages)
 
     def adapted(self, refused: RequestRefusedError, sampling: Mapping[str, Any]) -> Dialect | None:
-        """The dialect to try after a refusal; None when the refusal is about something else."""
+        """Return the dialect to try after a refusal, or None if the refusal has another reason."""
         if refused.status not in (400, 422):
             return None
         message = str(refused)
@@ -65,7 +65,7 @@ class Dialect:
 
 
 def is_too_long(refused: RequestRefusedError) -> bool:
-    """Whether a request was refused for its length, which says nothing about its other fields."""
+    """Return whether a request was refused for its length, which is unrelated to its other fields."""
     return _TOO_LONG.search(str(refused)) is not None
 
 
@@ -76,24 +76,24 @@ def _folded(messages: Sequence[Message]) -> list[Message]:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A way to make a server reply with a whole number of a range, and to see whether it really did."""
+    """A way to make a server reply with an integer in a range, and to check that it did."""
 
     name: str
     fields: Callable[[int, int], dict[str, Any]]
-    """Fields to add to the request's body."""
+    """Returns fields to add to the request's body."""
     pattern: str
-    """What a reply that obeys looks like; the number is its only group."""
+    """Pattern of a valid reply. The number is its only group."""
 
     def obeyed(self, reply: str, low: int, high: int) -> bool:
-        """Whether the reply has the demanded form: many servers ignore fields they do not know, with status 200."""
+        """Return whether the reply is valid. Many servers ignore unknown fields and reply with status 200."""
         match = re.fullmatch(self.pattern, reply)
         return match is not None and low <= int(match[1]) <= high
 
 
 def _regex_fields(low: int, high: int) -> dict[str, Any]:
-    # Longest first, for engines that take the first alternative.
+    # Longest first, for engines that use the first matching alternative.
     numbers = "|".join(str(number) for number in range(high, low - 1, -1))
-    # The field of vLLM and the field of SGLang; either passes over the other's.
+    # The fields of vLLM and of SGLang. Each ignores the other's.
     return {"structured_outputs": {"regex": f"({numbers})"}, "regex": f"({numbers})"}
 
 
@@ -110,7 +110,7 @@ def _schema_fields(low: int, high: int) -> dict[str, Any]:
 
 
 CONSTRAINTS: Final[tuple[Constraint, ...]] = (
-    # vLLM and SGLang. Before the JSON Schema, because a schema leaves white space free and small models fill the reply with it.
+    # vLLM and SGLang. Before the JSON Schema, which allows whitespace that small models repeat without end.
     Constraint("regex", _regex_fields, r"(-?\d{1,9})"),
     # OpenAI, Azure, llama.cpp, Ollama.
     Constraint("response_format.json_schema", _schema_fields, r'\s*\{\s*"score"\s*:\s*(-?\d{1,9})\s*\}\s*'),
@@ -125,7 +125,7 @@ class _Ask(Protocol):
 
 
 class ConstrainedReplies:
-    """What one endpoint can be made to reply."""
+    """Constrained replies of one endpoint."""
 
     def __init__(self) -> None:
         self._constraints: tuple[Constraint, ...] = CONSTRAINTS
@@ -133,10 +133,10 @@ class ConstrainedReplies:
         self._took_a_schema = False
 
     async def number(self, ask: _Ask, low: int, high: int) -> Completion | None:
-        """A whole number in [low, high]; None where no constraint that the endpoint obeys is left.
+        """Return an integer in [low, high], or None if the endpoint obeys none of the constraints.
 
         Raises:
-            JudgeError: No reply.
+            JudgeError: If no reply is received.
         """
         for constraint in self._constraints if high - low < _MAX_VALUES else ():
             reply = await _unless_refused(ask, constraint.fields(low, high))
@@ -148,12 +148,12 @@ class ConstrainedReplies:
         return None
 
     async def json(self, ask: _Ask, schema: Mapping[str, Any]) -> Completion | None:
-        """JSON of a schema; None where the endpoint refuses it. Whether it obeyed, the reader of the reply sees.
+        """Return JSON of a schema, or None if the endpoint refuses schemas. The caller must validate the reply.
 
-        An endpoint that took a schema once is offered one with each question; one that never did, a few times.
+        After the first accepted schema, each request has one. Before that, only a few do.
 
         Raises:
-            JudgeError: No reply.
+            JudgeError: If no reply is received.
         """
         if self._schemas_refused >= _REFUSALS and not self._took_a_schema:
             return None

@@ -1,4 +1,4 @@
-"""One OpenAI-compatible endpoint: requests with our own retries, pauses and limits; a client for each event loop."""
+"""One OpenAI-compatible endpoint: requests with retries, pauses and limits, and an HTTP client for each event loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
     "RequestRefusedError",
     "estimated_tokens",
     "hash_prefix",
-    "normalised_url",
+    "normalize_url",
     "reply_length",
 ]
 
@@ -42,35 +42,35 @@ _OVERLOADED: Final = (503, 504, 529)
 
 
 NAMED_BY_ENVIRONMENT: Final = (
-    "use openai:MODEL with OPENAI_BASE_URL set to the URL (and OPENAI_API_KEY, where it wants a key)"
+    "use openai:MODEL with OPENAI_BASE_URL set to the URL (and OPENAI_API_KEY, if it needs a key)"
 )
-"""How a command names what a URL alone does not say."""
+"""How a command specifies the model and key of a URL."""
 
 _CHARACTERS_PER_TOKEN: Final = 4
 _AFFINITY_CHARACTERS: Final = 1024
 
 
 class RequestRefusedError(JudgeRejectedError):
-    """The endpoint refused the request itself (4xx, but for those that pass with time)."""
+    """The endpoint refused the request itself (4xx, except for temporary errors)."""
 
     def __init__(self, message: str, *, status: int, param: str | None) -> None:
         super().__init__(message)
         self.status = status
         self.param = param
-        """The parameter the endpoint named, if it named one."""
+        """The parameter that the endpoint named, or None."""
 
 
-def normalised_url(base_url: str) -> str:
-    """Bring a base URL to its usual form: no slash at the end, `/v1` where no path is given.
+def normalize_url(base_url: str) -> str:
+    """Normalize a base URL: no slash at the end, and `/v1` if the path is empty.
 
     Raises:
-        ConfigurationError: Not an http(s) URL with a host.
+        ConfigurationError: If it is not an http(s) URL with a host.
     """
     try:
         parts = urlsplit(base_url.strip())
     except ValueError as error:
         raise ConfigurationError(
-            f"a judge's base_url looks like 'http://host:8000/v1', and what was given is no URL: {error}"
+            f"a judge's base_url looks like 'http://host:8000/v1', and the given text is not a URL: {error}"
         ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if "@" in base_url else base_url
@@ -81,7 +81,7 @@ def normalised_url(base_url: str) -> str:
 
 @dataclass(slots=True)
 class _Connection:
-    """What belongs to one event loop."""
+    """State of one event loop."""
 
     client: openai.AsyncOpenAI
     keeper: AsyncGenerator[None, None]
@@ -90,7 +90,7 @@ class _Connection:
 
 @dataclass(slots=True)
 class _RetryableError:
-    """A failed attempt that may succeed when repeated."""
+    """A failed attempt that may succeed if repeated."""
 
     reason: str
     kind: Literal["timeout", "unavailable", "unparseable"] = "unavailable"
@@ -101,25 +101,26 @@ class _RetryableError:
 
 @dataclass(slots=True, kw_only=True)
 class _RequestState:
-    """One request, through all its attempts."""
+    """State of one request through all its attempts."""
 
     method: Literal["GET", "POST"]
     path: str
     body: Mapping[str, Any] | None
     counted: bool
     order: int
-    """Its place in the queue, which it keeps."""
+    """Its place in the queue, for all attempts."""
     kind: int = 0
     n_tokens: float = 0.0
     headers: dict[str, str] = field(default_factory=dict)
 
 
 class Endpoint:
-    """Sends requests to one base URL, as many at a time as the `EndpointLimiter` it shares with others allows.
+    """Sends requests to one base URL, as many concurrently as the shared `EndpointLimiter` allows.
 
-    Attempts that fail for a reason that may pass are repeated: time-outs, lost connections, 408, 409 and 5xx up to
-    `max_retries` times with exponential back-off; 429 for up to `max_wait_s`, and meanwhile nothing else is sent.
-    `Retry-After` is honoured. While the endpoint answers nobody, one request at a time tries and the others wait. The caller's own deadline is a cancellation, and needs nothing from here.
+    Attempts that fail for a temporary reason are retried: timeouts, lost connections, 408, 409 and 5xx up to
+    `max_retries` times with exponential backoff, and 429 for up to `max_wait_s`, in which no other request is sent.
+    `Retry-After` is respected. During an outage one probe at a time is sent, and other requests wait. A deadline of the
+    caller is a cancellation, which needs no support here.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class Endpoint:
         budget: Budget | None = None,
         affinity_header: str | None = None,
     ) -> None:
-        self.base_url = normalised_url(base_url)
+        self.base_url = normalize_url(base_url)
         self._api_key = api_key
         self._secrets = find_secrets(self.base_url, api_key)
         self._share = share
@@ -146,7 +147,7 @@ class Endpoint:
         self._max_wait_s = max_wait_s
         self._backoff_s = backoff_s
         self._prices = prices
-        self._cap = budget
+        self._budget = budget
         self._affinity_header = affinity_header
         self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
         self._after_fork()
@@ -154,23 +155,23 @@ class Endpoint:
         self._random = random.Random()  # noqa: S311  jitter
 
     def _after_fork(self) -> None:
-        # Another thread of the parent may have held it.
+        # Another thread of the parent may have held the lock.
         self._connections_lock = threading.Lock()
 
     @property
     def public_url(self) -> str:
-        """The base URL without the credentials and the query it may hold."""
+        """Base URL without credentials and query."""
         parts = urlsplit(self.base_url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
     @property
     def _root(self) -> str:
-        """The server without credentials, path and query; a `/v1` at the end of the path is ours, the rest is kept."""
+        """URL of the server without credentials and query, and without a `/v1` at the end of the path."""
         parts = urlsplit(self.base_url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.removesuffix("/v1"), "", ""))
 
     async def setup_lock(self) -> asyncio.Lock:
-        """A lock of the running loop, for what is to be found out once."""
+        """Return a lock of the running event loop, for capabilities that are detected once."""
         return (await self._connection()).setup
 
     async def request(
@@ -181,22 +182,22 @@ class Endpoint:
         *,
         counted: bool = True,
     ) -> dict[str, Any]:
-        """Send one request, again where that helps, and return the JSON object of the reply.
+        """Send one request, with retries, and return the JSON object of the reply.
 
         Args:
             method: GET or POST.
-            path: Below the base URL ("/models"); with two slashes ("//tokenize") below the server's root.
-            body: What to post.
-            counted: Whether a POST counts as a call in what was spent.
+            path: Path below the base URL ("/models"), or with two slashes ("//tokenize") below the server's root.
+            body: Body of a POST.
+            counted: Whether a POST counts as a call in the usage.
 
         Raises:
-            RequestRefusedError: 4xx.
-            JudgeUnavailableError: Still no usable reply after all retries. Kind "timeout", "unavailable", or
-                "unparseable" when what came was no JSON object (a proxy's error page, say).
+            RequestRefusedError: If the status is 4xx.
+            JudgeUnavailableError: If no usable reply is received after all retries. The kind is "timeout", "unavailable",
+                or "unparseable" if the reply is not a JSON object (for example a proxy's error page).
         """
         connection = await self._connection()
         if path.startswith("//"):
-            # The client takes a whole URL as it stands.
+            # The client uses a complete URL unchanged.
             path = f"{self._root}{path[1:]}"
         capacity = self.capacity
         sending = _RequestState(
@@ -212,9 +213,9 @@ class Endpoint:
         give_up_at = loop.time() + self._max_wait_s
         n_failures = n_refusals = 0
         while True:
-            if sending.counted and self._cap is not None:
-                # Also before the wait: what may not go out should not queue.
-                self._cap.check()
+            if sending.counted and self._budget is not None:
+                # Checked before the wait as well, so that requests beyond the budget do not queue.
+                self._budget.check()
             try:
                 permit = await capacity.acquire(
                     self._share,
@@ -240,28 +241,28 @@ class Endpoint:
                     raise self._given_up(outcome, n_failures + n_refusals)
                 await asyncio.sleep(wait_s)
 
-    def _wait_s(self, trouble: _RetryableError, n: int) -> float:
-        if trouble.retry_after_s is None:
-            # The exponent is bounded so that the thousandth refusal does not overflow.
+    def _wait_s(self, failure: _RetryableError, n: int) -> float:
+        if failure.retry_after_s is None:
+            # The exponent is limited, so that the thousandth refusal does not overflow.
             return min(_MAX_BACKOFF_S, self._backoff_s * 2.0 ** min(n - 1, 16)) * self._random.uniform(0.5, 1.0)
-        # A little more than asked for, since clocks differ; and processes not all at once, though every share of it is
-        # lost to a limit of requests a minute.
-        return trouble.retry_after_s + 0.005 + self._random.uniform(0, min(0.02 * trouble.retry_after_s, 0.25))
+        # Slightly longer than requested, because clocks differ, and with jitter for several processes. The jitter is
+        # small, because it reduces the use of a limit on requests per minute.
+        return failure.retry_after_s + 0.005 + self._random.uniform(0, min(0.02 * failure.retry_after_s, 0.25))
 
-    def _given_up(self, trouble: _RetryableError, n_attempts: int) -> JudgeUnavailableError:
-        msg = f"{self.public_url}: {trouble.reason}; gave up after {n_attempts} attempt{'s' if n_attempts > 1 else ''}"
-        return JudgeUnavailableError(msg, kind=trouble.kind, retry_after_s=trouble.retry_after_s)
+    def _given_up(self, failure: _RetryableError, n_attempts: int) -> JudgeUnavailableError:
+        msg = f"{self.public_url}: {failure.reason} (gave up after {n_attempts} attempt{'s' if n_attempts > 1 else ''})"
+        return JudgeUnavailableError(msg, kind=failure.kind, retry_after_s=failure.retry_after_s)
 
     async def _attempt(
         self, connection: _Connection, sending: _RequestState, permit: Permit
     ) -> dict[str, Any] | _RetryableError:
-        """Send once, and tell the capacity how it ended."""
+        """Send the request once, and report the result to the limiter."""
         capacity = self.capacity
         try:
             if sending.counted:
-                if self._cap is not None:
+                if self._budget is not None:
                     try:
-                        self._cap.begin()
+                        self._budget.begin()
                     except JudgeError:
                         capacity.cancel(permit)
                         raise
@@ -282,12 +283,12 @@ class Endpoint:
             capacity.answered(permit, n_tokens=n_tokens or None, learn=sending.counted)
             if sending.counted:
                 record_usage(usage)
-                if self._cap is not None:
-                    self._cap.record(usage)
+                if self._budget is not None:
+                    self._budget.record(usage)
         elif outcome.rate_limited:
-            told = outcome.retry_after_s is not None
+            wait_requested = outcome.retry_after_s is not None
             wait_s = self._wait_s(outcome, 1 + permit.n_rounds_refused)
-            capacity.refused(permit, wait_s=wait_s, told=told)
+            capacity.refused(permit, wait_s=wait_s, wait_requested=wait_requested)
         else:
             capacity.failed(permit, reason=outcome.reason, kind=outcome.kind, overload=outcome.overload)
         return outcome
@@ -297,7 +298,7 @@ class Endpoint:
         import openai
 
         try:
-            # The client's own time-out bounds each read; this one bounds the whole reply.
+            # The client's own timeout limits each read. This one limits the whole reply.
             async with asyncio.timeout(self._timeout_s):
                 if sending.method == "GET":
                     reply = await connection.client.get(sending.path, cast_to=object)
@@ -306,10 +307,10 @@ class Endpoint:
                         sending.path, cast_to=object, body=sending.body, options={"headers": sending.headers}
                     )
         except openai.APIStatusError as error:
-            return self._trouble_from_status(error)
-        # What is no HTTP at all gets past the client's own error types.
+            return self._failure_from_status(error)
+        # Replies that are not HTTP raise other exceptions than the client's own.
         except (TimeoutError, openai.APIConnectionError, aiohttp.ClientError) as error:
-            # The client calls a refused or lost connection a time-out as well; what caused it knows better.
+            # The client also reports a refused or lost connection as a timeout. The cause is more precise.
             causes = causes_of(error)
             if any(isinstance(cause, TimeoutError) for cause in causes):
                 return _RetryableError(f"no reply within {self._timeout_s:g} s", kind="timeout", overload=True)
@@ -319,21 +320,23 @@ class Endpoint:
         except (ValueError, RecursionError):
             return _RetryableError("the reply is not JSON", kind="unparseable")
         if isinstance(reply, str) and sending.path.endswith("/metrics"):
-            # The one thing asked for that is text by nature.
+            # The only endpoint whose reply is text.
             return {"text": reply}
         if not isinstance(reply, dict):
             return _RetryableError("the reply is not a JSON object", kind="unparseable")
         if (failed := reply.get("error")) and not (reply.get("choices") or reply.get("data")):
-            # Gateways that have sent their 200 before the model behind them failed.
+            # Gateways may send status 200 before the model behind them fails.
             return _RetryableError(f"HTTP 200 with an error: {self._redacted(extract_error_message(failed))[:500]}")
         if sending.counted and not reply.get("choices"):
-            return _RetryableError(f"the completion has no message, only {sorted(reply)}", kind="unparseable")
+            return _RetryableError(
+                f"the completion does not contain a message, only {sorted(reply)}", kind="unparseable"
+            )
         return reply
 
-    def _trouble_from_status(self, error: openai.APIStatusError) -> _RetryableError:
+    def _failure_from_status(self, error: openai.APIStatusError) -> _RetryableError:
         status = error.status_code
         reason = f"HTTP {status}: {self._redacted(extract_error_message(error.body) or error.message)[:500]}"
-        # A quota that is used up is a 429 that does not pass.
+        # A quota that is used up is a 429 that is not temporary.
         if status == 429 and error.code != "insufficient_quota":
             return _RetryableError(reason, rate_limited=True, retry_after_s=retry_after_s(error.response.headers))
         if status in (408, 409, 425) or status >= 500:
@@ -342,11 +345,11 @@ class Endpoint:
             )
         msg = f"{self.public_url}: {reason}"
         if status == 401 and not (self._api_key or "@" in urlsplit(self.base_url).netloc):
-            msg += f"; no key was given: pass api_key=..., or {NAMED_BY_ENVIRONMENT}"
+            msg += f". No key was given. Pass api_key=..., or {NAMED_BY_ENVIRONMENT}"
         raise RequestRefusedError(msg, status=status, param=error.param) from None
 
     def _redacted(self, text: str) -> str:
-        """Servers and proxies like to repeat the key they were sent."""
+        """Remove secrets from a text, because servers and proxies may repeat the key in errors."""
         for secret in self._secrets:
             text = text.replace(secret, "[api key]")
         return text
@@ -356,7 +359,7 @@ class Endpoint:
         connection = self._connections.get(loop)
         if connection is None:
             connection = self._open()
-            # To its `yield`; from here on the loop closes it, and with it the client, before it closes itself.
+            # Run it up to its `yield`. The event loop then closes it, and with it the client, before it closes itself.
             await anext(connection.keeper)
             with self._connections_lock:
                 for closed in [other for other in self._connections if other.is_closed()]:
@@ -371,17 +374,17 @@ class Endpoint:
         user, at, host = parts.netloc.rpartition("@")
         headers = {}
         if at and not self._api_key:
-            # aiohttp refuses a URL with credentials next to the header that the client always sends.
+            # aiohttp rejects a URL with credentials together with the header that the client always sends.
             headers["Authorization"] = basic(user)
         if self._api_key and "/openai/deployments/" in parts.path:
-            # Azure looks for keys here; what it takes as bearer tokens is something else.
+            # Azure expects keys in this header. Its bearer tokens are something else.
             headers["api-key"] = self._api_key
         client = openai.AsyncOpenAI(
-            # The client would put paths behind the query.
+            # The client would append paths to the query.
             base_url=urlunsplit(parts._replace(netloc=host, query="")),
             default_query=dict(parse_qsl(parts.query)),
             default_headers=headers,
-            # Without a key the client would take OPENAI_API_KEY and show it to whatever server this is.
+            # Without a key the client would send OPENAI_API_KEY to this server, whatever server it is.
             api_key=self._api_key or "none",
             max_retries=0,
             timeout=self._timeout_s,
@@ -390,7 +393,7 @@ class Endpoint:
         return _Connection(client=client, keeper=_get_client_for_loop(client))
 
     async def aclose(self) -> None:
-        """Close the client of the running loop; those of other loops close with their loops."""
+        """Close the client of the running event loop. Clients of other event loops close with their loops."""
         with self._connections_lock:
             connection = self._connections.pop(asyncio.get_running_loop(), None)
         if connection is not None:
@@ -398,10 +401,10 @@ class Endpoint:
 
 
 async def _get_client_for_loop(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
-    """Hold a client open for as long as its event loop lives.
+    """Keep a client open as long as its event loop exists.
 
-    A client's sockets belong to the loop they were opened on. `asyncio.run` closes unfinished asynchronous generators
-    while its loop still works, which is the one hook a library has for letting go in time.
+    The sockets of a client belong to the event loop in which they were opened. `asyncio.run` closes unfinished
+    asynchronous generators while its loop still runs, which is the only way for a library to close them in time.
     """
     try:
         yield
@@ -410,7 +413,7 @@ async def _get_client_for_loop(client: openai.AsyncOpenAI) -> AsyncGenerator[Non
 
 
 def reply_length(body: Mapping[str, Any]) -> int:
-    """The most tokens that one reply may have; 0 when the request does not say."""
+    """Return the maximum number of tokens of one reply, or 0 if the request does not contain it."""
     for name in ("max_tokens", "max_completion_tokens"):
         if isinstance(length := body.get(name), int):
             return length
@@ -418,7 +421,7 @@ def reply_length(body: Mapping[str, Any]) -> int:
 
 
 def estimated_tokens(body: Mapping[str, Any]) -> float:
-    """Tokens that a request may take: four characters each, and replies as long as they may get."""
+    """Estimate the tokens of a request: one per four characters, and the maximum length of the replies."""
     n = body.get("n")
     replies = reply_length(body) * (n if isinstance(n, int) else 1)
     return sum(_size(text) for text in _texts(body)) + replies
@@ -439,10 +442,10 @@ def _texts(body: Mapping[str, Any]) -> Iterator[object]:
 
 
 def hash_prefix(body: Mapping[str, Any]) -> str:
-    """A name for how a request begins: the system message and the first 1,024 characters of the first user message.
+    """Return a hash of the beginning of a request: the system message and 1,024 characters of the first user message.
 
-    Requests of one name share what a server keeps of their beginning, so a router does well to send them to one place.
-    Token-id prompts are told apart by their first 256 tokens.
+    Requests with the same hash share a prefix in the server's cache, so a router should send them to the same replica.
+    For token-id prompts the hash covers the first 256 tokens.
     """
     parts: list[str] = []
     for message in body.get("messages") or ():
@@ -457,6 +460,6 @@ def hash_prefix(body: Mapping[str, Any]) -> str:
     elif isinstance(prompt, list) and prompt:
         tokens = prompt[0] if isinstance(prompt[0], list) else prompt
         parts.append(repr(tokens[: _AFFINITY_CHARACTERS // _CHARACTERS_PER_TOKEN]))
-    # A length before each part: two parts never look like one.
+    # The length before each part makes the combination of parts unique.
     digest = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode(errors="replace"))
     return digest.hexdigest()[:16]

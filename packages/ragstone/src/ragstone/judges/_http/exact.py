@@ -18,19 +18,19 @@ from ragstone.judges._render import Message
 __all__ = ["LogprobReader"]
 
 _MAX_ASKED: Final = 128
-"""Tokens that vLLM takes in `logprob_token_ids`; they hold for all prompts of a request."""
+"""Maximum number of tokens in `logprob_token_ids` of vLLM. They apply to all prompts of a request."""
 _MAX_ROWS: Final = 256
-"""Prompts in one request."""
+"""Maximum number of prompts in one request."""
 _MAX_REMEMBERED: Final = 4096
-"""Short texts whose token ids are kept."""
+"""Maximum number of short texts whose token ids are cached."""
 _MOST_MASS: Final = 1.02
-"""What the probabilities of one token may add up to, rounding included."""
+"""Maximum sum of the probabilities of one token, including rounding."""
 _SAMPLE_TURN: Final = ({"role": "user", "content": "Hello"}, {"role": "assistant", "content": "yes"})
-"""A finished exchange, to see what ends a reply."""
+"""A finished exchange, to detect the token that ends a reply."""
 
 
 class LogprobReader(ChatClient):
-    """A client that reads exact probabilities. What a reply lacks is an error, never a guess."""
+    """A client that reads exact probabilities. A missing value is an error, and is never guessed."""
 
     def __init__(
         self, endpoint: Endpoint, *, model: str | None, extra_body: Mapping[str, Any] | None, cached: CachedReplies
@@ -40,21 +40,21 @@ class LogprobReader(ChatClient):
         self._end = AsyncOnce(self._found_end)
         self._tail = AsyncOnce(self._found_tail)
         self._echoes_alone = True
-        """Whether a completion of no tokens is taken; some servers want at least one."""
+        """Whether the server accepts a completion with 0 tokens. Some servers need at least one."""
 
     async def chat_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a conversation, up to where the reply begins.
+        """Return the token ids of a conversation, up to the start of the reply.
 
         Raises:
-            JudgeError: The endpoint does not tokenise, or cannot be asked.
+            JudgeError: If the endpoint does not tokenize, or is unavailable.
         """
         return await self.tokenized(messages, add_generation_prompt=True)
 
     async def text_ids(self, text: str) -> list[int]:
-        """Token ids of a text by itself, without special tokens.
+        """Return the token ids of a text, without special tokens.
 
         Raises:
-            JudgeError: The endpoint does not tokenise, or cannot be asked.
+            JudgeError: If the endpoint does not tokenize, or is unavailable.
         """
         if text in self._texts:
             return list(self._texts[text])
@@ -65,31 +65,31 @@ class LogprobReader(ChatClient):
         return ids
 
     async def end_id(self) -> int | None:
-        """The token that ends a reply; None where the chat template writes replies in another way than it opens them.
+        """Return the token that ends a reply, or None if the chat template changes the tokens of a finished reply.
 
         Raises:
-            JudgeError: The endpoint does not tokenise, or cannot be asked.
+            JudgeError: If the endpoint does not tokenize, or is unavailable.
         """
         return await self._end.get()
 
     async def _found_end(self) -> int | None:
         question, answer = _SAMPLE_TURN
-        opened, said, closed = await asyncio.gather(
+        opened, reply, closed = await asyncio.gather(
             self.chat_ids([question]),
             self.text_ids(answer["content"]),
             self.tokenized([question, answer], add_generation_prompt=False),
         )
-        start = [*opened, *said]
+        start = [*opened, *reply]
         return closed[len(start)] if closed[: len(start)] == start and len(closed) > len(start) else None
 
     async def next_logprobs(
         self, prefixes: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]
     ) -> list[dict[int, float]]:
-        """Log-probabilities of the wanted tokens after each prefix: one request, or as few as the endpoint's limits allow.
+        """Return the log-probabilities of tokens after each prefix, with as few requests as possible.
 
         Raises:
-            JudgeReplyError: The reply lacks a prefix or a token that was asked for.
-            JudgeError: No reply.
+            JudgeReplyError: If a requested prefix or token is missing in the reply.
+            JudgeError: If no reply is received.
         """
         read: list[dict[int, float]] = [{} for _ in prefixes]
         batches = list(_batches(wanted))
@@ -100,13 +100,13 @@ class LogprobReader(ChatClient):
             )
         )
         for batch, rows in zip(batches, replies, strict=True):
-            for (row, ids), found in zip(batch, rows, strict=True):
+            for (row, ids), values in zip(batch, rows, strict=True):
                 for token in ids:
-                    if token not in found:
+                    if token not in values:
                         raise JudgeReplyError(
-                            f"{self.name} was asked for the log-probability of token {token} and did not tell it"
+                            f"{self.name} did not send the requested log-probability of token {token}"
                         )
-                    read[row][token] = found[token]
+                    read[row][token] = values[token]
         return read
 
     async def _rows(self, prefixes: Sequence[Sequence[int]], ids: Sequence[int]) -> list[dict[int, float]]:
@@ -123,47 +123,47 @@ class LogprobReader(ChatClient):
         )
         rows = [_asked(choice) for choice in self._choices(reply, len(prefixes))]
         for row in rows:
-            # Different tokens at one place.
+            # The row has different tokens at one position.
             if (mass := math.fsum(map(math.exp, row.values()))) > _MOST_MASS:
                 raise JudgeReplyError(
-                    f"{self.name} sent log-probabilities of one token that add up to {mass:.3g} as probabilities"
+                    f"{self.name} sent log-probabilities of one token whose probabilities add up to {mass:.3g}"
                 )
         return rows
 
     async def chained(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
-        """Log-probabilities of a reply, each token asked for by its id.
+        """Return the log-probabilities of a reply, requesting each token by its id.
 
         Raises:
-            JudgeReplyError: The endpoint's answer does not hold them.
-            JudgeError: No answer.
+            JudgeReplyError: If the endpoint's reply does not contain them.
+            JudgeError: If no reply is received.
         """
-        prompt, said, end = await asyncio.gather(self.chat_ids(messages), self.text_ids(reply), self.end_id())
-        path = said if end is None else [*said, end]
+        prompt, ids, end = await asyncio.gather(self.chat_ids(messages), self.text_ids(reply), self.end_id())
+        path = ids if end is None else [*ids, end]
         rows = await self.next_logprobs(
             [[*prompt, *path[:place]] for place in range(len(path))], [[token] for token in path]
         )
         read = [row[token] for row, token in zip(rows, path, strict=True)]
-        return ReplyLogprobs(logprobs=tuple(read[: len(said)]), end_logprob=None if end is None else read[-1])
+        return ReplyLogprobs(logprobs=tuple(read[: len(ids)]), end_logprob=None if end is None else read[-1])
 
     async def prefilled(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
-        """Log-probabilities of a reply, from a chat in which it has been given already.
+        """Return the log-probabilities of a reply, from a chat that already contains it.
 
         Raises:
-            JudgeReplyError: The endpoint's answer does not hold them, or its template changes the reply.
-            JudgeError: No answer.
+            JudgeReplyError: If the endpoint's reply does not contain them, or its template changes the reply.
+            JudgeError: If no reply is received.
         """
         tail, (texts, logprobs) = await asyncio.gather(self._tail.get(), self._prompt_read(messages, reply))
         end = len(texts) - tail
         start = _start_of(texts[:end], reply)
         if start is None:
-            raise JudgeReplyError(f"{self.name} did not write {reply!r} into the conversation as it was given")
+            raise JudgeReplyError(f"{self.name} changed the reply {reply!r} in the conversation")
         return ReplyLogprobs(
             logprobs=tuple(_given(logprobs[start:end], reply)),
             end_logprob=_given(logprobs[end : end + 1], reply)[0] if tail else None,
         )
 
     async def _found_tail(self) -> int:
-        """How many tokens the chat template writes after a finished reply."""
+        """Return the number of tokens that the chat template writes after a finished reply."""
         question, answer = _SAMPLE_TURN
         (opened, _), (closed, _) = await asyncio.gather(
             self._prompt_read([question], answer["content"], continued=True),
@@ -174,7 +174,7 @@ class LogprobReader(ChatClient):
     async def _prompt_read(
         self, messages: Sequence[Message], reply: str, *, continued: bool = False
     ) -> tuple[list[str], list[float | None]]:
-        """The tokens of a conversation with its reply, and their log-probabilities."""
+        """Return the tokens of a conversation with its reply, and their log-probabilities."""
         fields: dict[str, Any] = {"add_generation_prompt": False, "prompt_logprobs": 0}
         if continued:
             fields["continue_final_message"] = True
@@ -186,26 +186,26 @@ class LogprobReader(ChatClient):
         )
         listing = whole.get("prompt_logprobs")
         if not isinstance(listing, list) or not listing:
-            raise JudgeReplyError(f"{self.name} was asked for the log-probabilities of its prompt and sent none")
+            raise JudgeReplyError(f"{self.name} did not send the requested log-probabilities of its prompt")
         texts: list[str] = []
         logprobs: list[float | None] = []
         for entry in listing:
-            # The prompt's own token is there whatever its rank, and the only one when none beside it was asked for.
+            # The entry contains the prompt's own token, and no other one because no alternatives were requested.
             token = next(iter(entry.values()), None) if isinstance(entry, Mapping) else None
-            told = token if isinstance(token, Mapping) else {}
-            texts.append(str(told.get("decoded_token", "")))
-            logprobs.append(logprob_or_none(told.get("logprob")))
+            fields_of = token if isinstance(token, Mapping) else {}
+            texts.append(str(fields_of.get("decoded_token", "")))
+            logprobs.append(logprob_or_none(fields_of.get("logprob")))
         return texts, logprobs
 
     async def echoed(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
-        """Log-probabilities of a reply, from a completion that repeats its prompt.
+        """Return the log-probabilities of a reply, from a completion that repeats its prompt.
 
         Raises:
-            JudgeReplyError: The endpoint's answer does not hold them.
-            JudgeError: No answer.
+            JudgeReplyError: If the endpoint's reply does not contain them.
+            JudgeError: If no reply is received.
         """
-        prompt, said, end = await asyncio.gather(self.chat_ids(messages), self.text_ids(reply), self.end_id())
-        whole = [*prompt, *said, *([] if end is None else [end])]
+        prompt, ids, end = await asyncio.gather(self.chat_ids(messages), self.text_ids(reply), self.end_id())
+        whole = [*prompt, *ids, *([] if end is None else [end])]
         try:
             answer = await self._echo(whole)
         except RequestRefusedError:
@@ -218,10 +218,10 @@ class LogprobReader(ChatClient):
         listing = logprobs.get("token_logprobs") if isinstance(logprobs, Mapping) else None
         if not isinstance(listing, list) or not len(whole) <= len(listing) <= len(whole) + 1:
             raise JudgeReplyError(
-                f"{self.name} was asked to repeat {len(whole)} tokens with their log-probabilities and did not"
+                f"{self.name} did not repeat the {len(whole)} tokens of the prompt with their log-probabilities"
             )
         read = _given([logprob_or_none(value) for value in listing[len(prompt) : len(whole)]], reply)
-        return ReplyLogprobs(logprobs=tuple(read[: len(said)]), end_logprob=None if end is None else read[-1])
+        return ReplyLogprobs(logprobs=tuple(read[: len(ids)]), end_logprob=None if end is None else read[-1])
 
     async def _echo(self, ids: Sequence[int]) -> dict[str, Any]:
         body = {
@@ -239,13 +239,13 @@ class LogprobReader(ChatClient):
             isinstance(choice, Mapping) and type(choice.get("index", 0)) is int for choice in choices
         )
         if not fine or sorted(choice.get("index", 0) for choice in choices or ()) != list(range(n)):
-            raise JudgeReplyError(f"{self.name} was sent {n} prompts and did not answer each of them once")
-        assert isinstance(choices, list)  # noqa: S101  seen above
+            raise JudgeReplyError(f"{self.name} did not return exactly one completion for each of {n} prompts")
+        assert isinstance(choices, list)  # noqa: S101  checked above
         return sorted(choices, key=lambda choice: int(choice.get("index", 0)))
 
 
 def _batches(wanted: Sequence[Sequence[int]]) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
-    """Rows with the tokens to ask for, as many as one request can hold; a row that wants too many comes several times."""
+    """Yield batches of rows with their tokens that fit into one request. A row with too many tokens is split."""
     batch: list[tuple[int, tuple[int, ...]]] = []
     asked: set[int] = set()
     for row, tokens in enumerate(wanted):
@@ -262,26 +262,26 @@ def _batches(wanted: Sequence[Sequence[int]]) -> Iterator[list[tuple[int, tuple[
 
 
 def _asked(choice: Mapping[str, Any]) -> dict[int, float]:
-    """The log-probabilities of a choice's first token, by token id."""
+    """Return the log-probabilities of a choice's first token, by token id."""
     logprobs = choice.get("logprobs")
     listing = logprobs.get("top_logprobs") if isinstance(logprobs, Mapping) else None
     first = listing[0] if isinstance(listing, list) and listing else None
-    found: dict[int, float] = {}
+    values: dict[int, float] = {}
     for name, value in first.items() if isinstance(first, Mapping) else ():
-        # By id: different tokens may share a text.
+        # By id, because different tokens may have the same text.
         _, mark, token = str(name).rpartition("token_id:")
         number = logprob_or_none(value)
         if mark and token.isascii() and token.isdecimal() and number is not None:
-            found[int(token)] = number
-    return found
+            values[int(token)] = number
+    return values
 
 
 def _start_of(texts: Sequence[str], reply: str) -> int | None:
-    """Where the tokens begin that spell the reply at the end of a text; None when none do."""
+    """Return the index of the reply's first token in a text that ends with the reply, or None if it does not."""
     spelled = ""
     for place in range(len(texts) - 1, -1, -1):
         spelled = texts[place] + spelled
-        # Some tokenisers write a blank before the first word.
+        # Some tokenizers write a space before the first word.
         if spelled in (reply, f" {reply}"):
             return place
         if len(spelled) > len(reply):
@@ -290,7 +290,7 @@ def _start_of(texts: Sequence[str], reply: str) -> int | None:
 
 
 def _given(values: Sequence[float | None], reply: str) -> list[float]:
-    found = [value for value in values if value is not None]
-    if not found or len(found) < len(values):
-        raise JudgeReplyError(f"a log-probability is missing among those of {reply!r}")
-    return found
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        raise JudgeReplyError(f"a log-probability of {reply!r} is missing")
+    return known

@@ -1,4 +1,4 @@
-"""Finding out what an endpoint can do, from effects: many servers pass over in silence what they do not know."""
+"""Measurement of an endpoint's capabilities by their effects, because many servers silently ignore unknown fields."""
 
 from __future__ import annotations
 
@@ -24,26 +24,28 @@ _OUTLOUD: Final = re.compile(r"</?(?:think|thinking|thought|reasoning)>", re.IGN
 _NO_ROOM: Final = re.compile(r"could not finish|higher (?:`|')?max_", re.IGNORECASE)
 _REASONING_TOKENS: Final = 2048
 _ATTEMPTS: Final = 3
-"""Replies without a message come from servers that are in trouble, and may pass."""
+"""Attempts for a reply with a message. Servers with temporary problems send replies without one."""
 _SPREAD: Final = 1.5
-"""Between temperatures 0.5 and 2 the log-probabilities of two tokens come four times closer together; rounding does
-not reach this."""
+"""Maximum ratio of the differences of log-probabilities between temperatures 0.5 and 2 if they are independent of it.
+
+Log-probabilities that depend on the temperature have ratio 4. Rounding alone stays below this limit.
+"""
 _VERSIONS: Final = {
     "vllm": "//version",
     "sglang": "//get_server_info",
     "llamacpp": "//props",
     "library": "//api/version",
 }
-"""Where servers tell their version, by what they give as owner of their models. For people only."""
+"""Paths at which servers report their version, by the owner of their models. For display only."""
 
 _MARKER: Final = "NO-RESPONSE"
 _MOST_IDS: Final = 128
-"""What vLLM takes, and the readers ask for at most in one request."""
+"""Maximum number of token ids in one request, which is vLLM's limit."""
 _TOLERANCE: Final = 2e-2
-"""Nats between two readings of one token: models in half precision compute a little differently in another batch."""
+"""Maximum difference in nats of two values of one token. Models in half precision differ slightly between batches."""
 _FULL_PRECISION: Final = 1e-3
 _FLOOR: Final = -50.0
-"""What stands below is a server's way to say never."""
+"""Lower values are a server's representation of probability 0."""
 
 Route = Literal["chain", "prefill", "echo"]
 
@@ -51,14 +53,14 @@ Tried = Callable[..., Awaitable[Any]]
 
 
 async def probe(model: LogprobReader, *, full: bool) -> Capabilities:
-    """Measure what the endpoint behind `model` can do, with about a dozen short requests; `full`: with about twenty.
+    """Measure the capabilities of the endpoint behind `model`, with about 12 short requests (`full`: about 20).
 
-    What only a person wants to know (seeds, structured output, the prefix cache) is measured when asked for in full:
-    it costs long prompts, and a seed can bring down a vLLM server on CPUs that is busy.
-    What cannot be measured is left unknown, and `seen` says why.
+    Seeds, structured output and the prefix cache are for display only, and measured only with `full`: they need long
+    prompts, and a seed can crash a busy vLLM server on CPUs. Capabilities that cannot be measured stay unknown, and
+    `seen` contains the reason.
 
     Raises:
-        JudgeError: The endpoint cannot be asked at all: no connection, wrong key, no such model.
+        JudgeError: If the endpoint is unavailable: no connection, wrong key, unknown model.
     """
     return await _Probe(model, full=full).run()
 
@@ -71,30 +73,30 @@ class _Probe:
         self._notes: list[str] = []
         self._unmeasured: list[str] = []
         self._budget = 16
-        """Tokens within which a short reply comes to its end."""
+        """Maximum number of tokens with which a short reply is complete."""
         self._brief = 1
-        """Tokens for replies that need not be finished."""
+        """Maximum number of tokens of replies that need not be complete."""
 
     async def run(self) -> Capabilities:
-        """All steps."""
+        """Run all steps."""
         reasons = await self._check_reasoning()
         card = await self._try_step("context_length", self._card) or {}
-        server, said = await self._server(card)
-        context_length = _context_length(card, said)
+        server, details = await self._server(card)
+        context_length = _context_length(card, details)
         reading = await self._logprobs()
         raw = await self._try_step("logprobs_raw", self._raw, reading)
         routes = Routes()
         if reading is not None:
             routes = await RouteProbe(self._model, _YES, len(reading.top), self._seen, self._try_step).run()
         else:
-            why = "log-probabilities of chats, to compare with, do not come"
+            why = "chats return no log-probabilities to compare with"
             self._seen |= dict.fromkeys(("chain", "prefill", "echo"), why)
         context_length = context_length or routes.context_length
         if context_length is None:
-            self._seen["context_length"] = "the server does not say"
+            self._seen["context_length"] = "not reported by the server"
         several = await self._try_step("several_replies", self._check_multiple_choices) or False
         if not self._full:
-            why = "not measured; `ragstone doctor` does"
+            why = "not measured (use `ragstone doctor`)"
             self._seen |= dict.fromkeys(("seeds", "regex", "choice", "json_schema", "prefix_cache"), why)
         dialect = self._model.dialect
         return Capabilities(
@@ -123,12 +125,12 @@ class _Probe:
         return {"logprobs"} if self._seen.get("logprobs", "").startswith("refused") else set()
 
     async def _try_step(self, name: str, step: Callable[..., Awaitable[_T]], *given: Any) -> _T | None:
-        """The outcome of a step; None when the endpoint refuses it, or it cannot be measured."""
+        """Run a step. Return None if the endpoint refuses it, or it cannot be measured."""
         try:
             try:
                 return await step(*given)
             except JudgeUnavailableError:
-                # Gone, or only this too much for it? And if neither, it was passing trouble.
+                # Check if the endpoint is unavailable, or overloaded by this step. Otherwise the error was temporary.
                 await self._chat(_YES, self._budget, temperature=0.0)
                 return await step(*given)
         except RequestRefusedError as refused:
@@ -137,11 +139,11 @@ class _Probe:
             await self._chat(_YES, self._budget, temperature=0.0)
             self._seen[name] = f"could not be measured: {_reason(error)}"
             self._unmeasured.append(name)
-            self._notes.append(f"{name} could not be measured ({_reason(error)}); probe again later")
+            self._notes.append(f"{name} could not be measured ({_reason(error)}). Probe again later")
         except JudgeReplyError as error:
             self._seen[name] = str(error)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            self._seen[name] = f"the reply has another form than expected ({error!r:.100})"
+            self._seen[name] = f"the reply has an unexpected form ({error!r:.100})"
         return None
 
     async def _chat(
@@ -153,33 +155,33 @@ class _Probe:
         fields: Mapping[str, Any] | None = None,
         **sampling: Any,
     ) -> dict[str, Any]:
-        wanted = {"temperature": temperature, **sampling}
+        settings = {"temperature": temperature, **sampling}
         for _ in range(_ATTEMPTS):
-            reply = await self._model.chat(messages, max_tokens=max_tokens, sampling=wanted, fields=fields)
+            reply = await self._model.chat(messages, max_tokens=max_tokens, sampling=settings, fields=fields)
             choices = reply.get("choices")
             if isinstance(choices, list) and choices and all(_is_choice(choice) for choice in choices):
                 return reply
         raise JudgeReplyError(f"no message in {_ATTEMPTS} replies, only {sorted(reply)}")
 
     async def _check_reasoning(self) -> bool:
-        """Whether replies begin with reasoning; the first request, so that what it raises ends the probe."""
+        """Return whether replies begin with reasoning. This is the first request, so its exception ends the probe."""
         try:
             reply = await self._chat(_YES, self._budget, temperature=0.0)
         except RequestRefusedError as refused:
-            # Reasoning models that find no room for their reasoning.
+            # Reasoning models refuse requests whose limit is too short for their reasoning.
             if refused.status != 400 or not _NO_ROOM.search(str(refused)):
                 raise
             reply = await self._chat(_YES, _REASONING_TOKENS, temperature=0.0)
             reply["choices"][0]["message"]["reasoning"] = True
         sign = _sign_of_reasoning(reply)
         if sign is None and _cut(reply):
-            # Too long for one word. Templates may open the reasoning themselves, so that only its end can be seen.
+            # The reply is too long for one word. If the template starts the reasoning, only its end is visible.
             sign = _sign_of_reasoning(await self._chat(_YES, 512, temperature=0.0))
         if sign is not None:
             self._budget = self._brief = _REASONING_TOKENS
         self._seen["reasons"] = sign or "replies begin with the answer"
         omitted = self._model.dialect.omitted
-        self._seen["temperature"] = "refused, so left out" if "temperature" in omitted else "accepted"
+        self._seen["temperature"] = "refused, therefore omitted" if "temperature" in omitted else "accepted"
         return sign is not None
 
     async def _card(self) -> dict[str, Any]:
@@ -188,33 +190,33 @@ class _Probe:
         return next((card for card in cards if card.get("id") == self._model.settings["model"]), {})
 
     async def _server(self, card: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
-        """What the server calls itself, and all that it says where it says that."""
+        """Return the name and version of the server, and everything it reports with its version."""
         owner = card.get("owned_by")
         if owner not in _VERSIONS:
             return (owner if isinstance(owner, str) else None), {}
         try:
-            said = await self._model.get(_VERSIONS[owner])
+            details = await self._model.get(_VERSIONS[owner])
         except (RequestRefusedError, JudgeUnavailableError):
-            said = {}
-        version = said.get("version") or said.get("build_info") or ""
-        return f"{'ollama' if owner == 'library' else owner} {version}".strip(), said
+            details = {}
+        version = details.get("version") or details.get("build_info") or ""
+        return f"{'ollama' if owner == 'library' else owner} {version}".strip(), details
 
     async def _logprobs(self) -> TokenLogprobs | None:
-        """The first token of a reply, with as many alternatives as there are to have."""
+        """Return the first token of a reply, with as many alternatives as the endpoint returns."""
         for k in (20, 5):
             reading = await self._try_step("logprobs", self._read, k, 1.0)
             if reading is not None:
                 if not reading.top:
-                    self._seen["logprobs"] = "come without alternatives"
+                    self._seen["logprobs"] = "returned without alternatives"
                     return None
                 if (mass := sum(2.718281828**value for _, value in reading.top)) > 1.02:
-                    self._seen["logprobs"] = f"are none: probabilities of one token add up to {mass:.3g}"
+                    self._seen["logprobs"] = f"invalid: probabilities of one token add up to {mass:.3g}"
                     return None
-                self._seen["logprobs"] = f"{len(reading.top)} alternatives came of {k} asked for"
+                self._seen["logprobs"] = f"{len(reading.top)} of {k} requested alternatives returned"
                 return reading
             if not self._seen.get("logprobs", "").startswith("refused"):
                 break
-        self._seen.setdefault("logprobs", "accepted, and none came")
+        self._seen.setdefault("logprobs", "accepted, but not returned")
         return None
 
     async def _read(self, k: int, temperature: float) -> TokenLogprobs | None:
@@ -233,7 +235,7 @@ class _Probe:
             return None
         cold, hot = [await self._read(len(reading.top), temperature) for temperature in (0.5, 2.0)]
         if cold is None or hot is None:
-            self._seen["logprobs_raw"] = "log-probabilities do not come every time"
+            self._seen["logprobs_raw"] = "log-probabilities are not always returned"
             return None
         raw, self._seen["logprobs_raw"] = are_raw(cold, hot)
         return raw
@@ -241,7 +243,7 @@ class _Probe:
     async def _check_multiple_choices(self) -> bool:
         reply = await self._chat(_YES, self._brief, temperature=1.0, fields={"n": 2})
         n = len(reply["choices"])
-        self._seen["several_replies"] = f"{n} of 2 replies came in one request"
+        self._seen["several_replies"] = f"{n} of 2 replies returned by one request"
         return n >= 2
 
     async def _seeds(self, several: bool) -> bool | None:  # noqa: FBT001
@@ -253,16 +255,16 @@ class _Probe:
 
         first, again = await drawn(11), await drawn(11)
         if "seed" in self._model.dialect.omitted:
-            self._seen["seeds"] = "refused, so left out"
+            self._seen["seeds"] = "refused, therefore omitted"
             return False
         if first != again:
-            self._seen["seeds"] = "the same seed gave two replies"
+            self._seen["seeds"] = "the same seed returned different replies"
             return False
         for other in (12,) if several else (12, 13, 14, 15, 16, 17):
             if await drawn(other) != first:
-                self._seen["seeds"] = "the same seed gave the same replies, another seed others"
+                self._seen["seeds"] = "the same seed returned the same replies, another seed different ones"
                 return True
-        self._seen["seeds"] = "all seeds gave the same replies"
+        self._seen["seeds"] = "all seeds returned the same replies"
         return None
 
     async def _structured(self) -> tuple[str, ...]:
@@ -273,7 +275,7 @@ class _Probe:
             "additionalProperties": False,
         }
         form = {"type": "json_schema", "json_schema": {"name": "probe", "strict": True, "schema": schema}}
-        # No free reply to the question would look like these.
+        # An unconstrained reply would not look like these.
         tests: tuple[tuple[str, dict[str, Any], Callable[[str], bool]], ...] = (
             (
                 "regex",
@@ -295,21 +297,21 @@ class _Probe:
         try:
             obeyed = holds(text)
         except ValueError:
-            # A schema leaves white space free, and some models do not find the way out of it.
+            # A schema allows whitespace, and some models repeat it until the limit.
             begun = "".join(text.split())
             obeyed = _cut(reply) and len(begun) > 1 and '{"quux":"zz9"}'.startswith(begun)
             if obeyed:
                 self._notes.append("replies under a JSON Schema are padded with whitespace and may be truncated")
-        self._seen[name] = f"{'obeyed' if obeyed else 'passed over'}: {' '.join(text.split())!r:.60}"
+        self._seen[name] = f"{'obeyed' if obeyed else 'ignored'}: {' '.join(text.split())!r:.60}"
         return obeyed
 
     async def _prefix_cache(self) -> float | None:
         for n_words in (1200, 300):
-            text = f"Reply with the word yes; pass over the list.\n{' a' * n_words}"
+            text = f"Reply with the word yes; pass over the list.\n{' a' * n_words}"  # codespell:ignore
             try:
                 await self._chat([{"role": "user", "content": text}], self._brief, temperature=1.0)
             except RequestRefusedError:
-                # Too long for the context, as a rule.
+                # Usually too long for the context.
                 continue
             before = await self._counters()
             reply = await self._chat([{"role": "user", "content": text}], self._brief, temperature=1.0)
@@ -317,20 +319,20 @@ class _Probe:
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
             if isinstance(cached, int):
                 self._seen["prefix_cache"] = (
-                    f"{cached} of {usage['prompt_tokens']} repeated tokens, by the reply's usage"
+                    f"{cached} of {usage['prompt_tokens']} repeated tokens, according to the reply's usage"
                 )
                 return min(1.0, cached / float(usage["prompt_tokens"]))
             after = await self._counters()
             hits, queries = (now - then for now, then in zip(after, before, strict=True))
             if queries > 0:
-                self._seen["prefix_cache"] = f"{hits:.0f} of {queries:.0f} tokens, by the server's counters"
+                self._seen["prefix_cache"] = f"{hits:.0f} of {queries:.0f} tokens, according to the server's counters"
                 return min(1.0, hits / queries)
             break
-        self._seen["prefix_cache"] = "the server does not say"
+        self._seen["prefix_cache"] = "not reported by the server"
         return None
 
     async def _counters(self) -> tuple[float, float]:
-        """Tokens that came from the prefix cache, and those that were looked for there; zeros where nothing is told."""
+        """Return the numbers of tokens found and looked up in the prefix cache (0 if the server reports none)."""
         try:
             text = str((await self._model.get("//metrics")).get("text", ""))
         except (RequestRefusedError, JudgeUnavailableError):
@@ -343,23 +345,23 @@ class _Probe:
 
 
 def are_raw(cold: TokenLogprobs, hot: TokenLogprobs) -> tuple[bool | None, str]:
-    """Whether log-probabilities stay the same at another temperature, and what was seen.
+    """Return whether log-probabilities are independent of the temperature, and what was observed.
 
     Args:
         cold: One token at temperature 0.5, with alternatives.
-        hot: The same at temperature 2.
+        hot: The same token at temperature 2.
 
     Returns:
-        None when it cannot be told.
+        None for the first value if it cannot be decided.
     """
-    # Far down in the list some servers have a floor.
+    # Some servers limit very low log-probabilities.
     low, high = (dict(pair for pair in read.top if pair[1] > -50) for read in (cold, hot))
     common = sorted(low.keys() & high.keys(), key=lambda token: low[token])
     spreads = [values[common[-1]] - values[common[0]] if common else 0.0 for values in (low, high)]
     if min(spreads) < 0.1:
-        return None, "the alternatives are too alike to tell"
+        return None, "the alternatives are too similar to decide"
     ratio = spreads[0] / spreads[1]
-    seen = f"between temperatures 0.5 and 2 the distance of two tokens changes {ratio:.3g} times (raw 1, processed 4)"
+    seen = f"between temperatures 0.5 and 2 the difference of two tokens changes {ratio:.3g} times (raw 1, processed 4)"
     return 1 / _SPREAD < ratio < _SPREAD, seen
 
 
@@ -368,14 +370,14 @@ def _is_choice(choice: object) -> bool:
 
 
 def _sign_of_reasoning(reply: Mapping[str, Any]) -> str | None:
-    """By what a reply shows that the model reasons first; None where nothing shows it."""
+    """Return the evidence that the model reasons first, or None without evidence."""
     message = reply["choices"][0]["message"]
     text = message.get("content") or ""
     for name in ("reasoning_content", "reasoning"):
         if message.get(name):
-            return f"replies have {name!r} beside the answer"
+            return f"replies have {name!r} in addition to the answer"
     if _OUTLOUD.search(text):
-        return "replies hold reasoning tags"
+        return "replies contain reasoning tags"
     details = (reply.get("usage") or {}).get("completion_tokens_details") or {}
     if details.get("reasoning_tokens"):
         return f"{details['reasoning_tokens']} tokens of reasoning are counted"
@@ -388,16 +390,16 @@ def _cut(reply: Mapping[str, Any]) -> bool:
     return bool(reply["choices"][0].get("finish_reason") == "length")
 
 
-def _context_length(card: Mapping[str, Any], said: Mapping[str, Any]) -> int | None:
-    # llama.cpp serves less than the model was made for, and its list of models tells the latter.
-    places = (card, said.get("default_generation_settings"), card.get("meta"))
-    found = (
+def _context_length(card: Mapping[str, Any], details: Mapping[str, Any]) -> int | None:
+    # llama.cpp may serve a shorter context than the model's own, and its list of models reports the latter.
+    places = (card, details.get("default_generation_settings"), card.get("meta"))
+    lengths = (
         place.get(name)
         for place in places
         if isinstance(place, dict)
         for name in ("max_model_len", "context_length", "n_ctx")
     )
-    return next((length for length in found if isinstance(length, int) and length > 0), None)
+    return next((length for length in lengths if isinstance(length, int) and length > 0), None)
 
 
 def _reason(error: Exception) -> str:
@@ -406,24 +408,24 @@ def _reason(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routes:
-    """What was found."""
+    """Exact routes of an endpoint."""
 
     found: tuple[Route, ...] = ()
-    """Best first."""
+    """Routes that work, best first."""
     asked_tokens: int = 0
     boundary_clean: bool | None = None
     context_length: int | None = None
 
 
 class RouteProbe:
-    """Tries each route on one question, and compares the reply's first token with the chat's own log-probability.
+    """Tries each exact route with one prompt, and compares the reply's first token with the chat's log-probability.
 
     Args:
         model: The endpoint.
-        messages: A question.
-        k: Alternatives that a chat reports.
-        seen: Where to write what was seen.
-        tried: Runs a step, and gives None when it fails.
+        messages: The prompt.
+        k: Number of alternatives that a chat returns.
+        seen: Mapping to which the observations are written.
+        tried: Runs a step, and returns None if it fails.
     """
 
     def __init__(
@@ -440,9 +442,9 @@ class RouteProbe:
         self._seen = seen
         self._tried = tried
         self._texts: dict[str, float] = {}
-        """The chat's own log-probabilities of the reply's first token, by text."""
+        """Log-probabilities of the reply's first token from the chat, by text."""
         self._ids: dict[int, float] = {}
-        """The same, by token id, where the server tells ids."""
+        """The same by token id, if the server returns ids."""
         self._prompt: list[int] = []
         self._context_length: int | None = None
 
@@ -460,7 +462,7 @@ class RouteProbe:
             if asked:
                 found.append("chain")
         else:
-            self._seen.setdefault("chain", "/tokenize takes no conversations")
+            self._seen.setdefault("chain", "/tokenize does not accept conversations")
             self._seen["echo"] = self._seen["chain"]
         if await self._tried("prefill", self._prefill):
             found.append("prefill")
@@ -510,17 +512,17 @@ class RouteProbe:
         clean = whole == [*self._prompt, *marker]
         self._seen["boundary_clean"] = (
             f"conversation and reply are {len(self._prompt)} + {len(marker)} tokens, together {len(whole)}"
-            f"{'' if clean else ', and not the same ones'}"
+            f"{'' if clean else ', and not identical'}"
         )
         return clean
 
     async def _chain(self) -> int:
-        """How many tokens can be asked for by id."""
+        """Return the number of tokens that can be requested by id."""
         if not self._ids:
-            self._seen["chain"] = "chats do not tell token ids"
+            self._seen["chain"] = "chats do not return token ids"
             return 0
         (first, *_) = await self._model.text_ids(_MARKER)
-        # The conversation's first token is one that no reply begins with: it is reported only where asking helps.
+        # No reply begins with the conversation's first token, so it is returned only if tokens can be requested by id.
         likeliest = list(self._ids)[:3]
         wanted = list(dict.fromkeys([*likeliest, first, self._prompt[0], *range(_MOST_IDS)]))[:_MOST_IDS]
         rows = await self._model.next_logprobs([self._prompt, [*self._prompt, first]], [wanted, wanted])
@@ -530,7 +532,7 @@ class RouteProbe:
     async def _prefill(self) -> bool:
         word = self._word()
         if word is None:
-            self._seen["prefill"] = "no word among the chat's likeliest tokens to try it with"
+            self._seen["prefill"] = "none of the chat's most likely tokens is a word to try it with"
             return False
         reply = await self._model.chat(
             [*self._messages, {"role": "assistant", "content": word}],
@@ -548,7 +550,7 @@ class RouteProbe:
             self._seen["prefill"] = "prompt_logprobs was ignored"
             return False
         if len(entries) != reply["usage"]["prompt_tokens"] or entries[0] is not None:
-            self._seen["prefill"] = f"{len(entries)} values came for {reply['usage']['prompt_tokens']} tokens"
+            self._seen["prefill"] = f"{len(entries)} values returned for {reply['usage']['prompt_tokens']} tokens"
             return False
         (last,) = entries[-1].values()
         if last["decoded_token"] != word:
@@ -559,25 +561,25 @@ class RouteProbe:
     async def _echo(self) -> bool:
         word = self._word()
         if word is None:
-            self._seen["echo"] = "no word among the chat's likeliest tokens to try it with"
+            self._seen["echo"] = "none of the chat's most likely tokens is a word to try it with"
             return False
         reading = await self._model.echoed(self._messages, word)
         if len(reading.logprobs) != 1:
-            self._seen["echo"] = f"{word!r} is one token in a reply and {len(reading.logprobs)} by itself"
+            self._seen["echo"] = f"{word!r} is one token in a reply and {len(reading.logprobs)} as a separate text"
             return False
         return self._agree("echo", [(reading.logprobs[0], self._texts[word])])
 
     def _word(self) -> str | None:
-        """The likeliest token that is a word by itself."""
+        """Return the most likely token that is a word."""
         best = sorted(self._texts, key=lambda text: -self._texts[text])
         return next((text for text in best if text.isalnum()), None)
 
     def _agree(self, name: Route, pairs: list[tuple[float, float]]) -> bool:
-        """Whether the route's values (first of each pair) are the chat's."""
+        """Return whether the route's values (first of each pair) equal the chat's."""
         worst = max(abs(here - there) for here, there in pairs)
         agree = worst <= _TOLERANCE
         self._seen[name] = (
             f"{'agrees with' if agree else 'contradicts'} the chat's own value (difference {worst:.1e})"
-            + (", as expected of half precision" if agree and worst > _FULL_PRECISION else "")
+            + (", as expected with half precision" if agree and worst > _FULL_PRECISION else "")
         )
         return agree

@@ -1,4 +1,4 @@
-"""What an endpoint's JSON says: replies, their tokens, token ids."""
+"""Parser of an endpoint's JSON: replies, their tokens, token ids."""
 
 from __future__ import annotations
 
@@ -12,46 +12,48 @@ from ragstone.judges._model import Completion, TokenLogprobs
 __all__ = ["completions", "logprob_or_none", "token_ids"]
 
 _ROUNDING: Final = 0.01
-"""Servers compute in half precision, and the logarithm of what certainly comes may end above 0."""
+"""Tolerance above 0: servers compute in half precision, so the logarithm of probability 1 may be positive."""
 _LEAST: Final = -1e300
-"""JSON has integers that no float can hold."""
+"""Smallest number that is read. JSON allows integers that no float can hold."""
 _NOTHING: Final = -9000.0
-"""What vLLM writes for minus infinity is below. Version 0.32 fills the lists of requests with it whose step they share
-with one that asks for tokens by id, instead of the tokens that belong there: that is no likeliest token, and to read it as
-one would mean that all tokens which are not listed are impossible."""
+"""Numbers below this mean minus infinity for vLLM.
+
+Version 0.32 writes it for all listed tokens of a request that shares a step with a request for tokens by id. These are
+not the most likely tokens. If they were read as such, all tokens that are not listed would seem impossible.
+"""
 
 
 def completions(reply: Mapping[str, Any]) -> tuple[Completion, ...]:
-    """The replies in a chat completion; an error when there is none.
+    """Return the replies of a chat completion.
 
     Raises:
-        JudgeReplyError: Not one choice with a message.
+        JudgeReplyError: If no choice has a message.
     """
     try:
-        found = tuple(_completion(choice) for choice in reply["choices"])
+        replies = tuple(_completion(choice) for choice in reply["choices"])
     except (KeyError, TypeError, AttributeError):
-        found = ()
-    if not found:
-        raise JudgeReplyError(f"the completion has no message, only {sorted(reply)}")
-    return found
+        replies = ()
+    if not replies:
+        raise JudgeReplyError(f"the completion does not contain a message, only {sorted(reply)}")
+    return replies
 
 
 def token_ids(reply: Mapping[str, Any]) -> list[int]:
-    """The token ids in a `/tokenize` reply.
+    """Return the token ids of a `/tokenize` reply.
 
     Raises:
-        JudgeReplyError: There are none.
+        JudgeReplyError: If there are none.
     """
     ids = reply.get("tokens")
     if not isinstance(ids, list) or not all(type(token) is int and token >= 0 for token in ids):
-        raise JudgeReplyError(f"the reply to /tokenize has no token ids, only {sorted(reply)}")
+        raise JudgeReplyError(f"the reply to /tokenize does not contain token ids, only {sorted(reply)}")
     return ids
 
 
 def _completion(choice: Mapping[str, Any]) -> Completion:
     message = choice["message"]
     text, refusal = message.get("content"), message.get("refusal")
-    # A lone surrogate is legal in JSON and nowhere else.
+    # A lone surrogate is valid in JSON, but cannot be encoded.
     text = text.encode(errors="replace").decode() if isinstance(text, str) else ""
     finish: Literal["stop", "length", "refused"] = "stop"
     if refusal or choice.get("finish_reason") == "content_filter":
@@ -62,7 +64,7 @@ def _completion(choice: Mapping[str, Any]) -> Completion:
 
 
 def _tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:
-    """Token readings, None where there are none: one value that is no log-probability spoils them all."""
+    """Return the tokens, or None if there are none or one value is not a log-probability."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(content, list) or not content:
         return None
@@ -89,21 +91,21 @@ def _tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:
 
 
 def _logprob(value: object) -> float:
-    """A number as it stands in a reply, held against what a log-probability can be.
+    """Return a number of a reply as a log-probability.
 
     Raises:
-        ValueError: It is none.
+        ValueError: If it is not a log-probability.
     """
-    found = logprob_or_none(value)
-    if found is None:
-        raise ValueError(f"{value!r:.40} is no log-probability")
-    return found
+    logprob = logprob_or_none(value)
+    if logprob is None:
+        raise ValueError(f"{value!r:.40} is not a log-probability")
+    return logprob
 
 
 def logprob_or_none(value: object) -> float | None:
-    """A log-probability: minus infinity to 0, with room for rounding above; None where it is none.
+    """Return a log-probability (minus infinity to 0, with a tolerance for rounding), or None if the value is not one.
 
-    To take what is no log-probability for a certain event would make a number of nonsense.
+    An invalid value must not be read as a certain event.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not value <= _ROUNDING:
         return None

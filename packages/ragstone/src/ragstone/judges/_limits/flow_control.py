@@ -1,4 +1,4 @@
-"""What limits the requests to one endpoint: a concurrency window, budgets per minute, a circuit breaker."""
+"""Flow control for one endpoint: a concurrency window, token buckets for limits per minute, and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -9,57 +9,57 @@ from typing import Final
 __all__ = ["CircuitBreaker", "ConcurrencyWindow", "TokenBucket"]
 
 _START: Final = 16
-"""Requests at once before anything is known."""
+"""Initial number of concurrent requests."""
 _STRETCH_MAX: Final = 2.0
-"""No growth while requests take this much longer than the fastest of their kind."""
+"""The window does not grow if requests take this many times longer than the fastest one of their kind."""
 _LATENCY_FLOOR_S: Final = 0.1
-"""Differences below this are noise of this machine, and no sign of a queue at the endpoint."""
+"""Smaller latency differences are local noise, not a queue at the endpoint."""
 _NEAR_TIMEOUT: Final = 0.7
 _SMOOTHING: Final = 0.2
 _FORGETTING: Final = 0.005
-"""How fast the fastest reply is forgotten: an endpoint may get slower for good."""
+"""Rate at which the fastest latency adapts to slower replies, because an endpoint may become slower permanently."""
 _KINDS_MAX: Final = 64
 _GRACE_MIN_S: Final = 0.02
 _CAUTION: Final = 0.98
-"""Share of the budget that is used. At the whole of it, one request that travels faster than the one before it is
-refused, and a refusal costs a second or more."""
+"""Share of the rate limit that is used. Without this margin, a request with a shorter travel time than its predecessor
+would be refused, which costs a second or more."""
 _FAILURES: Final = 5
-"""Failures in a row, with no answer between, that make an outage."""
+"""Number of consecutive failures that count as an outage."""
 _PROBE_GRACE_MIN_S: Final = 10.0
 _PROBE_GRACE_FACTOR: Final = 4.0
 
 
 class ConcurrencyWindow:
-    """The number of requests in flight, and pauses; not thread-safe, and told the time.
+    """Number of concurrent requests, and pauses. Not thread-safe. The caller passes the time.
 
-    Doubles every round trip until the first trouble, then grows by one every round trip, while it is used to the full and
-    replies do not slow down. Halves on overload. A refusal (429) stops everything for as long as the endpoint asked; then
-    one request goes out, then another, then two, four, ... The next step needs no reply, only no refusal: refusals come
-    at once, replies may take a minute.
+    The window doubles in every round trip until the first problem. Then it grows by one per round trip, as long as it
+    is fully used and replies do not become slower. It halves on overload. After a refusal (429) nothing is sent for the
+    time that the endpoint requested. Then one request is sent, then another, then two, four, ... The next step does not
+    wait for replies, which may take a minute, only for the time in which a refusal would arrive.
     """
 
     def __init__(self) -> None:
         self.upper = _START
-        """What the users allow."""
+        """Configured maximum."""
         self._limit = float(_START)
         self._doubling = True
         self._decreased_at = -math.inf
         self._stretch = 1.0
         self._fastest: dict[int, float] = {}
         self.latency_s: float | None = None
-        """Seconds that replies take at present."""
+        """Current latency of replies in seconds."""
         self._refusal_s = 0.0
         self._resume_at = -math.inf
         self._step: int | None = None
-        """Which step after a pause this is."""
+        """Number of the current step after a pause."""
         self._step_left = 0
         self._next_step_at = -math.inf
         self.rounds_refused = 0
-        """Pauses since the last reply."""
+        """Number of pauses since the last reply."""
 
     @property
     def limit(self) -> int:
-        """Requests that may be in flight at once."""
+        """Maximum number of concurrent requests."""
         return max(1, min(self.upper, int(self._limit)))
 
     @property
@@ -68,11 +68,11 @@ class ConcurrencyWindow:
 
     @property
     def refusal_s(self) -> float:
-        """Seconds a refusal takes to arrive."""
+        """Time in seconds after which a refusal arrives."""
         return self._refusal_s
 
     def wait_s(self, now: float) -> float:
-        """Seconds until a request may go out, as far as pauses are concerned; 0 when it may now."""
+        """Return the seconds until a request may be sent as far as pauses are concerned (0: now)."""
         if now < self._resume_at:
             return self._resume_at - now
         if self._step is not None and not self._step_left:
@@ -82,30 +82,30 @@ class ConcurrencyWindow:
         return 0.0
 
     def paused_s(self, now: float) -> float:
-        """Seconds left of the pause that the endpoint asked for."""
+        """Return the remaining seconds of the pause that the endpoint requested."""
         return max(0.0, self._resume_at - now)
 
     def _begin(self, step: int) -> None:
-        # One, then one more: where one a second may pass, half of two would be refused.
+        # One request, then one more: if one per second is allowed, half of two would be refused.
         self._step_left = 2 ** max(0, step - 1)
         self._step = step if self._step_left < self.limit or not step else None
 
     def sent(self, now: float) -> None:
-        """Note that a request goes out."""
+        """Record that a request is sent."""
         if self._step is not None:
             self._step_left = max(0, self._step_left - 1)
             if not self._step_left:
                 self._next_step_at = now + max(_GRACE_MIN_S, 2 * self._refusal_s)
 
     def answered(self, kind: int, sent_at: float, now: float, *, full: bool, timeout_s: float) -> None:
-        """Learn from a reply.
+        """Adapt to a reply.
 
         Args:
-            kind: Tells requests apart that take differently long (by the length of reply they ask for).
-            sent_at: When the request went out.
-            now: When the reply came.
-            full: Whether as many requests were in flight as may be.
-            timeout_s: How long a reply may take.
+            kind: Group of requests with similar latency (by the maximum length of the reply).
+            sent_at: When the request was sent.
+            now: When the reply arrived.
+            full: Whether the maximum number of requests was in flight.
+            timeout_s: Timeout of a request.
         """
         latency_s = now - sent_at
         self.rounds_refused = 0
@@ -131,20 +131,20 @@ class ConcurrencyWindow:
         return fastest
 
     def overloaded(self, sent_at: float, now: float) -> None:
-        """Learn from a time-out or a 503."""
+        """Adapt to a timeout or a 503."""
         if sent_at > self._decreased_at:
             self._decrease(self._used / 2, now)
 
-    def refused(self, sent_at: float, now: float, *, wait_s: float, n_admitted: int, told: bool) -> None:
-        """Learn from a 429, and pause.
+    def refused(self, sent_at: float, now: float, *, wait_s: float, n_admitted: int, wait_requested: bool) -> None:
+        """Adapt to a 429, and pause.
 
         Args:
-            sent_at: When the request went out.
-            now: When the refusal came.
-            wait_s: Seconds to pause.
-            n_admitted: Requests in flight that the endpoint is known to have let in.
-            told: Whether the endpoint said how long to wait. Then it counts requests a minute rather than requests at
-                once, and more than are in may be let in after the pause.
+            sent_at: When the request was sent.
+            now: When the refusal arrived.
+            wait_s: Duration of the pause in seconds.
+            n_admitted: Number of requests in flight that the endpoint has accepted.
+            wait_requested: Whether the endpoint requested the pause. Then it limits requests per minute rather than
+                concurrent requests, and may accept more of them after the pause.
         """
         self._refusal_s = now - sent_at if not self._refusal_s else _smoothed(self._refusal_s, now - sent_at)
         if now >= self._resume_at:
@@ -152,13 +152,12 @@ class ConcurrencyWindow:
         self._resume_at = max(self._resume_at, now + wait_s)
         self._begin(0)
         if sent_at > self._decreased_at:
-            # What it holds now it can hold; half of that would leave a limit of requests a minute unused.
-            self._decrease(
-                max(self._used / 2, min(self._used, 2.0 * n_admitted + 1 if told else float(n_admitted))), now
-            )
+            # The endpoint can process the accepted requests. Half of them would not use a limit per minute fully.
+            admitted = 2.0 * n_admitted + 1 if wait_requested else float(n_admitted)
+            self._decrease(max(self._used / 2, min(self._used, admitted)), now)
 
     def restart(self) -> None:
-        """Begin with few requests again, after an outage."""
+        """Start with few requests again, after an outage."""
         self._begin(0)
 
     def _decrease(self, limit: float, now: float) -> None:
@@ -172,10 +171,10 @@ def _smoothed(old: float | None, new: float) -> float:
 
 
 class TokenBucket:
-    """Holds up to `burst_s` seconds' worth of a budget; not thread-safe.
+    """Token bucket with up to `burst_s` seconds' worth of a limit per minute. Not thread-safe.
 
     Args:
-        burst_s: Seconds' worth that may go out at once after a quiet time; one whole unit may in any case.
+        burst_s: Seconds' worth that can be used at once after a pause. At least one unit can.
     """
 
     __slots__ = ("_at", "_burst", "_burst_s", "_level", "_rate", "per_minute")
@@ -183,11 +182,11 @@ class TokenBucket:
     def __init__(self, *, burst_s: float) -> None:
         self._burst_s = burst_s
         self.per_minute: float | None = None
-        """The budget; None is no limit."""
+        """Limit per minute, or None for no limit."""
         self._rate = self._burst = self._level = self._at = 0.0
 
     def set(self, per_minute: float | None, now: float) -> None:
-        """Change the budget; what was taken stays taken."""
+        """Change the limit. Earlier use still counts."""
         if per_minute == self.per_minute:
             return
         was_open = self.per_minute is None
@@ -201,16 +200,16 @@ class TokenBucket:
             self._at = now
 
     def wait_s(self, cost: float, now: float) -> float:
-        """Seconds until `cost` may be taken; 0 when it may now. What costs more than fits waits until all is full."""
+        """Return the seconds until `cost` is available (0: now). If it exceeds the bucket, a full bucket is enough."""
         if self.per_minute is None:
             return 0.0
         self._fill(now)
-        # Rounding must not make a wait of zero seconds.
+        # Rounding must not cause a wait of zero seconds.
         missing = min(cost, self._burst) - self._level
         return missing / self._rate if missing > 1e-9 else 0.0
 
     def take(self, cost: float, now: float) -> None:
-        """Take `cost`, also what is not there: then others wait the longer."""
+        """Use `cost`, even if it is not available. Later requests then wait longer."""
         if self.per_minute is not None:
             self._fill(now)
             self._level -= cost
@@ -221,30 +220,30 @@ class TokenBucket:
 
 
 class CircuitBreaker:
-    """Knows since when an endpoint has answered nobody; not thread-safe, and told the time."""
+    """Detects outages of an endpoint. Not thread-safe. The caller passes the time."""
 
     def __init__(self) -> None:
         self._streak = 0
         self._since = 0.0
         self._since_unix = 0.0
         self.reason = ""
-        """What the last failure was."""
+        """Error of the last failure."""
         self.kind = "unavailable"
         self.probing_since: float | None = None
-        """When the request that finds out went out; None when there is none."""
+        """When the current probe was sent, or None without one."""
         self.next_probe_at = 0.0
 
     @property
     def open(self) -> bool:
-        """Whether the endpoint seems to be down."""
+        """Whether the endpoint seems to be unavailable."""
         return self._streak >= _FAILURES
 
     def outage_duration_s(self, now: float) -> float:
-        """Seconds since the first failure; 0 when there is no outage."""
+        """Return the seconds since the first failure, or 0 without an outage."""
         return now - self._since if self.open else 0.0
 
     def failed(self, now: float, *, reason: str, kind: str, probe: bool, probe_s: float) -> None:
-        """Note a failure; the next probe goes out `probe_s` after that of a probe."""
+        """Record a failure. The next probe is due `probe_s` after a failed probe."""
         was_open = self.open
         if not self._streak:
             self._since = now
@@ -257,20 +256,20 @@ class CircuitBreaker:
             self.next_probe_at = now + probe_s
 
     def answered(self) -> bool:
-        """Note that the endpoint said something, if only no. Returns whether this ends an outage."""
+        """Record a reply, including refusals. Return whether it ends an outage."""
         ends = self.open
         self._streak = 0
         self.probing_since = None
         return ends
 
     def grace_s(self, latency_s: float | None) -> float:
-        """Seconds for which a probe that is under way is worth waiting for."""
+        """Return the seconds to wait for a probe that is in flight."""
         return max(_PROBE_GRACE_MIN_S, _PROBE_GRACE_FACTOR * (latency_s or 0.0))
 
     def message(self, now: float, fail_fast_after_s: float) -> str:
-        """What to tell those who are turned away."""
+        """Return the message for requests that fail during the outage."""
         since = time.strftime("%H:%M:%S", time.localtime(self._since_unix))
         return (
-            f"no answer since {since} ({self.outage_duration_s(now):.0f} s), last: {self.reason}; nothing more is sent but a "
-            f"request now and then that finds out whether it is back (fail_fast_after_s={fail_fast_after_s:g})"
+            f"no reply since {since} ({self.outage_duration_s(now):.0f} s), last error: {self.reason}. Only a probe is "
+            f"sent now and then until the endpoint replies (fail_fast_after_s={fail_fast_after_s:g})"
         )

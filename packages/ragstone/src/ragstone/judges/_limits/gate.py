@@ -1,4 +1,4 @@
-"""What one endpoint can take, shared by everything in this process that asks it: threads, event loops, models."""
+"""Limiter of one endpoint, shared by all threads, event loops and models of this process that use it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWind
 __all__ = ["ClientLimits", "EndpointLimiter", "Permit", "Waiter", "capacity_of"]
 
 _CONCURRENCY: Final = 16
-"""Requests in flight at most, where nobody says otherwise."""
+"""Default maximum number of concurrent requests."""
 _TICK_S: Final = 1.0
-"""Loops that have requests waiting look after them so often, should the one that would wake them be gone."""
+"""Interval at which event loops check their waiting requests, in case the event that should wake them is lost."""
 _TOGETHER_S: Final = 0.05
 _REQUESTS_BURST_S: Final = 1.0
 _TOKENS_BURST_S: Final = 10.0
@@ -30,7 +30,7 @@ _TOKENS_BURST_S: Final = 10.0
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClientLimits:
-    """What one user of an endpoint allows; in force for as long as somebody holds it. The smallest of each counts."""
+    """Limits of one user of an endpoint, which apply as long as the object exists. The smallest of each applies."""
 
     concurrency: int | None = None
     requests_per_minute: float | None = None
@@ -38,7 +38,7 @@ class ClientLimits:
     timeout_s: float = 60.0
     fail_fast_after_s: float = 30.0
     probe_s: float = 1.0
-    """Seconds between two tries during an outage."""
+    """Seconds between two probes during an outage."""
 
     def __post_init__(self) -> None:
         if self.concurrency is not None and self.concurrency < 1:
@@ -56,7 +56,7 @@ class ClientLimits:
 
 @dataclass(slots=True, eq=False)
 class Permit:
-    """The right to send one request now. Ends with one of `EndpointLimiter`'s `answered`, `refused`, `failed`, `unused`."""
+    """Permission to send one request. `answered`, `refused`, `failed` or `cancel` of `EndpointLimiter` ends it."""
 
     loop: asyncio.AbstractEventLoop
     share: ClientLimits
@@ -65,7 +65,7 @@ class Permit:
     n_tokens: float
     sent_at: float
     n_rounds_refused: int
-    """Pauses for refusals before it was sent, since the last reply."""
+    """Pauses after refusals since the last reply, when the request was sent."""
     probe: bool = False
 
 
@@ -89,13 +89,13 @@ _Parcel = tuple[Waiter, Permit | Exception]
 
 
 class EndpointLimiter:
-    """Decides who may send when. Safe to use from any thread with a running event loop.
+    """Decides which request is sent when. Thread-safe, for any thread with a running event loop.
 
-    Requests go out in the order in which they came, across loops. Whatever ends a wait (cancellation, a closed loop)
-    frees the place. After a fork the child begins anew.
+    Requests are sent in order of arrival, across event loops. If a wait ends in any other way (cancellation, a closed
+    event loop), its place is freed. After a fork the child starts with a new state.
 
     Args:
-        clock: Seconds that only grow, the same for all threads.
+        clock: Returns monotonic seconds, the same in all threads.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -119,8 +119,8 @@ class EndpointLimiter:
         self._stale = True
 
     def join(self, share: ClientLimits) -> None:
-        """Let a user's limits count from now on, for as long as it lives."""
-        # The callback may come at any moment, also under the lock: it must not want the lock.
+        """Apply a user's limits from now on, as long as the object exists."""
+        # The callback may run at any moment, also while the lock is held, so it must not take the lock.
         weakref.finalize(share, _mark_stale, weakref.ref(self)).atexit = False
         with self._lock:
             self._shares.add(share)
@@ -128,17 +128,17 @@ class EndpointLimiter:
 
     @property
     def in_flight(self) -> int:
-        """Requests that are on their way."""
+        """Number of requests in flight."""
         return len(self._in_flight)
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for their turn."""
+        """Number of waiting requests."""
         return len(self._waiters)
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether there is a budget of tokens, and so whether requests need an estimate."""
+        """Whether there is a limit on tokens, so that requests need an estimate."""
         return any(share.tokens_per_minute is not None for share in self._shares)
 
     async def acquire(
@@ -151,18 +151,19 @@ class EndpointLimiter:
         n_failures: int = 0,
         order: int | None = None,
     ) -> Permit:
-        """Wait for the right to send one request.
+        """Wait for the permission to send one request.
 
         Args:
-            share: Who asks; has joined.
-            kind: Tells requests apart that take differently long.
-            n_requests: What counts against the requests a minute; 0 for what is no inference.
-            n_tokens: What it is estimated to take of the tokens a minute.
-            n_failures: How often this request has failed; one that has not is the better probe.
-            order: Its place in the queue, from `arrive`; None is the end.
+            share: Limits of the caller, which has joined.
+            kind: Group of requests with similar latency.
+            n_requests: Number that counts against the limit on requests per minute (0 without inference).
+            n_tokens: Estimate that counts against the limit on tokens per minute.
+            n_failures: Number of failures of this request. A request without failures is preferred as probe.
+            order: Its place in the queue, from `enqueue`. None means the end.
 
         Raises:
-            JudgeUnavailableError: The endpoint has been down for longer than the share's `fail_fast_after_s`.
+            JudgeUnavailableError: If the endpoint has been unavailable for longer than `fail_fast_after_s` of the
+                share.
         """
         loop = asyncio.get_running_loop()
         now = self._clock()
@@ -178,19 +179,19 @@ class EndpointLimiter:
             parcels, next_s = self._dispatch(now)
         self._hand_out(parcels, next_s)
         try:
-            given = await waiter.future
+            result = await waiter.future
         except asyncio.CancelledError:
             self._withdraw(waiter)
             raise
         except GeneratorExit:
             self.discard(waiter)
             raise
-        if isinstance(given, Permit):
-            return given
-        raise given
+        if isinstance(result, Permit):
+            return result
+        raise result
 
     def enqueue(self) -> int:
-        """A place in the queue, for a request that may have to queue several times."""
+        """Return a place in the queue, for a request that may have to wait several times."""
         with self._lock:
             self._n_arrived += 1
             return self._n_arrived
@@ -206,18 +207,18 @@ class EndpointLimiter:
             self._dispatch_and_hand_out()
 
     def discard(self, what: Permit | Waiter) -> None:
-        """Give up what a coroutine held that is collected as garbage: at any moment, so also while the lock is held."""
+        """Free the place of a coroutine that is garbage-collected, which may happen while the lock is held."""
         self._abandoned.append(what)
 
     # How requests end ---------------------------------------------------------------------------------------------
 
     def answered(self, permit: Permit, *, n_tokens: float | None = None, learn: bool = True) -> None:
-        """The endpoint replied.
+        """Record a reply of the endpoint.
 
         Args:
-            permit: What was sent.
-            n_tokens: Tokens it took, where the reply says so.
-            learn: Whether the time it took says anything: a refusal of the request itself comes at once.
+            permit: Permit of the request.
+            n_tokens: Tokens that the reply reports, if it does.
+            learn: Whether to use the latency. A refusal of the request itself arrives immediately.
         """
         with self._lock:
             now = self._clock()
@@ -231,17 +232,19 @@ class EndpointLimiter:
                 self._tokens.take(n_tokens - permit.n_tokens, now)
         self._dispatch_and_hand_out()
 
-    def refused(self, permit: Permit, *, wait_s: float, told: bool) -> None:
-        """The endpoint said 429: nobody sends for `wait_s` seconds (`told`: because it said so)."""
+    def refused(self, permit: Permit, *, wait_s: float, wait_requested: bool) -> None:
+        """Record a 429, and pause all requests for `wait_s` seconds (`wait_requested`: as the endpoint requested)."""
         with self._lock:
             now = self._clock()
             self._in_flight.discard(permit)
             if self.breaker.answered():
                 self.window.restart()
-            # What was sent a refusal's time earlier would have been refused by now.
+            # A request sent one refusal time earlier would have been refused by now.
             entered_by = permit.sent_at - self.window.refusal_s
             n_admitted = sum(other.sent_at < entered_by for other in self._in_flight)
-            self.window.refused(permit.sent_at, now, wait_s=wait_s, n_admitted=n_admitted, told=told)
+            self.window.refused(
+                permit.sent_at, now, wait_s=wait_s, n_admitted=n_admitted, wait_requested=wait_requested
+            )
             self._tokens.take(-permit.n_tokens, now)
         self._dispatch_and_hand_out()
 
@@ -253,11 +256,11 @@ class EndpointLimiter:
         kind: Literal["timeout", "unavailable", "unparseable"],
         overload: bool,
     ) -> None:
-        """Nothing usable came back; `overload`: because it had too much to do."""
+        """Record that no usable reply arrived (`overload`: because the endpoint is overloaded)."""
         with self._lock:
             now = self._clock()
             self._in_flight.discard(permit)
-            # Another answer may have ended the outage since.
+            # Another reply may have ended the outage in the meantime.
             probe = permit.probe and self.breaker.probing_since == permit.sent_at
             self.breaker.failed(now, reason=reason, kind=kind, probe=probe, probe_s=permit.share.probe_s)
             if overload:
@@ -265,7 +268,7 @@ class EndpointLimiter:
         self._dispatch_and_hand_out()
 
     def cancel(self, permit: Permit, *, sent: bool = False) -> None:
-        """It was given up, before or after it was `sent`."""
+        """Record that a request was given up, before or after it was `sent`."""
         with self._lock:
             now = self._clock()
             self._drop(permit, now, sent=sent)
@@ -283,20 +286,20 @@ class EndpointLimiter:
             self._tokens.take(-permit.n_tokens, now)
 
     def is_down(self, share: ClientLimits) -> bool:
-        """Whether the endpoint has been down for longer than a share allows."""
+        """Return whether the endpoint has been unavailable for longer than the limit of a share."""
         return self.breaker.open and self.breaker.outage_duration_s(self._clock()) >= share.fail_fast_after_s
 
     def pause_s(self) -> float:
-        """Seconds for which the endpoint wants to be left alone."""
+        """Return the remaining seconds of the pause that the endpoint requested."""
         return self.window.paused_s(self._clock())
 
-    # Who may send -------------------------------------------------------------------------------------------------
+    # Order of requests --------------------------------------------------------------------------------------------
 
     def _dispatch(self, now: float) -> tuple[list[_Parcel], float | None]:
-        """Give permits to those whose turn it is; under the lock.
+        """Give permits to the next waiting requests. Call it with the lock held.
 
         Returns:
-            What to hand out, and the seconds until there may be more to do, None when nobody waits.
+            Results to deliver, and the seconds until the next check (None if no request waits).
         """
         if self._stale:
             self._update_limits(now)
@@ -330,11 +333,11 @@ class EndpointLimiter:
         )
 
     def _dispatch_outage(self, now: float, parcels: list[_Parcel]) -> float:
-        """One request at a time tries; when it has taken too long already, the others are turned away."""
+        """Send one probe at a time. If the outage is too long already, the other requests fail."""
         breaker = self.breaker
         probing = breaker.probing_since
         if probing is None and now >= breaker.next_probe_at and not self.window.paused_s(now):
-            # One that has failed before may be at fault itself.
+            # A request that has failed before may itself be the cause.
             waiter = min(self._waiters, key=lambda w: (w.n_failures, w.order))
             permit = self._admit(waiter, now)
             permit.probe = True
@@ -342,7 +345,7 @@ class EndpointLimiter:
             parcels.append((waiter, permit))
         outage_duration_s = breaker.outage_duration_s(now)
         until_probe_s = max(breaker.next_probe_at - now, self.window.paused_s(now))
-        # The requests of one sample come within milliseconds, and should all meet the same fate.
+        # The requests of one sample arrive within milliseconds, and should have the same result.
         worth_waiting = (
             until_probe_s < _TOGETHER_S if probing is None else now - probing < breaker.grace_s(self.window.latency_s)
         )
@@ -366,18 +369,18 @@ class EndpointLimiter:
         return permit
 
     def _update_limits(self, now: float) -> None:
-        """Find the limits that are in force."""
+        """Update the limits that apply."""
         self._stale = False
         shares = list(self._shares)
-        given = [share.concurrency for share in shares if share.concurrency is not None]
-        self.window.upper = min(given, default=_CONCURRENCY)
-        for bucket, limits in (
+        limits = [share.concurrency for share in shares if share.concurrency is not None]
+        self.window.upper = min(limits, default=_CONCURRENCY)
+        for bucket, per_minute in (
             (self._requests, [share.requests_per_minute for share in shares]),
             (self._tokens, [share.tokens_per_minute for share in shares]),
         ):
-            bucket.set(min((limit for limit in limits if limit is not None), default=None), now)
+            bucket.set(min((limit for limit in per_minute if limit is not None), default=None), now)
 
-    # Across loops -------------------------------------------------------------------------------------------------
+    # Across event loops -------------------------------------------------------------------------------------------
 
     def _dispatch_and_hand_out(self) -> None:
         with self._lock:
@@ -389,20 +392,20 @@ class EndpointLimiter:
             here = asyncio.get_running_loop()
         except RuntimeError:
             here = None
-        for waiter, given in parcels:
+        for waiter, result in parcels:
             if waiter.loop is here:
-                _deliver(waiter.future, given)
+                _deliver(waiter.future, result)
                 continue
             try:
-                waiter.loop.call_soon_threadsafe(_deliver, waiter.future, given)
+                waiter.loop.call_soon_threadsafe(_deliver, waiter.future, result)
             except RuntimeError:
-                # Closed with its task unfinished; the next tick frees the place.
+                # The event loop was closed with an unfinished task. The next tick frees the place.
                 continue
         if next_s is not None and here is not None:
             self._wake_in(here, min(next_s, _TICK_S))
 
     def _wake_in(self, loop: asyncio.AbstractEventLoop, delay_s: float) -> None:
-        # Only this loop's thread reads and writes its own timer.
+        # Only the thread of this event loop reads and writes its timer.
         due = self._clock() + delay_s
         known = self._timers.get(loop)
         if known is not None:
@@ -424,20 +427,20 @@ class EndpointLimiter:
         self._hand_out(parcels, next_s)
 
 
-def _deliver(future: asyncio.Future[Permit | Exception], given: Permit | Exception) -> None:
-    # A cancelled waiter gives its permit back itself.
+def _deliver(future: asyncio.Future[Permit | Exception], result: Permit | Exception) -> None:
+    # A canceled waiter returns its permit itself.
     if not future.done():
-        future.set_result(given)
+        future.set_result(result)
 
 
 def _mark_stale(reference: weakref.ref[EndpointLimiter]) -> None:
-    capacity = reference()
-    if capacity is not None:
-        capacity._stale = True  # noqa: SLF001  our own
+    limiter = reference()
+    if limiter is not None:
+        limiter._stale = True  # noqa: SLF001  same module
 
 
 class _Registry:
-    """The capacities of this process, each for as long as somebody uses it."""
+    """Limiters of this process, each kept as long as it is used."""
 
     def __init__(self) -> None:
         self._known: weakref.WeakValueDictionary[tuple[str, str], EndpointLimiter] = weakref.WeakValueDictionary()
@@ -449,17 +452,17 @@ class _Registry:
 
     def get(self, key: tuple[str, str]) -> EndpointLimiter:
         with self._lock:
-            capacity = self._known.get(key)
-            if capacity is None:
-                self._known[key] = capacity = EndpointLimiter()
-            return capacity
+            limiter = self._known.get(key)
+            if limiter is None:
+                self._known[key] = limiter = EndpointLimiter()
+            return limiter
 
 
 _registry: Final = _Registry()
 
 
 def capacity_of(base_url: str, api_key: str | None) -> EndpointLimiter:
-    """The capacity of an endpoint: the same for everybody in this process who asks it with the same key."""
+    """Return the limiter of an endpoint, which all users in this process with the same key share."""
     parts = urlsplit(base_url)
-    where = f"{parts.scheme}://{parts.netloc.lower()}{parts.path}"
-    return _registry.get((where, hashlib.sha256((api_key or "").encode()).hexdigest()))
+    endpoint = f"{parts.scheme}://{parts.netloc.lower()}{parts.path}"
+    return _registry.get((endpoint, hashlib.sha256((api_key or "").encode()).hexdigest()))

@@ -1,4 +1,4 @@
-"""A cap on what is spent: when it is reached, nothing more is asked."""
+"""Budget: a limit on calls, tokens or cost. When it is reached, no more requests are sent."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ragstone.schema import Usage
 __all__ = ["Budget", "usage_of"]
 
 _MAX_TOKENS: Final = 10**9
-"""No request takes as many. JSON has integers of any size, and sums, dollars and databases do not."""
+"""Larger numbers are ignored. No request has as many tokens, and JSON integers can exceed floats and databases."""
 
 
 class Budget:
-    """Stops asking when so many calls, tokens or dollars are spent; what was paid for stays.
+    """A limit on calls, tokens or US dollars. When it is reached, no more requests are sent.
 
-    One cap may be given to several models, which then share it. Calls never exceed their cap. Tokens and dollars are known
-    when a reply is there, so they can exceed theirs by the requests that are in flight at that moment. Retries count.
-    The count begins with the object, and each process has its own.
+    Several models may share one budget. The number of calls never exceeds its limit. Tokens and dollars are known after
+    a reply, so they can exceed their limits by the requests that are in flight at that moment. Retries count. The count
+    starts when the object is created, and each process has its own.
 
     Args:
-        calls: Requests sent.
-        tokens: Tokens of input and output together, as the endpoint counts them.
-        usd: US dollars; the models need `usd_per_million_tokens`.
+        calls: Maximum number of HTTP requests.
+        tokens: Maximum number of input and output tokens together, as the endpoint counts them.
+        usd: Maximum cost in US dollars. The models need `usd_per_million_tokens`.
 
     Raises:
-        ConfigurationError: No cap at all, or one that is not above 0.
+        ConfigurationError: If no limit is given, or one is not above 0.
 
     Example:
         ```python
@@ -38,14 +38,14 @@ class Budget:
     """
 
     def __init__(self, *, calls: int | None = None, tokens: int | None = None, usd: float | None = None) -> None:
-        self._caps = {
-            name: cap for name, cap in (("calls", calls), ("tokens", tokens), ("usd", usd)) if cap is not None
+        self._limits = {
+            name: limit for name, limit in (("calls", calls), ("tokens", tokens), ("usd", usd)) if limit is not None
         }
-        if not self._caps or not all(cap > 0 for cap in self._caps.values()):
-            given = ", ".join(f"{name}={cap!r}" for name, cap in self._caps.items()) or "none"
-            raise ConfigurationError(f"a Budget needs calls, tokens or usd, each above 0, got {given}")
+        if not self._limits or not all(limit > 0 for limit in self._limits.values()):
+            actual = ", ".join(f"{name}={limit!r}" for name, limit in self._limits.items()) or "none"
+            raise ConfigurationError(f"a Budget needs calls, tokens or usd, each above 0, got {actual}")
         self.needs_prices = usd is not None
-        """Whether a model needs `usd_per_million_tokens` for it."""
+        """Whether a model with this budget needs `usd_per_million_tokens`."""
         self._spent = Usage()
         self._lock = threading.Lock()
         after_fork_in_child(self._after_fork)
@@ -54,16 +54,16 @@ class Budget:
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"Budget({', '.join(f'{name}={cap!r}' for name, cap in self._caps.items())})"
+        return f"Budget({', '.join(f'{name}={limit!r}' for name, limit in self._limits.items())})"
 
     @property
     def spent(self) -> Usage:
-        """What was spent under this cap so far."""
+        """Usage counted against this budget so far."""
         return self._spent
 
     @property
     def reached(self) -> bool:
-        """Whether nothing more is asked."""
+        """Whether the budget is reached, so that no more requests are sent."""
         return bool(self._reached())
 
     def _reached(self) -> list[str]:
@@ -73,43 +73,44 @@ class Budget:
             "tokens": spent.input_tokens + spent.output_tokens,
             "usd": spent.cost_usd or 0.0,
         }
-        return [f"{name}={cap!r}" for name, cap in self._caps.items() if totals[name] >= cap]
+        return [f"{name}={limit!r}" for name, limit in self._limits.items() if totals[name] >= limit]
 
     def check(self) -> None:
-        """Do nothing while there is something left to spend.
+        """Check that the budget is not reached.
 
         Raises:
-            JudgeError: There is not; kind "budget".
+            JudgeError: If it is reached, with kind "budget".
         """
         if reached := self._reached():
             spent = self._spent
             cost = "" if spent.cost_usd is None else f", {spent.cost_usd:.4g} US dollars"
             raise JudgeError(
                 (
-                    f"the spend cap is reached ({', '.join(reached)}): {spent.calls} calls, {spent.input_tokens} + "
-                    f"{spent.output_tokens} tokens{cost} were spent; what was scored stays; evaluated again under a higher cap and with a cache of replies, only the rest is paid for"
+                    f"the budget is reached ({', '.join(reached)}): {spent.calls} calls, {spent.input_tokens} "
+                    f"input and {spent.output_tokens} output tokens{cost}. Existing scores are kept. To score the rest, raise the "
+                    "budget and evaluate again, with a reply cache to avoid repeated calls"
                 ),
                 kind="budget",
             )
 
     def begin(self) -> None:
-        """Count a call that is about to go out.
+        """Count a call before it is sent.
 
         Raises:
-            JudgeError: It may not; kind "budget".
+            JudgeError: If the budget is reached, with kind "budget".
         """
         with self._lock:
             self.check()
             self._spent += Usage(calls=1)
 
     def record(self, usage: Usage) -> None:
-        """Count what a reply cost."""
+        """Count the tokens and the cost of a reply."""
         with self._lock:
             self._spent += usage
 
 
 def usage_of(reply: Mapping[str, Any], prices: tuple[float, float] | None) -> Usage:
-    """The tokens that a reply says it took, and what they cost."""
+    """Return the tokens that a reply reports, and their cost."""
     tokens = reply.get("usage")
     tokens = tokens if isinstance(tokens, dict) else {}
     n_in, n_out = (

@@ -1,4 +1,4 @@
-"""Whether a reply is an abstention: the phrases that the application agreed on with its model, however they are dressed up."""
+"""Detection of abstentions: replies that start with one of the application's phrases, in any formatting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AbstentionMatcher", "continues", "extends_last_word", "phrases_from"
 
 Verdict = Literal["abstains", "answers", "open"]
 
-# White space, invisible marks, quotes, Markdown, brackets.
+# Whitespace, invisible marks, quotes, Markdown, brackets.
 _FORMATTING: Final = (
     "\\s\ufeff\u200b-\u200f\u2060-\u2064\u202a-\u202e\u2066-\u2069"
     "\"'`*_#>~|()\\[\\]{}<\u00ab\u00bb\u2018-\u201f\u2039\u203a\u300c-\u300f"
@@ -23,68 +23,69 @@ _LEADING: Final = re.compile(f"^[{_FORMATTING}]+")
 _TRAILING: Final = re.compile(f"[{_FORMATTING}.!?,;:\u3001\u3002]+$")
 _HYPHENS: Final = re.compile("[\u2010-\u2013\u2212]")
 _APOSTROPHES: Final = re.compile("[\u2018\u2019\u02bc]")
-# Scripts without blanks between words, and those whose words take endings: there a phrase has no end to look for.
+# Scripts without spaces between words, and those whose words take suffixes: the end of a phrase cannot be detected
+# there.
 _UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]$")
-_GOES_ON: Final = re.compile(r"[-']?\w")
+_CONTINUES: Final = re.compile(r"[-']?\w")
 
 
 class AbstentionMatcher:
-    """Looks for phrases at the start of replies.
+    """Matches phrases at the start of replies.
 
-    Upper and lower case, white space, quotes, Markdown, brackets and the reasoning before the reply make no
-    difference. "NO-RESPONSE: they say nothing of it" is an abstention, "NO-RESPONSES were given" is none.
+    Case, whitespace, quotes, Markdown, brackets and reasoning before the reply are ignored. "NO-RESPONSE: they say
+    nothing of it" is an abstention, "NO-RESPONSES were given" is not.
     """
 
     def __init__(self, phrases: Sequence[str]) -> None:
         self._phrases = tuple(_TRAILING.sub("", _plain(phrase)) for phrase in phrases)
 
     def verdict(self, reply: str, *, cut: bool = False) -> Verdict:
-        """What a reply is.
+        """Classify a reply.
 
         Args:
             reply: The reply.
-            cut: Whether it was cut short. One that was cut before its first word, or while it might still have become a
-                phrase, is "open", and so is each that never came out of its reasoning.
+            cut: Whether the reply was cut. If it was cut before its first word, within a possible phrase or within its
+                reasoning, the verdict is "open".
         """
-        said = after_reasoning(reply)
-        if said is None:
+        answer = after_reasoning(reply)
+        if answer is None:
             return "open"
-        said = _plain(said)
-        if any(_starts(said, phrase) for phrase in self._phrases):
+        answer = _plain(answer)
+        if any(_starts(answer, phrase) for phrase in self._phrases):
             return "abstains"
-        if cut and any(phrase.startswith(said) for phrase in self._phrases):
+        if cut and any(phrase.startswith(answer) for phrase in self._phrases):
             return "open"
         return "answers"
 
 
 def phrases_from(abstention: str | Sequence[str]) -> tuple[str, ...]:
-    """The abstention phrases as a tuple, without repetitions, in their order.
+    """Return the abstention phrases as a tuple, without duplicates, in their order.
 
     Raises:
-        ConfigurationError: None, or one without a letter or digit.
+        ConfigurationError: If the list is empty, or a phrase is without a letter or digit.
     """
     phrases = (abstention,) if isinstance(abstention, str) else tuple(abstention)
     if not phrases:
         raise ConfigurationError("a reader needs at least one abstention phrase (abstention='NO-RESPONSE')")
-    given: tuple[object, ...] = phrases
-    for phrase in given:
+    candidates: tuple[object, ...] = phrases
+    for phrase in candidates:
         if not isinstance(phrase, str) or not re.search(r"\w", phrase):
-            raise ConfigurationError(f"an abstention phrase is a text with a letter or digit in it, got {phrase!r}")
+            raise ConfigurationError(f"an abstention phrase must be text with a letter or digit, got {phrase!r}")
     return tuple(dict.fromkeys(phrase.strip() for phrase in phrases))
 
 
 def strip_final_punctuation(phrase: str) -> str:
-    """A phrase without the full stop, or whatever closes it: replies that leave that out abstain as well."""
+    """Return a phrase without final punctuation, because replies without it are abstentions as well."""
     return _TRAILING.sub("", phrase)
 
 
 def continues(rest: str) -> bool:
-    """Whether `rest` belongs to the word before it."""
-    return _GOES_ON.match(rest) is not None
+    """Return whether `rest` belongs to the preceding word."""
+    return _CONTINUES.match(rest) is not None
 
 
 def extends_last_word(phrase: str, rest: str) -> bool:
-    """Whether `rest`, which follows a phrase, makes its last word another one; it cannot in a script without blanks."""
+    """Return whether `rest` extends the last word of a phrase. In scripts without spaces it never does."""
     return _UNSPACED.search(phrase) is None and continues(rest)
 
 
@@ -94,7 +95,7 @@ def _plain(text: str) -> str:
     return _LEADING.sub("", re.sub(r"\s+", " ", text))
 
 
-def _starts(said: str, phrase: str) -> bool:
-    if not said.startswith(phrase):
+def _starts(answer: str, phrase: str) -> bool:
+    if not answer.startswith(phrase):
         return False
-    return not extends_last_word(phrase, said[len(phrase) :])
+    return not extends_last_word(phrase, answer[len(phrase) :])
