@@ -56,6 +56,7 @@ def passages(hits, **reading):
     ("hits", "expected"),
     [
         (QDRANT, PassageDraft(**ALPHA, id="7", score=0.9)),
+        ((QDRANT.points, "next-offset"), PassageDraft(**ALPHA, id="7", score=0.9)),
         (QDRANT.points, PassageDraft(**ALPHA, id="7", score=0.9)),
         (SimpleNamespace(body=ELASTIC), PassageDraft(**ALPHA, id="x", score=1.5)),
         (ELASTIC, PassageDraft(**ALPHA, id="x", score=1.5)),
@@ -117,8 +118,9 @@ def test_chroma():
 
 
 def test_several_queries_are_several_lists():
-    """Milvus returns a list of hits for each query."""
+    """Milvus returns a list of hits for each query, Qdrant a result."""
     assert 2 == len(read_hits([MILVUS[0], []]).lists)
+    assert 2 == len(read_hits([QDRANT, QDRANT]).lists)
 
 
 def test_rows_of_a_database_have_the_names_of_their_columns():

@@ -46,14 +46,24 @@ class Guard:
 
     def count(self, place: str, error: Exception) -> None:
         """Count an error, and log it with its traceback if it is the first one of its place."""
-        # Without a lock, which a fork could leave locked.
-        tally = self._tallies.get(place)
-        if tally is None:
-            tally = self._tallies.setdefault(place, AtomicCounter())
+        if self._is_first(place):
             self._logger.warning(
                 "Ragstone failed in %s. The application continues (logged once)", place, exc_info=error
             )
+
+    def note(self, place: str, message: str) -> None:
+        """Count a wrong use, and log what to do about it if it is the first one of its place."""
+        if self._is_first(place):
+            self._logger.warning("ragstone: %s (logged once)", message)
+
+    def _is_first(self, place: str) -> bool:
+        """Count an event of a place, without a lock, which a fork could leave locked."""
+        tally = self._tallies.get(place)
+        is_first = tally is None
+        if tally is None:
+            tally = self._tallies.setdefault(place, AtomicCounter())
         tally.add()
+        return is_first
 
     def attempt(self, function: Callable[..., _T], *values: Any) -> _T | None:
         """Call a function. If it raises, count the error and return None."""

@@ -79,6 +79,7 @@ class Capture:
         sync_timeout_s: How long `record` waits with "sync" before it returns False.
         batch_size: Most drafts in one write.
         clock: Unix seconds, for `Dropped` entries.
+        guard: Counts errors that are stopped here; one of its own by default.
 
     Raises:
         ConfigurationError: A value is outside its range.
@@ -103,6 +104,7 @@ class Capture:
         sync_timeout_s: float = 5.0,
         batch_size: int = 50,
         clock: Callable[[], float] = time.time,
+        guard: Guard | None = None,
     ) -> None:
         if not 0 <= sample_rate <= 1:
             raise ConfigurationError(
@@ -130,7 +132,7 @@ class Capture:
             clock=clock,
         )
         self._writer = self._new_writer()
-        self._guard = Guard()
+        self._guard = guard or Guard()
         self._closes_at_exit: Callable[[], None] | None = None
         after_fork_in_child(self._after_fork)
 

@@ -17,13 +17,13 @@ from typing import Any, Literal, Self
 
 from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
-from ragstone.capture import Capture, CaptureCounters, CaptureLimits, redact_secrets
+from ragstone.capture import Capture, CaptureCounters, CaptureLimits, Guard, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import Metric
 from ragstone.monitor._config import CONFIGURABLE, read_config
 from ragstone.monitor._finish import Progress, State, is_script, pauses
-from ragstone.requests import TraceDraft
+from ragstone.requests import RequestBlocks, TraceDraft
 from ragstone.schema import Ledger
 from ragstone.sinks import Sink
 from ragstone.spool import SpoolWriter
@@ -40,7 +40,7 @@ _FINISH_S = 60.0
 _live: weakref.WeakSet[Monitor] = weakref.WeakSet()
 
 
-class Monitor:
+class Monitor(RequestBlocks):
     """Captures requests, keeps them durably, scores them off the request path, and sends outcomes to sinks.
 
     Hand it to an integration (`RagstoneCallbackHandler(monitor)`), or call `record` yourself. Nothing happens before
@@ -120,6 +120,7 @@ class Monitor:
         self._outage_patience_s = max_outage_s
         self._clock = clock
         spool = spool_directory(self._store)
+        self._guard = Guard()
         self._capture = Capture(
             lambda: SpoolWriter(spool),
             sample_rate=sample_rate,
@@ -129,6 +130,7 @@ class Monitor:
             durability=durability,
             flush_interval_s=flush_interval_s,
             clock=clock,
+            guard=self._guard,
         )
         self._reset()
         _live.add(self)

@@ -1,11 +1,13 @@
 """Captured requests: what was asked, what the model saw, what was answered, for live capture and replay."""
 
 from ragstone.requests._assemble import assemble
+from ragstone.requests._block import RequestBlock
 from ragstone.requests._boundary import find_requests
 from ragstone.requests._current import Block, current_request
 from ragstone.requests._draft import PassageDraft, Recorder, RetrievalDraft, TraceDraft
 from ragstone.requests._harvest import AS_JSON, harvest
 from ragstone.requests._hits import read_hits as read_hits
+from ragstone.requests._observe import RequestBlocks
 from ragstone.requests._step import Message, Request, Role, Statements, Step, StepKind, Value
 from ragstone.requests._tools import read_retriever_tools
 
@@ -16,6 +18,8 @@ __all__ = [
     "PassageDraft",
     "Recorder",
     "Request",
+    "RequestBlock",
+    "RequestBlocks",
     "RetrievalDraft",
     "Role",
     "Statements",

@@ -92,7 +92,11 @@ def _lists(value: Any) -> list[Sequence[Any]]:
     value = _unwrapped(value)
     if _is_chroma(value):
         return _chroma(value)
+    if isinstance(value, tuple) and len(value) == 2 and is_list(value[0]) and not is_list(value[1]):
+        value = value[0]  # a page of hits and the offset of the next one
     if is_list(value):
+        if value and all(is_list(get(item, "points")) for item in value):  # a batch of Qdrant
+            return [get(item, "points") for item in value]
         # Milvus and clients of several queries: a list of lists of hits.
         return list(value) if value and all(map(_is_batch, value)) else [value]
     for name in _LISTS:
@@ -104,13 +108,13 @@ def _lists(value: Any) -> list[Sequence[Any]]:
     records = get(value, "to_dict")
     if callable(records) and hasattr(value, "columns"):  # a data frame
         return [records("records")]
-    if isinstance(value, Mapping | str) or not isinstance(value, Iterable) or _has_text(value):
+    if isinstance(value, Iterator):
+        raise ConfigurationError("hits must be a list: reading an iterator would use it up; pass list(hits)")
+    if isinstance(value, Mapping | str) or not (isinstance(value, Iterable) and hasattr(value, "__len__")):
         raise ConfigurationError(
             f"hits must be a list or the result of a known client, got {type(value).__name__}{_fields(value)}; "
             "pass its list of hits"
         )
-    if isinstance(value, Iterator):
-        raise ConfigurationError("hits must be a list: reading an iterator would use it up; pass list(hits)")
     return [list(value)]
 
 
@@ -292,10 +296,6 @@ def _names(holder: Any) -> Iterable[Any]:
 def _fields(value: Any) -> str:
     names = sorted(map(str, _names(value)))[:_MAX_NAMES]
     return f" with {names}" if names else ""
-
-
-def _has_text(value: Any) -> bool:
-    return any(isinstance(get(value, name), str) for name in _TEXT)
 
 
 def _finite(value: Any) -> float | None:

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from ragstone.capture import Guard
 from ragstone.errors import JudgeReplyError
 from ragstone.judges import AbstentionEstimate, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply, record_usage
-from ragstone.requests import TraceDraft
+from ragstone.requests import RequestBlocks, TraceDraft
 from ragstone.schema import Interval, Usage
 from ragstone.sinks import Delivery
 from ragstone.testing._json_values import schema_value
@@ -235,8 +236,8 @@ class MemorySink:
         self.closed = True
 
 
-class MemoryRecorder:
-    """A `Recorder` that stores drafts in memory, for tests of capture hooks.
+class MemoryRecorder(RequestBlocks):
+    """A `Recorder` that stores drafts in memory, for tests of capture hooks and of blocks.
 
     Attributes:
         drafts: All accepted drafts, in order.
@@ -247,6 +248,7 @@ class MemoryRecorder:
 
     def __init__(self, *, accept: bool = True) -> None:
         self._accept = accept
+        self._guard = Guard()
         self.drafts: list[TraceDraft] = []
 
     def record(self, draft: TraceDraft) -> bool:

@@ -1,0 +1,465 @@
+"""A request that the application marks itself: `with monitor.request(question) as r`."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from ragstone._util.exit import register_exit_hook
+from ragstone._util.guard import Guard
+from ragstone._util.suppress import capture_suppressed
+from ragstone.errors import ConfigurationError
+from ragstone.requests import _current
+from ragstone.requests._assemble import assemble
+from ragstone.requests._draft import Recorder, TraceDraft
+from ragstone.requests._hits import Hits, read_hits
+from ragstone.requests._live import LiveRequest
+from ragstone.requests._otel import link_current_span
+from ragstone.requests._prompt import read_prompt
+from ragstone.requests._replies import Reply, StreamReader, read_reply
+from ragstone.requests._step import Request, Step
+from ragstone.requests._tap import AsyncTap, Tap, is_async_stream, is_stream
+from ragstone.schema import TraceStatus
+
+__all__ = ["RequestBlock"]
+
+_T = TypeVar("_T")
+
+
+class _OpenBlocks:
+    """The requests in flight, which are abandoned if the interpreter ends."""
+
+    def __init__(self) -> None:
+        self.blocks: weakref.WeakSet[RequestBlock] = weakref.WeakSet()
+        register_exit_hook(self.abandon)
+
+    def abandon(self) -> None:
+        """Record them: a stream that is held and never read would be lost."""
+        for block in list(self.blocks):
+            block._end("abandoned")  # noqa: SLF001
+
+
+_open: Final = _OpenBlocks()
+
+
+class RequestBlock:
+    """A request of the application, from `Monitor.request`: what it found, what it prompted, what it answered.
+
+    Used as `with` or `async with`. Every method returns its argument and never raises: what it cannot read is counted in
+    the recorder's `errors` and logged once, with the argument that helps. A block inside another one is a step of it.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        guard: Guard,
+        question: str | None,
+        *,
+        session_id: str | None = None,
+        user_id: str | None = None,
+        name: str | None = None,
+        tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        reference: str | Sequence[str] = (),
+    ) -> None:
+        self.outer: Any = None
+        self._recorder = recorder
+        self._guard = guard
+        self._given: dict[str, Any] = {
+            "query": question,
+            "session_id": session_id,
+            "user_id": user_id,
+            "name": name,
+            "tags": tags,
+            "metadata": metadata,
+            "reference": reference,
+        }
+        self._live: LiveRequest | None = None
+        self._step = Step(id=None, kind="chain", name=name)
+        self._model: Step | None = None
+        """The model call whose reply has not come yet."""
+        self._source: _Listener | None = None
+        """The stream that the answer comes from."""
+        self._n_open = 0
+        """Streams that have not ended."""
+        self._status: TraceStatus = "ok"
+        self._error: BaseException | None = None
+        """What the last stream ended in."""
+        self._is_answered = False
+        self._is_entered = False
+        self._is_left = False
+        self._n_joined = 0
+        self._pid = os.getpid()
+        self._reading: dict[str, Any] = {}
+        """How `found` reads hits, for `used`."""
+
+    # -- the block itself
+
+    @property
+    def recorder(self) -> Recorder:
+        """The recorder that takes the request."""
+        return self._recorder
+
+    @property
+    def ended(self) -> bool:
+        """Whether the request has ended, or has not begun."""
+        return self._live is None or self._live.ended or self._step.ended_at is not None
+
+    @property
+    def trace_id(self) -> str | None:
+        """The id under which the request is stored; None before it begins, and if it is not captured."""
+        return None if self._live is None else self._live.draft.trace_id
+
+    def __enter__(self) -> Self:
+        try:
+            self._begin()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the application continues
+            self._guard.count("request", error)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _current.leave(self, self.outer)
+        self._is_left = True
+        if error is not None:
+            self._end("truncated" if isinstance(error, GeneratorExit) else "error", error)
+        elif self._n_open == 0:
+            self._end(self._status, self._error)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, traceback)
+
+    def _begin(self) -> None:
+        if self._is_entered:
+            self._guard.note("request.entered_twice", "a block was entered twice; call request() for each request")
+            return
+        self._is_entered = True
+        if capture_suppressed():
+            return
+        self._step.started_at = time.time()
+        outer = _current.current_request(self._recorder)
+        if outer is None:
+            draft = self._draft()
+            link_current_span(draft)
+            self._step.id = "request"
+            self._live = LiveRequest(self._recorder, draft, self._step)
+            self._live.statements.query = draft.query
+            _open.blocks.add(self)
+        else:
+            self._nest(outer)
+        self.outer = _current.enter(self)
+
+    def _nest(self, outer: RequestBlock) -> None:
+        """Become a step of the block around this one."""
+        self._live = live = outer._live
+        assert live is not None  # noqa: S101 - it has begun
+        self._step.id, self._step.parent = live.new_id(), outer._step.id
+        self._step.query = self._given["query"]
+        live.add(self._step)
+
+    def _draft(self) -> TraceDraft:
+        given = self._given
+        question, reference = given["query"], given["reference"]
+        if question is not None and not isinstance(question, str):
+            self._guard.note("request.question", f"the question must be a text or None, got {type(question).__name__}")
+            question = None
+        return TraceDraft(
+            source="request",
+            name=given["name"],
+            session_id=given["session_id"],
+            user_id=given["user_id"],
+            query=question,
+            reference=[reference] if isinstance(reference, str) else list(reference or ()),
+            started_at=self._step.started_at or time.time(),
+            tags=list(given["tags"] or ()),
+            metadata=dict(given["metadata"] or {}),
+        )
+
+    # -- what the application says
+
+    def found(
+        self,
+        hits: _T,
+        *,
+        query: str | None = None,
+        name: str | None = None,
+        text: str | None = None,
+        columns: Sequence[str] | None = None,
+        texts: Sequence[str] | None = None,
+        ids: Sequence[Any] | None = None,
+        scores: Sequence[Any] | None = None,
+    ) -> _T:
+        """Note the result of a search.
+
+        Args:
+            hits: The result as the client returns it: of Qdrant, Chroma, Elasticsearch, OpenSearch, Weaviate, Milvus, rows of a
+                SQL database, documents of a framework, mappings with a text, or texts.
+            query: What was searched for, if it is not the question.
+            name: Name of the index or the retriever.
+            text: Field that holds the text, if it does not have a usual name (`text`, `content`, `page_content`, …).
+            columns: Names of the columns, if the hits are tuples.
+            texts: Texts of the hits, if these are an array of positions (FAISS); as many as hits.
+            ids: Ids of the hits, if they do not hold any.
+            scores: Scores of the hits, if they do not hold any. Higher means better.
+
+        Returns:
+            `hits`, unchanged.
+        """
+        if (live := self._active("found")) is not None:
+            reading = {"text": text, "columns": columns}
+            self._reading = {key: value for key, value in reading.items() if value is not None} or self._reading
+            try:
+                read = self._read("found", hits, **self._reading, texts=texts, ids=ids, scores=scores)
+                for passages in read.lists:
+                    live.add(self._new_step("retrieval", query=query, name=name, passages=passages))
+            except Exception as error:  # noqa: BLE001 - objects of the application may do anything
+                self._failed("found", error)
+        return hits
+
+    def prompt(self, messages: _T) -> _T:
+        """Note the prompt of the model call that writes the answer, so that contexts are the passages that stand in it.
+
+        Args:
+            messages: The messages as the client takes them, or a text. An agent calls this for each turn.
+
+        Returns:
+            `messages`, unchanged.
+        """
+        if (live := self._active("prompt")) is not None:
+            try:
+                prompt = read_prompt(messages)
+                if prompt:
+                    self._model = self._new_step("model", prompt=prompt)
+                    live.add(self._model)
+                else:
+                    self._guard.note(
+                        "prompt.unreadable",
+                        f"prompt() takes a text or a list of messages, got {type(messages).__name__}",
+                    )
+            except Exception as error:  # noqa: BLE001
+                self._failed("prompt", error)
+        return messages
+
+    def used(self, hits: _T, *, text: str | None = None, columns: Sequence[str] | None = None) -> _T:
+        """State the passages that were put into the prompt; several calls add up.
+
+        Args:
+            hits: Some of the hits, texts, or anything else that `found` takes. An empty list says that none was used.
+            text: As for `found`, whose value is the default.
+            columns: As for `found`, whose value is the default.
+
+        Returns:
+            `hits`, unchanged.
+        """
+        if (live := self._active("used")) is not None:
+            given = {key: value for key, value in (("text", text), ("columns", columns)) if value is not None}
+            try:
+                read = self._read("used", hits, **(self._reading | given))
+                passages = [passage for passages in read.lists for passage in passages]
+                if self._step is live.root:
+                    live.statements.contexts = [*(live.statements.contexts or ()), *passages]
+                else:
+                    self._step.passages = [*(self._step.passages or ()), *passages]
+            except Exception as error:  # noqa: BLE001
+                self._failed("used", error)
+        return hits
+
+    def answer(self, response: Any) -> Any:
+        """Note the answer.
+
+        Args:
+            response: A text, the response of a client (OpenAI, Anthropic, and those that have their shapes), or a stream. A reply
+                that calls a tool does not count as the answer.
+
+        Returns:
+            `response`; for a stream an object that passes everything through, and ends the request when it has been
+            read, closed or collected.
+        """
+        return self._answer(response, explicit=True)
+
+    def join(self, request: Request) -> bool:
+        """Make a framework's finished request a part of this one (see `Block`)."""
+        live = self._live
+        if live is None:
+            return False
+        try:
+            joined = live.join(request, parent=self._step)
+        except Exception as error:  # noqa: BLE001
+            self._failed("join", error)
+            return False
+        self._n_joined += joined
+        return joined
+
+    # -- inside
+
+    def _active(self, method: str) -> LiveRequest | None:
+        """Return the request if it is in flight; calls before its begin or after its end are counted."""
+        if not self._is_entered:
+            self._guard.note(f"{method}.early", f"{method}() was called outside of `with monitor.request(...) as r`")
+        elif self._live is not None and self.ended:
+            self._guard.note(f"{method}.late", f"{method}() was called after its request had ended")
+        else:
+            return self._live
+        return None
+
+    def _new_step(self, kind: Any, **values: Any) -> Step:
+        assert self._live is not None  # noqa: S101 - for the type checker
+        return Step(id=self._live.new_id(), parent=self._step.id, kind=kind, started_at=time.time(), **values)
+
+    def _read(self, method: str, hits: Any, **reading: Any) -> Hits:
+        read = read_hits(hits, **reading)
+        if read.without_text is not None:
+            self._guard.note(f"{method}.without_text", f"{method}(): {read.without_text}")
+        return read
+
+    def _failed(self, method: str, error: Exception) -> None:
+        if isinstance(error, ConfigurationError):
+            self._guard.note(f"{method}.unreadable", f"{method}(): {error}")
+        else:
+            self._guard.count(f"request.{method}", error)
+
+    def _answer(self, response: Any, *, explicit: bool) -> Any:
+        if (live := self._active("answer")) is None:
+            return response
+        try:
+            if is_async_stream(response) or is_stream(response):
+                listener = _Listener(self, explicit=explicit)
+                if explicit or self._source is None:
+                    self._source = listener
+                self._n_open += 1
+                return (AsyncTap if is_async_stream(response) else Tap)(response, listener)
+            if (reply := read_reply(response)) is not None:
+                self._take(live, reply, explicit=explicit)
+            elif explicit or not (response is None or self._is_answered):
+                self._guard.note(
+                    "answer.unreadable",
+                    f"answer() cannot read {type(response).__name__}; pass the text, the client's response or its stream",
+                )
+        except Exception as error:  # noqa: BLE001
+            self._failed("answer", error)
+        return response
+
+    def _take(self, live: LiveRequest, reply: Reply, *, explicit: bool, first_token_at: float | None = None) -> None:
+        """Note a reply, and that it is the answer unless it calls a tool."""
+        if self._is_answered and not explicit:
+            return  # the function has stated its answer itself
+        is_answer = reply.text is not None and not reply.calls_tool
+        if self._is_answered and is_answer:
+            self._answered_twice()
+        step = self._model
+        if step is None:
+            step = self._new_step("model")
+            live.add(step)
+        self._model = None
+        step.reply, step.calls_tool, step.model = reply.text, reply.calls_tool, reply.model
+        step.input_tokens, step.output_tokens = reply.input_tokens, reply.output_tokens
+        step.first_token_at, step.ended_at = first_token_at, time.time()
+        self._step.first_token_at = first_token_at
+        if not is_answer:
+            return
+        self._is_answered = True
+        self._status, self._error = "ok", None
+        if self._step is live.root:
+            live.statements.response = reply.text
+        else:
+            self._step.reply = reply.text
+
+    def _answered_twice(self) -> None:
+        self._guard.note("answer.twice", "answer() was called twice for one request; the last answer counts")
+
+    def _stream_over(self, listener: _Listener, error: BaseException | None) -> None:
+        """A stream has ended: take its text, and end the request if the block has been left."""
+        self._n_open -= 1
+        live = self._live
+        if live is None or self.ended:
+            return
+        if listener is self._source:
+            self._take_stream(live, listener)
+        if listener.status != "ok":
+            self._status, self._error = listener.status, error
+        if self._is_left and self._n_open == 0:
+            self._end(self._status, self._error)
+
+    def _take_stream(self, live: LiveRequest, listener: _Listener) -> None:
+        reply = listener.reader.reply
+        if listener.status != "ok":
+            reply.text = None  # a part of a text is not the answer
+        elif reply.text is None and not reply.calls_tool and not self._is_answered:
+            self._guard.note(
+                "answer.unreadable",
+                "answer(): no chunk of the stream held a known text; pass a stream of texts, or the text itself",
+            )
+        self._take(live, reply, explicit=listener.explicit, first_token_at=listener.first_token_at)
+
+    def _end(self, status: TraceStatus, error: BaseException | None = None) -> None:
+        live = self._live
+        if live is None or self.ended or os.getpid() != self._pid:
+            return  # a forked child leaves the request to its parent
+        try:
+            described = None if error is None or status != "error" else _describe(error)
+            if self._step is not live.root:
+                self._step.ended_at, self._step.error = time.time(), described
+                return
+            if status == "ok" and not (self._is_answered or self._n_joined or self._source):
+                self._guard.note(
+                    "answer.missing", "a request ended without an answer; pass it to answer() inside the block"
+                )
+            _open.blocks.discard(self)
+            request = live.end(status, described)
+            if request is not None:
+                self._recorder.record(assemble(request))
+        except Exception as failure:  # noqa: BLE001
+            self._guard.count("request", failure)
+
+
+class _Listener:
+    """The block's end of a stream."""
+
+    def __init__(self, block: RequestBlock, *, explicit: bool) -> None:
+        self.block = block
+        self.explicit = explicit
+        self.reader = StreamReader()
+        self.first_token_at: float | None = None
+        self.is_over = False
+        self.status: TraceStatus = "ok"
+
+    def chunk(self, chunk: Any) -> None:
+        """Take note of a chunk."""
+        try:
+            if self.reader.add(chunk) and self.first_token_at is None:
+                self.first_token_at = time.time()
+        except Exception as error:  # noqa: BLE001
+            self.block._failed("answer", error)  # noqa: SLF001
+
+    def ended(self, error: BaseException | None, *, complete: bool) -> None:
+        """Take note of the end."""
+        if self.is_over:
+            return
+        self.is_over = True
+        if not complete:
+            is_failure = error is not None and not isinstance(error, GeneratorExit)
+            # Of a stream without chunks nothing was read, so that it did not begin to answer.
+            self.status = "error" if is_failure else "truncated" if self.first_token_at else "abandoned"
+        try:
+            self.block._stream_over(self, error)  # noqa: SLF001
+        except Exception as failure:  # noqa: BLE001
+            self.block._failed("answer", failure)  # noqa: SLF001
+
+
+def _describe(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - the application's exception may be broken as well
+        message = ""
+    return f"{name}: {message}" if message else name

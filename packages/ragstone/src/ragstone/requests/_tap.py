@@ -1,0 +1,177 @@
+"""Taps: streams for the application in place of a client's, which report their end to the block."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from ragstone.requests._current import Block, entered
+
+__all__ = ["AsyncTap", "StreamListener", "Tap", "is_async_stream", "is_stream"]
+
+
+def is_stream(value: object) -> bool:
+    """Whether a value is an iterator, such as a generator or a client's stream."""
+    return callable(getattr(value, "__next__", None)) and callable(getattr(value, "__iter__", None))
+
+
+def is_async_stream(value: object) -> bool:
+    """Whether a value is an asynchronous iterator, or an object that makes one."""
+    return callable(getattr(value, "__aiter__", None))
+
+
+class StreamListener(Protocol):
+    """The end of a tap that belongs to the block. Its methods never raise."""
+
+    @property
+    def block(self) -> Block:
+        """The block that is current while the stream is read."""
+        ...
+
+    def chunk(self, chunk: Any) -> None:
+        """Take note of a chunk."""
+        ...
+
+    def ended(self, error: BaseException | None, *, complete: bool) -> None:
+        """Take note of the end. Later calls have no effect."""
+        ...
+
+
+class _Base:
+    """What both kinds of taps have in common: everything else is the stream's own."""
+
+    def __init__(self, stream: Any, listener: StreamListener) -> None:
+        self._stream = stream
+        self._listener = listener
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_stream":  # copied or unpickled without `__init__`
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
+    def __del__(self) -> None:
+        listener = getattr(self, "_listener", None)
+        if listener is not None:
+            listener.ended(None, complete=False)
+
+
+class Tap(_Base):
+    """A stream that reports its chunks and its end, whether it is read to the end, closed or collected."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        return self._step(self._stream.__next__)
+
+    def send(self, value: Any) -> Any:
+        """Send a value to a generator."""
+        return self._step(self._stream.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an exception inside a generator."""
+        return self._step(self._stream.throw, *error)
+
+    def _step(self, function: Callable[..., Any], *values: Any) -> Any:
+        try:
+            # Frameworks run lazily: what begins while the stream is read belongs to the block.
+            with entered(self._listener.block):
+                chunk = function(*values)
+        except StopIteration:
+            self._listener.ended(None, complete=True)
+            raise
+        except BaseException as error:
+            self._listener.ended(error, complete=False)
+            raise
+        self._listener.chunk(chunk)
+        return chunk
+
+    def close(self) -> Any:
+        """Close the stream, which ends the request."""
+        try:
+            close = getattr(self._stream, "close", None)
+            return close() if callable(close) else None
+        finally:
+            self._listener.ended(None, complete=False)
+
+    def __enter__(self) -> Self:
+        if callable(getattr(type(self._stream), "__enter__", None)):
+            self._stream.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> Any:
+        try:
+            leave = getattr(type(self._stream), "__exit__", None)
+            return leave(self._stream, kind, error, traceback) if callable(leave) else self.close()
+        finally:
+            self._listener.ended(error, complete=False)
+
+
+class AsyncTap(_Base):
+    """The same for an asynchronous stream."""
+
+    def __init__(self, stream: Any, listener: StreamListener) -> None:
+        super().__init__(stream, listener)
+        self._iterator: Any = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._iterator is None:
+            self._iterator = self._stream.__aiter__()
+        return await self._step(self._iterator.__anext__)
+
+    async def asend(self, value: Any) -> Any:
+        """Send a value to an asynchronous generator."""
+        return await self._step(self._stream.asend, value)
+
+    async def athrow(self, *error: Any) -> Any:
+        """Raise an exception inside an asynchronous generator."""
+        return await self._step(self._stream.athrow, *error)
+
+    async def _step(self, function: Callable[..., Any], *values: Any) -> Any:
+        try:
+            with entered(self._listener.block):
+                chunk = await function(*values)
+        except StopAsyncIteration:
+            self._listener.ended(None, complete=True)
+            raise
+        except BaseException as error:
+            self._listener.ended(error, complete=False)
+            raise
+        self._listener.chunk(chunk)
+        return chunk
+
+    async def aclose(self) -> None:
+        """Close the stream, which ends the request."""
+        try:
+            close = getattr(self._stream, "aclose", None) or getattr(self._stream, "close", None)
+            result = close() if callable(close) else None
+            if inspect.isawaitable(result):
+                await result
+        finally:
+            self._listener.ended(None, complete=False)
+
+    close = aclose
+    """Some clients name it so."""
+
+    async def __aenter__(self) -> Self:
+        if callable(getattr(type(self._stream), "__aenter__", None)):
+            await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> Any:
+        try:
+            leave = getattr(type(self._stream), "__aexit__", None)
+            if callable(leave):
+                return await leave(self._stream, kind, error, traceback)
+            return await self.aclose()
+        finally:
+            self._listener.ended(error, complete=False)
