@@ -1,4 +1,4 @@
-"""The randomised Tukey test at the size of CCRS's experiment, against the loop that its listing describes."""
+"""The randomized Tukey test at the size of CCRS's experiment, against the loop that its listing describes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from ragstone.stats import randomised_tukey
+from ragstone.stats import randomized_tukey
 
 pytestmark = pytest.mark.bench
 
@@ -50,27 +50,27 @@ def scores() -> np.ndarray:
 def test_tukey_is_150_times_the_plain_loop_in_64_mb():
     """15 pairs of 6 systems, 4,719 samples, 10,000 permutations; the loop's time is that of 20, times 500."""
     x = scores()
-    randomised_tukey(x, n_resamples=100)  # what is loaded once is not counted
+    randomized_tukey(x, n_resamples=100)  # what is loaded once is not counted
 
     ours, loop = [], []
     for _ in range(3):
         # Interleaved, and the processor's time: what else this machine does falls on neither.
         start = time.process_time()
-        result = randomised_tukey(x, n_resamples=N_RESAMPLES)
+        result = randomized_tukey(x, n_resamples=N_RESAMPLES)
         ours.append(time.process_time() - start)
         start = time.process_time()
         plain_loop(x, LOOP_RESAMPLES)
         loop.append((time.process_time() - start) * N_RESAMPLES / LOOP_RESAMPLES)
 
     tracemalloc.start()
-    randomised_tukey(x, n_resamples=N_RESAMPLES)
+    randomized_tukey(x, n_resamples=N_RESAMPLES)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
     ratio = sorted(loop)[1] / sorted(ours)[1]
     print()
     print(
-        f"randomised_tukey: {sorted(ours)[1]:.2f} s of processor time, plain loop {sorted(loop)[1]:.0f} s: {ratio:.0f} x"
+        f"randomized_tukey: {sorted(ours)[1]:.2f} s of processor time, plain loop {sorted(loop)[1]:.0f} s: {ratio:.0f} x"
     )
     print(f"memory above the data: {peak / 2**20:.1f} MiB")
     assert (15, N_RESAMPLES) == (len(result.pairs), result.n_resamples)

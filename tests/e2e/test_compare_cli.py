@@ -46,7 +46,7 @@ def test_the_verdict_comes_first_and_the_tables_below(files: dict[str, Path]) ->
     assert done.stdout.startswith("old beats worse on ccrs.qr by ")
     assert "no difference can be claimed on ccrs.cc between worse and old" in done.stdout
     assert "mean [95% CI]" in done.stdout
-    assert "paired randomised Tukey test" in done.stdout
+    assert "paired randomized Tukey test" in done.stdout
 
 
 @pytest.mark.parametrize(

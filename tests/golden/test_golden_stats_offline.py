@@ -16,7 +16,7 @@ from ragstone.stats import (
     holm,
     paired_bootstrap,
     paired_effect,
-    randomised_tukey,
+    randomized_tukey,
     sign_flip_test,
     wilson_interval,
 )
@@ -49,7 +49,7 @@ def test_two_systems_are_scipy_s_exact_paired_permutation_test(seed, alternative
         n_resamples=np.inf,
         alternative=alternative,
     )
-    result = randomised_tukey(x, pairs=[(0, 1)], alternative=alternative)
+    result = randomized_tukey(x, pairs=[(0, 1)], alternative=alternative)
     flips = sign_flip_test(x[:, 0], x[:, 1], alternative=alternative)
     assert result.exact
     assert expected.pvalue == pytest.approx(result.pairs[0].p_value, abs=1e-12)
@@ -61,7 +61,7 @@ def test_many_rows_come_near_the_studentized_range():
     """Without its limit theorem in the code: 2,000 rows of five systems, ten pairs, within four Monte-Carlo errors."""
     x = np.random.default_rng(4).random((2000, 5)) + np.array([0, 0.01, 0.02, 0.03, 0.035])
     sigma = math.sqrt(x.var(axis=1, ddof=1).sum()) / len(x)
-    for pair in randomised_tukey(x).pairs:
+    for pair in randomized_tukey(x).pairs:
         expected = stats.studentized_range.sf(abs(pair.difference) / sigma, 5, 1e6)
         assert expected == pytest.approx(pair.p_value, abs=4 * pair.mc_error + 0.004)
 
@@ -80,7 +80,7 @@ def test_the_p_values_of_table_20_come_back():
     """CCRS, table 20: its differences and one sigma give its p-values, by the limit and by permutations of 4,716 rows."""
     x = ccrs_like(CCRS_CC, CCRS_CC_SIGMA, 4716)
     sigma = math.sqrt(x.var(axis=1, ddof=1).sum()) / len(x)
-    permuted = randomised_tukey(x)
+    permuted = randomized_tukey(x)
     for printed, pair in zip(CCRS_P["cc"], permuted.pairs, strict=True):
         near = stats.studentized_range.sf(abs(pair.difference) / sigma, 6, 1e6)
         # The differences are printed to 0.01 points, which is 0.02 in the p-value where its curve is steepest.

@@ -17,7 +17,7 @@ from ragstone.stats import (
     mean_interval,
     paired_bootstrap,
     paired_effect,
-    randomised_tukey,
+    randomized_tukey,
     sign_flip_test,
 )
 
@@ -33,7 +33,7 @@ pairs_of_scores = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_
 
 
 def tukey(x, **options):
-    return randomised_tukey(x, n_resamples=200, **options)
+    return randomized_tukey(x, n_resamples=200, **options)
 
 
 def facts(result):
@@ -74,7 +74,7 @@ def test_shift_of_a_sample_and_scale_of_all_do_not_matter(x, scale, shift, data)
     """A hard sample is hard for all systems, and points are not p-values; where all permutations are looked at."""
     x = x[:3, :3]
     hard = np.array(data.draw(st.lists(st.integers(0, 9), min_size=len(x), max_size=len(x))), dtype=float)
-    one, other = randomised_tukey(x), randomised_tukey((x + hard[:, None] + shift) * scale)
+    one, other = randomized_tukey(x), randomized_tukey((x + hard[:, None] + shift) * scale)
     assert one.exact
     assert facts(one) == facts(other)
     assert differences(one) == pytest.approx([d / scale for d in differences(other)], abs=1e-9, nan_ok=True)
@@ -92,7 +92,7 @@ def test_a_sample_with_one_score_says_nothing(x):
 def test_systems_may_change_their_columns_where_all_is_enumerated(x):
     """Names are arbitrary: reversed columns give reversed pairs, with the sign of the difference turned."""
     x = x[:3, :3]
-    one, other = randomised_tukey(x), randomised_tukey(x[:, ::-1])
+    one, other = randomized_tukey(x), randomized_tukey(x[:, ::-1])
     assert one.exact
     last = x.shape[1] - 1
     mirrored = {(last - p.second, last - p.first): p for p in other.pairs}

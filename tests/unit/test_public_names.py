@@ -70,7 +70,7 @@ PUBLIC = {
         Agreement BernsteinSequence BettingSequence DifferenceSequence Estimate ManskiSequence
         ProportionSequence ShiryaevRobertsDetector bootstrap_interval cohen_kappa fleiss_kappa flip_rate
         hajek_mean holm independent_tukey kendall krippendorff_alpha landis_koch mean_interval paired_bootstrap
-        paired_effect pass_at_k pearson percent_agreement prediction_powered_mean randomised_tukey
+        paired_effect pass_at_k pearson percent_agreement prediction_powered_mean randomized_tukey
         sign_flip_test spearman wilson_interval
     """,
     "ragstone.testing": """

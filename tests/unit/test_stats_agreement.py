@@ -136,7 +136,7 @@ def test_words(kappa, word):
         (lambda: cohen_kappa([1, "a"], [1, 2]), "both"),
         (lambda: cohen_kappa([1], [1], n_resamples=0), "n_resamples"),
         (lambda: fleiss_kappa([[1, None], [1, 2]]), "krippendorff_alpha"),
-        (lambda: fleiss_kappa([[1], [1]]), "two ratings"),
+        (lambda: fleiss_kappa([[1], [1]]), "at least 2"),
         (lambda: fleiss_kappa([[1, 2], [1]]), "1, 2"),
         (lambda: krippendorff_alpha([["a", "b"], ["a", "a"]], scale="ordinal"), "needs numbers"),
         (lambda: krippendorff_alpha([[1, 2]], scale="ratio"), "ratio"),

@@ -72,5 +72,5 @@ def test_seed_and_chunks_do_not_matter_beyond_noise():
 )
 def test_bad_input_is_refused(arguments, options):
     """Nothing to compare, no number, no bootstrap."""
-    with pytest.raises(ValueError, match="needs"):
+    with pytest.raises(ValueError, match="at least"):
         compare_groups(*arguments, **options)

@@ -235,7 +235,7 @@ def test_detector_is_silent_on_what_is_fine_and_can_be_reset():
         (lambda: BettingSequence().update(math.nan), "nan"),
         (lambda: BernsteinSequence().update(-0.1), "-0.1"),
         (lambda: DifferenceSequence().update(0.0, 1.5), "1.5"),
-        (lambda: ShiryaevRobertsDetector(0.0), "nothing is below"),
+        (lambda: ShiryaevRobertsDetector(0.0), "strictly between low and high"),
         (lambda: ShiryaevRobertsDetector(0.5, direction="down"), "down"),
         (lambda: ShiryaevRobertsDetector(0.5, alpha=0), "alpha"),
         (lambda: ShiryaevRobertsDetector(0.5, bets=(1.5,)), "1.5"),

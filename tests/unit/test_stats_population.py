@@ -131,7 +131,7 @@ def test_prediction_powered_mean_by_hand():
     assert np.mean(rest) + np.mean(np.subtract(human, judge)) == pytest.approx(found.estimate.value)
     ignored = prediction_powered_mean(human, judge, rest, weight=0)
     assert 0.75 == ignored.estimate.value == ignored.labels_only.value
-    assert (4, 6, "ppi") == (found.n_labelled, found.n_judged, found.estimate.method)
+    assert (4, 6, "ppi") == (found.n_labeled, found.n_judged, found.estimate.method)
 
 
 def test_half_width_of_a_prediction_powered_mean_by_hand():
@@ -244,12 +244,12 @@ def test_weighted_estimates_cover_where_the_plain_mean_fails():
     ("call", "message"),
     [
         (lambda: describe([math.nan]), "finite"),
-        (lambda: pearson([1, 2], [1]), "pairs"),
+        (lambda: pearson([1, 2], [1]), "same length"),
         (lambda: kendall([1, math.nan], [1, 2]), "NaN"),
         (lambda: fisher_interval(1.5, 10), "1.5"),
         (lambda: fisher_interval(0.5, 10, kind="tau"), "tau"),
         (lambda: fisher_mean([2.0]), "2.0"),
-        (lambda: fisher_mean([0.5], [1, 2]), "1 and 2"),
+        (lambda: fisher_mean([0.5], [1, 2]), "1 correlations and 2 numbers"),
         (lambda: prediction_powered_mean([1.0], [1.0], [1.0, 1.0]), "1 labels"),
         (lambda: prediction_powered_mean([1.0, 2.0], [1.0, 1.0], [1.0, 1.0]), "2.0"),
         (lambda: prediction_powered_mean([1.0, 0.0], [1.0, math.nan], [1.0, 1.0]), "finite"),

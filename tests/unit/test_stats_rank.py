@@ -42,9 +42,9 @@ def test_bad_input_is_refused():
     """NaN has no rank, and pairs come in pairs."""
     with pytest.raises(ValueError, match="NaN"):
         spearman([1, float("nan")], [1, 2])
-    with pytest.raises(ValueError, match="pairs"):
+    with pytest.raises(ValueError, match="same length"):
         spearman([1, 2], [1])
-    with pytest.raises(ValueError, match="rows and columns"):
+    with pytest.raises(ValueError, match="2 dimensions"):
         bootstrap_mean([1.0, 2.0])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="level"):
         bootstrap_mean([[1.0]], confidence_level=1)

@@ -1,4 +1,4 @@
-"""Statistics: arrays in, named results out; nothing here knows what a sample is."""
+"""Statistics: functions of arrays that return named results, independent of samples and metrics."""
 
 from ragstone.stats._agreement import (
     Agreement,
@@ -30,18 +30,18 @@ from ragstone.stats._online.bernstein import BernsteinSequence
 from ragstone.stats._online.betting import BettingSequence
 from ragstone.stats._online.detector import ShiryaevRobertsDetector
 from ragstone.stats._online.streams import DifferenceSequence, ManskiSequence, ProportionSequence
+from ragstone.stats._paired import paired_bootstrap, paired_effect, sign_flip_test
 from ragstone.stats._population import Description as Description
 from ragstone.stats._population import describe as describe
 from ragstone.stats._population import pass_at_k
 from ragstone.stats._ppi import PredictionPoweredMean as PredictionPoweredMean
 from ragstone.stats._ppi import prediction_powered_mean
-from ragstone.stats._randomise import paired_bootstrap, paired_effect, sign_flip_test
 from ragstone.stats._rank import bootstrap_mean as bootstrap_mean
 from ragstone.stats._rank import bootstrap_spearman as bootstrap_spearman
 from ragstone.stats._rank import spearman
 from ragstone.stats._sequential import beta_mixture_interval as beta_mixture_interval
 from ragstone.stats._tukey import TukeyPair as TukeyPair
-from ragstone.stats._tukey import randomised_tukey
+from ragstone.stats._tukey import randomized_tukey
 from ragstone.stats._weight import hajek_mean
 
 __all__ = [
@@ -70,7 +70,7 @@ __all__ = [
     "pearson",
     "percent_agreement",
     "prediction_powered_mean",
-    "randomised_tukey",
+    "randomized_tukey",
     "sign_flip_test",
     "spearman",
     "wilson_interval",

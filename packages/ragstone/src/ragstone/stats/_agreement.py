@@ -1,4 +1,4 @@
-"""How far raters agree beyond chance: Cohen's and Fleiss' kappa, Krippendorff's alpha, with intervals over items."""
+"""Agreement of raters beyond chance: Cohen's and Fleiss' kappa, Krippendorff's alpha, with intervals over items."""
 
 from __future__ import annotations
 
@@ -25,47 +25,48 @@ __all__ = [
 ]
 
 Rating = str | float | None
-"""What a rater said of an item: a label or a number; None (or NaN) where nothing was said."""
+"""Rating of an item: a label or a number. None (or NaN) is a missing rating."""
 Ratings = Sequence[Sequence[Rating]]
 """Items by raters."""
 
 _CELLS: Final = 1_000_000
-"""Resamples times ratings worked on at once: 8 MB a table."""
+"""Resamples times ratings per batch (8 MB per table)."""
 _ROUNDING: Final = 1e-12
-"""Expected disagreement below this is rounding, not disagreement."""
+"""Disagreement below this value is a rounding error."""
 _WORDS: Final = ((0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Agreement beyond chance, with what it is made of."""
+    """Agreement beyond chance, with observed and expected agreement."""
 
     coefficient: Estimate | None
-    """1 - (observed / expected disagreement), with an interval from resampling items; where raters agree on all of them,
-    which resampling cannot doubt, Wilson's interval of a share of n in n. None where no disagreement can be expected because
-    everybody always says the same: agreement by chance is then certain too."""
+    """1 - (observed / expected disagreement), with a bootstrap interval over items. If raters agree on every item, the
+    bootstrap interval would have width 0, so the interval is Wilson's interval of a proportion of n out of n. None if all
+    ratings are equal, because the expected disagreement is then 0."""
     observed: float | None
-    """Observed agreement, 1 - observed disagreement; None without items, and where disagreement has no upper bound."""
+    """Observed agreement (1 - observed disagreement). None without items, and if disagreement is unbounded."""
     expected: float | None
-    """The agreement that independent raters with these habits would reach."""
+    """Agreement expected of independent raters with the same distribution of ratings."""
     n: int
     """Items with at least two ratings."""
     n_left_out: int
-    """Items with fewer, which say nothing about agreement."""
+    """Items with fewer than two ratings, which are not counted."""
 
     @property
     def words(self) -> str:
-        """What Landis and Koch call it; "undefined" where there is no coefficient."""
+        """Name of the agreement by Landis and Koch, or "undefined" without a coefficient."""
         return "undefined" if self.coefficient is None else landis_koch(self.coefficient.value)
 
 
 def landis_koch(kappa: float) -> str:
-    """Name a kappa: poor below 0, then slight, fair, moderate, substantial and almost perfect.
+    """Return the name of a kappa: poor below 0, then slight, fair, moderate, substantial and almost perfect.
 
-    The bands end at 0.20, 0.40, 0.60 and 0.80, in two digits: 0 is slight, 0.204 still is, 0.21 is fair. The words are a habit of the field and not a test: kappa also depends on how common the categories are.
+    The classes end at 0.20, 0.40, 0.60 and 0.80, after rounding to two digits: 0 and 0.204 are slight, 0.21 is fair. The
+    names are a convention and not a test, because kappa also depends on the prevalence of the categories.
 
     Raises:
-        ValueError: A number above 1, or none.
+        ValueError: If the number is above 1 or NaN.
 
     Source:
         Landis and Koch 1977, "The measurement of observer agreement for categorical data".
@@ -75,17 +76,17 @@ def landis_koch(kappa: float) -> str:
         'almost perfect'
     """
     if not kappa <= 1:
-        raise ValueError(f"a kappa is at most 1, got {kappa!r}")
+        raise ValueError(f"kappa must be at most 1, got {kappa!r}")
     if kappa < 0:
         return "poor"
     return next((word for top, word in _WORDS if round(kappa, 2) <= top), "almost perfect")
 
 
 def percent_agreement(ratings: Ratings, *, confidence_level: float = 0.95) -> Estimate | None:
-    """Share of pairs of raters that agree, averaged over items; None without an item that two raters rated.
+    """Compute the share of pairs of raters that agree, averaged over items.
 
     With two raters it is a proportion of items, with Wilson's interval. It is not corrected for chance: two raters who
-    both pass 95 % of everything agree on 90 % of it without having looked.
+    each accept 95% of the items at random agree on 90% of them. The result is None if no item has two ratings.
 
     Example:
         >>> percent_agreement([["yes", "yes"], ["yes", "no"]]).value
@@ -111,34 +112,34 @@ def cohen_kappa(
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> Agreement:
-    """Cohen's kappa of two raters, in [-1, 1].
+    """Compute Cohen's kappa of two raters, in [-1, 1].
 
     Args:
-        first: The first rater's ratings; None (or NaN) where it has none.
-        second: The second's, of the same items.
-        weights: How disagreements count: all alike, or by the distance between the positions of the two categories,
-            or by its square.
-        categories: All categories in their order; without them those that occur, sorted. With weights, an unused
-            category in the middle matters.
-        n_resamples: Bootstrap resamples of the items.
+        first: Ratings of the first rater. None (or NaN) is a missing rating.
+        second: Ratings of the second rater for the same items.
+        weights: Weights of disagreements: "none" (all equal), "linear" (distance between the positions of the two
+            categories) or "quadratic" (its square).
+        categories: All categories in their order. None: the categories that occur, sorted. With weights, an unused
+            category in the middle changes the result.
+        n_resamples: Number of bootstrap resamples of the items.
         confidence_level: Nominal coverage, in (0, 1).
-        seed: Of the random numbers.
+        seed: Seed of the random numbers.
 
     Raises:
-        ValueError: Unequal lengths, an option out of range, or a rating that is none of `categories`.
+        ValueError: If the lengths differ, an option is out of range, or a rating is not one of `categories`.
 
     Source:
         Cohen 1960 (unweighted), 1968 (weighted).
 
     Example:
-        >>> found = cohen_kappa([1, 1, 0, 0, 1], [1, 1, 0, 1, 1])
-        >>> round(found.coefficient.value, 3), found.words
+        >>> agreement = cohen_kappa([1, 1, 0, 0, 1], [1, 1, 0, 1, 1])
+        >>> round(agreement.coefficient.value, 3), agreement.words
         (0.545, 'moderate')
     """
     import numpy as np
 
     if len(first) != len(second):
-        raise ValueError(f"two raters rate the same items, got {len(first)} and {len(second)} ratings")
+        raise ValueError(f"both raters must rate the same items, got {len(first)} and {len(second)} ratings")
     if weights not in ("none", "linear", "quadratic"):
         raise ValueError(f"weights must be 'none', 'linear' or 'quadratic', got {weights!r}")
     _check(n_resamples, confidence_level)
@@ -158,7 +159,7 @@ def cohen_kappa(
         chance = np.einsum("bi,bj,ij->b", shares.sum(axis=2), shares.sum(axis=1), distance)
         return observed, chance
 
-    # Items that fall into the same cell of the table are alike: resampling items is resampling cells.
+    # Items in the same cell of the table are interchangeable, so resample the counts of cells.
     cells, counts = np.unique(both[:, 0] * k + both[:, 1], return_counts=True)
     table = np.zeros((1, k * k))
     table[0, cells] = counts
@@ -171,25 +172,25 @@ def cohen_kappa(
 def fleiss_kappa(
     ratings: Ratings, *, n_resamples: int = 2000, confidence_level: float = 0.95, seed: int = 0
 ) -> Agreement:
-    """Fleiss' kappa of several raters, the same number for each item (not necessarily the same people).
+    """Compute Fleiss' kappa of several raters, with the same number of ratings for each item.
 
-    Where some items have fewer ratings than others, use `krippendorff_alpha`.
+    The raters may differ between items. If the number of ratings differs between items, use `krippendorff_alpha`.
 
     Args:
-        ratings: Items by raters, none missing, at least two raters.
-        n_resamples: Bootstrap resamples of the items.
+        ratings: Items by raters, without missing ratings, at least two raters.
+        n_resamples: Number of bootstrap resamples of the items.
         confidence_level: Nominal coverage, in (0, 1).
-        seed: Of the random numbers.
+        seed: Seed of the random numbers.
 
     Raises:
-        ValueError: Items with different numbers of ratings, or an option out of range.
+        ValueError: If the number of ratings differs between items, or an option is out of range.
 
     Source:
         Fleiss 1971.
 
     Example:
-        >>> found = fleiss_kappa([["a", "a", "a"], ["a", "b", "b"], ["b", "b", "b"]])
-        >>> round(found.coefficient.value, 2)
+        >>> agreement = fleiss_kappa([["a", "a", "a"], ["a", "b", "b"], ["b", "b", "b"]])
+        >>> round(agreement.coefficient.value, 2)
         0.55
     """
     import numpy as np
@@ -201,8 +202,8 @@ def fleiss_kappa(
     m = codes.shape[1]
     if m < 2 or (codes < 0).any():
         raise ValueError(
-            f"Fleiss' kappa needs at least two ratings of every item, as many of each, got {m} columns of which "
-            f"{int((codes < 0).any(axis=1).sum())} items lack some; krippendorff_alpha takes missing ratings"
+            f"Fleiss' kappa needs the same number of ratings (at least 2) for every item, got {m} columns and "
+            f"{int((codes < 0).any(axis=1).sum())} items with missing ratings. Use krippendorff_alpha for missing ratings"
         )
     counts = _counts(codes, len(labels))
     apart = (1 - (counts * (counts - 1)).sum(axis=1) / (m * (m - 1)))[:, None]
@@ -225,24 +226,24 @@ def krippendorff_alpha(
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> Agreement:
-    """Krippendorff's alpha of any number of raters, with ratings missing where they will.
+    """Compute Krippendorff's alpha of any number of raters, with any missing ratings.
 
     Args:
-        ratings: Items by raters; None or NaN where a rater said nothing. Numbers, for the ordinal and interval scale.
-        scale: How far apart two ratings are: all alike, by the ranks between them, or by their squared difference.
-        n_resamples: Bootstrap resamples of the items.
+        ratings: Items by raters. None or NaN is a missing rating. The ordinal and interval scales need numbers.
+        scale: Distance of two ratings: "nominal" (equal or not), "ordinal" (by ranks) or "interval" (squared difference).
+        n_resamples: Number of bootstrap resamples of the items.
         confidence_level: Nominal coverage, in (0, 1).
-        seed: Of the random numbers.
+        seed: Seed of the random numbers.
 
     Raises:
-        ValueError: An option out of range, rows of different lengths, or labels on a scale of numbers.
+        ValueError: If an option is out of range, the lengths of rows differ, or ratings on a numeric scale are labels.
 
     Source:
         Krippendorff 2011, "Computing Krippendorff's alpha-reliability". The interval is a bootstrap over items.
 
     Example:
-        >>> found = krippendorff_alpha([[1, 1, None], [2, 2, 3], [3, 3, 3], [None, 1, None]], scale="ordinal")
-        >>> round(found.coefficient.value, 2), found.n, found.n_left_out
+        >>> agreement = krippendorff_alpha([[1, 1, None], [2, 2, 3], [3, 3, 3], [None, 1, None]], scale="ordinal")
+        >>> round(agreement.coefficient.value, 2), agreement.n, agreement.n_left_out
         (0.78, 3, 1)
     """
     import numpy as np
@@ -263,7 +264,7 @@ def krippendorff_alpha(
                 f"the {scale} scale needs numbers, got {next(la for la in labels if isinstance(la, str))!r}"
             )
         numbers = np.asarray(labels, dtype=float)
-        # Alpha has no unit; numbers near 0 keep squares of large ones exact.
+        # Alpha does not depend on the scale. Scaling keeps the precision of squares of large numbers.
         numbers = (numbers - numbers.mean()) / (np.ptp(numbers) or 1.0)
     counts = _counts(codes, len(labels))
     m = counts.sum(axis=1)
@@ -274,7 +275,7 @@ def krippendorff_alpha(
         if scale == "nominal":
             apart = (m * m - (counts * counts).sum(axis=1)) / (m - 1)
             return times @ apart / size, (size * size - (total * total).sum(axis=1)) / (size * (size - 1))
-        # Ranks of the pooled ratings make the ordinal distance a squared difference; each resample has its own.
+        # With ranks of the pooled ratings, the ordinal distance is a squared difference. Each resample has its own ranks.
         x = (np.cumsum(total, axis=1) - total / 2) / size[:, None] if scale == "ordinal" else numbers[None, :]
         one, two = x @ counts.T, (x * x) @ counts.T
         apart = 2 * (m * two - one * one) / (m - 1)
@@ -289,21 +290,21 @@ def krippendorff_alpha(
         times = rng.multinomial(n, np.full(n, 1 / n), size=min(step, n_resamples - start)).astype(float)
         drawn.append(parts(times))
     observed, chance = (np.concatenate(side) for side in zip(*drawn, strict=True))
-    found = _agreement(
+    result = _agreement(
         parts(np.ones((1, n))), (observed, chance), n=n, n_left_out=all_items - n, confidence_level=confidence_level
     )
     if scale == "nominal":
-        return found
-    # A squared difference is no share: 1 minus it says nothing.
+        return result
+    # A squared difference is not a share, so 1 minus it is not an agreement.
     return Agreement(
-        coefficient=found.coefficient, observed=None, expected=None, n=found.n, n_left_out=found.n_left_out
+        coefficient=result.coefficient, observed=None, expected=None, n=result.n, n_left_out=result.n_left_out
     )
 
 
 def _check(n_resamples: int, confidence_level: float) -> None:
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"a bootstrap needs n_resamples >= 1 and confidence_level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
+            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
         )
 
 
@@ -315,14 +316,14 @@ def _agreement(
     n_left_out: int,
     confidence_level: float,
 ) -> Agreement:
-    """From observed and expected disagreement, of the data and of resamples."""
+    """Compute the agreement from the observed and expected disagreement of the data and of resamples."""
     import numpy as np
 
     observed, chance = float(point[0][0]), float(point[1][0])
     estimate = None
     if chance > _ROUNDING:
         value = 1 - observed / chance
-        # A resample in which everybody says the same has no coefficient.
+        # The coefficient is undefined for a resample in which all ratings are equal.
         defined = drawn[1] > _ROUNDING
         values = 1 - drawn[0][defined] / drawn[1][defined]
         low, high = (
@@ -339,31 +340,31 @@ def _agreement(
             n=n,
         )
         if observed <= _ROUNDING:
-            # Every resample agrees as well. Were each item agreed on, or rated at random, the coefficient would be the
-            # share of those agreed on, of which n of n were seen.
+            # Every resample agrees as well. In a model in which raters either agree on an item or rate it at random, the
+            # coefficient is the share of agreed items, of which n out of n were observed.
             low = wilson_interval(n, n, confidence_level=confidence_level)[0]
             estimate = Estimate(value=1.0, low=low, high=1.0, confidence_level=confidence_level, method="wilson", n=n)
     return Agreement(coefficient=estimate, observed=1 - observed, expected=1 - chance, n=n, n_left_out=n_left_out)
 
 
 def _coded(ratings: Ratings, categories: Sequence[Rating] | None) -> tuple[NDArray[np.intp], list[Rating]]:
-    """Ratings as positions in the sorted (or given) categories, -1 where missing."""
+    """Convert ratings to positions in the categories, with -1 for a missing rating. Categories are sorted by default."""
     import numpy as np
 
     widths = {len(row) for row in ratings}
     if len(widths) > 1:
         raise ValueError(
-            f"every item needs a place for each rater, got rows of {sorted(widths)} ratings; None is a missing one"
+            f"every item needs one entry per rater, got rows of {sorted(widths)} ratings. Use None for a missing rating"
         )
-    said = {value for row in ratings for value in row if not _missing(value)}
+    values = {value for row in ratings for value in row if not _missing(value)}
     if categories is None:
-        if len({isinstance(value, str) for value in said}) > 1:
+        if len({isinstance(value, str) for value in values}) > 1:
             raise ValueError("ratings must be all labels or all numbers, got both")
-        labels = sorted(said)  # type: ignore[type-var]  # all strings or all numbers, see above
+        labels = sorted(values)  # type: ignore[type-var]  # all strings or all numbers, see above
     else:
         labels = list(categories)
-        if strangers := said - set(labels):
-            raise ValueError(f"a rating must be one of {labels!r}, got {min(strangers, key=repr)!r}")
+        if unknown := values - set(labels):
+            raise ValueError(f"a rating must be one of {labels!r}, got {min(unknown, key=repr)!r}")
     position = {label: i for i, label in enumerate(labels)}
     codes = [[-1 if _missing(value) else position[value] for value in row] for row in ratings]
     return np.asarray(codes, dtype=np.intp).reshape(len(ratings), next(iter(widths), 0)), labels
@@ -374,7 +375,7 @@ def _missing(value: Rating) -> bool:
 
 
 def _counts(codes: NDArray[np.intp], k: int) -> NDArray[np.float64]:
-    """Items by categories: how many raters chose each."""
+    """Count the raters per item and category (items by categories)."""
     import numpy as np
 
     counts = np.zeros((len(codes), k))

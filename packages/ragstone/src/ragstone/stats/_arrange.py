@@ -1,4 +1,4 @@
-"""Random arrangements of cells within their rows, many at a time: what paired randomisation tests permute."""
+"""Batches of random permutations of cells within rows, for paired randomization tests."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
 __all__ = ["Group", "distinct_choices", "enumerated_sums", "group_rows", "permuted_sums"]
 
 _TABLE_MAX = 7
-"""Up to here all k! orders of k cells are tabled: 7! = 5,040 of them."""
+"""Largest k for which all k! orders of k cells are stored in a table (7! = 5,040)."""
 
 _CELLS = 1 << 18
-"""Rows times permutations worked on at once: 14 bytes each, so 4 MB."""
+"""Rows times permutations per batch (14 bytes each, 4 MB in total)."""
 
 _BINS = 1 << 19
-"""Numbers in the sums by order of one chunk: 4 MB."""
+"""Maximum numbers in the sums by order of one chunk (4 MB)."""
 
 _MAX_UNITS = 1 << 14
-"""Rows permuted apart; beyond, rows are added up in this many blocks."""
+"""Maximum number of rows that are permuted separately. More rows are summed in this number of blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Rows that have values in the same columns, less those whose values are all equal."""
+    """Rows with values in the same columns, without rows whose values are all equal."""
 
     columns: tuple[int, ...]
     rows: NDArray[np.float64]
-    """Rows by present columns, each centred on its mean."""
+    """Rows by present columns, each centered at its mean."""
 
 
 def group_rows(x: NDArray[np.float64], rng: np.random.Generator) -> list[Group]:
-    """Group rows by the columns they have values in.
+    """Group rows by the columns in which they have values.
 
-    Rows with fewer than two values, or with equal values, say nothing about a difference of columns and are left out.
-    Beyond 16,384 rows, random rows are added up to blocks that are permuted as one. That keeps the test exact, because
-    the common rearrangements of a block are a subgroup of those of its rows, and bounds its time.
+    Rows with fewer than two values, or with equal values, do not contain information about differences of columns and
+    are omitted. More than 16,384 rows are summed in random blocks, and each block is permuted as one row. This bounds the
+    time and keeps the test exact, because the permutations of a block are a subgroup of those of its rows.
 
     Args:
-        x: Rows by columns; NaN is a missing cell.
-        rng: Makes the blocks.
+        x: Rows by columns. NaN is a missing cell.
+        rng: Random generator for the blocks.
     """
     import numpy as np
 
@@ -61,7 +61,7 @@ def group_rows(x: NDArray[np.float64], rng: np.random.Generator) -> list[Group]:
         rows = x[np.ix_(members, columns)] if len(patterns) > 1 else x[:, columns]
         rows = rows[rows.min(axis=1) < rows.max(axis=1)]
         if len(rows):
-            # Samples arrive in any order, and the result is a function of the rows alone.
+            # Sorted rows make the result independent of the order of samples.
             rows = rows[np.lexsort(rows.T)]
             groups.append(Group(columns=tuple(columns.tolist()), rows=rows - rows.mean(axis=1, keepdims=True)))
     total = sum(len(group.rows) for group in groups)
@@ -74,7 +74,7 @@ def group_rows(x: NDArray[np.float64], rng: np.random.Generator) -> list[Group]:
 
 
 def _blocks(rows: NDArray[np.float64], n_blocks: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Sums of random rows, in blocks of equal size, give or take one."""
+    """Sum random rows in blocks whose sizes differ by at most one."""
     import numpy as np
 
     block = rng.permutation(len(rows)) % n_blocks
@@ -82,14 +82,14 @@ def _blocks(rows: NDArray[np.float64], n_blocks: int, rng: np.random.Generator) 
 
 
 def _orders(k: int) -> NDArray[np.intp]:
-    """All orders of k cells: order s puts cell `_orders(k)[s, j]` into column j."""
+    """Return all orders of k cells. Order s puts cell `_orders(k)[s, j]` into column j."""
     import numpy as np
 
     return np.array(list(itertools.permutations(range(k))), dtype=np.intp)
 
 
 def distinct_choices(groups: Sequence[Group], limit: int) -> list[list[NDArray[np.intp]]] | None:
-    """For each row the orders that give different rows; None where their combinations number more than `limit`."""
+    """Return for each row the orders that give distinct rows, or None if there are more than `limit` combinations."""
     import numpy as np
 
     total, choices = 1, []
@@ -97,23 +97,23 @@ def distinct_choices(groups: Sequence[Group], limit: int) -> list[list[NDArray[n
         if len(group.columns) > _TABLE_MAX:
             return None
         table = _orders(len(group.columns))
-        mine = []
+        by_row = []
         for row in group.rows:
             _, first = np.unique(row[table], axis=0, return_index=True)
             total *= len(first)
             if total > limit:
                 return None
-            mine.append(first.astype(np.intp))
-        choices.append(mine)
+            by_row.append(first.astype(np.intp))
+        choices.append(by_row)
     return choices
 
 
 def permuted_sums(
     groups: Sequence[Group], n_resamples: int, seed: np.random.SeedSequence
 ) -> Iterator[tuple[int, list[NDArray[np.float64]]]]:
-    """Yield chunk after chunk of permutations: how many, and for each group their column sums, one row a permutation.
+    """Yield chunks of permutations: their number, and for each group the column sums, one row per permutation.
 
-    The chunks depend on the data's shape alone, and each has a child of the seed of its own.
+    The chunks depend only on the shape of the data. Each chunk uses its own child of the seed.
     """
     import numpy as np
 
@@ -129,18 +129,18 @@ def permuted_sums(
 def enumerated_sums(
     groups: Sequence[Group], choices: Sequence[Sequence[NDArray[np.intp]]]
 ) -> Iterator[tuple[int, list[NDArray[np.float64]]]]:
-    """Yield the same for each combination of `distinct_choices`, once."""
+    """Yield chunks as `permuted_sums` does, with each combination of `distinct_choices` once."""
     import numpy as np
 
-    sizes = [len(options) for mine in choices for options in mine]
+    sizes = [len(options) for by_row in choices for options in by_row]
     total, size = math.prod(sizes), _chunk_size(groups)
     sums = [_Summer(group.rows) for group in groups]
     for start in range(0, total, size):
         rest = np.arange(start, min(start + size, total))
         count, chunk = rest.size, []
-        for one, mine in zip(sums, choices, strict=True):
-            orders = np.empty((len(mine), count), dtype=np.int32)
-            for row, options in enumerate(mine):
+        for one, by_row in zip(sums, choices, strict=True):
+            orders = np.empty((len(by_row), count), dtype=np.int32)
+            for row, options in enumerate(by_row):
                 rest, digit = np.divmod(rest, len(options))
                 orders[row] = options[digit]
             chunk.append(one.ordered(orders))
@@ -156,10 +156,10 @@ def _chunk_size(groups: Sequence[Group]) -> int:
 
 
 class _Summer:
-    """Column sums of rows after each was put into an order of its own.
+    """Column sums of rows after a separate permutation of each row.
 
-    Rows that got the same order are added up first, all permutations at once, as the product of a sparse matrix of ones
-    and the rows; the k! sums are then put in order and added. That takes a third of the time of gathering every cell.
+    Rows with the same order are summed first, for all permutations at once, as the product of a sparse matrix of ones and
+    the rows. The k! sums are then permuted and added. This takes a third of the time of gathering every cell.
     """
 
     __slots__ = ("_n_orders", "_ones", "_place", "_rows")
@@ -188,7 +188,7 @@ class _Summer:
         return self.ordered(rng.integers(0, self._n_orders, (n, count), dtype=np.uint16).astype(np.int32))
 
     def ordered(self, orders: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Sums for given orders, rows by permutations; overwrites them."""
+        """Compute the sums for given orders (rows by permutations), which are overwritten."""
         import numpy as np
         from scipy.sparse import csc_array
 
@@ -199,6 +199,6 @@ class _Summer:
         starts = np.arange(0, orders.size + 1, count, dtype=np.int32)
         which = csc_array((self._ones[: orders.size], orders.reshape(-1), starts), shape=(count * self._n_orders, n))
         by_order = np.asarray(which @ self._rows)
-        # Gathered, not multiplied: a product would wake threads for nothing.
+        # A product instead of `take` would start threads without a benefit.
         placed: NDArray[np.float64] = by_order.reshape(count, -1).take(self._place, axis=1).sum(axis=2)
         return placed

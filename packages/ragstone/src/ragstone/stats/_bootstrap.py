@@ -1,4 +1,4 @@
-"""Bootstrap intervals for any statistic, of observations or of clusters of observations."""
+"""Bootstrap confidence intervals for any statistic of observations or clusters of observations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["bootstrap_interval", "resampled_means"]
 
 _CELLS = 1 << 20
-"""Draws worked on at once: 16 MB."""
+"""Draws per batch (16 MB)."""
 
 
 def bootstrap_interval(
@@ -32,40 +32,40 @@ def bootstrap_interval(
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> Estimate:
-    """Estimate a statistic with a bootstrap interval.
+    """Estimate a statistic with a bootstrap confidence interval.
 
-    The interval shows what another sample of the same size might have given. It knows nothing of what the sample does
-    not hold: with few or crowded values it is too short, and where every resample gives the same number there is no
-    interval but the range. For the mean of bounded scores `mean_interval` has no such gap.
+    The interval describes the variation between samples of the same size. It cannot include values that are missing from
+    the sample. With few or nearly constant values it is too short. If all resamples give the same number, the interval is
+    the whole range. For the mean of bounded scores, `mean_interval` does not have these limits.
 
     Args:
-        values: Observations: numbers, or rows of numbers (pairs for a correlation, say).
-        statistic: From an array of observations to a number; the mean if None. NaN says that it is undefined for a
-            resample, which is then left out.
-        clusters: A label for each observation (its document, its user). Observations of one cluster are not independent:
-            clusters are drawn as wholes. A handful of them is too few for any bootstrap.
-        method: "percentile", or "bca", which corrects bias and skewness and needs the statistic n more times.
-        low: Smallest possible value of the statistic, at which the interval is cut.
+        values: Observations: numbers, or rows of numbers (for example pairs for a correlation).
+        statistic: Function from an array of observations to a number. None: the mean. Resamples for which it returns NaN
+            (undefined) are skipped.
+        clusters: Label of each observation (for example its document or user). Observations of one cluster are not
+            independent, so whole clusters are resampled. A bootstrap is not reliable with very few clusters.
+        method: "percentile", or "bca", which corrects bias and skewness and computes the statistic n more times.
+        low: Smallest possible value of the statistic. The interval is cut there.
         high: Largest possible value.
-        n_resamples: At least 2,000 for the ends of a 95 % interval.
+        n_resamples: Number of resamples, at least 2,000 for a 95% interval.
         confidence_level: Nominal coverage, in (0, 1).
-        seed: Of the random numbers; the same seed gives the same interval.
+        seed: Seed of the random numbers. The same seed gives the same interval.
 
     Returns:
-        An estimate whose `method` is what was done: "percentile", "bca", or "range". "bca" becomes "percentile" where
-        the correction cannot be found: leaving out any one observation changes nothing, or all resamples lie on one
-        side. `n` counts observations.
+        An estimate. Its `method` is "percentile", "bca" or "range". "bca" falls back to "percentile" if the correction is
+        undefined, because omitting single observations changes nothing or all resamples are on one side of the
+        estimate. `n` counts observations.
 
     Raises:
-        ValueError: No observations, one that is not finite, labels of another number, an option out of range, or a
-            statistic that is undefined for the observations themselves.
+        ValueError: If `values` is empty, an observation is not finite, the number of labels differs from the number of
+            observations, an option is out of range, or the statistic of the observations is undefined.
 
     Source:
         Efron 1987, "Better bootstrap confidence intervals"; Efron and Tibshirani 1993, chapters 13 and 14.
 
     Example:
-        >>> found = bootstrap_interval([0.2, 0.4, 0.9, 0.5, 0.7, 0.4], method="bca")
-        >>> found.method, found.low < found.value < found.high
+        >>> estimate = bootstrap_interval([0.2, 0.4, 0.9, 0.5, 0.7, 0.4], method="bca")
+        >>> estimate.method, estimate.low < estimate.value < estimate.high
         ('bca', True)
     """
     import numpy as np
@@ -74,14 +74,14 @@ def bootstrap_interval(
     _check(x, clusters, method, n_resamples, confidence_level)
     point = _apply(statistic, x)
     if not math.isfinite(point):
-        raise ValueError(f"the statistic is undefined for these observations: it gave {point!r}")
+        raise ValueError(f"the statistic is undefined for these observations: it returned {point!r}")
     members = _members(clusters, len(x))
     rng = np.random.default_rng(seed)
     if statistic is None and members is None and x.ndim == 1:
         drawn = resampled_means(x, n_resamples, rng)
     else:
-        found = np.array([_apply(statistic, one) for one in _resamples(x, members, n_resamples, rng)])
-        drawn = np.sort(found[np.isfinite(found)])
+        results = np.array([_apply(statistic, one) for one in _resamples(x, members, n_resamples, rng)])
+        drawn = np.sort(results[np.isfinite(results)])
 
     if drawn.size == 0 or drawn[0] == drawn[-1]:
         ends, used = [-math.inf, math.inf], "range"
@@ -100,7 +100,7 @@ def bootstrap_interval(
 
 
 def resampled_means(x: NDArray[np.float64], n_resamples: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Means of as many values as there are, drawn with replacement, again and again, sorted."""
+    """Compute the sorted means of bootstrap resamples of the values."""
     import numpy as np
 
     size = max(1, _CELLS // x.size)
@@ -119,21 +119,20 @@ def _check(
 
     if x.ndim not in (1, 2) or len(x) == 0:
         raise ValueError(
-            f"a bootstrap needs at least one observation, a number or a row of numbers each, got shape {x.shape}"
+            f"values must contain at least one observation, each a number or a row of numbers, got shape {x.shape}"
         )
     if not np.isfinite(x).all():
-        raise ValueError(
-            f"every observation must be finite, got {float(x[~np.isfinite(x)][0])!r}; leave out what is missing"
-        )
+        raise ValueError(f"every observation must be finite, got {float(x[~np.isfinite(x)][0])!r}. Omit missing values")
     if clusters is not None and len(clusters) != len(x):
         raise ValueError(
-            f"every observation needs the label of its cluster, got {len(x)} observations and {len(clusters)} labels"
+            f"clusters must contain one label per observation, got {len(x)} observations and {len(clusters)} labels"
         )
     if method not in ("percentile", "bca"):
-        raise ValueError(f'method is "percentile" or "bca", got {method!r}')
+        raise ValueError(f'method must be "percentile" or "bca", got {method!r}')
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"needs n_resamples >= 1 and confidence_level in (0, 1), got n_resamples={n_resamples!r}, confidence_level={confidence_level!r}"
+            f"n_resamples must be at least 1 and confidence_level in (0, 1), got n_resamples={n_resamples!r}, "
+            f"confidence_level={confidence_level!r}"
         )
 
 
@@ -144,15 +143,15 @@ def _apply(statistic: Statistic | None, x: NDArray[np.float64]) -> float:
 
 
 def _members(clusters: Sequence[Hashable] | None, n: int) -> list[NDArray[np.intp]] | None:
-    """The observations of each cluster, in the order in which the labels first come; None where each is its own."""
+    """Return the observations of each cluster by first occurrence of its label, or None if all have size 1."""
     import numpy as np
 
     if clusters is None:
         return None
-    found: dict[Hashable, list[int]] = {}
+    members: dict[Hashable, list[int]] = {}
     for i, label in enumerate(clusters):
-        found.setdefault(label, []).append(i)
-    return None if len(found) == n else [np.array(rows, dtype=np.intp) for rows in found.values()]
+        members.setdefault(label, []).append(i)
+    return None if len(members) == n else [np.array(rows, dtype=np.intp) for rows in members.values()]
 
 
 def _resamples(
@@ -174,11 +173,11 @@ def _bca_tails(
     drawn: NDArray[np.float64],
     confidence_level: float,
 ) -> tuple[float, float] | None:
-    """The shares of resamples below the ends; None where bias or acceleration cannot be found."""
+    """Compute the shares of resamples below both limits, or None if bias or acceleration is undefined."""
     import numpy as np
     from scipy.special import ndtr, ndtri
 
-    # Resamples that equal the estimate are half below it.
+    # Resamples equal to the estimate count half as below it.
     below = (np.searchsorted(drawn, point) + np.searchsorted(drawn, point, side="right")) / (2 * drawn.size)
     if not 0 < below < 1:
         return None
@@ -189,7 +188,7 @@ def _bca_tails(
         left_out = np.array([_apply(statistic, np.delete(x, rows, axis=0)) for rows in parts])
     away = left_out.mean() - left_out
     size = float(np.abs(away).max())
-    # Rounding alone makes no influence, and NaN no acceleration.
+    # Differences of the size of rounding errors (or NaN) do not define an acceleration.
     if not size > 1e-12 * max(abs(point), float(np.ptp(drawn))):
         return None
     away = away / size

@@ -1,4 +1,4 @@
-"""Intervals for a weighted sum of quantities that each have an interval of their own."""
+"""Intervals for a weighted sum of quantities with their own intervals."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ __all__ = ["WeightedTerm", "weighted_sum_interval"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedTerm:
-    """One quantity of a weighted sum, with what is known about it."""
+    """One quantity of a weighted sum, with its interval."""
 
     weight: float
     value: float
     low: float
     high: float
     certain: bool
-    """True where the quantity lies in [low, high] for sure, False where that is a confidence interval."""
+    """True if [low, high] are certain bounds, False if they are a confidence interval."""
 
 
 def weighted_sum_interval(terms: Iterable[WeightedTerm]) -> tuple[float, float, float]:
     """Return value, low and high of the sum of `weight * value`.
 
-    Certain bounds add up. Confidence intervals of independent estimates are combined by the method of variance
-    estimates recovery: the squares of their one-sided distances add up, so that the sum's interval keeps their level
-    approximately, also where they are skewed. The two parts are then added, which is conservative. Quantities that
-    share one estimate must come as one term, with their weights added: they are not independent.
+    Certain bounds are added. Confidence intervals of independent estimates are combined by the method of variance
+    estimates recovery (MOVER): the squares of the one-sided distances are added. The interval of the sum then
+    approximately keeps the confidence level, even for asymmetric intervals. The sum of both parts is conservative.
+    Quantities that share one estimate are not independent. Pass them as one term with the sum of their weights.
 
     Raises:
-        ValueError: A term whose value is outside its own interval, or a number that is not finite.
+        ValueError: If the value of a term is outside its interval, or a number is not finite.
 
     Source:
         Zou and Donner 2008, "Construction of confidence limits about effect measures: a general approach".
@@ -44,10 +44,10 @@ def weighted_sum_interval(terms: Iterable[WeightedTerm]) -> tuple[float, float, 
     squares_below, squares_above = [], []
     for term in terms:
         if not all(map(math.isfinite, (term.weight, term.value, term.low, term.high))):
-            raise ValueError(f"a term needs finite numbers, got {term!r}")
+            raise ValueError(f"the numbers of a term must be finite, got {term!r}")
         if not term.low <= term.value <= term.high:
             raise ValueError(
-                f"a term's value must lie in its interval, got {term.low!r} <= {term.value!r} <= {term.high!r}"
+                f"the value of a term must be in its interval, got {term.low!r} <= {term.value!r} <= {term.high!r}"
             )
         values.append(term.weight * term.value)
         down, up = abs(term.weight) * (term.value - term.low), abs(term.weight) * (term.high - term.value)

@@ -1,4 +1,4 @@
-"""Two unrelated sets of scores side by side: their means, how far apart, and how much they overlap."""
+"""Comparison of two independent groups of scores: means, difference and probability of superiority."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ if TYPE_CHECKING:
 __all__ = ["GroupDifference", "GroupMean", "compare_groups"]
 
 _CELLS: Final = 1_000_000
-"""Resamples times items worked on at once: 8 MB a table."""
+"""Resamples times items per batch (8 MB per table)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMean:
-    """The mean of one set, with the two things that a plus-minus sign may mean."""
+    """Mean of one group, with standard deviation and standard error."""
 
     mean: Estimate
-    """With its bootstrap interval."""
+    """Mean with its bootstrap interval."""
     spread: float | None
-    """Standard deviation of the scores: how much single items differ. It does not shrink with more items. None for one."""
+    """Standard deviation of the scores, which does not shrink with more items. None for a single item."""
     standard_error: float
-    """Standard deviation of the mean over resamples: how well the mean is known. It shrinks with more items."""
+    """Standard deviation of the mean over resamples, which shrinks with more items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDifference:
-    """Two sets of scores, first minus second."""
+    """Difference of two groups of scores, first minus second."""
 
     first: GroupMean
     second: GroupMean
     difference: Estimate
-    """Of the means, with a bootstrap interval."""
+    """Difference of the means, with a bootstrap interval."""
     superiority: Estimate
-    """Probability that a random item of the first set scores above one of the second, ties half: 0.5 is no difference."""
+    """Probability that a random item of the first group scores higher than one of the second, with ties counted half. It
+    is 0.5 if the groups do not differ."""
 
 
 def compare_groups(
@@ -50,28 +51,28 @@ def compare_groups(
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> GroupDifference:
-    """Contrast two independent sets of scores by bootstrap.
+    """Compare two independent groups of scores by bootstrap.
 
-    Each resample draws as many items as there are, with replacement, from each set on its own. (Drawing fewer, say 50
-    of 200, would show the error of a mean of 50.) What varies is which items were asked; noise of a judge that would
-    score the same items otherwise is in it only as far as it differs from item to item.
+    Each resample draws the original number of items with replacement from each group separately. (Drawing fewer items,
+    for example 50 of 200, would give the error of a mean of 50.) The intervals cover the sampling of items. They cover
+    judge noise only as far as it varies between items.
 
     Args:
         first: Finite scores.
         second: Finite scores of other items.
-        n_resamples: Bootstrap resamples, at least 1.
+        n_resamples: Number of bootstrap resamples, at least 1.
         confidence_level: Nominal coverage, in (0, 1).
-        seed: Of the random numbers.
+        seed: Seed of the random numbers.
 
     Raises:
-        ValueError: A set without scores, a score that is not finite, or an option out of range.
+        ValueError: If a group is empty, a score is not finite, or an option is out of range.
 
     Source:
-        VERA, sections 3.3 and 3.4 (there 50 of 200 items and 500 resamples); Efron and Tibshirani 1993, chapters 8 and 13.
+        VERA, sections 3.3 and 3.4 (with 50 of 200 items and 500 resamples). Efron and Tibshirani 1993, chapters 8 and 13.
 
     Example:
-        >>> found = compare_groups([0.9, 0.8, 1.0, 0.9], [0.2, 0.1, 0.3])
-        >>> round(found.difference.value, 2), found.superiority.value
+        >>> result = compare_groups([0.9, 0.8, 1.0, 0.9], [0.2, 0.1, 0.3])
+        >>> round(result.difference.value, 2), result.superiority.value
         (0.7, 1.0)
     """
     import numpy as np
@@ -79,24 +80,25 @@ def compare_groups(
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if not (a.size and b.size and np.isfinite(a).all() and np.isfinite(b).all()):
         raise ValueError(
-            f"a contrast needs finite scores on both sides, got {a.size} and {b.size}; leave failures out, and count them"
+            f"both groups need at least one score, and all scores must be finite, got {a.size} and {b.size} scores. Omit "
+            "failures, and report their number"
         )
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"a bootstrap needs n_resamples >= 1 and confidence_level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
+            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
         )
     values, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     k = values.size
     counts = [np.bincount(side, minlength=k) for side in (codes[: a.size], codes[a.size :])]
     rngs = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2)]
-    # Items of one value are alike: resampling items is resampling how often each value occurs.
-    found = [_compare(counts[0][None, :], counts[1][None, :], values)]
+    # Items with the same value are interchangeable, so resample the counts of distinct values.
+    tables = [_compare(counts[0][None, :], counts[1][None, :], values)]
     step = max(1, _CELLS // k)
     for start in range(0, n_resamples, step):
         size = min(step, n_resamples - start)
         drawn = [rng.multinomial(c.sum(), c / c.sum(), size=size) for rng, c in zip(rngs, counts, strict=True)]
-        found.append(_compare(drawn[0], drawn[1], values))
-    table = np.concatenate(found)
+        tables.append(_compare(drawn[0], drawn[1], values))
+    table = np.concatenate(tables)
 
     def estimate(column: int, n: int) -> Estimate:
         value = float(table[0, column])
@@ -126,7 +128,7 @@ def compare_groups(
 
 
 def _compare(first: NDArray[np.intp], second: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Both means, their difference and the probability of superiority, from how often each value occurs (rows: resamples)."""
+    """Compute both means, their difference and the superiority from the counts of each value (rows: resamples)."""
     import numpy as np
 
     p, q = first / first.sum(axis=1, keepdims=True), second / second.sum(axis=1, keepdims=True)

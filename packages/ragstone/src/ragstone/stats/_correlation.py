@@ -1,4 +1,4 @@
-"""Correlation: Pearson, Kendall's tau-b, Fisher's z for the interval of one and the mean of several."""
+"""Correlation: Pearson, Kendall's tau-b, and Fisher's z for intervals and means of correlations."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ __all__ = [
 CorrelationKind = Literal["pearson", "spearman", "kendall"]
 
 _CONSTANT: Final = 1e-13
-"""Spread below this share of the largest value is rounding: such a column is constant."""
+"""Relative tolerance of the range of a column, below which it counts as constant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrelationMean:
-    """The Fisher-z mean of several correlations."""
+    """Fisher-z mean of several correlations."""
 
     value: float | None
-    """None where none is defined, or where +1 and -1 meet."""
+    """Mean correlation. None if no correlation is defined, or both 1 and -1 occur."""
     low: float | None
     high: float | None
-    """An interval that holds however the correlations depend on each other; None without the numbers of pairs."""
+    """Limits of an interval that is valid for any dependence of the correlations. None without the numbers of pairs."""
     n: int
-    """Correlations in the mean."""
+    """Number of correlations in the mean."""
     n_undefined: int
-    """Left out: a constant column has no correlation."""
+    """Number of undefined correlations (of constant columns), which are omitted."""
     n_perfect: int
-    """Of exactly 1 or -1, whose z is infinite: one of them decides the mean."""
+    """Number of correlations of exactly 1 or -1. Their z is infinite, so a single one determines the mean."""
 
 
 def pearson(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArray[np.float64]) -> float | None:
-    """Pearson's correlation, in [-1, 1]; None where either side is constant or there are fewer than two pairs.
+    """Compute Pearson's correlation, in [-1, 1], or None if a side is constant or there are fewer than two pairs.
 
     Raises:
-        ValueError: Unequal lengths, or a value that is not finite.
+        ValueError: If the lengths differ, or a value is not finite.
 
     Example:
         >>> pearson([1, 2, 3], [2, 4, 6])
@@ -62,16 +62,16 @@ def pearson(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArr
     if _constant(a) or _constant(b):
         return None
     a, b = a - a.mean(), b - b.mean()
-    # No scale: squares of very small or large numbers would underflow or overflow.
+    # Scale the values, because squares of very small or large numbers would underflow or overflow.
     a, b = a / np.abs(a).max(), b / np.abs(b).max()
     return float(np.clip((a @ b) / np.sqrt((a @ a) * (b @ b)), -1.0, 1.0))
 
 
 def kendall(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArray[np.float64]) -> float | None:
-    """Kendall's tau-b, in [-1, 1]; None where either side is constant or there are fewer than two pairs.
+    """Compute Kendall's tau-b, in [-1, 1], or None if a side is constant or there are fewer than two pairs.
 
     Raises:
-        ValueError: Unequal lengths, or a value that is not finite.
+        ValueError: If the lengths differ, or a value is not finite.
 
     Source:
         Kendall 1945 (tau-b, which corrects for ties).
@@ -91,19 +91,19 @@ def kendall(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArr
 def fisher_interval(
     r: float, n: int, *, kind: CorrelationKind = "pearson", confidence_level: float = 0.95
 ) -> tuple[float, float] | None:
-    """Interval of one correlation of `n` independent pairs, by Fisher's z; None where n is too small to say anything.
+    """Compute the interval of a correlation of `n` independent pairs by Fisher's z, or None if n is too small.
 
     The standard error of z is 1 / sqrt(n - 3) for Pearson, sqrt((1 + r**2 / 2) / (n - 3)) for Spearman and
-    sqrt(0.437 / (n - 4)) for Kendall. It rests on roughly normal columns: with many ties at a bound it is a guide. A
-    correlation of exactly 1 or -1 has an infinite z. That no pair contradicted does not say that none will: were each pair
-    in order or drawn at random, the correlation would be the share of those in order, of which n of n were seen, and its
-    interval is Wilson's.
+    sqrt(0.437 / (n - 4)) for Kendall. It assumes approximately normal columns. With many ties at a bound it is a rough
+    guide. A correlation of exactly 1 or -1 has an infinite z. In that case the interval is Wilson's interval of a
+    proportion of n out of n: in a model in which each pair is either in order or random, the correlation is the share of
+    pairs in order.
 
     Raises:
-        ValueError: `r` outside [-1, 1], or `confidence_level` not in (0, 1).
+        ValueError: If `r` is outside [-1, 1], or `confidence_level` is outside (0, 1).
 
     Source:
-        Fisher 1921; Bonett and Wright 2000 (Spearman); Fieller, Hartley and Pearson 1957 (Kendall).
+        Fisher 1921. Spearman: Bonett and Wright 2000. Kendall: Fieller, Hartley and Pearson 1957.
 
     Example:
         >>> low, high = fisher_interval(0.5, 30)
@@ -126,36 +126,38 @@ def fisher_mean(
     kind: CorrelationKind = "pearson",
     confidence_level: float = 0.95,
 ) -> CorrelationMean:
-    """Average correlations as Fisher's z, each with the same weight.
+    """Average correlations by Fisher's z, with equal weights.
 
-    Undefined ones (None, NaN) are left out and counted. A correlation of exactly 1 or -1 has an infinite z, so that the
-    mean is 1 or -1 too; where both occur it is undefined.
+    Undefined correlations (None, NaN) are omitted and counted. A correlation of exactly 1 or -1 has an infinite z, so the
+    mean is also 1 or -1. If both occur, the mean is undefined.
 
-    Correlations between the same metrics of several systems on the same questions depend on each other. The interval
-    allows for any dependence: the standard error of a mean is at most the mean of the standard errors.
+    Correlations of the same metrics for several systems on the same queries are not independent. The interval is valid
+    for any dependence, because the standard error of a mean is at most the mean of the standard errors.
 
     Args:
-        correlations: In [-1, 1], or None.
-        ns: Pairs behind each; without them there is no interval.
-        kind: What they are, for their standard errors.
+        correlations: Correlations in [-1, 1], or None.
+        ns: Number of pairs of each correlation. Without these, the interval is None.
+        kind: Kind of the correlations, which determines their standard errors.
         confidence_level: Nominal coverage, in (0, 1).
 
     Raises:
-        ValueError: A number outside [-1, 1], or unequal lengths.
+        ValueError: If a correlation is outside [-1, 1], or the lengths differ.
 
     Source:
-        CCRS, section 4.1.2 (averaged over systems); Fisher 1921.
+        CCRS, section 4.1.2 (mean over systems). Fisher 1921.
 
     Example:
-        >>> found = fisher_mean([0.822, 0.814, 0.734, 0.713, 0.701, 0.726])
-        >>> round(found.value, 3), found.n
+        >>> mean = fisher_mean([0.822, 0.814, 0.734, 0.713, 0.701, 0.726])
+        >>> round(mean.value, 3), mean.n
         (0.756, 6)
     """
     if ns is not None and len(ns) != len(correlations):
-        raise ValueError(f"each correlation needs its number of pairs, got {len(correlations)} and {len(ns)}")
+        raise ValueError(
+            f"each correlation needs a number of pairs, got {len(correlations)} correlations and {len(ns)} numbers"
+        )
     known = [(i, r) for i, r in enumerate(correlations) if r is not None and not math.isnan(r)]
     if bad := [r for _, r in known if not -1 <= r <= 1]:
-        raise ValueError(f"a correlation lies in [-1, 1], got {bad[0]!r}")
+        raise ValueError(f"a correlation must be in [-1, 1], got {bad[0]!r}")
     perfect = {r for _, r in known if abs(r) == 1}
     n_perfect = sum(abs(r) == 1 for _, r in known)
     value = low = high = None
@@ -179,16 +181,14 @@ def fisher_mean(
 
 
 def perfect_interval(r: float, n: int, *, confidence_level: float) -> tuple[float, float]:
-    """Interval of a correlation of 1 or -1 of `n` pairs."""
+    """Compute the interval of a correlation of 1 or -1 of `n` pairs."""
     least = wilson_interval(n, n, confidence_level=confidence_level)[0]
     return (least, 1.0) if r > 0 else (-1.0, -least)
 
 
 def _z_error(r: float, n: int, kind: CorrelationKind, confidence_level: float) -> float | None:
     if not (-1 <= r <= 1 and 0 < confidence_level < 1):
-        raise ValueError(
-            f"an interval needs r in [-1, 1] and confidence_level in (0, 1), got {r!r} and {confidence_level!r}"
-        )
+        raise ValueError(f"r must be in [-1, 1] and confidence_level in (0, 1), got {r!r} and {confidence_level!r}")
     if kind not in ("pearson", "spearman", "kendall"):
         raise ValueError(f"kind must be 'pearson', 'spearman' or 'kendall', got {kind!r}")
     if n < (5 if kind == "kendall" else 4):
@@ -211,9 +211,9 @@ def _pairs(
 
     a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if a.shape != b.shape or a.ndim != 1:
-        raise ValueError(f"a correlation needs pairs, got {a.shape} and {b.shape} values")
+        raise ValueError(f"x and y must have one dimension and the same length, got shapes {a.shape} and {b.shape}")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        raise ValueError("a correlation needs finite values; leave pairs with NaN out, and count them")
+        raise ValueError("values must be finite. Omit pairs with NaN, and report their number")
     return a, b
 
 

@@ -1,4 +1,4 @@
-"""How often a judge that is asked again says something else."""
+"""Flip rate: how often repeated judge scores of the same item differ."""
 
 from __future__ import annotations
 
@@ -13,44 +13,47 @@ __all__ = ["FlipRate", "flip_rate"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlipRate:
-    """How unsteady repeated scores of the same items are."""
+    """Variation of repeated scores of the same items."""
 
     pairs: Estimate
     """Share of pairs of repeats that differ by more than the threshold, averaged over items."""
     items: Estimate
-    """Share of items of which any two repeats do; it grows with the number of repeats."""
+    """Share of items with at least one such pair. It increases with the number of repeats."""
     spread: float
-    """Standard deviation of one reply about its item's mean, pooled over items."""
+    """Standard deviation of one reply around its item's mean, pooled over items."""
     threshold: float
     n: int
     """Items with at least two repeats."""
     n_left_out: int
-    """Items with fewer."""
+    """Items with fewer than two repeats, which are not counted."""
     n_replies: int
 
 
 def flip_rate(
     repeats: Sequence[Sequence[float | None]], *, threshold: float = 0.0, confidence_level: float = 0.95
 ) -> FlipRate | None:
-    """Measure how often repeated scores of one item differ by more than `threshold`; None without any item repeated.
+    """Measure how often repeated scores of one item differ by more than `threshold`.
 
-    Items are what varies: both intervals are over items, so that ten repeats of one item are not ten items.
+    Both confidence intervals treat items as the sampling unit, so ten repeats of one item do not count as ten items.
 
     Args:
-        repeats: Items by repeats; None or NaN where a repeat has no score. Rows may have different lengths.
-        threshold: Differences up to it are no flip; rounding errors never are.
+        repeats: Items by repeats. None or NaN is a missing score. Rows may have different lengths.
+        threshold: Largest difference that does not count as a flip. Rounding errors never count.
         confidence_level: Nominal coverage, in (0, 1).
 
+    Returns:
+        The flip rate, or None if no item has at least two scores.
+
     Raises:
-        ValueError: A negative threshold.
+        ValueError: If the threshold is negative.
 
     Example:
-        >>> found = flip_rate([[1.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
-        >>> round(found.pairs.value, 3), found.items.value
+        >>> rate = flip_rate([[1.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
+        >>> round(rate.pairs.value, 3), rate.items.value
         (0.333, 0.5)
     """
     if not threshold >= 0:
-        raise ValueError(f"a threshold is a distance, at least 0, got {threshold!r}")
+        raise ValueError(f"threshold must be at least 0, got {threshold!r}")
     edge = threshold + 1e-9
     shares, squares, freedom = [], [], 0
     for row in repeats:

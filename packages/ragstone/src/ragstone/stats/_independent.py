@@ -1,4 +1,4 @@
-"""Which groups differ where nothing pairs them: requests of two weeks, of two releases, of two tenants."""
+"""Unpaired comparison of groups of different items, for example requests of two weeks, releases or tenants."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["independent_tukey"]
 
 _SAME: Final = 1e-9
-"""Statistics this near, relative to their size, are equal: sums in another order differ by rounding."""
+"""Relative tolerance within which statistics are equal. Sums in a different order differ by rounding errors."""
 _MANY: Final = 5000
-"""Values in every group from which on means are normal for every purpose here."""
+"""Minimum number of values per group for the normal approximation of means."""
 _CHUNK_NUMBERS: Final = 2_000_000
-"""Numbers held at once by permutations."""
+"""Maximum number of numbers in memory per chunk of permutations."""
 
 
 def independent_tukey(
@@ -35,40 +35,42 @@ def independent_tukey(
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> TukeyResult:
-    """Compare groups of different items, with p-values and intervals that hold for all pairs together.
+    """Compare groups of different items, with simultaneous p-values and intervals for all pairs.
 
-    Were the groups all alike, their values could as well have come in each other's place. So values are dealt out anew,
-    the largest standardised difference of any pair is noted, and this many times; a pair's p-value is the share of deals,
-    the data themselves counted as one, in which the largest reached the pair's. Differences are standardised by Welch's
-    error, so that groups may differ in size and in spread: then the test holds nearly, and where they do not it is exact.
-    With 5,000 values and more in each group the normal limit takes the place of deals.
+    If the groups do not differ, their labels are exchangeable. The test therefore permutes the values over the groups and
+    computes the largest standardized difference of all pairs, `n_resamples` times. The p-value of a pair is the share of
+    permutations whose largest difference is at least that of the pair, with the data counted as one permutation.
+    Differences are standardized by Welch's standard error, so groups may differ in size and variance. The test is exact
+    if the groups have the same distribution, and approximate if only their means are equal. With at least 5,000 values in
+    each group, the normal limit replaces permutations.
 
-    An interval is the difference, plus and minus the critical value times its standard error. Where neither group's
-    values vary at all there is no such error, and the interval is made of the groups' own.
+    An interval is the difference plus and minus the critical value times its standard error. If the values of both groups
+    are constant, that error is 0, and the interval combines the intervals of the two means.
 
-    Values of a group must be independent of each other: where users or sessions bring many each, the error is larger
-    than it looks.
+    The values of a group must be independent. If users or sessions contribute many values each, the true error is larger
+    than the estimated error.
 
     Args:
-        groups: Values of each group, in [low, high]; at least two groups, of at least two values each to be compared.
-        probabilities: With which each value was sampled, in (0, 1]; None where all were kept. Means are Hajek's then.
-        pairs: Groups to compare, (first, second); all pairs by default.
+        groups: Values of each group, in [low, high]. At least two groups. A comparison needs at least two values per
+            group.
+        probabilities: Sampling probability of each value, in (0, 1], for Hajek's means. None if nothing was sampled.
+        pairs: Pairs of groups to compare, (first, second). None: all pairs.
         low: Smallest possible value.
         high: Largest possible value.
-        n_resamples: Deals drawn.
-        confidence_level: Of the simultaneous intervals, in (0, 1).
-        seed: Of the random numbers; the same seed gives the same result on any machine.
+        n_resamples: Number of permutations.
+        confidence_level: Confidence level of the simultaneous intervals, in (0, 1).
+        seed: Seed of the random numbers. The same seed gives the same result on any machine.
 
     Raises:
-        ValueError: Fewer than two groups, a value or probability out of range, or an option out of range.
+        ValueError: If there are fewer than two groups, or a value, probability or option is out of range.
 
     Source:
-        Welch 1947; Janssen 1997 and Chung and Romano 2013 for permutations of standardised differences; Westfall and
-        Young 1993 for the largest of several; Hajek 1971 for weighted means.
+        Welch 1947. Permutations of standardized differences: Janssen 1997, Chung and Romano 2013. Maximum of several
+        statistics: Westfall and Young 1993. Weighted means: Hajek 1971.
 
     Example:
-        >>> found = independent_tukey([[0.1, 0.2, 0.3, 0.2, 0.1], [0.8, 0.7, 0.9, 0.6, 0.9]])
-        >>> round(found.pairs[0].difference, 2), found.pairs[0].p_value < 0.05
+        >>> result = independent_tukey([[0.1, 0.2, 0.3, 0.2, 0.1], [0.8, 0.7, 0.9, 0.6, 0.9]])
+        >>> round(result.pairs[0].difference, 2), result.pairs[0].p_value < 0.05
         (0.6, True)
     """
     import numpy as np
@@ -76,7 +78,7 @@ def independent_tukey(
     x, w, ends = _checked(groups, probabilities, low, high, n_resamples, confidence_level)
     family = [(j, i) for i, j in itertools.combinations(range(len(x)), 2)] if pairs is None else list(pairs)
     if any(not (0 <= i < len(x) and 0 <= j < len(x) and i != j) for i, j in family) or not family:
-        raise ValueError(f"pairs must name two of the {len(x)} groups each, counted from 0, got {family!r}")
+        raise ValueError(f"each of pairs must be two of the {len(x)} groups, counted from 0, got {family!r}")
     compared = sorted({g for pair in family for g in pair if x[g].size > 1})
     tested = [(i, j) for i, j in family if x[i].size > 1 and x[j].size > 1]
     moments = {g: _moments(x[g], w[g]) for g in range(len(x)) if x[g].size}
@@ -91,15 +93,15 @@ def independent_tukey(
     allowed = math.floor((1 - confidence_level) * (drawn.size + 1) + _SAME) - 1
     critical = float(drawn[-1 - allowed]) if 0 <= allowed < drawn.size else None
     own_level = 1 - (1 - confidence_level) / (2 * len(family))
-    found = []
+    results = []
     for i, j in family:
         n = int(x[i].size + x[j].size)
         if i not in moments or j not in moments:
-            found.append(_pair(i, j, n, None, None, None, None, None))
+            results.append(_pair(i, j, n, None, None, None, None, None))
             continue
         difference = moments[i][0] - moments[j][0]
         if (i, j) not in tested:
-            found.append(_pair(i, j, n, difference, None, None, None, None))
+            results.append(_pair(i, j, n, difference, None, None, None, None))
             continue
         error = math.sqrt(moments[i][1] + moments[j][1])
         statistic = abs(difference) / error if error else (math.inf if difference else 0.0)
@@ -112,9 +114,9 @@ def independent_tukey(
             lower, upper = a - d, b - c
         elif critical is not None and math.isfinite(critical):
             lower, upper = difference - critical * error, difference + critical * error
-        found.append(_pair(i, j, n, difference, p, math.sqrt(p * (1 - p) / drawn.size), lower, upper))
+        results.append(_pair(i, j, n, difference, p, math.sqrt(p * (1 - p) / drawn.size), lower, upper))
     return TukeyResult(
-        pairs=tuple(found),
+        pairs=tuple(results),
         n_systems=len(x),
         n_rows=int(sum(values.size for values in x)),
         alternative="two-sided",
@@ -148,7 +150,7 @@ def _own(values: NDArray[np.float64], ends: tuple[float, float], confidence_leve
 
 
 def _moments(x: NDArray[np.float64], w: NDArray[np.float64]) -> tuple[float, float]:
-    """Hajek's mean and the linearised variance of it; of one value, no variance."""
+    """Compute Hajek's mean and its linearized variance, which is 0 for a single value."""
     total = float(w.sum())
     mean = float((w * x).sum()) / total
     if x.size < 2:
@@ -164,17 +166,17 @@ def _permute_maxima(
     n_resamples: int,
     seed: int,
 ) -> NDArray[np.float64]:
-    """The largest standardised difference of each deal. A value keeps its weight wherever it goes."""
+    """Compute the largest standardized difference of each permutation. Values keep their weights."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
     values, weights = np.concatenate(x), np.concatenate(w)
-    # About the mean, so that the sums of squares below lose no digits.
+    # Centering keeps the precision of the sums of squares below.
     values = values - values.mean()
     bounds = np.cumsum([0, *(group.size for group in x)])
     place = {g: k for k, g in enumerate(compared)}
     first, second = (np.array([place[pair[side]] for pair in tested]) for side in (0, 1))
-    # Per value: what the mean and its variance are made of.
+    # Terms of the mean and its variance, per value.
     parts = np.stack([weights, weights * values, weights**2, weights**2 * values, weights**2 * values**2])
     sizes = np.diff(bounds)
     largest = np.empty(n_resamples)
@@ -187,7 +189,7 @@ def _permute_maxima(
         means = w1 / w0
         variances = np.maximum(v2 - 2 * means * v1 + means**2 * v0, 0.0) / w0**2 * (sizes / (sizes - 1))
         differences = abs(means[:, first] - means[:, second])
-        # Rounding must not make an error out of values that are all alike.
+        # Set rounding errors of constant values to 0.
         errors = np.sqrt(variances[:, first] + variances[:, second])
         errors[errors < _SAME * max(1.0, float(abs(values).max()))] = 0.0
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -199,7 +201,7 @@ def _permute_maxima(
 def _normal_limit(
     variances: dict[int, float], tested: Sequence[tuple[int, int]], n_draws: int, seed: int
 ) -> NDArray[np.float64]:
-    """The largest standardised difference of means that are normal and have these variances."""
+    """Draw the largest standardized difference of normal means with these variances."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -232,12 +234,12 @@ def _checked(
         raise ValueError(f"a comparison needs at least two groups, got {len(x)}")
     p = [np.ones(g.size) for g in x] if probabilities is None else [np.asarray(q, dtype=float) for q in probabilities]
     if len(p) != len(x) or any(g.shape != q.shape or g.ndim != 1 for g, q in zip(x, p, strict=True)):
-        raise ValueError("probabilities must be given for every value of every group")
+        raise ValueError("probabilities must contain one probability for every value of every group")
     for group, chances in zip(x, p, strict=True):
         if group.size and not (np.isfinite(group).all() and low <= group.min() and group.max() <= high):
             raise ValueError(
-                f"values must be finite and in [{low!r}, {high!r}], got some in [{group.min()!r}, {group.max()!r}]"
+                f"values must be finite and in [{low!r}, {high!r}], got values in [{group.min()!r}, {group.max()!r}]"
             )
         if chances.size and not ((chances > 0) & (chances <= 1)).all():
-            raise ValueError(f"probabilities must lie in (0, 1], got some in [{chances.min()!r}, {chances.max()!r}]")
+            raise ValueError(f"probabilities must be in (0, 1], got values in [{chances.min()!r}, {chances.max()!r}]")
     return x, [1 / q for q in p], (low, high)

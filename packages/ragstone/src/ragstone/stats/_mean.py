@@ -1,4 +1,4 @@
-"""Intervals for the mean of scores, nearly all of them bounded."""
+"""Confidence intervals for the mean of scores, which are usually bounded."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ __all__ = ["Estimate", "failure_bounds", "mean_interval", "wilson_interval"]
 
 _SMALL_N = 30
 _COCHRAN = 25
-"""Student's t is for n of at least 30 and 25 times the squared skewness (Cochran's rule): on scores that crowd at a bound
-it covers 80 % instead of 95 % at n = 10, and still less than 90 % at n = 100."""
+"""Student's t requires n >= 30 and n >= 25 times the squared skewness (Cochran's rule). On scores concentrated at a bound,
+its coverage is 80% instead of 95% at n = 10, and below 90% at n = 100."""
 
 _BETTING_MAX_N = 2000
 _PERMUTATIONS = 16
 _FEWER_PERMUTATIONS = 4
-"""From 200 values on: the orderings then differ little, and the time grows with n."""
+"""Number of permutations for 200 or more values: orders then differ little, and the time increases with n."""
 _GRID = 1001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A mean with its interval."""
+    """A mean with its confidence interval."""
 
     value: float
     low: float
     high: float
     confidence_level: float
     method: str
-    """How the interval was made: "wilson", "betting", "student_t", ... or "range", where nothing is known beyond what
-    values are possible."""
+    """Method of the interval: "wilson", "betting", "student_t", ..., or "range" if the data do not restrict the range of
+    possible values."""
     n: int
 
 
@@ -46,16 +46,20 @@ def mean_interval(
     high: float = 1.0,
     confidence_level: float = 0.95,
 ) -> Estimate:
-    """Estimate the mean of scores that lie in [low, high], with a two-sided interval.
+    """Estimate the mean of scores in [low, high] with a two-sided confidence interval.
 
-    The method follows from the data and is part of the result: Wilson where every value is a bound of the range (a
-    proportion); Student's t, cut to the range, for at least 30 values whose skewness g permits it (n >= 25 g**2);
-    otherwise, so for few, equal or very skewed values, the hedged betting interval, which holds its level at any n, and
-    beyond 2,000 of those the closed empirical-Bernstein interval. The order of the values does not matter.
+    The data determine the method, which is part of the result:
 
-    Without a bound on one side or both, no interval holds its level for whatever the values are: a rare huge one may not
-    have been seen. Then it is Student's t, cut at the bound there is; and, as one value or equal values show no spread,
-    the whole range (method "range"), of which an end may be infinite.
+    - Wilson's interval if every value is a bound of the range (a proportion),
+    - Student's t, cut to the range, for at least 30 values with a skewness g such that n >= 25 g**2,
+    - otherwise (few, equal or very skewed values) the hedged betting interval, which is valid for any n,
+    - the empirical-Bernstein interval instead of the betting interval for more than 2,000 values.
+
+    The order of the values does not matter.
+
+    Without two finite bounds, no method guarantees coverage, because the sample may not contain a rare, very large value.
+    The interval is then Student's t, cut at an existing bound. For one value or equal values it is the whole range
+    (method "range"), possibly with infinite limits.
 
     Args:
         values: At least one finite number in [low, high].
@@ -64,10 +68,11 @@ def mean_interval(
         confidence_level: Nominal coverage, in (0, 1).
 
     Raises:
-        ValueError: No values, a value that is not finite or out of range, or `low >= high`.
+        ValueError: If `values` is empty, a value is not finite or out of range, or `low >= high`.
 
     Source:
-        Wilson 1927; Cochran 1977, section 2.15; Waudby-Smith and Ramdas 2023, section 4.2 (hedged capital, fixed n); Maurer and Pontil 2009, th. 4.
+        Wilson 1927. Cochran 1977, section 2.15. Waudby-Smith and Ramdas 2023, section 4.2 (hedged capital, fixed n).
+        Maurer and Pontil 2009, theorem 4.
 
     Example:
         >>> mean_interval([1.0, 1.0, 0.0, 1.0]).method
@@ -76,15 +81,15 @@ def mean_interval(
     import numpy as np
 
     if not low < high:
-        raise ValueError(f"a range needs low < high, got low={low!r} and high={high!r}")
+        raise ValueError(f"low must be below high, got low={low!r} and high={high!r}")
     if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
+        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level!r}")
     x = np.sort(np.asarray(values, dtype=float))
     if x.size == 0:
-        raise ValueError("a mean needs at least one value; report the denominator 0 instead")
+        raise ValueError("values is empty. A mean needs at least one value")
     if not np.isfinite(x).all() or x[0] < low or x[-1] > high:
         bad = next(float(v) for v in values if not (math.isfinite(v) and low <= v <= high))
-        raise ValueError(f"every value must lie in [{low!r}, {high!r}], got {bad!r}")
+        raise ValueError(f"every value must be in [{low!r}, {high!r}], got {bad!r}")
 
     n = int(x.size)
     mean = float(x.mean())
@@ -123,10 +128,10 @@ def mean_interval(
 
 
 def wilson_interval(successes: int, n: int, *, confidence_level: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval for a proportion, in [0, 1].
+    """Compute Wilson's score interval for a proportion, in [0, 1].
 
     Raises:
-        ValueError: `n` is not positive, or `successes` is not in [0, n].
+        ValueError: If `n` is not positive, or `successes` is not in [0, n].
 
     Source:
         Wilson 1927.
@@ -137,27 +142,27 @@ def wilson_interval(successes: int, n: int, *, confidence_level: float = 0.95) -
         raise ValueError(f"a proportion needs 0 <= successes <= n and n > 0, got successes={successes!r}, n={n!r}")
     z = float(ndtri((1 + confidence_level) / 2))
     p = successes / n
-    centre = p + z * z / (2 * n)
+    center = p + z * z / (2 * n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
-    # At the ends the formula gives 0 and 1 up to rounding; give them exactly.
-    a = 0.0 if successes == 0 else (centre - half) / scale
-    b = 1.0 if successes == n else (centre + half) / scale
+    # For 0 and n successes, replace rounding errors by the exact limits 0 and 1.
+    a = 0.0 if successes == 0 else (center - half) / scale
+    b = 1.0 if successes == n else (center + half) / scale
     return a, b
 
 
 def failure_bounds(mean: float | None, n: int, n_failed: int, *, low: float, high: float) -> tuple[float, float]:
-    """Bound the mean over all `n + n_failed` values when the failed ones may be anything in [low, high].
+    """Compute bounds of the mean over all `n + n_failed` values if each failed value may be anything in [low, high].
 
     Args:
-        mean: Mean of the `n` values that are known; None when there are none.
-        n: How many are known.
-        n_failed: How many are not.
-        low: Smallest possible value, or -infinity: then the mean has no lower bound as soon as one value failed.
+        mean: Mean of the `n` known values, or None if `n` is 0.
+        n: Number of known values.
+        n_failed: Number of failed values.
+        low: Smallest possible value, or -infinity. In that case a single failure makes the lower bound infinite.
         high: Largest possible value, or infinity.
 
     Raises:
-        ValueError: There is nothing to bound (`n + n_failed == 0`).
+        ValueError: If `n + n_failed` is 0.
 
     Source:
         Manski 1989 (worst-case bounds under missing data).
@@ -166,14 +171,14 @@ def failure_bounds(mean: float | None, n: int, n_failed: int, *, low: float, hig
     if total == 0:
         raise ValueError("bounds need at least one value or failure")
     if not n_failed:
-        # 0 times an infinite bound is no number.
+        # 0 times an infinite bound is NaN.
         return mean or 0.0, mean or 0.0
     known = (mean or 0.0) * n
     return (known + low * n_failed) / total, (known + high * n_failed) / total
 
 
 def _student_t(x: NDArray[np.float64], *, confidence_level: float) -> float:
-    """Half the width of Student's interval for the mean of at least two values."""
+    """Compute half the width of Student's interval for the mean of at least two values."""
     from scipy.special import stdtrit
 
     n = x.size
@@ -181,21 +186,21 @@ def _student_t(x: NDArray[np.float64], *, confidence_level: float) -> float:
 
 
 def _skewness(x: NDArray[np.float64]) -> float:
-    """Moment skewness of values that are not all equal."""
+    """Compute the moment skewness of values that are not all equal."""
     import numpy as np
 
-    centred = x - x.mean()
-    # Skewness has no scale, and the cube of a tiny number is 0.
-    centred /= np.abs(centred).max()
-    return float((centred**3).mean() / (centred**2).mean() ** 1.5)
+    centered = x - x.mean()
+    # Skewness does not depend on the scale. Scaling prevents underflow of cubes of small numbers.
+    centered /= np.abs(centered).max()
+    return float((centered**3).mean() / (centered**2).mean() ** 1.5)
 
 
 def _betting(unit: NDArray[np.float64], *, confidence_level: float) -> tuple[float, float]:
-    """Return the hedged betting interval for values in [0, 1].
+    """Compute the hedged betting interval for values in [0, 1].
 
-    The capital of one ordering depends on the order. The mean of the final capitals over several orderings is an
-    e-value as well, so averaging over fixed permutations of the sorted values is valid and makes the result a
-    function of the multiset of values.
+    The capital depends on the order of the values. The mean of the final capitals over several orders is also an e-value.
+    Averaging over fixed permutations of the sorted values is therefore valid, and makes the result independent of the
+    order of the values.
     """
     import numpy as np
 
@@ -205,7 +210,7 @@ def _betting(unit: NDArray[np.float64], *, confidence_level: float) -> tuple[flo
     x = np.stack([rng.permutation(unit) for _ in range(orders)])
     alpha = 1 - confidence_level
     m = np.linspace(0.0, 1.0, _GRID)
-    # Predictable plug-in estimates: mean and variance before each value, with one pseudo-value at 1/2.
+    # Predictable plug-in estimates: mean and variance before each value, with one pseudo-value of 1/2.
     t = np.arange(1, n + 1)
     running_mean = (0.5 + np.cumsum(x, axis=1)) / (t + 1)
     squares = np.cumsum((x - running_mean) ** 2, axis=1)
@@ -219,7 +224,7 @@ def _betting(unit: NDArray[np.float64], *, confidence_level: float) -> tuple[flo
         gain = x[:, i : i + 1] - m
         log_up += np.log1p(np.minimum(bet[:, i : i + 1], cap_up) * gain)
         log_down += np.log1p(-np.minimum(bet[:, i : i + 1], cap_down) * gain)
-    # Where the capital overflows, its being too large is all that matters.
+    # An infinite capital is also above the threshold.
     with np.errstate(over="ignore"):
         capital = 0.5 * np.maximum(np.exp(log_up).mean(axis=0), np.exp(log_down).mean(axis=0))
     inside = m[capital < 1 / alpha]

@@ -1,4 +1,4 @@
-"""Many hypotheses at once: Holm's correction, and how often a metric tells systems apart."""
+"""Multiple hypotheses: Holm's correction, and the discriminative power of a metric."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ __all__ = ["DiscriminativePower", "HolmResult", "discriminative_power", "holm"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolmResult:
-    """A family of hypotheses after Holm's correction, in the order they were given."""
+    """A family of hypotheses after Holm's correction, in the original order."""
 
     adjusted: tuple[float, ...]
-    """Adjusted p-values: a hypothesis is rejected where its own is at most 1 - level."""
+    """Adjusted p-values. A hypothesis is rejected if its adjusted p-value is at most 1 - `confidence_level`."""
     rejected: tuple[bool, ...]
     confidence_level: float
-    """The probability that no true hypothesis is rejected is at least this."""
+    """Lower bound of the probability that no true hypothesis is rejected."""
     n_untestable: int
-    """How many had no p-value; they count as 1 and stay in the family."""
+    """Number of hypotheses without a p-value. They count as p = 1 and stay in the family."""
 
 
 def holm(p_values: Sequence[float | None], *, confidence_level: float = 0.95) -> HolmResult:
-    """Correct p-values for their number, so that the chance of any false rejection is at most 1 - `confidence_level`.
+    """Correct p-values for multiple tests.
 
-    Valid under any dependence of the tests. None and NaN mean that a hypothesis could not be tested: that is no
-    evidence, so it counts as p = 1, and it stays in the family, since leaving it out would make the others easier to
-    reject.
+    The probability of any false rejection is at most 1 - `confidence_level`, for any dependence of the tests. None and
+    NaN mean that a hypothesis could not be tested. Such a hypothesis counts as p = 1 and stays in the family, because
+    without it the other hypotheses would be easier to reject.
 
     Args:
-        p_values: One a hypothesis, in [0, 1], or None.
-        confidence_level: One less the chance of a false rejection, in (0, 1).
+        p_values: One p-value per hypothesis, in [0, 1], or None.
+        confidence_level: 1 minus the probability of a false rejection, in (0, 1).
 
     Raises:
-        ValueError: A p-value outside [0, 1], or `confidence_level` outside (0, 1).
+        ValueError: If a p-value is outside [0, 1], or `confidence_level` is outside (0, 1).
 
     Source:
         Holm 1979.
@@ -49,12 +49,12 @@ def holm(p_values: Sequence[float | None], *, confidence_level: float = 0.95) ->
     adjusted = [1.0] * len(known)
     largest = 0.0
     for rank, i in enumerate(order):
-        # A hypothesis is rejected only if all with smaller p-values are.
+        # A hypothesis is rejected only if all hypotheses with smaller p-values are rejected.
         largest = max(largest, min(1.0, known[i] * (len(known) - rank)))
         adjusted[i] = largest
     return HolmResult(
         adjusted=tuple(adjusted),
-        # 1 - 0.95 is 0.05 and a bit more: what equals the limit counts as within.
+        # The tolerance includes p-values equal to the limit, because 1 - 0.95 is not exactly 0.05.
         rejected=tuple(p <= (1 - confidence_level) * (1 + 1e-12) for p in adjusted),
         confidence_level=confidence_level,
         n_untestable=sum(p is None or math.isnan(p) for p in p_values),
@@ -63,39 +63,39 @@ def holm(p_values: Sequence[float | None], *, confidence_level: float = 0.95) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscriminativePower:
-    """How many pairs of systems a metric tells apart."""
+    """Share of the pairs of systems with a significant difference by a metric."""
 
     value: float
-    """Share of the pairs with p < alpha, untestable ones in the denominator."""
+    """Share of the pairs with p < alpha. The denominator includes untestable pairs."""
     n_significant: int
     n_pairs: int
     n_untestable: int
     alpha: float
     asl: tuple[float, ...]
-    """The curve of achieved significance levels: all p-values in ascending order, untestable ones as 1. The lower it
-    runs, the better the metric discriminates."""
+    """Curve of achieved significance levels: all p-values in ascending order, with 1 for untestable pairs. A lower curve
+    means a metric that discriminates better."""
 
 
 def discriminative_power(p_values: Sequence[float | None], *, alpha: float = 0.05) -> DiscriminativePower:
-    """Share of the pairs of systems between which a metric finds a significant difference.
+    """Compute the share of the pairs of systems with a significant difference by a metric.
 
     Args:
-        p_values: One a pair of systems, corrected for their number (`randomised_tukey`); None where a pair could not be
-            tested.
-        alpha: Significance level, in (0, 1); p must be below it.
+        p_values: One p-value per pair of systems, corrected for multiple tests (`randomized_tukey`), or None for a pair
+            that could not be tested.
+        alpha: Significance level, in (0, 1). A difference is significant if p is below it.
 
     Raises:
-        ValueError: No pairs, a p-value outside [0, 1], or `alpha` outside (0, 1).
+        ValueError: If `p_values` is empty, a p-value is outside [0, 1], or `alpha` is outside (0, 1).
 
     Source:
-        Sakai 2006, "Evaluating evaluation metrics based on the bootstrap"; CCRS, section 4.1.3.
+        Sakai 2006, "Evaluating evaluation metrics based on the bootstrap". CCRS, section 4.1.3.
 
     Example:
         >>> discriminative_power([0.001, 0.2, 0.04]).n_significant
         2
     """
     if not 0 < alpha < 1:
-        raise ValueError(f"alpha must lie in (0, 1), got {alpha!r}")
+        raise ValueError(f"alpha must be in (0, 1), got {alpha!r}")
     if not p_values:
         raise ValueError("discriminative power needs at least one pair of systems")
     asl = tuple(sorted(_p_value(p) for p in p_values))
@@ -114,10 +114,10 @@ def _p_value(p: float | None) -> float:
     if p is None or math.isnan(p):
         return 1.0
     if not 0 <= p <= 1:
-        raise ValueError(f"a p-value lies in [0, 1], got {p!r}")
+        raise ValueError(f"a p-value must be in [0, 1], got {p!r}")
     return float(p)
 
 
 def _check_level(confidence_level: float) -> None:
     if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
+        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level!r}")

@@ -1,4 +1,4 @@
-"""What the values of one metric look like: centre, spread, shape, what sits at the bounds, and ties."""
+"""Descriptive statistics of the values of one metric: location, spread, shape, shares at the bounds, and ties."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Description", "describe", "pass_at_k"]
 
 _DECIMALS: Final = 9
-"""0.1 + 0.2 equals 0.3: values that agree to so many decimals are ties, and are at a bound."""
+"""Number of decimals to which values must agree to be equal, so that 0.1 + 0.2 equals 0.3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,58 +26,58 @@ class Description:
     n: int
     mean: float
     geometric_mean: float | None
-    """0 if any value is 0; None where a value is negative."""
+    """Geometric mean. 0 if any value is 0, None if a value is negative."""
     sd: float | None
-    """With n - 1 in the denominator; None for a single value."""
+    """Standard deviation with the denominator n - 1. None for a single value."""
     minimum: float
     q1: float
     median: float
     q3: float
     maximum: float
     skewness: float | None
-    """The moment coefficient m3 / m2**1.5; None for constant values."""
+    """Moment coefficient m3 / m2**1.5. None for constant values."""
     kurtosis: float | None
-    """EXCESS kurtosis m4 / m2**2 - 3: 0 for a normal population; None for constant values."""
+    """Excess kurtosis m4 / m2**2 - 3, which is 0 for a normal distribution. None for constant values."""
     at_low: Estimate | None
-    """Share of values at the low bound of the metric's range (floor), with Wilson's interval; None without that bound."""
+    """Share of values at the lower bound of the metric's range, with Wilson's interval. None without that bound."""
     at_high: Estimate | None
-    """Share at the high bound (ceiling)."""
+    """Share of values at the upper bound, with Wilson's interval. None without that bound."""
     ties: float | None
-    """Probability that two different items have the same value; None for a single value."""
+    """Probability that two different items have the same value. None for a single value."""
 
     @property
     def midhinge(self) -> float:
-        """Mean of the outer quartiles."""
+        """Mean of the first and third quartile."""
         return (self.q1 + self.q3) / 2
 
     @property
     def iqr(self) -> float:
-        """Distance of the outer quartiles."""
+        """Interquartile range."""
         return self.q3 - self.q1
 
 
 def describe(
     values: Sequence[float], *, low: float | None = None, high: float | None = None, confidence_level: float = 0.95
 ) -> Description | None:
-    """Describe values; None where there are none.
+    """Compute descriptive statistics of values, or return None if there are none.
 
-    Quartiles are of type 7 (linear between order statistics, as in numpy and R).
+    Quartiles are of type 7 (linear interpolation between order statistics, as in numpy and R).
 
     Args:
         values: Finite numbers.
-        low: The metric's lower bound; None where it has none.
-        high: Its upper bound.
-        confidence_level: Of the intervals of the shares at the bounds.
+        low: Lower bound of the metric, or None if it is unbounded.
+        high: Upper bound of the metric, or None if it is unbounded.
+        confidence_level: Confidence level of the intervals of the shares at the bounds.
 
     Raises:
-        ValueError: A value that is not finite.
+        ValueError: If a value is not finite.
 
     Source:
-        CCRS, appendix C.4; Hyndman and Fan 1996 (quantiles).
+        CCRS, appendix C.4. Quantiles: Hyndman and Fan 1996.
 
     Example:
-        >>> found = describe([0.0, 0.5, 1.0, 1.0], low=0.0, high=1.0)
-        >>> found.median, found.at_high.value, round(found.ties, 3)
+        >>> description = describe([0.0, 0.5, 1.0, 1.0], low=0.0, high=1.0)
+        >>> description.median, description.at_high.value, round(description.ties, 3)
         (0.75, 0.5, 0.167)
     """
     import numpy as np
@@ -86,7 +86,7 @@ def describe(
     if x.size == 0:
         return None
     if not np.isfinite(x).all():
-        raise ValueError("a population needs finite values; leave NaN out, and count it")
+        raise ValueError("values must be finite. Omit NaN values, and report their number")
     q1, median, q3 = (float(q) for q in np.quantile(x, [0.25, 0.5, 0.75]))
     skewness, kurtosis = _shape(x)
 
@@ -114,10 +114,10 @@ def describe(
 
 
 def _tie_probability(values: Sequence[float], *, decimals: int = _DECIMALS) -> float | None:
-    """Probability that two different items, drawn at random, have the same value; None below two items.
+    """Compute the probability that two different random items have the same value, or None for fewer than two items.
 
-    Values are rounded first, so that sums in another order tie. Drawing is without replacement: an item does not tie
-    with itself.
+    Values are rounded first, so rounding errors do not prevent ties. Items are drawn without replacement: an item does
+    not tie with itself.
 
     Source:
         CCRS, appendix C.3.
@@ -137,17 +137,21 @@ def _tie_probability(values: Sequence[float], *, decimals: int = _DECIMALS) -> f
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
-    """Probability that at least one of `k` of `n` answers, drawn without replacement, is correct; in [0, 1].
+    """Compute the probability that at least one of `k` out of `n` responses, drawn without replacement, is correct.
 
-    It is an unbiased estimate of the chance that k fresh answers hold a correct one. 1 - (1 - correct / n)**k is not.
+    This is an unbiased estimate of the probability that k new responses contain a correct one, unlike
+    1 - (1 - correct / n)**k.
 
     Args:
-        n: Answers that were drawn.
-        correct: How many of them were correct.
-        k: How many a user would look at, at most `n`.
+        n: Number of responses.
+        correct: Number of correct responses.
+        k: Number of responses drawn, at most `n`.
+
+    Returns:
+        A probability in [0, 1].
 
     Raises:
-        ValueError: Not 0 <= correct <= n, or not 1 <= k <= n.
+        ValueError: If not 0 <= correct <= n, or not 1 <= k <= n.
 
     Source:
         Chen et al. 2021, "Evaluating large language models trained on code", eq. 1.
@@ -159,7 +163,7 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
     if not (0 <= correct <= n and 1 <= k <= n):
         raise ValueError(f"pass@k needs 0 <= correct <= n and 1 <= k <= n, got n={n!r}, correct={correct!r}, k={k!r}")
     draws = math.comb(n, k)
-    # Whole numbers: nothing overflows, and only the last division rounds.
+    # Integers do not overflow, and only the final division rounds.
     return (draws - math.comb(n - correct, k)) / draws
 
 
@@ -171,17 +175,17 @@ def _at(x: NDArray[np.float64], bound: float) -> NDArray[np.bool_]:
 
 
 def _shape(x: NDArray[np.float64]) -> tuple[float | None, float | None]:
-    """Moment skewness and excess kurtosis."""
+    """Compute moment skewness and excess kurtosis."""
     import numpy as np
 
-    centred = x - x.mean()
-    largest = float(np.abs(centred).max())
+    centered = x - x.mean()
+    largest = float(np.abs(centered).max())
     if largest <= 1e-13 * float(np.abs(x).max()):
         return None, None
-    # Shape has no scale, and the fourth power of a tiny number is 0.
-    centred /= largest
-    second = float((centred**2).mean())
-    return float((centred**3).mean()) / second**1.5, float((centred**4).mean()) / second**2 - 3
+    # The shape does not depend on the scale. Scaling prevents underflow of fourth powers of small numbers.
+    centered /= largest
+    second = float((centered**2).mean())
+    return float((centered**3).mean()) / second**1.5, float((centered**4).mean()) / second**2 - 3
 
 
 def _geometric_mean(x: NDArray[np.float64]) -> float | None:

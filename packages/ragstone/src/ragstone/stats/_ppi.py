@@ -1,4 +1,4 @@
-"""The mean that people would give, from few labels and many judge scores."""
+"""Prediction-powered mean: the mean of human labels, estimated from few labels and many judge scores."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 __all__ = ["PredictionPoweredMean", "prediction_powered_mean"]
 
 _ROUNDING: Final = 1e-12
-"""Corrections this near each other are equal."""
+"""Relative tolerance within which corrections are equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionPoweredMean:
-    """The mean of human labels, estimated with a judge's help."""
+    """The mean of human labels, estimated from labels and judge scores."""
 
     estimate: Estimate
-    """Method "ppi" (the judge counts in full) or "ppi_tuned"; `n` counts labels, which is what its error hangs on."""
+    """Estimate with method "ppi" (fixed weight) or "ppi_tuned". `n` counts labels, which dominate the error."""
     labels_only: Estimate
-    """What the labels say without the judge: the yardstick of what the judge was worth."""
+    """Estimate from the labels alone, for comparison."""
     judge_mean: float
-    """What the judge says alone, over all items: wrong by its bias, however many items there are."""
+    """Mean judge score over all items. It includes the judge's bias, which does not shrink with more items."""
     weight: float
-    """How much the judge counts, in [0, 1]; 0 where it says nothing about the labels."""
-    n_labelled: int
+    """Weight of the judge, in [0, 1]. It is 0 if judge scores and labels are unrelated."""
+    n_labeled: int
     n_judged: int
-    """Items with a judge score and no label."""
+    """Items with a judge score but without a label."""
 
     labels_worth: float | None
-    """How many labels alone would have the same standard error; None where the labels show none."""
+    """Number of labels alone that would give the same standard error, or None if the error is not estimable."""
 
 
 def prediction_powered_mean(
@@ -49,37 +49,37 @@ def prediction_powered_mean(
     high: float = 1.0,
     confidence_level: float = 0.95,
 ) -> PredictionPoweredMean:
-    """Estimate the mean human label over all items: the judge's mean, corrected by its error where labels are.
+    """Estimate the mean human label over all items, as the judge's mean with a correction from the labeled items.
 
-    The labelled items must be a random sample of the same items that the judge scored. Labels of what looked odd, of
-    failures, or of the first week make the correction, and so the result, wrong by an unknown amount; no interval shows it.
+    The labeled items must be a random sample of the items that the judge scored. With other labels (for example only of
+    failures, or only of the first week), correction and result have an unknown bias that the interval does not show.
 
-    The interval is asymptotic, with Student's t for the number of labels; below 30 labels read it as a guide. With the
-    tuned weight it is, for many labels, never wider than that of the labels alone; for few it may be. Where the judge
-    is off by the same on every label, and where labels and weight leave nothing that varies, the data show no error of the
-    correction, and its interval is that of `mean_interval`, as wide as so few labels permit.
+    The interval is asymptotic, with Student's t for the number of labels. With fewer than 30 labels it is a rough guide.
+    With the tuned weight and many labels, it is never wider than the interval of the labels alone. With few labels it may
+    be. If the corrected labels are constant (for example because the judge's error is the same for every label), their
+    variance is not estimable. The correction then uses the wider interval of `mean_interval`.
 
     Args:
         human: Labels, in [low, high].
-        judge: The judge's scores of the same items, in the same order. They may be on any scale when `weight` is tuned.
+        judge: The judge's scores of the same items, in the same order. With a tuned `weight` they may be on any scale.
         judged: The judge's scores of the items without a label.
-        weight: How much the judge counts: 1 is the classical form, 0 ignores it, None finds the best weight.
-        low: Smallest possible label; the interval is cut there.
+        weight: Weight of the judge: 1 is the classical form, 0 ignores the judge, and None chooses the best weight.
+        low: Smallest possible label. The interval is cut there.
         high: Largest possible label.
         confidence_level: Nominal coverage, in (0, 1).
 
     Raises:
-        ValueError: Unequal lengths, fewer than two labels or two judged items, a label out of range, a score that is
-            not finite, or a weight outside [0, 1].
+        ValueError: If the lengths differ, there are fewer than two labels or two judged items, a label is out of range, a
+            score is not finite, or the weight is outside [0, 1].
 
     Source:
-        Angelopoulos et al. 2023, "Prediction-powered inference"; the tuned weight: Angelopoulos, Duchi and Zrnic 2023,
+        Angelopoulos et al. 2023, "Prediction-powered inference". Tuned weight: Angelopoulos, Duchi and Zrnic 2023,
         "PPI++", example 6.1.
 
     Example:
         >>> human, judge = [1.0, 0.0, 1.0, 1.0], [0.9, 0.2, 0.8, 0.7]
-        >>> found = prediction_powered_mean(human, judge, [0.9, 0.1, 0.8, 0.7, 0.9, 0.6], weight=1)
-        >>> round(found.estimate.value, 3), found.n_labelled, found.n_judged
+        >>> result = prediction_powered_mean(human, judge, [0.9, 0.1, 0.8, 0.7, 0.9, 0.6], weight=1)
+        >>> round(result.estimate.value, 3), result.n_labeled, result.n_judged
         (0.767, 4, 6)
     """
     import numpy as np
@@ -88,13 +88,13 @@ def prediction_powered_mean(
     y, f, g = (np.asarray(values, dtype=float) for values in (human, judge, judged))
     if y.shape != f.shape or y.size < 2 or g.size < 2:
         raise ValueError(
-            "a prediction-powered mean needs a judge score for each of at least two labels, and at least two judged "
-            f"items without one, got {y.size} labels, {f.size} scores of them and {g.size} judged items"
+            "a prediction-powered mean needs at least two labels with a judge score each, and at least two judged items "
+            f"without a label, got {y.size} labels, {f.size} judge scores of labeled items and {g.size} judged items"
         )
     if not (np.isfinite(f).all() and np.isfinite(g).all()):
-        raise ValueError("judge scores must be finite; leave failures out, and count them")
+        raise ValueError("judge scores must be finite. Omit failures, and report their number")
     if weight is not None and not 0 <= weight <= 1:
-        raise ValueError(f"weight must lie in [0, 1], got {weight!r}")
+        raise ValueError(f"weight must be in [0, 1], got {weight!r}")
     labels_only = mean_interval(human, low=low, high=high, confidence_level=confidence_level)
     n, rest = y.size, g.size
     lam = _tuned(y, f, g) if weight is None else weight
@@ -106,7 +106,7 @@ def prediction_powered_mean(
     below = above = t * math.sqrt(variance)
     steady = float(np.ptp(corrected)) <= _ROUNDING * max(1.0, float(np.abs(corrected).max()))
     if steady:
-        # Labels that are all alike, or a judge that hit all of them, show no error; that does not mean there is none.
+        # Constant corrected labels have a sample variance of 0, although their true variance may be larger.
         scores = np.concatenate([f, g])
         ends = low - lam * float(scores.max()), high - lam * float(scores.min())
         of_labels = mean_interval(
@@ -127,14 +127,14 @@ def prediction_powered_mean(
         labels_only=labels_only,
         judge_mean=float((f.sum() + g.sum()) / (n + rest)),
         weight=float(lam),
-        n_labelled=n,
+        n_labeled=n,
         n_judged=rest,
         labels_worth=None if steady else float(y.var(ddof=1)) / variance,
     )
 
 
 def _tuned(labels: NDArray[np.float64], scores: NDArray[np.float64], others: NDArray[np.float64]) -> float:
-    """The weight that makes the variance smallest, cut to [0, 1]."""
+    """Compute the weight with the smallest variance, cut to [0, 1]."""
     import numpy as np
 
     n, rest = labels.size, others.size

@@ -1,4 +1,4 @@
-"""Intervals that stay valid when looking at the data decides when to stop."""
+"""Anytime-valid intervals, which stay valid if the data determine when to stop."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ __all__ = ["beta_mixture_interval"]
 def beta_mixture_interval(
     successes: int, n: int, *, confidence_level: float = 0.95, a: float = 0.5, b: float = 0.5
 ) -> tuple[float, float]:
-    """Anytime-valid interval for a proportion, in [0, 1]: the set that the beta-mixture martingale has not refuted.
+    """Compute an anytime-valid interval for a proportion, in [0, 1], from the beta-mixture martingale.
 
-    The probability that the interval misses the proportion at *any* n is at most 1 - level, so one may draw until the
-    interval is narrow enough. The price is width: for 10 of 20 it is [0.19, 0.81], where Wilson's, which is right for
-    an n fixed in advance only, is [0.30, 0.70].
+    The probability that the interval excludes the proportion at *any* n is at most 1 - `confidence_level`. Sampling may
+    therefore continue until the interval is narrow enough. The interval is wider than Wilson's, which is valid only for
+    a fixed n: for 10 of 20 it is [0.19, 0.81], and Wilson's is [0.30, 0.70].
 
     Args:
-        successes: How many of the draws were successes.
-        n: How many draws there were; with 0 the interval is [0, 1].
-        confidence_level: Probability that the interval never misses.
-        a: First parameter of the mixing beta distribution; 1/2 and 1/2 are sharp near 0 and 1.
+        successes: Number of successes.
+        n: Number of draws. For 0 the interval is [0, 1].
+        confidence_level: Probability that the interval contains the proportion at all n.
+        a: First parameter of the mixing beta distribution. The default 1/2 for both gives narrow intervals near 0 and 1.
         b: Second parameter.
 
     Raises:
-        ValueError: `successes` is not in [0, n], `confidence_level` not in (0, 1), or a parameter not above 0.
+        ValueError: If `successes` is not in [0, n], `confidence_level` is not in (0, 1), or a parameter is not above 0.
 
     Source:
-        Robbins 1970 (mixture martingales); Ville 1939 (the inequality).
+        Mixture martingales: Robbins 1970. Inequality: Ville 1939.
 
     Example:
         >>> low, high = beta_mixture_interval(10, 20)
@@ -38,16 +38,16 @@ def beta_mixture_interval(
     if not 0 <= successes <= n:
         raise ValueError(f"a proportion needs 0 <= successes <= n, got successes={successes!r}, n={n!r}")
     if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
+        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level!r}")
     if a <= 0 or b <= 0:
-        raise ValueError(f"the parameters of a beta distribution are above 0, got a={a!r}, b={b!r}")
+        raise ValueError(f"a and b must be above 0, got a={a!r}, b={b!r}")
     if n == 0:
         return 0.0, 1.0
     failures = n - successes
-    # p is refuted when the mixture's likelihood exceeds p's by the factor 1 / alpha.
+    # p is rejected if the mixture's likelihood exceeds that of p by the factor 1 / alpha.
     evidence = _log_beta(a + successes, b + failures) - _log_beta(a, b) - math.log(1 / (1 - confidence_level))
 
-    def refuted(p: float) -> bool:
+    def rejected(p: float) -> bool:
         log_likelihood = 0.0
         if successes:
             log_likelihood += successes * math.log(p) if p > 0 else -math.inf
@@ -56,8 +56,8 @@ def beta_mixture_interval(
         return log_likelihood <= evidence
 
     mode = successes / n
-    low = 0.0 if successes == 0 else _edge(refuted, mode, 0.0)
-    high = 1.0 if failures == 0 else _edge(refuted, mode, 1.0)
+    low = 0.0 if successes == 0 else _edge(rejected, mode, 0.0)
+    high = 1.0 if failures == 0 else _edge(rejected, mode, 1.0)
     return low, high
 
 
@@ -65,13 +65,13 @@ def _log_beta(a: float, b: float) -> float:
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
-def _edge(refuted: Callable[[float], bool], inside: float, outside: float) -> float:
-    """Where refutation begins between two points, to the last bit, on the far side."""
+def _edge(rejected: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Find the first rejected point between two points by bisection, to machine precision."""
     while True:
         middle = (inside + outside) / 2
         if middle in (inside, outside):
             return outside
-        if refuted(middle):
+        if rejected(middle):
             outside = middle
         else:
             inside = middle

@@ -1,4 +1,4 @@
-"""Which systems differ: the paired randomised Tukey HSD test, for all pairs or a family of pairs at once."""
+"""The paired randomized Tukey HSD test of differences between systems, for all pairs or a family of pairs."""
 
 from __future__ import annotations
 
@@ -14,59 +14,59 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Alternative", "TukeyPair", "TukeyResult", "randomised_tukey"]
+__all__ = ["Alternative", "TukeyPair", "TukeyResult", "randomized_tukey"]
 
 Alternative = Literal["two-sided", "greater", "less"]
 
 _SAME = 1e-9
-"""Sums of the same numbers in another order differ by rounding; differences this near, relative to the largest
-possible one, are equal."""
+"""Tolerance within which differences are equal, relative to the largest possible one. Sums of the same numbers in a
+different order differ by rounding errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TukeyPair:
-    """The comparison of two systems, given by their columns."""
+    """Comparison of two systems, identified by their columns."""
 
     first: int
     second: int
     n: int
-    """Rows in which both have a score."""
+    """Rows with scores of both systems."""
     difference: float | None
-    """Mean of first - second over those rows; None where there are none."""
+    """Mean of first - second over these rows, or None without rows."""
     p_value: float | None
-    """Adjusted for the whole family of pairs; never 0; None where there are no rows, which Holm counts as 1."""
+    """p-value, adjusted for the whole family of pairs, never 0. None without rows, which Holm's correction counts as 1."""
     mc_error: float | None
-    """Standard error of the p-value from drawing permutations; 0 where all were enumerated."""
+    """Monte Carlo standard error of the p-value. It is 0 if all permutations were enumerated."""
     low: float | None
-    """Lower end of the simultaneous interval of the difference; None where it is unbounded: for the alternative "less",
-    and where so few permutations exist, or were drawn, that none could be rejected at this level."""
+    """Lower limit of the simultaneous confidence interval of the difference. None if it is unbounded: for the alternative
+    "less", and if there are too few permutations to reject any hypothesis at this confidence level."""
     high: float | None
-    """Upper end; None likewise, for "greater"."""
+    """Upper limit. None in the same cases, with "greater" instead of "less"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TukeyResult:
-    """All comparisons of a family of pairs of systems."""
+    """Comparisons of a family of pairs of systems."""
 
     pairs: tuple[TukeyPair, ...]
-    """In the order asked for; without one (0, 1), (0, 2), ..., (1, 2), ..."""
+    """Comparisons in the requested order, by default (0, 1), (0, 2), ..., (1, 2), ..."""
     n_systems: int
     n_rows: int
     alternative: Alternative
     confidence_level: float
-    """The intervals hold all differences together with this probability."""
+    """Probability that the intervals contain all differences simultaneously."""
     method: str
-    """ "randomised_tukey" or "independent_tukey"."""
+    """ "randomized_tukey", "independent_permutation" or "independent_normal"."""
     n_resamples: int
-    """Permutations behind each p-value."""
+    """Number of permutations behind each p-value."""
     exact: bool
-    """True where these are all that exist."""
+    """True if all existing permutations were enumerated."""
     n_units: int
-    """Rows permuted: those whose scores are not all equal, or, beyond 16,384 of these, blocks of them."""
+    """Number of permuted rows: rows whose scores are not all equal, or blocks of rows if there are more than 16,384."""
     seed: int
 
 
-def randomised_tukey(
+def randomized_tukey(
     scores: Sequence[Sequence[float]] | NDArray[np.float64],
     *,
     pairs: Sequence[tuple[int, int]] | None = None,
@@ -75,39 +75,41 @@ def randomised_tukey(
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> TukeyResult:
-    """Compare systems scored on the same samples, with p-values and intervals that hold for all pairs together.
+    """Compare systems scored on the same samples, with simultaneous p-values and intervals for all pairs.
 
-    Were the systems all alike, the scores of a sample could as well have come in another order. So each row is permuted,
-    the largest difference of any pair is noted, and this many times; a pair's p-value is the share of permutations, the
-    data themselves counted as one, in which the largest difference reached the pair's. Samples are compared with
-    themselves alone, scores need no distribution, and the chance of any false claim is at most 1 - `confidence_level` where no
-    system differs. Where some differ, and their scores vary unlike the others', that chance is not bounded exactly.
+    If the systems do not differ, the scores of a sample are exchangeable. The test therefore permutes each row and
+    computes the largest difference of all pairs, `n_resamples` times. The p-value of a pair is the share of permutations
+    whose largest difference is at least that of the pair, with the data counted as one permutation. The test does not
+    assume a distribution. If no system differs, the probability of any false rejection is at most 1 - `confidence_level`.
+    If some systems differ and their variances are unequal, this bound is only approximate.
 
-    Missing scores: a pair's difference is over the rows that have both scores, so that a system which fails on hard
-    samples is not thereby ahead; cells trade places only with present cells of their row; and differences are weighted
-    by the root of their number of rows, as Tukey and Kramer do, so that a pair with few rows does not hide the others.
+    Missing scores: the difference of a pair uses the rows with both scores, so a system does not gain from failures on
+    difficult samples. Only present cells of a row are permuted. Differences are weighted by the square root of their
+    number of rows, as in the Tukey-Kramer method, so a pair with few rows does not dominate.
 
-    The simultaneous interval of a difference is the difference, plus and minus the critical value of the same test: it
-    excludes 0 exactly where p <= 1 - `confidence_level`.
+    The simultaneous interval of a difference is the difference plus and minus the critical value of the same test. It
+    excludes 0 exactly if p <= 1 - `confidence_level`.
 
     Args:
-        scores: Samples by systems; NaN is a missing score.
-        pairs: Columns to compare, (first, second); all pairs by default. A smaller family has more power.
-        alternative: "greater" claims for each pair that the first is better, "less" that it is worse: a directed family
-            must name its pairs, and its p-values are those of the largest difference in the claimed direction.
-        n_resamples: Permutations drawn; where no more than this many different ones exist, all are enumerated.
-        confidence_level: Of the simultaneous intervals, in (0, 1).
-        seed: Of the random numbers; the same seed gives the same result on any machine.
+        scores: Samples by systems. NaN is a missing score.
+        pairs: Columns to compare, (first, second). None: all pairs. A smaller family has more power.
+        alternative: "greater" for the hypothesis that the first system of each pair is better, "less" that it is worse.
+            A one-sided alternative requires `pairs`, and uses the largest difference in its direction.
+        n_resamples: Number of permutations drawn. If at most this number of distinct permutations exists, all are
+            enumerated.
+        confidence_level: Confidence level of the simultaneous intervals, in (0, 1).
+        seed: Seed of the random numbers. The same seed gives the same result on any machine.
 
     Raises:
-        ValueError: Fewer than two systems, an infinite score, a pair that does not exist, or an option out of range.
+        ValueError: If there are fewer than two systems, a score is infinite, a pair does not exist, or an option is out of
+            range.
 
     Source:
-        Carterette 2012, "Multiple testing in statistical analysis of systems-based information retrieval experiments";
-        CCRS, appendix F (there with count / B, unpaired means and no seed). Phipson and Smyth 2010 for the + 1.
+        Carterette 2012, "Multiple testing in statistical analysis of systems-based information retrieval experiments".
+        CCRS, appendix F (with count / B, unpaired means and no seed). Counting the data: Phipson and Smyth 2010.
 
     Example:
-        >>> result = randomised_tukey([[0.9, 0.4], [0.8, 0.3], [0.7, 0.3], [0.9, 0.6], [0.8, 0.5], [0.6, 0.2]])
+        >>> result = randomized_tukey([[0.9, 0.4], [0.8, 0.3], [0.7, 0.3], [0.9, 0.6], [0.8, 0.5], [0.6, 0.2]])
         >>> result.exact, result.pairs[0].p_value
         (True, 0.03125)
     """
@@ -115,8 +117,8 @@ def randomised_tukey(
 
     x, family = _checked(scores, pairs, alternative, confidence_level)
     if n_resamples < 1:
-        raise ValueError(f"a randomisation test needs n_resamples >= 1, got {n_resamples!r}")
-    # The first child makes blocks, the second the permutations.
+        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+    # The first child seeds the blocks, the second the permutations.
     for_blocks, for_orders = np.random.SeedSequence(seed).spawn(2)
     groups = group_rows(x, np.random.default_rng(for_blocks))
     choices = distinct_choices(groups, n_resamples)
@@ -143,13 +145,13 @@ def randomised_tukey(
     observed = sign * sums / weight
     reached = abs(observed) if alternative == "two-sided" else observed
     exact, total = choices is not None, drawn.size
-    # The data count as one more permutation, unless all were looked at: then they were among them.
+    # The data count as one additional permutation. An enumeration already includes them.
     extra = 0 if exact else 1
     p = (total - np.searchsorted(drawn, reached - tolerance) + extra) / (total + extra)
-    # This many permutations may reach a difference that is rejected.
+    # Number of permutations that may reach the difference of a rejected hypothesis.
     allowed = math.floor((1 - confidence_level) * (total + extra) + _SAME) - extra
     critical = float(drawn[-1 - allowed]) + tolerance if allowed >= 0 else math.inf
-    # The data are among all permutations: no difference exceeds the largest of these, however it came about.
+    # An enumeration includes the data, so no observed difference exceeds the largest permuted difference.
     rejects = critical < (drawn[-1] if exact else math.inf)
     half = critical / weight if rejects else None
     return TukeyResult(
@@ -169,7 +171,7 @@ def randomised_tukey(
         n_rows=x.shape[0],
         alternative=alternative,
         confidence_level=confidence_level,
-        method="randomised_tukey",
+        method="randomized_tukey",
         n_resamples=total,
         exact=exact,
         n_units=sum(len(group.rows) for group in groups),
@@ -189,39 +191,37 @@ def _checked(
         x = np.asarray(scores, dtype=float)
     except ValueError:
         raise ValueError(
-            "scores are samples by systems, every sample with a cell for every system (NaN where it has no score)"
+            "scores must be samples by systems, with one cell per system for every sample (NaN if a score is missing)"
         ) from None
     if x.ndim != 2 or x.shape[1] < 2:
         raise ValueError(
-            f"a comparison needs samples by systems, and at least two systems, got an array of shape {x.shape}"
+            f"scores must be samples by systems with at least two systems, got an array of shape {x.shape}"
         )
     if np.isinf(x).any():
         row, column = (int(at[0]) for at in np.nonzero(np.isinf(x)))
         raise ValueError(
-            f"scores are finite, or NaN where missing; row {row} of system {column} has {float(x[row, column])!r}"
+            f"scores must be finite, or NaN if missing, got {float(x[row, column])!r} in row {row} of system {column}"
         )
     if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
+        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level!r}")
     if alternative not in ("two-sided", "greater", "less"):
-        raise ValueError(f'alternative is "two-sided", "greater" or "less", got {alternative!r}')
+        raise ValueError(f'alternative must be "two-sided", "greater" or "less", got {alternative!r}')
     if pairs is None and alternative != "two-sided":
-        raise ValueError(
-            f"the alternative {alternative!r} needs pairs=[(first, second), ...]: a direction is claimed pair by pair"
-        )
+        raise ValueError(f"the alternative {alternative!r} requires pairs=[(first, second), ...]")
     systems = range(x.shape[1])
     family = list(itertools.combinations(systems, 2)) if pairs is None else [(int(i), int(j)) for i, j in pairs]
     for i, j in family:
         if i == j or i not in systems or j not in systems:
-            raise ValueError(f"a pair names two different columns from 0 to {x.shape[1] - 1}, got {(i, j)!r}")
+            raise ValueError(f"a pair must be two different columns from 0 to {x.shape[1] - 1}, got {(i, j)!r}")
     if not family:
-        raise ValueError("there is nothing to compare: pairs is empty")
+        raise ValueError("pairs must not be empty")
     return x, family
 
 
 def _paired_sums(
     x: NDArray[np.float64], family: Sequence[tuple[int, int]]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-    """For each pair over the rows with both scores: sum of the differences, sum of their sizes, number of rows."""
+    """Compute for each pair, over rows with both scores: sum of differences, sum of absolute differences, row count."""
     import numpy as np
 
     sums, sizes, n = np.zeros(len(family)), np.zeros(len(family)), np.zeros(len(family), dtype=np.intp)
@@ -242,7 +242,7 @@ def _pair(
     p: float,
     mc_error: float,
 ) -> TukeyPair:
-    """Put one comparison together; `half` is the half-width of its interval."""
+    """Make one comparison. `half` is the half-width of its interval."""
     low = high = None
     if n and half is not None:
         low = total / n - half if alternative != "less" else None

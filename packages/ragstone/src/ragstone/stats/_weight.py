@@ -1,4 +1,4 @@
-"""Means and totals of traffic of which only a part, with known probabilities, was scored."""
+"""Means of traffic of which only a sample, with known sampling probabilities, was scored."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ def hajek_mean(
     high: float = 1.0,
     confidence_level: float = 0.95,
 ) -> Estimate:
-    """Estimate the mean over all traffic from the items that were sampled, each with its own probability.
+    """Estimate the mean over all traffic from sampled items with their sampling probabilities.
 
-    Hajek's mean weighs each item by 1 / probability. Its variance is linearised: that of the weighted residuals, so that
-    it does not change when all probabilities do (weights are no counts). The interval is normal, with Student's t for
-    the effective number of items; with few items, or one of tiny probability, it is too short. Where all values are the
-    same it is that of `mean_interval` for the effective number.
+    Hajek's mean weights each item by 1 / probability. Its variance is the linearized variance of the weighted residuals,
+    which does not change if all probabilities are scaled. The interval is normal, with Student's t for the effective
+    number of items. It is too short with few items, or with an item of very small probability. If all values are equal,
+    the interval is that of `mean_interval` for the effective number of items.
 
     Args:
         values: Scores of the sampled items, in [low, high].
-        probabilities: With which each was sampled, in (0, 1], independently of the others. A probability that depends
-            on earlier scores is not covered.
-        finite: True for the mean over exactly the traffic that there was: what was sampled for sure then has no error.
-            False for the mean of the process that makes such traffic.
-        low: Smallest possible score; the interval is cut there.
+        probabilities: Sampling probability of each item, in (0, 1], independent of the other items. Probabilities that
+            depend on earlier scores are not supported.
+        finite: True for the mean over exactly the observed traffic. Items with probability 1 then do not contribute to
+            the error. False for the mean of the process that generates the traffic.
+        low: Smallest possible score. The interval is cut there.
         high: Largest possible score.
         confidence_level: Nominal coverage, in (0, 1).
 
     Raises:
-        ValueError: Unequal lengths, fewer than two items, or a value or probability out of range.
+        ValueError: If the lengths differ, there are fewer than two items, or a value or probability is out of range.
 
     Source:
-        Hajek 1971; Sarndal, Swensson and Wretman 1992, section 5.7 (linearised variance of a ratio).
+        Hajek 1971. Linearized variance of a ratio: Sarndal, Swensson and Wretman 1992, section 5.7.
 
     Example:
-        >>> found = hajek_mean([1.0, 0.0, 1.0, 1.0], [0.1, 1.0, 0.1, 0.1])
-        >>> round(found.value, 4)
+        >>> estimate = hajek_mean([1.0, 0.0, 1.0, 1.0], [0.1, 1.0, 0.1, 0.1])
+        >>> round(estimate.value, 4)
         0.9677
     """
     from scipy.special import stdtrit
@@ -58,7 +58,8 @@ def hajek_mean(
     x, p = _checked(values, probabilities, confidence_level)
     if x.size < 2 or x.min() < low or x.max() > high:
         raise ValueError(
-            f"a weighted mean needs at least two values in [{low!r}, {high!r}], got {x.size} of them in [{x.min()!r}, {x.max()!r}]"
+            f"a weighted mean needs at least two values in [{low!r}, {high!r}], got {x.size} values in "
+            f"[{x.min()!r}, {x.max()!r}]"
         )
     w = 1 / p
     total = float(w.sum())
@@ -71,11 +72,11 @@ def hajek_mean(
     half = float(stdtrit(max(effective - 1, 1.0), (1 + confidence_level) / 2)) * math.sqrt(variance)
     mean = min(max(mean, low), high)
     if x.min() == x.max() and not (finite and p.min() == 1):
-        # Values that are all alike show no error, and there is one: that of as many equal values as these are worth.
-        alike = mean_interval(
+        # The sample variance of equal values is 0, but their mean still has an error.
+        equal = mean_interval(
             [float(x[0])] * max(1, round(effective)), low=low, high=high, confidence_level=confidence_level
         )
-        return replace(alike, n=int(x.size))
+        return replace(equal, n=int(x.size))
     return Estimate(
         value=mean,
         low=max(low, mean - half),
@@ -95,11 +96,11 @@ def _checked(
 
     x, p = np.asarray(values, dtype=float), np.asarray(probabilities, dtype=float)
     if x.shape != p.shape or x.ndim != 1 or not x.size:
-        raise ValueError(f"each value needs its probability, got {x.size} values and {p.size} probabilities")
+        raise ValueError(f"each value needs a probability, got {x.size} values and {p.size} probabilities")
     if not np.isfinite(x).all():
-        raise ValueError("values must be finite; leave failures out, and count them")
+        raise ValueError("values must be finite. Omit failures, and report their number")
     if not ((p > 0) & (p <= 1)).all():
-        raise ValueError(f"a probability of being sampled lies in (0, 1], got {float(p[~((p > 0) & (p <= 1))][0])!r}")
+        raise ValueError(f"a sampling probability must be in (0, 1], got {float(p[~((p > 0) & (p <= 1))][0])!r}")
     if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
+        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level!r}")
     return x, p

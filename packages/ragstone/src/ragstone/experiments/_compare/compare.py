@@ -131,7 +131,7 @@ def compare(
     """Compare systems that were evaluated on the same samples, or traffic of different times.
 
     Samples are matched by their ids, never by their position. For each metric all pairs of systems are compared by the
-    paired randomised Tukey test: whatever number of systems there is, the chance of any false claim about a metric is at
+    paired randomized Tukey test: whatever number of systems there is, the chance of any false claim about a metric is at
     most 1 - `confidence_level`, and the intervals hold the differences of all pairs together. A sample that failed or was not
     applicable in one system is left out of that system's pairs, and counted; bounds say what the failed ones could change.
 
@@ -224,7 +224,7 @@ def _method(comparison: Comparison) -> str:
         return _method_unpaired(comparison, together)
     against = "" if comparison.baseline is None else f" with {comparison.baseline!r}"
     return (
-        f"differences{against}: paired randomised Tukey test; p-values and intervals hold for {together} together with "
+        f"differences{against}: paired randomized Tukey test; p-values and intervals hold for {together} together with "
         f"{comparison.confidence_level:.4g} probability (seed {comparison.seed}, up to {comparison.n_permutations:,} permutations); effect "
         "is Hedges' g of the differences"
     )

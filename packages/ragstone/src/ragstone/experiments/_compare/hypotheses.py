@@ -8,7 +8,7 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._compare.align import AlignedMetric, AlignedScores
-from ragstone.stats import holm, randomised_tukey
+from ragstone.stats import holm, randomized_tukey
 
 __all__ = ["Hypotheses", "Hypothesis", "HypothesisTerm", "judge_hypotheses"]
 
@@ -134,7 +134,7 @@ def _test(
 ) -> HypothesisTerm:
     # What is better lies above, whichever way the metric runs.
     sign = 1 if metric.higher_is_better else -1
-    (found,) = randomised_tukey(
+    (found,) = randomized_tukey(
         sign * metric.values[:, list(pair)],
         pairs=[(0, 1)],
         alternative="greater" if directed else "two-sided",

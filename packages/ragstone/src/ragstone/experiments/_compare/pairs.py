@@ -16,7 +16,7 @@ from ragstone.stats import (
     discriminative_power,
     mean_interval,
     paired_effect,
-    randomised_tukey,
+    randomized_tukey,
 )
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def compare_metric(
     metric: AlignedMetric, systems: Sequence[str], family: Family, *, min_effect: float | None = None
 ) -> MetricComparison:
     """Compare systems on one metric; `family.confidence_level` holds for all its pairs together."""
-    result = randomised_tukey(
+    result = randomized_tukey(
         metric.values,
         pairs=family.pairs,
         n_resamples=family.n_permutations,

@@ -21,7 +21,7 @@ from ragstone.experiments._compare.align import (
 from ragstone.experiments._compare.pairs import possible_differences
 from ragstone.experiments._compare.text import format_difference, format_p_value
 from ragstone.experiments._outcomes import OutcomeSource, titles_of
-from ragstone.stats import holm, mean_interval, randomised_tukey
+from ragstone.stats import holm, mean_interval, randomized_tukey
 
 if TYPE_CHECKING:
     import numpy as np
@@ -294,7 +294,7 @@ def _gate(
         )
     sign = 1 if metric.higher_is_better else -1
     better = sign * metric.values[:, list(pair)]
-    (found,) = randomised_tukey(
+    (found,) = randomized_tukey(
         better,
         pairs=[(0, 1)],
         alternative="less",

@@ -22,7 +22,7 @@ from ragstone.stats import (
     kendall,
     mean_interval,
     pearson,
-    randomised_tukey,
+    randomized_tukey,
     spearman,
 )
 
@@ -149,7 +149,7 @@ def powers(
         shared = [row for row in table if sum(not math.isnan(v) for v in row) > 1]
         if len(columns) < 2 or not shared:
             continue
-        result = randomised_tukey(shared, n_resamples=n_permutations, confidence_level=1 - alpha, seed=seed)
+        result = randomized_tukey(shared, n_resamples=n_permutations, confidence_level=1 - alpha, seed=seed)
         ps = [pair.p_value for pair in result.pairs]
         found.append(
             MetricPower(

@@ -191,7 +191,7 @@ def _powers(found: Sequence[MetricPower]) -> str:
         )
     first = found[0]
     text = text_table(rows, titles=titles_of(m.metric for m in found)) + (
-        f"\np-values: randomised Tukey HSD, paired, {first.n_permutations:,} permutations, all pairs of a metric together, "
+        f"\np-values: randomized Tukey HSD, paired, {first.n_permutations:,} permutations, all pairs of a metric together, "
         f"told apart below {first.power.alpha:g}"
     )
     for m in found:
@@ -275,7 +275,7 @@ def _labels(found: Sequence[LabelAgreement], ci: str) -> str:
                     shown(m.estimate),
                     shown(m.labels_only),
                     f"{m.judge_mean:.3f}",
-                    str(m.n_labelled),
+                    str(m.n_labeled),
                     str(m.n_judged),
                     worth,
                 )

@@ -1,1 +1,1 @@
-"""Statistics of a stream that may be looked at after every item."""
+"""Statistics of a stream that stay valid after every item."""

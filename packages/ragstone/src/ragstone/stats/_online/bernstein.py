@@ -1,4 +1,4 @@
-"""The empirical-Bernstein confidence sequence: a few numbers of state, and no grid."""
+"""The empirical-Bernstein confidence sequence, with a constant-size state."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _CAP: Final = 0.5
 
 
 class BernsteinSequence:
-    """An interval for the mean of a bounded stream, valid at all times at once, from six numbers.
+    """Confidence sequence for the mean of a bounded stream, valid at all times simultaneously, with six numbers of state.
 
-    It is wider than `BettingSequence`, most of all for the first hundred values, and an update costs a microsecond or
-    two. Where the mean moves it stays an interval for the weighted mean of the means so far, with weights that favour
-    the early values: it does not break, and it does not tell either.
+    It is wider than `BettingSequence`, especially for the first hundred values, and an update takes 1 to 2 microseconds.
+    If the mean changes, it remains an interval for the weighted mean of the means so far, with larger weights for early
+    values. It does not report such a change.
 
-    What it needs: values in [low, high].
+    The method assumes values in [low, high].
 
     Source:
         Waudby-Smith and Ramdas 2023, theorem 2 (predictable plug-in empirical Bernstein), truncated at 1/2.
@@ -38,15 +38,15 @@ class BernsteinSequence:
     __slots__ = ("_bets", "_penalty", "_squares", "_sum", "_weighted", "confidence_level", "high", "low", "n")
 
     def __init__(self, *, low: float = 0.0, high: float = 1.0, confidence_level: float = 0.95) -> None:
-        """Start with no value seen.
+        """Create a sequence without values.
 
         Args:
             low: Smallest possible value.
             high: Largest possible value.
-            confidence_level: Probability that the interval never misses, in (0, 1).
+            confidence_level: Probability that the interval contains the mean at all times, in (0, 1).
 
         Raises:
-            ValueError: An option out of range.
+            ValueError: If an option is out of range.
         """
         check_range(low, high)
         check_level(confidence_level)
@@ -56,18 +56,18 @@ class BernsteinSequence:
 
     @property
     def mean(self) -> float | None:
-        """Of the values so far; None without any."""
+        """Mean of the values so far, or None without values."""
         return None if self.n == 0 else self.low + (self.high - self.low) * self._sum / self.n
 
     def update(self, x: float) -> None:
-        """Take in the next value.
+        """Add the next value.
 
         Raises:
-            ValueError: It is not in [low, high].
+            ValueError: If the value is not in [low, high].
         """
         value = unit(x, self.low, self.high)
         t = self.n + 1
-        # Mean and variance of the past, with one pseudo-value of 1/2 and 1/4.
+        # Mean and variance of past values, with one pseudo-value (mean 1/2, variance 1/4).
         before = (0.5 + self._sum) / t
         variance = (0.25 + self._squares) / t
         bet = min(_CAP, math.sqrt(2 * math.log(2 / (1 - self.confidence_level)) / (variance * t * math.log1p(t))))
@@ -80,27 +80,27 @@ class BernsteinSequence:
         self._squares += (value - (0.5 + self._sum) / (t + 1)) ** 2
 
     def interval(self) -> tuple[float, float] | None:
-        """The interval now; it always exists."""
+        """Return the current interval, which is never None."""
         if not self.n:
             return self.low, self.high
-        centre = self._weighted / self._bets
+        center = self._weighted / self._bets
         half = (math.log(2 / (1 - self.confidence_level)) + self._penalty) / self._bets
         width = self.high - self.low
-        return self.low + width * max(0.0, centre - half), self.low + width * min(1.0, centre + half)
+        return self.low + width * max(0.0, center - half), self.low + width * min(1.0, center + half)
 
     def state(self) -> State:
-        """All of it as plain data, for a store."""
+        """Return the state as plain data for a store."""
         return {"kind": _KIND} | {name.removeprefix("_"): getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Go on where `state()` was taken.
+        """Resume from a state returned by `state()`.
 
         Raises:
-            ValueError: A state of another kind.
+            ValueError: If the state has a different kind.
         """
         read_state(state, _KIND)
-        made = cls(low=state["low"], high=state["high"], confidence_level=state["confidence_level"])
+        new = cls(low=state["low"], high=state["high"], confidence_level=state["confidence_level"])
         for name in cls.__slots__:
-            setattr(made, name, state[name.removeprefix("_")])
-        return made
+            setattr(new, name, state[name.removeprefix("_")])
+        return new

@@ -16,24 +16,26 @@ __all__ = ["BettingSequence"]
 
 _KIND: Final = "betting"
 _CAP: Final = 0.5
-"""Share of its capital that a bettor puts at stake at most."""
+"""Maximum share of the capital in one bet."""
 
 
 class BettingSequence:
-    """An interval for the mean of a bounded stream, valid at all times at once.
+    """Confidence sequence for the mean of a bounded stream, valid at all times simultaneously.
 
-    For every candidate mean two bettors start with the capital 1, one betting that values are higher, one that they are
-    lower. If the candidate is the mean, neither game is favourable, and the chance that either ever multiplies its
-    capital by 2 / (1 - level) is at most 1 - level. Candidates that were beaten are out for good.
+    For every candidate mean there are two capital processes with an initial capital of 1: one bets that values are
+    higher, and one bets that they are lower. For the true mean, neither bet has a positive expected gain, and the
+    probability that either capital ever reaches 2 / (1 - `confidence_level`) is at most 1 - `confidence_level`. A
+    candidate whose capital reaches this threshold is rejected permanently.
 
-    What it needs: values in [low, high], and a mean that stays the same given the past. Nothing else about their
-    distribution. Where the mean moves, the lower end still lies below the largest of the means so far and the upper end
-    above the smallest; and once no candidate is left, `interval()` is None: a moved mean, or the 5 % chance.
+    The method assumes values in [low, high] and a constant conditional mean, but no other property of the distribution. If
+    the mean changes, the lower limit is still below the largest mean so far, and the upper limit above the smallest. If
+    all candidates are rejected, `interval()` is None: the mean has changed, or the sequence failed (with a probability of
+    at most 1 - `confidence_level`).
 
-    An update costs time and memory for the candidates that are left, at most `grid`.
+    Time and memory of an update are proportional to the number of remaining candidates, at most `grid`.
 
     Source:
-        Waudby-Smith and Ramdas 2023, section 4.4 (hedged capital, predictable plug-in bets), truncated at 1/2; Ville 1939.
+        Waudby-Smith and Ramdas 2023, section 4.4 (hedged capital, predictable plug-in bets), truncated at 1/2. Ville 1939.
 
     Example:
         >>> sequence = BettingSequence()
@@ -47,16 +49,16 @@ class BettingSequence:
     def __init__(
         self, *, low: float = 0.0, high: float = 1.0, confidence_level: float = 0.95, grid: int = 1001
     ) -> None:
-        """Start with no value seen.
+        """Create a sequence without values.
 
         Args:
             low: Smallest possible value.
             high: Largest possible value.
-            confidence_level: Probability that the interval never misses, in (0, 1).
-            grid: Candidate means, at least 3; ends are rounded outward to them.
+            confidence_level: Probability that the interval contains the mean at all times, in (0, 1).
+            grid: Number of candidate means, at least 3. Limits are rounded outward to candidates.
 
         Raises:
-            ValueError: An option out of range.
+            ValueError: If an option is out of range.
         """
         import numpy as np
 
@@ -68,27 +70,27 @@ class BettingSequence:
         self.n = 0
         self._sum = 0.0
         self._squares = 0.0
-        # Candidates `first` to `first + len - 1` of the grid are not beaten from either side.
+        # Candidates `first` to `first + len - 1` of the grid are not rejected.
         self._first = 0
         self._up: NDArray[np.float64] = np.zeros(grid)
         self._down: NDArray[np.float64] = np.zeros(grid)
 
     @property
     def mean(self) -> float | None:
-        """Of the values so far; None without any."""
+        """Mean of the values so far, or None without values."""
         return None if self.n == 0 else self.low + (self.high - self.low) * self._sum / self.n
 
     def update(self, x: float) -> None:
-        """Take in the next value.
+        """Add the next value.
 
         Raises:
-            ValueError: It is not in [low, high].
+            ValueError: If the value is not in [low, high].
         """
         import numpy as np
 
         value = unit(x, self.low, self.high)
         t = self.n + 1
-        # With one pseudo-value: mean 1/2 and variance 1/4 before anything is seen. The bet knows the past alone.
+        # One pseudo-value gives an initial mean of 1/2 and variance of 1/4. The bet depends only on past values.
         variance = (0.25 + self._squares) / t
         bet = math.sqrt(2 * math.log(2 / (1 - self.confidence_level)) / (variance * t * math.log1p(t)))
         m = np.arange(self._first, self._first + self._up.size) / (self.grid - 1)
@@ -99,7 +101,7 @@ class BettingSequence:
         self.n = t
         self._sum += value
         self._squares += (value - (0.5 + self._sum) / (t + 1)) ** 2
-        # The first bettor's capital falls with the candidate, the second's rises: what each has beaten lies at one end.
+        # The first capital decreases with the candidate and the second increases, so each rejects candidates at one end.
         threshold = math.log(2 / (1 - self.confidence_level))
         begin = int((self._up >= threshold).sum())
         end = self._up.size - int((self._down >= threshold).sum())
@@ -108,16 +110,16 @@ class BettingSequence:
             self._up, self._down = self._up[begin : max(begin, end)], self._down[begin : max(begin, end)]
 
     def interval(self) -> tuple[float, float] | None:
-        """The interval now; None where no single mean can have made this stream."""
+        """Return the current interval, or None if no constant mean is consistent with the stream."""
         if not self._up.size:
             return None
-        # One candidate outward: between two candidates the outer one may be the only one that is beaten.
+        # Extend by one candidate, because means between a rejected and a remaining candidate may not be rejected.
         step, width = 1 / (self.grid - 1), self.high - self.low
         first, last = self._first - 1, self._first + self._up.size
         return self.low + width * max(0.0, first * step), self.low + width * min(1.0, last * step)
 
     def state(self) -> State:
-        """All of it as plain data, for a store."""
+        """Return the state as plain data for a store."""
         return {
             "kind": _KIND,
             "low": self.low,
@@ -134,16 +136,16 @@ class BettingSequence:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Go on where `state()` was taken.
+        """Resume from a state returned by `state()`.
 
         Raises:
-            ValueError: A state of another kind.
+            ValueError: If the state has a different kind.
         """
         import numpy as np
 
         read_state(state, _KIND)
-        made = cls(low=state["low"], high=state["high"], confidence_level=state["confidence_level"], grid=state["grid"])
-        made.n, made._sum, made._squares = state["n"], state["sum"], state["squares"]
-        made._first = state["first"]
-        made._up, made._down = np.asarray(state["up"], dtype=float), np.asarray(state["down"], dtype=float)
-        return made
+        new = cls(low=state["low"], high=state["high"], confidence_level=state["confidence_level"], grid=state["grid"])
+        new.n, new._sum, new._squares = state["n"], state["sum"], state["squares"]
+        new._first = state["first"]
+        new._up, new._down = np.asarray(state["up"], dtype=float), np.asarray(state["down"], dtype=float)
+        return new

@@ -1,4 +1,4 @@
-"""An alarm for a mean that has moved, with a promise about false alarms."""
+"""Detection of a changed mean, with a bounded rate of false alarms."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ __all__ = ["ShiryaevRobertsDetector"]
 
 _KIND: Final = "shiryaev_roberts"
 _BETS: Final = (0.0625, 0.125, 0.25, 0.5)
-"""Shares of the largest possible bet: small ones find small drops, large ones find large drops soon."""
+"""Shares of the largest possible bet. Small bets detect small drops, and large bets detect large drops quickly."""
 
 
 class ShiryaevRobertsDetector:
-    """Watches a bounded stream for a mean below (or above) a reference; alarms when the evidence reaches 1 / alpha.
+    """Detector of a mean below (or above) a reference in a bounded stream. It alarms if the evidence reaches 1 / alpha.
 
-    The evidence is M = (M + 1)(1 + bet (reference - x)), started anew at every item, averaged over a few bets. As long as
-    the mean is at least the reference, whatever the distribution, the mean number of items up to a false alarm is at
-    least 1 / alpha. How soon a real drop is found depends on its size and on the spread of the scores.
+    The evidence is M = (M + 1)(1 + bet (reference - x)), which restarts at every item, averaged over several bets. If the
+    mean is at least the reference, the expected number of items until a false alarm is at least 1 / alpha, for any
+    distribution. The delay until a real drop is detected depends on its size and on the variance of the scores.
 
-    What it needs: values in [low, high], and a reference that was fixed before the stream began: a target, or the lower
-    end of an earlier period's interval. An average of the earlier period will not do, for the stream may lie a little
-    below it by chance alone. After a deliberate change of judge, prompt or model start a new detector: scores of two
-    judges are not one stream.
+    The method assumes values in [low, high], and a reference that is fixed before the stream begins: a target, or the
+    lower confidence limit of an earlier period. The mean of an earlier period is not suitable, because the true mean may
+    be slightly below it by chance. After a deliberate change of judge, prompt or model, create a new detector, because
+    scores of different judges are not comparable.
 
     Source:
-        Shin, Ramdas and Rinaldo 2024, "E-detectors: a nonparametric framework for sequential change detection";
-        Shiryaev 1963; Roberts 1966.
+        Shin, Ramdas and Rinaldo 2024, "E-detectors: a nonparametric framework for sequential change detection".
+        Shiryaev 1963. Roberts 1966.
 
     Example:
         >>> detector = ShiryaevRobertsDetector(0.8, alpha=0.002)
@@ -50,47 +50,47 @@ class ShiryaevRobertsDetector:
         high: float = 1.0,
         bets: Sequence[float] = _BETS,
     ) -> None:
-        """Start watching.
+        """Create a detector without values.
 
         Args:
-            reference: The mean that is fine, strictly inside [low, high].
-            direction: "drop" alarms when the mean is below it, "rise" when it is above (a failure rate).
-            alpha: At most one false alarm in 1 / alpha items on average; in (0, 1).
+            reference: Acceptable mean, strictly between `low` and `high`.
+            direction: "drop" detects a mean below the reference, "rise" a mean above it (for example a failure rate).
+            alpha: Rate of false alarms: on average at most one in 1 / alpha items, in (0, 1).
             low: Smallest possible value.
             high: Largest possible value.
-            bets: Shares of the largest possible bet, in (0, 1]; one for a change of known size, several otherwise.
+            bets: Shares of the largest possible bet, in (0, 1]. Use one for a change of known size, else several.
 
         Raises:
-            ValueError: An option out of range.
+            ValueError: If an option is out of range.
         """
         check_range(low, high)
         if not low < reference < high:
             raise ValueError(
-                f"the reference must lie inside ({low!r}, {high!r}), got {reference!r}: nothing is below the lowest value"
+                f"reference must be strictly between low and high ({low!r} and {high!r}), got {reference!r}"
             )
         if direction not in ("drop", "rise"):
             raise ValueError(f"direction must be 'drop' or 'rise', got {direction!r}")
         if not 0 < alpha < 1:
-            raise ValueError(f"alpha must lie in (0, 1), got {alpha!r}")
+            raise ValueError(f"alpha must be in (0, 1), got {alpha!r}")
         if not bets or not all(0 < bet <= 1 for bet in bets):
-            raise ValueError(f"bets are shares in (0, 1], at least one, got {tuple(bets)!r}")
+            raise ValueError(f"bets must be shares in (0, 1], at least one, got {tuple(bets)!r}")
         self.reference, self.direction, self.alpha, self.low, self.high = reference, direction, alpha, low, high
         self.bets = tuple(bets)
         self.n = 0
         self.alarm_at: int | None = None
-        """Number of the item at which the alarm was raised, from 1; it stays until `reset`."""
+        """Number of the item, from 1, at which the alarm was raised. It is kept until `reset`."""
         self._log = [-math.inf] * len(self.bets)
 
     @property
     def evidence(self) -> float:
-        """Share of the way to an alarm, on the scale of logarithms: 1 is an alarm; a quiet stream stays near 0.3."""
+        """Evidence relative to the alarm threshold, on a log scale. 1 is an alarm, and about 0.3 is usual without a drop."""
         return max(0.0, self._log_mean() / -math.log(self.alpha))
 
     def update(self, x: float) -> bool:
-        """Take in the next value; True once there is an alarm.
+        """Add the next value and return whether an alarm has been raised.
 
         Raises:
-            ValueError: It is not in [low, high].
+            ValueError: If the value is not in [low, high].
         """
         value, good = unit(x, self.low, self.high), unit(self.reference, self.low, self.high)
         if self.direction == "rise":
@@ -99,7 +99,7 @@ class ShiryaevRobertsDetector:
         for i, share in enumerate(self.bets):
             # The largest bet that cannot lose more than everything, at x = 1, is 1 / (1 - reference).
             factor = 1 + share * (good - value) / (1 - good)
-            # log(M + 1) without leaving the scale of logarithms, where long streams would overflow.
+            # Compute log(M + 1) from log(M), because M overflows in long streams.
             grown = max(self._log[i], 0.0) + math.log1p(math.exp(-abs(self._log[i])))
             self._log[i] = grown + math.log(factor) if factor > 0 else -math.inf
         if self.alarm_at is None and self._log_mean() >= -math.log(self.alpha):
@@ -107,7 +107,7 @@ class ShiryaevRobertsDetector:
         return self.alarm_at is not None
 
     def reset(self) -> None:
-        """Forget the evidence and the alarm; the count of items goes on."""
+        """Clear the evidence and the alarm. The count of items continues."""
         self._log = [-math.inf] * len(self.bets)
         self.alarm_at = None
 
@@ -118,7 +118,7 @@ class ShiryaevRobertsDetector:
         return largest + math.log(math.fsum(math.exp(v - largest) for v in self._log) / len(self._log))
 
     def state(self) -> State:
-        """All of it as plain data, for a store."""
+        """Return the state as plain data for a store."""
         return {
             "kind": _KIND,
             "reference": self.reference,
@@ -129,20 +129,20 @@ class ShiryaevRobertsDetector:
             "bets": list(self.bets),
             "n": self.n,
             "alarm_at": self.alarm_at,
-            # JSON knows no infinity.
+            # JSON does not support infinity.
             "log": [None if v == -math.inf else v for v in self._log],
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Go on where `state()` was taken.
+        """Resume from a state returned by `state()`.
 
         Raises:
-            ValueError: A state of another kind.
+            ValueError: If the state has a different kind.
         """
         read_state(state, _KIND)
         options = {name: state[name] for name in ("direction", "alpha", "low", "high", "bets")}
-        made = cls(state["reference"], **options)
-        made.n, made.alarm_at = state["n"], state["alarm_at"]
-        made._log = [-math.inf if v is None else v for v in state["log"]]
-        return made
+        new = cls(state["reference"], **options)
+        new.n, new.alarm_at = state["n"], state["alarm_at"]
+        new._log = [-math.inf if v is None else v for v in state["log"]]
+        return new

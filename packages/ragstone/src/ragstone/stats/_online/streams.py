@@ -1,4 +1,4 @@
-"""Streams of more than plain scores: yes or no, scores that may be missing, and two versions side by side."""
+"""Confidence sequences for rates, for scores with missing values, and for paired differences."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DIFFERENCE: Final = "difference"
 
 
 class ProportionSequence:
-    """An interval for a rate, valid at all times at once, from two counts.
+    """Confidence sequence for a rate (for example of failures or abstentions), from two counts.
 
-    For failures, abstentions, passes. See `beta_mixture_interval`.
+    See `beta_mixture_interval`.
 
     Example:
         >>> sequence = ProportionSequence()
@@ -31,7 +31,11 @@ class ProportionSequence:
     """
 
     def __init__(self, *, confidence_level: float = 0.95) -> None:
-        """Start with nothing seen; `confidence_level` is the probability that the interval never misses."""
+        """Create a sequence without items.
+
+        Args:
+            confidence_level: Probability that the interval contains the rate at all times, in (0, 1).
+        """
         check_level(confidence_level)
         self.confidence_level = confidence_level
         self.n = 0
@@ -39,28 +43,26 @@ class ProportionSequence:
 
     @property
     def mean(self) -> float | None:
-        """The share so far; None without any item."""
+        """Share of successes so far, or None without items."""
         return None if self.n == 0 else self.successes / self.n
 
     def update(self, x: float) -> None:
-        """Take in the next item: True or 1, False or 0.
+        """Add the next item: True or 1, False or 0.
 
         Raises:
-            ValueError: Anything else.
+            ValueError: If the item has another value.
         """
         if x not in (0, 1):
-            raise ValueError(
-                f"a rate counts True and False (1 and 0), got {x!r}; BettingSequence takes scores in between"
-            )
+            raise ValueError(f"an item must be True or False (1 or 0), got {x!r}. Use BettingSequence for other scores")
         self.n += 1
         self.successes += int(x)
 
     def interval(self) -> tuple[float, float] | None:
-        """The interval now; it always exists."""
+        """Return the current interval, which is never None."""
         return beta_mixture_interval(self.successes, self.n, confidence_level=self.confidence_level)
 
     def state(self) -> State:
-        """All of it as plain data, for a store."""
+        """Return the state as plain data for a store."""
         return {
             "kind": _PROPORTION,
             "confidence_level": self.confidence_level,
@@ -70,28 +72,28 @@ class ProportionSequence:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Go on where `state()` was taken.
+        """Resume from a state returned by `state()`.
 
         Raises:
-            ValueError: A state of another kind.
+            ValueError: If the state has a different kind.
         """
         read_state(state, _PROPORTION)
-        made = cls(confidence_level=state["confidence_level"])
-        made.n, made.successes = state["n"], state["successes"]
-        return made
+        new = cls(confidence_level=state["confidence_level"])
+        new.n, new.successes = state["n"], state["successes"]
+        return new
 
 
 class ManskiSequence:
-    """An interval for the mean of a stream of which some values are missing, for whatever reason.
+    """Confidence sequence for the mean of a stream with missing values, valid for any reason of missingness.
 
-    Two sequences run side by side, one that takes a missing value for the lowest possible and gives the lower end, one
-    that takes it for the highest and gives the upper end. So the interval holds, at all times at once, even if only the
-    bad answers time out. It cannot become narrower than the share that is missing.
+    It consists of two sequences. One replaces each missing value by the lowest possible value and gives the lower limit.
+    The other uses the highest possible value and gives the upper limit. The interval is therefore valid at all times, even
+    if only bad responses time out. It cannot become narrower than the share of missing values.
 
-    Its `failures` are a stream of their own: an interval for the rate, and something to raise an alarm about.
+    `failures` is a separate sequence for the rate of missing values.
 
     Source:
-        Manski 1989 (worst-case bounds); Waudby-Smith and Ramdas 2023 (the sequences).
+        Worst-case bounds: Manski 1989. Sequences: Waudby-Smith and Ramdas 2023.
 
     Example:
         >>> sequence = ManskiSequence()
@@ -105,21 +107,21 @@ class ManskiSequence:
     def __init__(
         self, *, low: float = 0.0, high: float = 1.0, confidence_level: float = 0.95, grid: int = 1001
     ) -> None:
-        """Start with nothing seen; the options are those of `BettingSequence`."""
+        """Create a sequence without items. The options are those of `BettingSequence`."""
         self.pessimist = BettingSequence(low=low, high=high, confidence_level=confidence_level, grid=grid)
         self.optimist = BettingSequence(low=low, high=high, confidence_level=confidence_level, grid=grid)
         self.failures = ProportionSequence(confidence_level=confidence_level)
 
     @property
     def n(self) -> int:
-        """Items so far, with and without a value."""
+        """Number of items so far, with and without a value."""
         return self.pessimist.n
 
     def update(self, x: float | None) -> None:
-        """Take in the next item; None where its value is missing.
+        """Add the next item, with None for a missing value.
 
         Raises:
-            ValueError: It is not in [low, high].
+            ValueError: If the value is not in [low, high].
         """
         if x is None:
             self.pessimist.update(self.pessimist.low)
@@ -130,9 +132,9 @@ class ManskiSequence:
         self.failures.update(x is None)
 
     def interval(self) -> tuple[float, float] | None:
-        """The interval now; None where no single mean can have made this stream.
+        """Return the current interval, or None if no constant mean is consistent with the stream.
 
-        Each end is wrong with half the probability, so that one level covers both.
+        Each limit has half of the error probability, so both together have the confidence level.
         """
         below, above = self.pessimist.interval(), self.optimist.interval()
         if below is None or above is None or below[0] > above[1]:
@@ -140,7 +142,7 @@ class ManskiSequence:
         return below[0], above[1]
 
     def state(self) -> State:
-        """All of it as plain data, for a store."""
+        """Return the state as plain data for a store."""
         return {
             "kind": _MANSKI,
             "pessimist": self.pessimist.state(),
@@ -150,24 +152,24 @@ class ManskiSequence:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Go on where `state()` was taken.
+        """Resume from a state returned by `state()`.
 
         Raises:
-            ValueError: A state of another kind.
+            ValueError: If the state has a different kind.
         """
         read_state(state, _MANSKI)
-        made = cls()
-        made.pessimist = BettingSequence.from_state(state["pessimist"])
-        made.optimist = BettingSequence.from_state(state["optimist"])
-        made.failures = ProportionSequence.from_state(state["failures"])
-        return made
+        new = cls()
+        new.pessimist = BettingSequence.from_state(state["pessimist"])
+        new.optimist = BettingSequence.from_state(state["optimist"])
+        new.failures = ProportionSequence.from_state(state["failures"])
+        return new
 
 
 class DifferenceSequence:
-    """An interval for how much better the second of two versions is, both scored on the same requests.
+    """Confidence sequence for the difference of two versions scored on the same requests, second minus first.
 
-    The paired differences lie in [low - high, high - low]; a `BettingSequence` watches them. One may stop as soon as 0
-    is out.
+    A `BettingSequence` uses the paired differences, which are in [low - high, high - low]. The comparison may stop as soon
+    as the interval excludes 0.
 
     Example:
         >>> sequence = DifferenceSequence()
@@ -181,44 +183,47 @@ class DifferenceSequence:
     def __init__(
         self, *, low: float = 0.0, high: float = 1.0, confidence_level: float = 0.95, grid: int = 1001
     ) -> None:
-        """Start with nothing seen; `low` and `high` are the range of one score, the others as for `BettingSequence`."""
+        """Create a sequence without pairs.
+
+        `low` and `high` are the range of one score. The other options are those of `BettingSequence`.
+        """
         check_range(low, high)
         self.sequence = BettingSequence(low=low - high, high=high - low, confidence_level=confidence_level, grid=grid)
 
     @property
     def n(self) -> int:
-        """Pairs so far."""
+        """Number of pairs so far."""
         return self.sequence.n
 
     @property
     def mean(self) -> float | None:
-        """Mean difference so far, second minus first; None without a pair."""
+        """Mean difference so far, second minus first, or None without pairs."""
         return self.sequence.mean
 
     def update(self, first: float, second: float) -> None:
-        """Take in both scores of one request.
+        """Add both scores of one request.
 
         Raises:
-            ValueError: They are further apart than the range is wide.
+            ValueError: If the difference exceeds the width of the range.
         """
         self.sequence.update(second - first)
 
     def interval(self) -> tuple[float, float] | None:
-        """The interval of second minus first now; None where no single difference can have made this stream."""
+        """Return the current interval of second minus first, or None if no constant difference is consistent."""
         return self.sequence.interval()
 
     def state(self) -> State:
-        """All of it as plain data, for a store."""
+        """Return the state as plain data for a store."""
         return {"kind": _DIFFERENCE, "sequence": self.sequence.state()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Go on where `state()` was taken.
+        """Resume from a state returned by `state()`.
 
         Raises:
-            ValueError: A state of another kind.
+            ValueError: If the state has a different kind.
         """
         read_state(state, _DIFFERENCE)
-        made = cls()
-        made.sequence = BettingSequence.from_state(state["sequence"])
-        return made
+        new = cls()
+        new.sequence = BettingSequence.from_state(state["sequence"])
+        return new

@@ -1,4 +1,4 @@
-"""Two systems on the same samples: is there a difference, how sure is that, and how large is it."""
+"""Paired comparison of two systems on the same samples: tests, intervals and effect sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from ragstone.stats._bootstrap import resampled_means
-from ragstone.stats._tukey import Alternative, randomised_tukey
+from ragstone.stats._tukey import Alternative, randomized_tukey
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,19 +19,19 @@ __all__ = ["PairedEffect", "PairedTest", "paired_bootstrap", "paired_effect", "s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedTest:
-    """What a test of two systems on the same samples found."""
+    """Result of a test of two systems on the same samples."""
 
     difference: float
     """Mean of first - second."""
     p_value: float | None
-    """Never 0; None where a bootstrap has no spread to tell from."""
+    """p-value, never 0. None if all bootstrap resamples are equal."""
     mc_error: float | None
-    """Standard error of the p-value from drawing at random; 0 where everything was enumerated."""
+    """Monte Carlo standard error of the p-value. It is 0 if all resamples were enumerated."""
     low: float | None
-    """Lower end of the interval of the difference; None where there is none: for the alternative "less", and where too
-    few resamples exist to reject anything at this level."""
+    """Lower limit of the confidence interval of the difference. None if it is unbounded: for the alternative "less", and
+    if too few resamples exist to reject any hypothesis at this confidence level."""
     high: float | None
-    """Upper end; None likewise, for "greater"."""
+    """Upper limit. None in the same cases, with "greater" instead of "less"."""
     confidence_level: float
     alternative: Alternative
     method: str
@@ -39,10 +39,10 @@ class PairedTest:
     n: int
     """Pairs with both scores."""
     n_missing: int
-    """Pairs that lack one, and are in no number."""
+    """Pairs with a missing score, which are omitted."""
     n_resamples: int
     exact: bool
-    """True where all resamples that exist were looked at."""
+    """True if all existing resamples were enumerated."""
 
 
 def sign_flip_test(
@@ -54,32 +54,32 @@ def sign_flip_test(
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> PairedTest:
-    """Test by paired randomisation whether two systems, scored on the same samples, differ.
+    """Test by paired randomization whether two systems, scored on the same samples, differ.
 
-    Were they alike, each sample's two scores could as well have come the other way round, which flips the sign of
-    their difference. The p-value is the share of such flips, the data counted as one, whose mean reaches that of the
-    data. This is `randomised_tukey` for two systems.
+    If the systems do not differ, the two scores of each sample are exchangeable, and an exchange flips the sign of their
+    difference. The p-value is the share of random sign flips whose mean difference is at least that of the data, with the
+    data counted as one flip. This is `randomized_tukey` for two systems.
 
     Args:
-        first: Scores; NaN is missing.
+        first: Scores. NaN is a missing score.
         second: Scores of the same samples in the same order.
-        alternative: "greater" where the first is claimed to be better.
-        n_resamples: Flips drawn; where no more than this many different ones exist, all are enumerated.
-        confidence_level: Of the interval, which excludes 0 exactly where p <= 1 - `confidence_level`.
-        seed: Of the random numbers.
+        alternative: "greater" for the hypothesis that the first system is better.
+        n_resamples: Number of sign flips drawn. If at most this number of distinct flips exists, all are enumerated.
+        confidence_level: Confidence level of the interval, which excludes 0 exactly if p <= 1 - `confidence_level`.
+        seed: Seed of the random numbers.
 
     Raises:
-        ValueError: Unequal lengths, no pair with both scores, an infinite score, or an option out of range.
+        ValueError: If the lengths differ, no sample has both scores, a score is infinite, or an option is out of range.
 
     Source:
-        Fisher 1935, section 21; Smucker, Allan and Carterette 2007.
+        Fisher 1935, section 21. Smucker, Allan and Carterette 2007.
 
     Example:
         >>> sign_flip_test([0.9, 0.8, 0.7, 0.9, 0.8], [0.4, 0.3, 0.3, 0.6, 0.5]).p_value
         0.0625
     """
     x, n_missing = _pairs(first, second)
-    result = randomised_tukey(
+    result = randomized_tukey(
         x,
         pairs=[(0, 1)],
         alternative=alternative,
@@ -113,31 +113,31 @@ def paired_bootstrap(
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> PairedTest:
-    """Compare two systems by resampling the samples, both scores of one together.
+    """Compare two systems by resampling samples, with both scores of a sample together.
 
-    The interval is the percentile interval of the mean difference, and the p-value is the one that belongs to it: for
-    "greater" the share of resamples in which the first is not ahead, two-sided twice the smaller share of resamples on
-    either side of 0. Differences that are all equal, or a single one, give resamples without spread: then there is
-    neither. `sign_flip_test` holds its level at any number of samples; this one is a little too ready to see a difference
-    in fewer than about 30.
+    The interval is the percentile interval of the mean difference, and the p-value corresponds to it. For "greater" it is
+    the share of resamples in which the first system is not better. Two-sided, it is twice the smaller share of resamples
+    on either side of 0. If all differences are equal, or there is only one, p-value and interval are None.
+    `sign_flip_test` controls its error rate for any number of samples. With fewer than about 30 samples, this test
+    rejects slightly too often.
 
     Args:
-        first: Scores; NaN is missing.
+        first: Scores. NaN is a missing score.
         second: Scores of the same samples in the same order.
-        alternative: "greater" where the first is claimed to be better.
-        n_resamples: Resamples drawn.
-        confidence_level: Of the interval.
-        seed: Of the random numbers.
+        alternative: "greater" for the hypothesis that the first system is better.
+        n_resamples: Number of resamples.
+        confidence_level: Confidence level of the interval.
+        seed: Seed of the random numbers.
 
     Raises:
-        ValueError: As `sign_flip_test`.
+        ValueError: As for `sign_flip_test`.
 
     Source:
         Efron and Tibshirani 1993, chapters 13 and 15.
 
     Example:
-        >>> found = paired_bootstrap([0.9, 0.8, 0.7, 0.9, 0.8], [0.4, 0.3, 0.3, 0.6, 0.5])
-        >>> found.low < found.difference < found.high
+        >>> result = paired_bootstrap([0.9, 0.8, 0.7, 0.9, 0.8], [0.4, 0.3, 0.3, 0.6, 0.5])
+        >>> result.low < result.difference < result.high
         True
     """
     import numpy as np
@@ -145,13 +145,14 @@ def paired_bootstrap(
     x, n_missing = _pairs(first, second)
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"needs n_resamples >= 1 and confidence_level in (0, 1), got n_resamples={n_resamples!r}, confidence_level={confidence_level!r}"
+            f"n_resamples must be at least 1 and confidence_level in (0, 1), got n_resamples={n_resamples!r}, "
+            f"confidence_level={confidence_level!r}"
         )
     if alternative not in get_args(Alternative):
-        raise ValueError(f'alternative is "two-sided", "greater" or "less", got {alternative!r}')
+        raise ValueError(f'alternative must be "two-sided", "greater" or "less", got {alternative!r}')
     difference = x[:, 0] - x[:, 1]
     drawn = resampled_means(difference, n_resamples, np.random.default_rng(seed))
-    # Sums of the same numbers in another order differ by rounding, also around 0.
+    # Sums of the same numbers in a different order differ by rounding errors, also around 0.
     same = 1e-9 * float(np.abs(difference).mean())
     not_above = (int(np.searchsorted(drawn, same, side="right")) + 1) / (n_resamples + 1)
     not_below = (int(drawn.size - np.searchsorted(drawn, -same)) + 1) / (n_resamples + 1)
@@ -177,18 +178,18 @@ def paired_bootstrap(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedEffect:
-    """How large the difference of two systems is, in units that do not depend on the metric's."""
+    """Effect size of the difference of two systems, independent of the metric's unit."""
 
     difference: float
     """Mean of first - second."""
     sd: float | None
-    """Standard deviation of the differences (n - 1); None for a single pair."""
+    """Standard deviation of the differences (n - 1), or None for a single pair."""
     d_z: float | None
-    """Cohen's d_z: the mean difference in standard deviations of the differences; None where these do not vary."""
+    """Cohen's d_z: the mean difference divided by the standard deviation of the differences. None if that is 0."""
     g_z: float | None
-    """d_z times Hedges' correction for small n (d_z alone is too large by 9 % at n = 10); None for n < 3 too."""
+    """d_z times Hedges' correction for small n (d_z is 9% too large at n = 10). Also None for n < 3."""
     superiority: float
-    """Probability of superiority: the share of samples on which the first is better, ties counted half."""
+    """Probability of superiority: share of samples on which the first system is better, with ties counted half."""
     n_better: int
     n_equal: int
     n_worse: int
@@ -199,24 +200,24 @@ class PairedEffect:
 def paired_effect(
     first: Sequence[float] | NDArray[np.float64], second: Sequence[float] | NDArray[np.float64]
 ) -> PairedEffect:
-    """Measure how large a difference of two systems on the same samples is.
+    """Compute effect sizes of the difference of two systems on the same samples.
 
-    d_z is for paired scores; it is not Cohen's d of two independent groups, which divides by the spread of the scores
-    and is smaller the more alike the systems' scores are.
+    d_z is for paired scores. Cohen's d of two independent groups differs from it: it divides by the standard deviation of
+    the scores, and is smaller the more the systems' scores correlate.
 
     Args:
-        first: Scores, of which higher is better; NaN is missing.
+        first: Scores, higher is better. NaN is a missing score.
         second: Scores of the same samples in the same order.
 
     Raises:
-        ValueError: Unequal lengths, no pair with both scores, or an infinite score.
+        ValueError: If the lengths differ, no sample has both scores, or a score is infinite.
 
     Source:
-        Lakens 2013, formulas 4 and 7; Hedges 1981 (exact correction); Grissom and Kim 2012 for superiority.
+        Lakens 2013, formulas 4 and 7. Exact correction: Hedges 1981. Superiority: Grissom and Kim 2012.
 
     Example:
-        >>> found = paired_effect([0.9, 0.8, 0.7, 0.5], [0.4, 0.3, 0.3, 0.5])
-        >>> round(found.d_z, 2), found.superiority
+        >>> effect = paired_effect([0.9, 0.8, 0.7, 0.5], [0.4, 0.3, 0.3, 0.5])
+        >>> round(effect.d_z, 2), effect.superiority
         (1.47, 0.875)
     """
     x, n_missing = _pairs(first, second)
@@ -241,22 +242,22 @@ def paired_effect(
 
 
 def _hedges(df: int) -> float:
-    """Hedges' correction, from two degrees of freedom on: with one the expectation that it corrects does not exist."""
+    """Compute Hedges' correction for at least 2 degrees of freedom. With 1, the corrected expectation does not exist."""
     return math.exp(math.lgamma(df / 2) - math.lgamma((df - 1) / 2)) / math.sqrt(df / 2)
 
 
 def _pairs(
     first: Sequence[float] | NDArray[np.float64], second: Sequence[float] | NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], int]:
-    """Both systems' scores side by side, where there are both, and the number of rows where there are not."""
+    """Return the pairs with both scores, and the number of pairs with a missing score."""
     import numpy as np
 
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if a.ndim != 1 or a.shape != b.shape:
-        raise ValueError(f"two systems need scores of the same samples, got arrays of shape {a.shape} and {b.shape}")
+        raise ValueError(f"both systems need scores of the same samples, got arrays of shape {a.shape} and {b.shape}")
     if np.isinf(a).any() or np.isinf(b).any():
-        raise ValueError("scores are finite, or NaN where missing; got an infinite one")
+        raise ValueError("scores must be finite, or NaN if missing, got an infinite score")
     both = ~(np.isnan(a) | np.isnan(b))
     if not both.any():
-        raise ValueError(f"no sample has a score of both systems ({a.size} samples); there is nothing to compare")
+        raise ValueError(f"none of the {a.size} samples has scores of both systems")
     return np.stack([a[both], b[both]], axis=1), int(a.size - both.sum())
