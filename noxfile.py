@@ -28,10 +28,19 @@ REPORTS = ROOT / ".nox" / "reports"
 PARALLEL = ("-n", "logical", "--maxprocesses=8", "--dist=worksteal")
 """Options of pytest-xdist; `-- -n0` after a session runs its tests in one process, for a debugger."""
 
-OTHER_SESSIONS = (
-    "--ignore=tests/integrations/langchain", "--ignore=tests/integrations/llama_index", "--ignore=tests/golden",
-    "--ignore=tests/replay",
-)  # fmt: skip
+OTHER_SESSIONS = tuple(
+    f"--ignore=tests/{directory}"
+    for directory in (
+        "bench",
+        "golden",
+        "integrations/langchain",
+        "integrations/llama_index",
+        "models",
+        "replay",
+        "servers",
+        "vllm",
+    )
+)
 """Directories that `nox -s tests` leaves to other sessions."""
 
 VLLM_VERSION = "0.32.0"

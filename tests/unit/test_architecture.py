@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -25,13 +26,15 @@ def _imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-IMPORTS = [
-    (source, ".".join(path.relative_to(source).with_suffix("").parts), name)
-    for source in SOURCES
-    for path in sorted(source.rglob("*.py"))
-    for name in _imports(path)
-]
-"""Each import in a shipped module: its source directory, the module, and the imported name."""
+@cache
+def all_imports() -> list[tuple[Path, str, str]]:
+    """Return each import in a shipped module: its source directory, the module, and the imported name."""
+    return [
+        (source, ".".join(path.relative_to(source).with_suffix("").parts), name)
+        for source in SOURCES
+        for path in sorted(source.rglob("*.py"))
+        for name in _imports(path)
+    ]
 
 
 def _for_the_core(path: Path) -> set[str]:
@@ -67,7 +70,7 @@ def test_private_modules_are_imported_inside_their_package_only() -> None:
     """Another package imports the public name from the package that exports it."""
     offenders = [
         f"{module} imports {name}"
-        for _, module, name in IMPORTS
+        for _, module, name in all_imports()
         if any(f"{name}.".startswith(f"{package}.") for package in OURS)
         and (owner := _private_owner(name)) is not None
         and not f"{module}.".startswith(f"{owner}.")
@@ -77,8 +80,8 @@ def test_private_modules_are_imported_inside_their_package_only() -> None:
 
 def test_modules_do_not_import_each_other() -> None:
     """No chain of imports leads back to its module. Imports in functions and for type checkers count as well."""
-    graph: dict[str, set[str]] = {module.removesuffix(".__init__"): set() for _, module, _ in IMPORTS}
-    for _, module, name in IMPORTS:
+    graph: dict[str, set[str]] = {module.removesuffix(".__init__"): set() for _, module, _ in all_imports()}
+    for _, module, name in all_imports():
         # The imported name is a module, or an attribute of the module before the last dot.
         imported = name if name in graph else name.rpartition(".")[0]
         if imported in graph and imported != module.removesuffix(".__init__"):
@@ -95,7 +98,7 @@ def test_integrations_import_public_names_only() -> None:
     """An integration imports from the core what every user may: names in a package's `__all__`."""
     offenders = [
         f"{module} imports {name}"
-        for source, module, name in IMPORTS
+        for source, module, name in all_imports()
         if source != SOURCES[0]
         and name.startswith("ragstone.")
         and ("._" in name or name.rpartition(".")[2] in FOR_THE_CORE.get(name.rpartition(".")[0], ()))
@@ -113,7 +116,7 @@ def test_a_name_for_the_core_is_not_public_and_has_a_user() -> None:
     assert [] == public
     imported = {
         name
-        for source, module, name in IMPORTS
+        for source, module, name in all_imports()
         if source == SOURCES[0] and not module.startswith(f"{name.rpartition('.')[0]}.")
     }
     exported = {f"{package}.{name}" for package, names in FOR_THE_CORE.items() for name in names}
@@ -124,7 +127,7 @@ def test_integrations_do_not_import_each_other() -> None:
     """An integration imports neither the other integration nor its framework."""
     offenders = [
         f"{module} imports {name}"
-        for source, module, name in IMPORTS
+        for source, module, name in all_imports()
         for owner, framework in FRAMEWORKS.items()
         if source not in (SOURCES[0], owner) and name.startswith(framework)
     ]
@@ -133,7 +136,7 @@ def test_integrations_do_not_import_each_other() -> None:
 
 def test_every_source_directory_is_checked() -> None:
     """The rules above look at modules of all three distributions."""
-    assert set(SOURCES) == {source for source, _, _ in IMPORTS}
+    assert set(SOURCES) == {source for source, _, _ in all_imports()}
 
 
 def test_every_test_has_a_docstring() -> None:
