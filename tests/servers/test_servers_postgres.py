@@ -395,7 +395,7 @@ class TestOpening:
             try:
                 store.ledger()
             except StoreError as error:
-                os._exit(0 if "after forking" in str(error) else 2)
+                os._exit(0 if "after a fork" in str(error) else 2)
             os._exit(1)
         assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         assert 0 == store.ledger().total.captured

@@ -191,7 +191,7 @@ def test_segment_of_a_living_writer_is_not_removed(tmp_path):
     writer, reader = SpoolWriter(tmp_path), SpoolReader(tmp_path)
     writer.append([line(1)])
     name = writer.segment
-    with pytest.raises(SpoolError, match="living writer"):
+    with pytest.raises(SpoolError, match="writer is running"):
         reader.remove(name)
     writer.close()
     reader.remove(name)

@@ -21,7 +21,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     Without a running event loop this is `asyncio.run`. Inside one (a notebook, for example) the coroutine runs in a
     separate thread with an event loop of its own, while the calling thread waits: the running loop is not patched. The
     coroutine sees the caller's context variables in both cases. An interrupt (Ctrl-C) cancels the coroutine, waits
-    until its cleanup is done, and is then raised; a second interrupt does not wait.
+    until its cleanup is done, and is then raised. A second interrupt does not wait.
 
     Args:
         work: The coroutine. It is awaited once.

@@ -31,8 +31,8 @@ def text_table(
     blocks, each with the key columns. A row of one cell is the title of the rows below it.
 
     Args:
-        rows: The cells of each row; the first row is the header.
-        align: "l" or "r" for each column; columns without a letter are aligned left.
+        rows: The cells of each row. The first row is the header.
+        align: "l" or "r" for each column. Columns without a letter are aligned left.
         n_keys: Columns at the left that identify a row, and are repeated in each block.
         n_optional: Columns at the right that are left out if the table does not fit otherwise.
         header: Whether the first row is a header, which is underlined.

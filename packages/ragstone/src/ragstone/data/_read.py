@@ -59,7 +59,7 @@ def read_samples(
     for field in fields or ():
         if field not in FIELD_ALIASES:
             raise ConfigurationError(
-                f"{field!r} is not a field of a sample. The fields are {', '.join(FIELD_ALIASES)}; write "
+                f"{field!r} is not a field of a sample. The fields are {', '.join(FIELD_ALIASES)}. Write "
                 "SAMPLE_FIELD=DATA_FIELD (query=Frage)"
             )
     if on_bad_row not in ("raise", "skip"):
@@ -106,7 +106,7 @@ def _sample(row: object, position: int, fields: Mapping[str, str] | None, seen: 
         raise row
     sample = row if isinstance(row, Sample) else sample_from_row(row, position=position, fields=fields)
     if sample.id in seen:
-        raise DataError(f"row {position} has the id {sample.id!r} of row {seen[sample.id]}; ids must be unique")
+        raise DataError(f"row {position} has the id {sample.id!r} of row {seen[sample.id]}. Ids must be unique")
     return sample
 
 

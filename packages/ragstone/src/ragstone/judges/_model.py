@@ -145,7 +145,7 @@ class Capabilities(BaseModel):
     prefix_cache: float | None = None
     """Share of a repeated prompt that came from the server's cache, or None if the server does not report it."""
     seen: dict[str, str] = Field(default_factory=dict)
-    """What was observed for each capability, by its name ("chain", "seeds", "regex"). For display only."""
+    """Observations for each capability, by its name ("chain", "seeds", "regex"). For display only."""
     unmeasured: tuple[str, ...] = ()
     """Capabilities that could not be measured because of an error. Such a result is not cached."""
     notes: tuple[str, ...] = ()

@@ -46,7 +46,7 @@ class Prompt:
     """
 
     construct: str
-    """What to rate, as an identifier ("groundedness", "relevance"). A judge without a model replies by it."""
+    """Construct to rate, as an identifier ("groundedness", "relevance"). A judge without a model replies by it."""
     task: str
     fields: Mapping[str, str | tuple[str, ...]]
     """Untrusted text by field name. A tuple is rendered as numbered parts."""

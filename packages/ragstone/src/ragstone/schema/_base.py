@@ -75,8 +75,8 @@ def migrate(record: Mapping[str, Any]) -> dict[str, Any]:
         raise DataError(f"schema_version must be a positive integer, got {version!r}")
     if version > SCHEMA_VERSION:
         raise StoreVersionError(
-            f"this record has schema version {version}, and this Ragstone reads up to {SCHEMA_VERSION}; "
-            "upgrade with: pip install -U ragstone"
+            f"this record has schema version {version}, and this version of Ragstone reads up to {SCHEMA_VERSION}. "
+            "Upgrade with: pip install -U ragstone"
         )
     current = dict(record)
     for step in range(version, SCHEMA_VERSION):

@@ -46,7 +46,7 @@ def header(*, pid: int, created_at: float) -> bytes:
 
 
 def read_header(line: bytes, *, name: str) -> float | None:
-    """Read the creation time (Unix seconds) from the first line of a segment; None if the file is not a segment.
+    """Read the creation time (Unix seconds) from the first line of a segment, or None if it is not one.
 
     Raises:
         SpoolError: If a newer version of Ragstone wrote the segment.
@@ -62,8 +62,8 @@ def read_header(line: bytes, *, name: str) -> float | None:
         return None
     if version > _FORMAT:
         raise SpoolError(
-            f"segment {name!r} has spool format {version}, and this Ragstone reads up to {_FORMAT}; "
-            "upgrade the reading side with: pip install -U ragstone"
+            f"segment {name!r} has spool format {version}, and this version of Ragstone reads up to {_FORMAT}. "
+            "Upgrade the reading side with: pip install -U ragstone"
         )
     return float(created_at)
 

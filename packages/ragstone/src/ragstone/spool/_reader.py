@@ -126,7 +126,7 @@ class SpoolReader:
                 return
             if not final:
                 raise SpoolError(
-                    f"segment {name!r} has a living writer and cannot be removed; close its Monitor or process first"
+                    f"segment {name!r} cannot be removed while its writer is running. Close its Monitor or process first"
                 )
             path.unlink(missing_ok=True)
             # Without this, the segment could reappear after a loss of power, when its offset is no longer stored.

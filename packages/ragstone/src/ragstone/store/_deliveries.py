@@ -44,7 +44,7 @@ class SqlDeliveries(SqlStore):
                 JOIN traces AS t ON t.trace_id = o.sample_id
                 WHERE x.sink = ? AND x.state = 'pending' AND x.next_try <= ?
                 ORDER BY x.next_try, x.seq LIMIT ?
-                """,  # noqa: S608 - our own columns
+                """,  # noqa: S608 - constant columns
                 (sink, self._clock() if now is None else now, max(limit, 0)),
             )
             return [

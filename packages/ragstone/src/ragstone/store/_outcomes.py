@@ -214,7 +214,7 @@ def complete_trace(
 ) -> bool:
     """Store outcomes of a pending trace, and return whether it was pending. See `Store.complete`."""
     row = db.execute(
-        f"SELECT state, lease_owner FROM traces WHERE trace_id = ? {lock}",  # noqa: S608 - our own lock
+        f"SELECT state, lease_owner FROM traces WHERE trace_id = ? {lock}",  # noqa: S608 - a constant lock
         (trace_id,),
     ).fetchone()
     if row is None:

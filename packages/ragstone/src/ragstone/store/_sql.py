@@ -17,7 +17,7 @@ from ragstone.store._protocol import Store
 __all__ = ["PAGE", "Rows", "Sql", "SqlStore", "Transactions", "to_body", "to_outcome", "to_trace"]
 
 PAGE: Final = 200
-"""Rows that a long read takes in one transaction.
+"""Maximum number of rows that a long read returns in one transaction.
 
 Between its pages the writer can work, and no snapshot keeps the write-ahead log from shrinking during a long report.
 """
@@ -99,7 +99,7 @@ def to_body(record: Trace | Score | NotApplicable | Failure) -> str:
     """Return a record as JSON.
 
     Raises:
-        DataError: If a free field (`metadata`, `details`, an unknown one) holds a value that JSON cannot express.
+        DataError: If a free field (`metadata`, `details`, an unknown one) contains a value that JSON cannot express.
     """
     try:
         return record.model_dump_json()

@@ -89,7 +89,7 @@ class SqlTraces(SqlStore):
                     FROM traces AS t LEFT JOIN trace_bodies AS b USING (seq)
                     WHERE t.state = 'pending' AND t.seq > ? AND t.lease_until <= ? ORDER BY t.seq LIMIT ?
                     {self._lock_claimed}
-                    """,  # noqa: S608 - one of our two locks
+                    """,  # noqa: S608 - one of two constant locks
                     (last_seq, now, limit - len(claimed)),
                 ).fetchall()
                 if not rows:

@@ -42,7 +42,7 @@ class SqliteStore(SqlTraces, SqlOutcomes, SqlDeliveries):
     """A `Store` in one SQLite file in WAL mode. `Store` describes the methods. Open it with `open`.
 
     One process owns the file and is the only one that writes. SQLite before 3.51.3 can, rarely, damage a WAL file that
-    several processes write and checkpoint at once, and most Pythons in use have an older one. Any number of processes
+    several processes write and checkpoint at once, and most Python installations have an older one. Any number of processes
     may read. The result of a method survives `kill -9`. See `checkpoint` for power losses.
 
     Methods may be called from several threads, and run one after another. A forked child must open its own store.

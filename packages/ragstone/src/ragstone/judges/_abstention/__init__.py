@@ -1,1 +1,1 @@
-"""Three ways to find how likely a reader abstains, its prompt, and what counts as an abstention."""
+"""Estimators of the probability of an abstention, the prompt of a reader, and the detection of abstentions."""

@@ -1,1 +1,1 @@
-"""Replies kept on disk."""
+"""Reply cache on disk."""

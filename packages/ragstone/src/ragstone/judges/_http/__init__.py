@@ -1,1 +1,1 @@
-"""One OpenAI-compatible endpoint: requests, its dialect, exact reads, and what it can do."""
+"""One OpenAI-compatible endpoint: requests, dialect, exact probabilities and capabilities."""

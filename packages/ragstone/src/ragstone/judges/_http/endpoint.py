@@ -44,7 +44,7 @@ _OVERLOADED: Final = (503, 504, 529)
 NAMED_BY_ENVIRONMENT: Final = (
     "use openai:MODEL with OPENAI_BASE_URL set to the URL (and OPENAI_API_KEY, if it needs a key)"
 )
-"""How a command specifies the model and key of a URL."""
+"""Hint: specify the model and key of a URL on the command line."""
 
 _CHARACTERS_PER_TOKEN: Final = 4
 _AFFINITY_CHARACTERS: Final = 1024
@@ -384,7 +384,7 @@ class Endpoint:
             base_url=urlunsplit(parts._replace(netloc=host, query="")),
             default_query=dict(parse_qsl(parts.query)),
             default_headers=headers,
-            # Without a key the client would send OPENAI_API_KEY to this server, whatever server it is.
+            # Without a key the client would send OPENAI_API_KEY to any server.
             api_key=self._api_key or "none",
             max_retries=0,
             timeout=self._timeout_s,

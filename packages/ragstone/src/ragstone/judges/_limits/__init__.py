@@ -1,1 +1,1 @@
-"""What an endpoint can take, and who may send when."""
+"""Limits of an endpoint, and the order of requests."""
