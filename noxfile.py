@@ -32,6 +32,7 @@ OTHER_SESSIONS = tuple(
     f"--ignore=tests/{directory}"
     for directory in (
         "bench",
+        "databases",
         "golden",
         "integrations/langchain",
         "integrations/llama_index",
@@ -123,6 +124,13 @@ def integrations(session: nox.Session, framework: str, pins: list[str]) -> None:
     folder = "tests/integrations/" + framework.replace("-", "_")
     name = f"integrations-{framework}{'-oldest' if pins else ''}"
     session.run("pytest", junit(session, name), *PARALLEL, folder, *session.posargs)
+
+
+@nox.session
+def databases(session: nox.Session) -> None:
+    """Requests without a framework: the OpenAI client, and real vector databases in this process with given vectors."""
+    session.install(*CORE, *group("test"), *group("databases"))
+    session.run("pytest", junit(session), "tests/databases", *session.posargs)
 
 
 @nox.session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,10 +62,35 @@ def the_reader_s_query_engine() -> object:
     return VectorStoreIndex([node], embed_model=MockEmbedding(embed_dim=2)).as_query_engine(MockLLM(max_tokens=3))
 
 
+def the_reader_s_clients() -> dict[str, object]:
+    """Return a vector database, a cursor, an index and a model client, for a reader who does not use a framework."""
+    text = "A touchstone is a dark stone on which gold leaves a visible streak."
+    points = [SimpleNamespace(id=1, score=0.9, payload={"text": text})]
+
+    def create(*, model: str, messages: object, stream: bool = False) -> object:
+        choice = {"index": 0, "message": SimpleNamespace(content="A touchstone.", tool_calls=None)}
+        chunk = SimpleNamespace(choices=[SimpleNamespace(index=0, delta=SimpleNamespace(content="A touchstone."))])
+        return iter([chunk]) if stream else SimpleNamespace(model=model, choices=[SimpleNamespace(**choice)])
+
+    return {
+        "client": SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create))),
+        "cursor": SimpleNamespace(fetchall=lambda: [(1, text, 0.2)]),
+        "database": SimpleNamespace(query_points=lambda name, query, limit: SimpleNamespace(points=points)),
+        "embed": lambda text: [0.1, 0.2],
+        "index": SimpleNamespace(search=lambda vectors, k: ([[0.9]], [[0]])),
+        "make_messages": lambda question, hits: [{"role": "user", "content": f"{text}\n\n{question}"}],
+        "texts": [text],
+        "vector": [0.1, 0.2],
+        "vectors": [[0.1, 0.2]],
+    }
+
+
 @pytest.mark.parametrize("page", PYTHON_PAGES, ids=name)
 def test_python_on_the_page_runs(page, reader_s_desk, judge_url):
     """The blocks of a page run one after the other, as a reader would paste them."""
     namespace = {"__name__": "__main__", **the_reader_s_application()}
+    if any("monitor.request(" in block for block in blocks(page, "python")):
+        namespace |= the_reader_s_clients()
     if any("query_engine" in block for block in blocks(page, "python")):
         namespace["query_engine"] = the_reader_s_query_engine()
     for block in blocks(page, "python"):

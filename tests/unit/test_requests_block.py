@@ -286,6 +286,23 @@ def test_a_forked_child_leaves_requests_to_its_parent(recorder, monkeypatch):
     assert ("ok", A, None) == outcome(recorder)
 
 
+def test_the_current_request_is_never_missing(recorder, caplog):
+    """Code that may run outside of a request, or while capture is suppressed, does not have to check."""
+
+    @recorder.observe
+    def ask(question):
+        assert recorder.current_request().found(HITS) is HITS
+        return A
+
+    with suppress_capture():
+        assert A == ask(Q)
+    assert ([], {}) == (recorder.drafts, recorder.errors)
+    assert recorder.current_request().found(HITS) is HITS
+    assert {"found.early": 1} == noted(recorder, caplog)
+    ask(Q)
+    assert 1 == len(only(recorder).retrievals)
+
+
 # -- streams
 
 

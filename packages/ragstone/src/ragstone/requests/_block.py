@@ -107,7 +107,9 @@ class RequestBlock:
     @property
     def ended(self) -> bool:
         """Whether the request has ended, or has not begun."""
-        return self._live is None or self._live.ended or self._step.ended_at is not None
+        if self._live is None:  # not captured, or not begun
+            return self._is_left or not self._is_entered
+        return self._live.ended or self._step.ended_at is not None
 
     @property
     def trace_id(self) -> str | None:
@@ -144,10 +146,11 @@ class RequestBlock:
             self._guard.note("request.entered_twice", "a block was entered twice; call request() for each request")
             return
         self._is_entered = True
+        outer = _current.current_request(self._recorder)
+        self.outer = _current.enter(self)
         if capture_suppressed():
             return
         self._step.started_at = time.time()
-        outer = _current.current_request(self._recorder)
         if outer is None:
             draft = self._draft()
             link_current_span(draft)
@@ -157,15 +160,14 @@ class RequestBlock:
             _open.blocks.add(self)
         else:
             self._nest(outer)
-        self.outer = _current.enter(self)
 
     def _nest(self, outer: RequestBlock) -> None:
         """Become a step of the block around this one."""
         self._live = live = outer._live
-        assert live is not None  # noqa: S101 - it has begun
-        self._step.id, self._step.parent = live.new_id(), outer._step.id
-        self._step.query = self._given["query"]
-        live.add(self._step)
+        if live is not None:
+            self._step.id, self._step.parent = live.new_id(), outer._step.id
+            self._step.query = self._given["query"]
+            live.add(self._step)
 
     def _draft(self) -> TraceDraft:
         given = self._given

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 from ragstone._util.guard import Guard
 from ragstone.errors import ConfigurationError
 from ragstone.requests._block import RequestBlock
+from ragstone.requests._current import current_request
 from ragstone.requests._draft import TraceDraft
 from ragstone.schema import field_names
 
@@ -80,6 +81,14 @@ class RequestBlocks:
             reference=reference,
         )
 
+    def current_request(self) -> RequestBlock:
+        """Return the innermost block of this recorder around the caller.
+
+        Outside of a block it returns one that captures nothing: calls of its methods return their argument and are counted.
+        """
+        block = current_request(self)
+        return block if isinstance(block, RequestBlock) else self.request()
+
     @overload
     def observe(self, function: _Function, /) -> _Function: ...
 
@@ -111,8 +120,8 @@ class RequestBlocks:
     ) -> Any:
         """Decorate a function so that each call is a request, and what it returns or yields is the answer.
 
-        Works for functions, coroutines, generators and asynchronous generators. Inside, `current_request()` of
-        `ragstone.requests` returns the block. If the function calls the block's `answer` itself, that answer counts.
+        Works for functions, coroutines, generators and asynchronous generators. Inside, `current_request()` returns the
+        block. If the function calls the block's `answer` itself, that answer counts.
 
         Args:
             function: The function, if the decorator is used without arguments.
