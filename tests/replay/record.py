@@ -141,7 +141,9 @@ def genai() -> None:
                     }
                 )
             with tracer.start_as_current_span("chat keeper-1") as span:
-                given = [{"role": "user", "parts": [{"type": "text", "content": "Context: …\nHow high is it?"}]}]
+                shown = "\n".join(document["content"] for document in documents)
+                text = f"Context:\n{shown}\nHow high is it?"
+                given = [{"role": "user", "parts": [{"type": "text", "content": text}]}]
                 got = [
                     {"role": "assistant", "parts": [{"type": "text", "content": "The north tower is 41 metres high."}]}
                 ]

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from ragstone.replay import BufferedTrace, Step
-from ragstone.replay._assemble import assemble
+from ragstone.replay import BufferedTrace
 from ragstone.replay.otlp import OtelSpan, traces_of
 from ragstone.replay.otlp._genai import GENAI
 from ragstone.replay.otlp._langfuse import LANGFUSE
@@ -15,6 +14,7 @@ from ragstone.replay.otlp._mlflow import MLFLOW
 from ragstone.replay.otlp._openinference import OPENINFERENCE
 from ragstone.replay.otlp._span import SpanEvent
 from ragstone.replay.otlp._traceloop import TRACELOOP
+from ragstone.requests import Step
 
 T = "0af7651916cd43dd8448eb211c80319c"
 
@@ -34,9 +34,15 @@ def span(attributes, *, name="s", number=1, parent=0, events=(), **more) -> Otel
     )
 
 
-def said(node: Step):
-    """Kind, question and answer."""
-    return node.kind, node.query, node.answer
+def said(step: Step):
+    """Kind, the last words of a person, and the reply."""
+    messages = step.prompt or [message for value in step.inputs for message in value.messages or ()]
+    asked = [message.text for message in messages if message.role == "user" and message.text]
+    texts = [value.text for value in step.inputs if value.text]
+    answers = [message.text for value in step.outputs for message in value.messages or () if not message.calls_tool]
+    answers += [value.text for value in step.outputs if value.text]
+    query = step.query or next(iter([*reversed(asked), *texts]), None)
+    return step.kind, query, step.reply if step.reply is not None else next(iter(answers), None)
 
 
 def staged(*spans: OtelSpan) -> BufferedTrace:
@@ -60,8 +66,8 @@ def test_openinference_rerankers_give_what_they_put_out():
         )
     )
 
-    assert ("reranker", "q") == (node.kind, node.query)
-    assert [("b", "7", 0.5, 0), ("c", None, None, 1)] == [(p.text, p.id, p.score, p.rank) for p in node.passages]
+    assert ("transform", "q") == (node.kind, node.query)
+    assert [("b", "7", 0.5), ("c", None, None)] == [(p.text, p.id, p.score) for p in node.passages]
 
 
 def test_openinference_models_say_texts_not_tool_calls():
@@ -75,8 +81,8 @@ def test_openinference_models_say_texts_not_tool_calls():
     call = {"llm.output_messages.0.message.content": "", "llm.output_messages.0.message.tool_calls.0.tool_call.id": "1"}
     event = SpanEvent("First Token Stream Event", 1.25, {})
 
-    assert ("llm", "one two", "a") == said(OPENINFERENCE.read(span(base | blocks)))
-    assert ("llm", None, None) == said(OPENINFERENCE.read(span(base | call)))
+    assert ("model", "one two", "a") == said(OPENINFERENCE.read(span(base | blocks)))
+    assert ("model", None, None) == said(OPENINFERENCE.read(span(base | call)))
     assert 1.25 == OPENINFERENCE.read(span(base, events=[event])).first_token_at
 
 
@@ -96,7 +102,7 @@ def test_openinference_embeddings_ask_nothing():
                 "gen_ai.prompt.1.content": "q", "gen_ai.completion.0.content": "a", "llm.request.type": "chat",
             },
             (),
-            ("llm", "q", "a"),
+            ("model", "q", "a"),
         ),
         (
             {"gen_ai.operation.name": "chat"},
@@ -104,7 +110,7 @@ def test_openinference_embeddings_ask_nothing():
                 SpanEvent("gen_ai.user.message", 1.0, {"content": "q"}),
                 SpanEvent("gen_ai.choice", 2.0, {"message": json.dumps({"role": "assistant", "content": "a"})}),
             ),
-            ("llm", "q", "a"),
+            ("model", "q", "a"),
         ),
         (
             {"gen_ai.operation.name": "chat"},
@@ -112,7 +118,7 @@ def test_openinference_embeddings_ask_nothing():
                 SpanEvent("gen_ai.content.prompt", 1.0, {"gen_ai.prompt": '[{"role": "user", "content": "q"}]'}),
                 SpanEvent("gen_ai.content.completion", 2.0, {"gen_ai.completion": '[{"role": "assistant", "content": "a"}]'}),
             ),
-            ("llm", "q", "a"),
+            ("model", "q", "a"),
         ),
         (
             {
@@ -145,7 +151,7 @@ def test_genai_tokens_have_older_names():
     """`prompt_tokens` and `completion_tokens` until 2024."""
     node = GENAI.read(span({"gen_ai.usage.prompt_tokens": "4", "gen_ai.usage.completion_tokens": 2}))
 
-    assert ("llm", 4, 2) == (node.kind, node.input_tokens, node.output_tokens)
+    assert ("model", 4, 2) == (node.kind, node.input_tokens, node.output_tokens)
 
 
 def test_langfuse_reads_what_is_stated_of_the_trace():
@@ -182,7 +188,7 @@ def test_langfuse_decorated_functions_are_read():
         )
     )
 
-    assert "q" == asked.query
+    assert ("chain", "q", None) == said(asked)
     assert ["one", "two"] == [p.text for p in found.passages]
     assert 1767225600.0 == model.first_token_at
 
@@ -204,7 +210,7 @@ def test_mlflow_values_are_json_each():
         span({"mlflow.spanType": '"RETRIEVER"', "mlflow.spanOutputs": '[{"page_content": "p", "id": "1"}]'})
     )
 
-    assert ("llm", "q", "a", 4, 2) == (*said(node), node.input_tokens, node.output_tokens)
+    assert ("model", "q", "a", 4, 2) == (*said(node), node.input_tokens, node.output_tokens)
     assert [("p", "1")] == [(p.text, p.id) for p in found.passages]
 
 
@@ -219,9 +225,9 @@ def test_traceloop_tells_nodes_that_came_from_nodes_that_were_sorted():
         )
         return node.kind, node.query, node.passages and [p.text for p in node.passages]
 
-    assert ("retriever", "q", ["p"]) == read(asked, nodes)
-    assert ("reranker", "q", ["p"]) == read(asked | {"nodes": nodes}, nodes)
-    assert ("retriever", "q", ()) == read(asked, [])
+    assert ("retrieval", "q", ["p"]) == read(asked, nodes)
+    assert ("transform", "q", ["p"]) == read(asked | {"nodes": nodes}, nodes)
+    assert ("retrieval", "q", ()) == read(asked, [])
     assert ("chain", None, None) == read({"text": "long"}, ["short", "pieces"])
 
 
@@ -269,10 +275,10 @@ def test_conventions_that_know_half_each_are_read_together():
 
 
 def test_spans_of_no_convention_are_no_request():
-    """Counted, with the number of spans."""
+    """Counted, with the reason."""
     (found,) = traces_of(staged(span({"http.method": "GET"}), span({}, number=2)))
 
-    assert "no request: none of its 2 spans has attributes of a convention that is known" == found.reason
+    assert "not a request: no span follows a convention that is known" == found.reason
 
 
 def test_a_trace_that_was_cut_is_told():
@@ -300,4 +306,3 @@ def test_a_span_survives_the_stage():
     exception = SpanEvent("exception", None, {"exception.type": "ValueError", "exception.message": "no"})
     assert "ValueError: no" == span({}, events=[exception], is_error=True).error
     assert "error" == span({}, is_error=True).error
-    assert [] == assemble([], source="x")

@@ -136,7 +136,7 @@ def test_a_trace_without_question_and_retrieval_is_rejected(read):
     )
 
     assert ["t2"] == [t.trace_id for t in traces]
-    assert [("trace t", True)] == [(r.place, "no request" in r.reason) for r in rejected]
+    assert [("trace t", True)] == [(r.place, "not a request" in r.reason) for r in rejected]
 
 
 def test_what_came_before_the_damage_of_a_file_is_read(read, tmp_path):

@@ -46,7 +46,7 @@ EXPECTED = {
     "llama_index_response.json": (
         "objects",
         {(None, Q, str(NODES), ANSWER, "ok", None, None, None)},
-        (None, None, (), {"metadata": {node: about for node, _, _, about in NODES}}),
+        (None, None, (), {node: about for node, _, _, about in NODES}),
     ),
     "llama_index_evaluation.jsonl": (
         "rows",

@@ -217,7 +217,7 @@ def test_traces_that_are_no_requests_are_left_out_and_counted(stage, store, cloc
         intake.transfer_batch(store, StepErrors())
 
     assert (0, 1) == (store.ledger().total.captured, intake.n_others)
-    assert "1 traces that are no RAG requests (most often: no request" in caplog.text
+    assert "1 traces that are no RAG requests (most often: not a request" in caplog.text
 
 
 @pytest.mark.parametrize(

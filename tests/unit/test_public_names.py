@@ -82,7 +82,7 @@ PUBLIC = {
         Monitor
     """,
     "ragstone.replay": """
-        DetectedFormat InputFile RejectedRecord ReplayPlan ReplayReport Step TraceFormat all_formats areplay_traces
+        DetectedFormat InputFile RejectedRecord ReplayPlan ReplayReport TraceFormat all_formats areplay_traces
         detect plan_replay replay_traces
     """,
     "ragstone.requests": """

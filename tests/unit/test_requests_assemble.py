@@ -460,6 +460,17 @@ def what_the_application_states_wins() -> Request:
     )
 
 
+@case(Expected((A, B), "found", None, "unknown"))
+def request_that_failed_inside_another_chain() -> Request:
+    """An error that ends the request is not a failed attempt: what was found before it stays known."""
+    steps, root = _start(None)
+    root.error = "RuntimeError: the model is gone"
+    inner = steps.chain(root, error="RuntimeError: the model is gone")
+    steps.retrieval(inner, A, B)
+    steps.model(inner, prompt(A, B), None, error="RuntimeError: the model is gone")
+    return steps.request()
+
+
 @case(Expected((A,)))
 def attempt_that_failed_and_its_fallback() -> Request:
     """A chain that fails is replaced by another one, whose passages count."""

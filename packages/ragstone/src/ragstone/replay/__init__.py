@@ -8,7 +8,6 @@ from ragstone.replay._source import InputFile
 from ragstone.replay._stage import BufferedSpan as BufferedSpan
 from ragstone.replay._stage import BufferedTrace as BufferedTrace
 from ragstone.replay._stage import SpanBuffer as SpanBuffer
-from ragstone.replay._tree import Step
 
 __all__ = [
     "DetectedFormat",
@@ -16,7 +15,6 @@ __all__ = [
     "RejectedRecord",
     "ReplayPlan",
     "ReplayReport",
-    "Step",
     "TraceFormat",
     "all_formats",
     "areplay_traces",

@@ -1,22 +1,31 @@
-"""Small things that every tool's records hold in its own way: names of fields, times, ids, and what a model replied."""
+"""Fields of recorded steps that each tool writes in its own way: names, times, ids, inputs and outputs."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ragstone.replay._payloads import answer_in, count_in
+from ragstone.replay._json import inner_json
+from ragstone.replay._values import (
+    count_in,
+    messages_in,
+    passages_in,
+    query_in,
+    reply_message,
+    text_of,
+    values_in,
+)
+from ragstone.requests import Step
 
 __all__ = [
-    "Reply",
+    "fill_inputs_and_outputs",
+    "fill_tool",
     "has_fields",
     "mapping",
     "parse_names",
-    "reply_in",
     "snake_case",
     "text_or_none",
     "tokens_in",
@@ -86,19 +95,44 @@ def _first_count(usage: Mapping[str, Any], keys: Sequence[str]) -> int | None:
     return next((count for key in keys if (count := count_in(usage.get(key))) is not None), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What one call of a model says."""
+def fill_inputs_and_outputs(step: Step, inputs: Any, outputs: Any) -> None:
+    """Set what a step was given and what it returned, from the JSON that a tool recorded, by the kind of the step.
 
-    text: str | None
-    """None when it is a call of a tool, or has no text."""
-    model: str | None
-    input_tokens: int | None
-    output_tokens: int | None
+    A model gets its prompt, reply, name and tokens, a retriever its query and passages, a tool its query and passages
+    or text, any other step the values in its inputs and outputs.
+    """
+    if step.kind == "model":
+        _fill_model(step, inputs, outputs)
+    elif step.kind in ("retrieval", "transform"):
+        step.query, step.passages = query_in(inputs), passages_in(outputs)
+        given = passages_in(inputs) if step.kind == "transform" else None
+        step.input_texts = None if given is None else [passage.text for passage in given]
+    elif step.kind == "tool":
+        fill_tool(step, inputs, mapping(outputs).get("output", outputs))
+    elif step.kind != "embedding":
+        step.inputs, step.outputs = values_in(inputs), values_in(outputs)
 
 
-def reply_in(outputs: Any) -> Reply:
-    """Read what a model gave back: a text, a message, LangChain's result, or an answer of OpenAI's API."""
+def fill_tool(step: Step, arguments: Any, result: Any) -> None:
+    """Set what a tool was asked and what it returned.
+
+    Documents that a tool message carries are its passages. Objects and texts are its outputs: `assemble` decides
+    whether they are passages.
+    """
+    result = mapping(result).get("kwargs", result) if mapping(result).get("lc") else result
+    artifact = mapping(result).get("artifact")
+    value = mapping(result).get("raw_output", inner_json(result))  # of LlamaIndex's tools
+    step.query = query_in(inner_json(arguments))
+    step.inputs, step.outputs = values_in(inner_json(arguments)), values_in(value)
+    step.passages = passages_in(artifact) if isinstance(artifact, list) else None
+    if isinstance(result, str):
+        step.reply = result
+    elif (message := mapping(result)) and isinstance(message.get("content", message.get("blocks")), str | list):
+        step.reply = text_of(message.get("content", message.get("blocks")))
+
+
+def _fill_model(step: Step, inputs: Any, outputs: Any) -> None:
+    """Set prompt, reply, model and tokens: of a text, a message, LangChain's result, or a completion of OpenAI's API."""
     whole = mapping(outputs)
     generation = mapping(_first(_first(whole.get("generations"))))
     message = mapping(generation.get("message") or mapping(_first(whole.get("choices"))).get("message"))
@@ -106,13 +140,14 @@ def reply_in(outputs: Any) -> Reply:
     about, output = mapping(message.get("response_metadata")), mapping(whole.get("llm_output"))
     usages = (message.get("usage_metadata"), about.get("token_usage"), output.get("token_usage"), whole.get("usage"))
     models = (about.get("model_name"), about.get("model"), output.get("model_name"), whole.get("model"))
-    read, written = tokens_in(next((usage for usage in usages if isinstance(usage, Mapping) and usage), None))
-    return Reply(
-        text=None if message.get("tool_calls") else answer_in(outputs),
-        model=next((model for model in map(text_or_none, models) if model), None),
-        input_tokens=read,
-        output_tokens=written,
-    )
+    usage = next((usage for usage in usages if isinstance(usage, Mapping) and usage), None)
+    step.input_tokens, step.output_tokens = tokens_in(usage)
+    step.model = next((model for model in map(text_or_none, models) if model), None)
+    step.prompt = messages_in(inputs) or None
+    reply = reply_message(outputs)
+    if reply is not None:
+        step.calls_tool = reply.calls_tool
+        step.reply = None if reply.calls_tool and not reply.text else reply.text
 
 
 def _first(value: Any) -> Any:

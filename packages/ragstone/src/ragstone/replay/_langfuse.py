@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.replay._fields import (
+    fill_inputs_and_outputs,
     has_fields,
     mapping,
     parse_names,
-    reply_in,
     snake_case,
     text_or_none,
     tokens_in,
@@ -20,22 +20,22 @@ from ragstone.replay._fields import (
 )
 from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import inner_json
-from ragstone.replay._payloads import answer_in, contexts_in, passages_in, question_in, request_metadata
 from ragstone.replay._records import records
 from ragstone.replay._source import InputFile
 from ragstone.replay._stage import BufferedSpan, staged, traces_of
-from ragstone.replay._tree import NodeKind, Step
+from ragstone.replay._values import request_metadata, values_in
+from ragstone.requests import Step, StepKind
 from ragstone.schema import Trace
 
 __all__ = ["LangfuseFormat"]
 
-_KINDS: Final[Mapping[str, NodeKind]] = {
+_KINDS: Final[Mapping[str, StepKind]] = {
     "CHAIN": "chain",
     "SPAN": "chain",
     "AGENT": "agent",
     "TOOL": "tool",
-    "RETRIEVER": "retriever",
-    "GENERATION": "llm",
+    "RETRIEVER": "retrieval",
+    "GENERATION": "model",
     "EMBEDDING": "embedding",
 }
 _TRACE_ONLY: Final = ({"bookmarked"}, {"html_path"}, {"public", "release"}, {"total_cost", "observations"})
@@ -72,7 +72,7 @@ class LangfuseFormat:
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read traces. `latency` is not looked at: it is in seconds in some exports and in milliseconds in others."""
-        yield from traces_of(records(source), spans=_spans, nodes=_nodes, source=self.name)
+        yield from traces_of(records(source), spans=_spans, steps=_steps, source=self.name)
 
 
 def _spans(value: Any) -> Iterator[BufferedSpan]:
@@ -97,77 +97,65 @@ def _spans(value: Any) -> Iterator[BufferedSpan]:
             yield from _spans({"trace_id": own_id} | snake_case(observation))
 
 
-def _nodes(trace_id: str, rows: list[Any]) -> list[Step]:
+def _steps(trace_id: str, rows: list[Any]) -> list[Step]:
     is_otel = _HEX_TRACE.fullmatch(trace_id) is not None
     about = next((row for row in rows if row["type"] == _TRACE), None)
-    nodes = [_node(trace_id, row, is_otel=is_otel) for row in rows if row is not about]
+    steps = [_step(trace_id, row, is_otel=is_otel) for row in rows if row is not about]
     if about is None:
-        return nodes
-    root = _trace_node(trace_id, about)
-    tops = [node for node in nodes if node.parent_id is None]
+        return steps
+    root = _trace_step(about)
+    tops = [step for step in steps if step.parent is None]
     if len(tops) == 1 and tops[0].kind in ("chain", "agent"):
         _merge_trace_fields(tops[0], root)
-        return nodes
-    for node in tops:
-        node.parent_id = root.id
-    return [root, *nodes]
+        return steps
+    for step in tops:
+        step.parent = root.id
+    return [root, *steps]
 
 
 def _merge_trace_fields(top: Step, root: Step) -> None:
-    """Let what the trace's record says count, where it says something, for its only outermost observation."""
-    top.query = root.query or top.query
-    top.answer = top.answer if root.answer is None else root.answer
-    top.passages = top.passages if root.passages is None else root.passages
+    """Set what the record of the trace states on its only outermost observation."""
+    top.inputs, top.outputs = root.inputs or top.inputs, root.outputs or top.outputs
     top.name, top.started_at = root.name or top.name, root.started_at or top.started_at
     top.session_id, top.user_id = root.session_id or top.session_id, root.user_id or top.user_id
-    top.tags, top.metadata = root.tags or top.tags, top.metadata | root.metadata
+    top.tags, top.metadata = root.tags or top.tags, {**top.metadata, **root.metadata}
 
 
-def _trace_node(trace_id: str, row: Mapping[str, Any]) -> Step:
-    inputs, outputs = inner_json(row.get("input")), inner_json(row.get("output"))
+def _trace_step(row: Mapping[str, Any]) -> Step:
     return Step(
         id=_TRACE,
-        trace_id=trace_id,
         kind="chain",
-        query=question_in(inputs),
-        answer=answer_in(outputs),
-        passages=contexts_in(outputs),
+        inputs=values_in(inner_json(row.get("input"))),
+        outputs=values_in(inner_json(row.get("output"))),
         started_at=unix_time(row.get("timestamp")),
         **_identity(row),
     )
 
 
-def _node(trace_id: str, row: Mapping[str, Any], *, is_otel: bool) -> Step:
-    inputs, outputs = inner_json(row.get("input")), inner_json(row.get("output"))
-    kind = _KINDS.get(str(row["type"]).upper(), "other")
-    node = Step(
-        id=str(row["id"]),
-        parent_id=text_or_none(row.get("parent_observation_id")),
-        trace_id=trace_id,
-        kind=kind,
-        is_otel=is_otel and _HEX_SPAN.fullmatch(str(row["id"])) is not None,
+def _step(trace_id: str, row: Mapping[str, Any], *, is_otel: bool) -> Step:
+    own_id = str(row["id"])
+    is_otel = is_otel and _HEX_SPAN.fullmatch(own_id) is not None
+    step = Step(
+        id=own_id,
+        parent=text_or_none(row.get("parent_observation_id")),
+        kind=_KINDS.get(str(row["type"]).upper(), "other"),
+        otel_trace_id=trace_id if is_otel else None,
+        otel_span_id=own_id if is_otel else None,
         started_at=unix_time(row.get("start_time")),
         ended_at=unix_time(row.get("end_time")),
         first_token_at=unix_time(row.get("completion_start_time")),
         error=(text_or_none(row.get("status_message")) or "error") if row.get("level") == "ERROR" else None,
-        query=question_in(inputs),
         **_identity(row),
     )
-    if kind == "llm":
-        reply = reply_in(outputs)
+    fill_inputs_and_outputs(step, inner_json(row.get("input")), inner_json(row.get("output")))
+    if step.kind == "model":
         usage = inner_json(row.get("usage_details")) or inner_json(row.get("usage"))
-        node.answer = reply.text
-        node.model = next(
-            (name for f in ("provided_model_name", "model") if (name := text_or_none(row.get(f)))), reply.model
-        )
-        node.input_tokens, node.output_tokens = tokens_in(snake_case(mapping(usage)))
-        if node.input_tokens is None and node.output_tokens is None:
-            node.input_tokens, node.output_tokens = reply.input_tokens, reply.output_tokens
-    elif kind == "retriever":
-        node.passages = passages_in(outputs)
-    elif kind in ("chain", "agent", "tool"):
-        node.answer, node.passages = answer_in(outputs), contexts_in(outputs) if kind == "chain" else None
-    return node
+        names = (text_or_none(row.get(field)) for field in ("provided_model_name", "model"))
+        step.model = next((name for name in names if name), step.model)
+        counts = tokens_in(snake_case(mapping(usage)))
+        if counts != (None, None):
+            step.input_tokens, step.output_tokens = counts
+    return step
 
 
 def _identity(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,27 +6,30 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.replay._fields import has_fields, mapping, parse_names, reply_in, text_or_none, unix_time
+from ragstone.replay._fields import fill_inputs_and_outputs, has_fields, mapping, parse_names, text_or_none, unix_time
 from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import inner_json
-from ragstone.replay._payloads import answer_in, contexts_in, count_in, passages_in, question_in, request_metadata
 from ragstone.replay._records import records
 from ragstone.replay._source import InputFile
 from ragstone.replay._stage import BufferedSpan, staged, traces_of
-from ragstone.replay._tree import NodeKind, Step
+from ragstone.replay._values import count_in, request_metadata
+from ragstone.requests import Step, StepKind
 from ragstone.schema import Trace
 
 __all__ = ["LangsmithFormat"]
 
-_KINDS: Final[Mapping[str, NodeKind]] = {
+_KINDS: Final[Mapping[str, StepKind]] = {
     "chain": "chain",
-    "llm": "llm",
-    "retriever": "retriever",
+    "llm": "model",
+    "retriever": "retrieval",
     "tool": "tool",
     "embedding": "embedding",
+    "prompt": "part",
+    "parser": "part",
 }
 _LEAKED: Final = ("revision_id", "usage_metadata", "model_name", "_type", "stop", "thread_id", "conversation_id")
 """Metadata that the SDK and LangChain add, and ids that have a place of their own."""
+_SESSIONS: Final = ("session_id", "thread_id", "conversation_id")
 _PLACES: Final = ("dotted_order", "parent_run_id", "child_runs", "parent_run_ids")
 
 
@@ -45,7 +48,7 @@ class LangsmithFormat:
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read traces; feedback is passed over, and so are the settings and names of hosts that the SDK records."""
-        yield from traces_of(records(source, within=("data", "runs")), spans=_spans, nodes=_nodes, source=self.name)
+        yield from traces_of(records(source, within=("data", "runs")), spans=_spans, steps=_steps, source=self.name)
 
 
 def _spans(value: Any) -> Iterator[BufferedSpan]:
@@ -83,70 +86,38 @@ def _first_in(dotted_order: Any) -> str | None:
     return first.partition("Z")[2] or None
 
 
-def _nodes(trace_id: str, runs: list[Any]) -> list[Step]:
-    return [_node(trace_id, run) for run in sorted(runs, key=lambda run: str(run.get("dotted_order") or ""))]
+def _steps(trace_id: str, runs: list[Any]) -> list[Step]:  # noqa: ARG001 - the ids of runs are not those of spans
+    return [_step(run) for run in sorted(runs, key=lambda run: str(run.get("dotted_order") or ""))]
 
 
-def _node(trace_id: str, run: Mapping[str, Any]) -> Step:
-    inputs, outputs = inner_json(run.get("inputs")), inner_json(run.get("outputs"))
+def _step(run: Mapping[str, Any]) -> Step:
     extra = mapping(inner_json(run.get("extra")))
     said = mapping(inner_json(extra.get("metadata")))
-    kind = _KINDS.get(run["run_type"], "other")
-    node = Step(
+    tags = run.get("tags")
+    step = Step(
         id=run["id"],
-        parent_id=run["parent_run_id"],
-        trace_id=trace_id,
+        parent=run["parent_run_id"],
         run_id=run["id"],
-        kind=kind,
+        kind=_KINDS.get(run["run_type"], "other"),
         name=text_or_none(run.get("name")),
         started_at=unix_time(run.get("start_time")),
         ended_at=unix_time(run.get("end_time")),
         first_token_at=unix_time(run.get("first_token_time")),
         error=_error(run),
-        session_id=_first_text(said, "session_id", "thread_id", "conversation_id"),
+        session_id=_first_text(said, *_SESSIONS),
         user_id=_first_text(said, "user_id"),
-        tags=tuple(tag for tag in run.get("tags") or () if isinstance(tag, str))
-        if isinstance(run.get("tags"), list)
-        else (),
+        tags=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
         metadata=_metadata(run, said),
     )
     if isinstance(reference := said.get("reference"), str):
-        node.reference = (reference,)
-    if kind == "llm":
-        _fill_llm(node, run, inputs, outputs, extra)
-    elif kind == "retriever":
-        node.query, node.passages = question_in(inputs), passages_in(outputs)
-    elif kind == "tool":
-        node.query, node.answer = question_in(inputs), answer_in(outputs)
-        _fill_tool(node, outputs)
-    elif kind == "chain":
-        node.query, node.answer, node.passages = question_in(inputs), answer_in(outputs), contexts_in(outputs)
-    return node
-
-
-def _fill_llm(node: Step, run: Mapping[str, Any], inputs: Any, outputs: Any, extra: Mapping[str, Any]) -> None:
-    reply = reply_in(outputs)
-    said = mapping(extra.get("metadata"))
-    node.query, node.answer = question_in(inputs), reply.text
-    node.model = reply.model or _first_text(said, "ls_model_name")
-    # The server counts for itself, and knows more models than report what they used.
-    # The server counts by itself, and writes 0 where it could not.
-    node.input_tokens = count_in(run.get("prompt_tokens")) or reply.input_tokens
-    node.output_tokens = count_in(run.get("completion_tokens")) or reply.output_tokens
-
-
-def _fill_tool(node: Step, outputs: Any) -> None:
-    """A tool that gave back documents, itself or beside its message, has retrieved."""
-    output = mapping(outputs).get("output", outputs)
-    output = mapping(output).get("kwargs", output) if mapping(output).get("lc") else output
-    documents = mapping(output).get("artifact", output)
-    if isinstance(documents, list) and documents and all(_is_document(item) for item in documents):
-        node.kind, node.passages = "retriever", passages_in(documents)
-
-
-def _is_document(item: Any) -> bool:
-    body = mapping(item)
-    return "page_content" in mapping(body.get("kwargs") if body.get("lc") else body)
+        step.reference = (reference,)
+    fill_inputs_and_outputs(step, inner_json(run.get("inputs")), inner_json(run.get("outputs")))
+    if step.kind == "model":
+        step.model = step.model or _first_text(said, "ls_model_name")
+        # The server counts tokens by itself, and writes 0 if it could not.
+        step.input_tokens = count_in(run.get("prompt_tokens")) or step.input_tokens
+        step.output_tokens = count_in(run.get("completion_tokens")) or step.output_tokens
+    return step
 
 
 def _error(run: Mapping[str, Any]) -> str | None:

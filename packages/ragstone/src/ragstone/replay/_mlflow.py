@@ -9,29 +9,38 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.replay._assemble import assemble
-from ragstone.replay._fields import has_fields, mapping, parse_names, reply_in, text_or_none, tokens_in, unix_time
+from ragstone.replay._fields import (
+    fill_inputs_and_outputs,
+    has_fields,
+    mapping,
+    parse_names,
+    text_or_none,
+    tokens_in,
+    unix_time,
+)
 from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import inner_json, parse_json
-from ragstone.replay._payloads import answer_in, contexts_in, passages_in, question_in, request_metadata
 from ragstone.replay._records import records
+from ragstone.replay._requests import requests_in
 from ragstone.replay._source import InputFile
-from ragstone.replay._tree import NodeKind, Step
+from ragstone.replay._values import request_metadata
+from ragstone.requests import Step, StepKind
 from ragstone.schema import Trace
 
 __all__ = ["MlflowFormat"]
 
-_KINDS: Final[Mapping[str, NodeKind]] = {
+_KINDS: Final[Mapping[str, StepKind]] = {
     "CHAIN": "chain",
     "WORKFLOW": "chain",
     "TASK": "chain",
     "AGENT": "agent",
     "TOOL": "tool",
-    "RETRIEVER": "retriever",
-    "RERANKER": "reranker",
-    "LLM": "llm",
-    "CHAT_MODEL": "llm",
+    "RETRIEVER": "retrieval",
+    "RERANKER": "transform",
+    "LLM": "model",
+    "CHAT_MODEL": "model",
     "EMBEDDING": "embedding",
+    "PARSER": "part",
     "UNKNOWN": "chain",
 }
 _EXPECTED: Final = ("expected_response", "expected_output", "expected_answer", "ground_truth", "reference")
@@ -67,14 +76,15 @@ class MlflowFormat:
                 yield record
                 continue
             try:
-                nodes = _nodes(record.value)
+                trace_id, steps = _steps(record.value)
             except DataError as error:
                 yield RejectedRecord(place=record.place, reason=str(error))
                 continue
-            yield from assemble(nodes, source=self.name)
+            yield from requests_in(steps, source=self.name, trace_id=trace_id)
 
 
-def _nodes(value: Any) -> list[Step]:
+def _steps(value: Any) -> tuple[str, list[Step]]:
+    """Return the id of a trace and its steps."""
     if isinstance(value, str):
         value = parse_json(value)
     row = mapping(value)
@@ -91,22 +101,22 @@ def _nodes(value: Any) -> list[Step]:
     if len(spans) > _MAX_SPANS:
         raise DataError(f"the trace has {len(spans)} spans, more than {_MAX_SPANS}")
     run_id = text_or_none(info.get("trace_id")) or text_or_none(info.get("request_id"))
-    nodes = [_node(span, run_id) for span in spans]
+    steps = [_step(span, run_id) for span in spans]
     about = mapping(inner_json(info.get("trace_metadata"))) or mapping(inner_json(info.get("request_metadata")))
-    _fill_roots([node for node in nodes if node.parent_id is None], nodes, info, about)
-    return nodes
+    _fill_roots([step for step in steps if step.parent is None], steps, info, about)
+    return next((step.otel_trace_id for step in steps if step.otel_trace_id), run_id or ""), steps
 
 
-def _fill_roots(roots: list[Step], nodes: list[Step], info: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+def _fill_roots(roots: list[Step], steps: list[Step], info: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """Put what a trace says of itself on its outermost spans."""
     tags = mapping(inner_json(info.get("tags")))
     said = {k: v for k, v in (dict(about) | dict(tags)).items() if not str(k).startswith("mlflow.")}
     read, written = tokens_in(inner_json(about.get("mlflow.trace.tokenUsage")))
-    has_counts = any(node.input_tokens is not None or node.output_tokens is not None for node in nodes)
+    has_counts = any(step.input_tokens is not None or step.output_tokens is not None for step in steps)
     for root in roots:
         root.session_id = text_or_none(about.get("mlflow.trace.session")) or root.session_id
         root.user_id = text_or_none(about.get("mlflow.trace.user")) or root.user_id
-        root.metadata |= request_metadata(said)
+        root.metadata = {**root.metadata, **request_metadata(said)}
         root.reference = tuple(_references(inner_json(info.get("assessments"))))
         if len(roots) == 1 and not has_counts:
             root.input_tokens, root.output_tokens = read, written
@@ -120,45 +130,38 @@ def _references(assessments: Any) -> Iterator[str]:
             yield value
 
 
-def _node(span: Mapping[str, Any], run_id: str | None) -> Step:
+def _step(span: Mapping[str, Any], run_id: str | None) -> Step:
     context = mapping(span.get("context")) or span  # MLflow 2 keeps ids in a context
     trace_hex, span_hex = _hex(context.get("trace_id"), 16), _hex(context.get("span_id"), 8)
     span_id, trace_id = text_or_none(context.get("span_id")), text_or_none(context.get("trace_id")) or run_id
     if span_id is None or trace_id is None:
         raise DataError("a span must have a `span_id`, and a `trace_id` or a trace that has one")
+    is_otel = trace_hex is not None and span_hex is not None
     parent = span.get("parent_span_id", span.get("parent_id"))
     attributes = {name: inner_json(value) for name, value in mapping(inner_json(span.get("attributes"))).items()}
-    inputs, outputs = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
-    kind = _KINDS.get(str(attributes.get("mlflow.spanType", "UNKNOWN")).upper(), "other")
     said = dict(mapping(attributes.get("metadata")))  # what the application gave LangChain
-    node = Step(
+    step = Step(
         id=span_hex or span_id,
-        parent_id=_hex(parent, 8) or text_or_none(parent),
-        trace_id=trace_hex or trace_id,
+        parent=_hex(parent, 8) or text_or_none(parent),
         run_id=run_id,
-        is_otel=trace_hex is not None and span_hex is not None,
-        kind=kind,
+        otel_trace_id=trace_hex if is_otel else None,
+        otel_span_id=span_hex if is_otel else None,
+        kind=_KINDS.get(str(attributes.get("mlflow.spanType", "UNKNOWN")).upper(), "other"),
         name=text_or_none(span.get("name")),
         started_at=unix_time(span.get("start_time_unix_nano", span.get("start_time"))),
         ended_at=unix_time(span.get("end_time_unix_nano", span.get("end_time"))),
         error=_error(span),
-        query=question_in(inputs),
         session_id=text_or_none(said.pop("session_id", None)) or text_or_none(said.pop("thread_id", None)),
         user_id=text_or_none(said.pop("user_id", None)),
         metadata=request_metadata(said),
     )
-    if kind == "llm":
-        reply = reply_in(outputs)
-        node.answer = reply.text
-        node.model = text_or_none(attributes.get("mlflow.llm.model")) or reply.model
-        node.input_tokens, node.output_tokens = tokens_in(attributes.get("mlflow.chat.tokenUsage"))
-        if node.input_tokens is None and node.output_tokens is None:
-            node.input_tokens, node.output_tokens = reply.input_tokens, reply.output_tokens
-    elif kind in ("retriever", "reranker"):
-        node.passages = passages_in(outputs)
-    elif kind in ("chain", "agent", "tool"):
-        node.answer, node.passages = answer_in(outputs), contexts_in(outputs)
-    return node
+    fill_inputs_and_outputs(step, attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs"))
+    if step.kind == "model":
+        step.model = text_or_none(attributes.get("mlflow.llm.model")) or step.model
+        counts = tokens_in(attributes.get("mlflow.chat.tokenUsage"))
+        if counts != (None, None):
+            step.input_tokens, step.output_tokens = counts
+    return step
 
 
 def _error(span: Mapping[str, Any]) -> str | None:

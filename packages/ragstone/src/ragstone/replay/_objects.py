@@ -8,23 +8,26 @@ from typing import Any, Final
 from ragstone.errors import DataError
 from ragstone.replay._fields import mapping, parse_names, text_or_none
 from ragstone.replay._formats import RejectedRecord
-from ragstone.replay._payloads import answer_in, contexts_in, passages_in, question_in
 from ragstone.replay._records import Record, records
 from ragstone.replay._rows import trace_of_row
 from ragstone.replay._source import InputFile
-from ragstone.schema import Trace
+from ragstone.replay._values import values_in
+from ragstone.requests import Request, Step, TraceDraft, assemble
+from ragstone.schema import Trace, field_names
 
 __all__ = ["ObjectsFormat"]
 
 _LANGCHAIN: Final = frozenset({"lc", "kwargs"})
 _LLAMA_INDEX: Final = ({"source_nodes"}, {"node", "class_name"})
-_QUESTIONS: Final = ("question", "query", "input", "user_input", "query_str", "messages")
 _USED: Final = frozenset(
     {
-        *_QUESTIONS, "answer", "output", "result", "response", "output_text", "generation", "context", "contexts",
-        "source_documents", "documents", "source_nodes", "lc", "type", "kwargs",
+        *field_names("query", "input"),
+        *field_names("response", "output"),
+        *field_names("contexts", "output"),
+        "lc",
+        "type",
     }
-)  # fmt: skip
+)
 
 
 class ObjectsFormat:
@@ -59,20 +62,29 @@ class ObjectsFormat:
 
 
 def _row(value: Any) -> dict[str, Any]:
+    """Return the query, the response and the contexts in an object, and the rest of its fields, as a row."""
     if not isinstance(value, Mapping):
         raise DataError("a request must be an object with a question, an answer or documents in it")
     whole = mapping(value.get("kwargs")) if value.get("lc") else value
-    query = question_in({name: whole[name] for name in _QUESTIONS if name in whole})
-    # `generation` is what LangGraph's examples call the answer.
-    answer = answer_in({name: whole[name] for name in whole if name != "content"} | _generation(whole))
-    contexts = contexts_in(whole) or passages_in(whole.get("source_nodes"))
-    if query is None and (answer is None or contexts is None):
-        raise DataError("no request: it has neither a question nor an answer with documents")
+    found = assemble(Request(draft=TraceDraft(), steps=[_step(whole)]))
+    if found.query is None and (found.response is None or found.contexts is None):
+        raise DataError("not a request: it has neither a question nor an answer with documents")
     row: dict[str, Any] = {name: item for name, item in whole.items() if name not in _USED}
-    if contexts is not None:
-        row["contexts"] = [passage.model_dump(exclude_none=True) for passage in contexts]
-    return row | {"query": query, "response": answer, "id": text_or_none(whole.get("id"))}
+    if found.contexts is not None:
+        row["contexts"] = [
+            {"text": passage.text, "id": passage.id, "score": passage.score, "metadata": passage.metadata}
+            for passage in found.contexts
+        ]
+    return row | {"query": found.query, "response": found.response, "id": text_or_none(whole.get("id"))}
 
 
-def _generation(whole: Mapping[str, Any]) -> dict[str, Any]:
-    return {"answer": whole["generation"]} if "generation" in whole and "answer" not in whole else {}
+def _step(whole: Mapping[str, Any]) -> Step:
+    """Return the step that has an object as its inputs and as its outputs."""
+    said = values_in({name: item for name, item in whole.items() if name != "content"})
+    asked = frozenset(field_names("query", "input"))
+    return Step(
+        id="object",
+        kind="chain",
+        inputs=[value for value in said if value.path and value.path[0] in asked],
+        outputs=said,
+    )

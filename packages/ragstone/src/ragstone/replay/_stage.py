@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from ragstone.errors import DataError, StoreError
-from ragstone.replay._assemble import assemble
 from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._records import Record
-from ragstone.replay._tree import Step
+from ragstone.replay._requests import requests_in
+from ragstone.requests import Step
 from ragstone.schema import Trace
 
 __all__ = ["BufferedSpan", "BufferedTrace", "SpanBuffer", "staged", "traces_of"]
@@ -266,7 +266,7 @@ def traces_of(
     records: Iterable[Record | RejectedRecord],
     *,
     spans: Callable[[Any], Iterable[BufferedSpan]],
-    nodes: Callable[[str, list[Any]], list[Step]],
+    steps: Callable[[str, list[Any]], list[Step]],
     source: str,
 ) -> Iterator[Trace | RejectedRecord]:
     """Bring the steps in `records` together: first what cannot be read, then the traces in the order in which they began.
@@ -274,7 +274,7 @@ def traces_of(
     Args:
         records: In any order.
         spans: The steps of a record; raises `DataError` where it is none.
-        nodes: From a trace's id and its records to its steps.
+        steps: From a trace's id and its records to its steps.
         source: The name of the format.
 
     Raises:
@@ -289,7 +289,7 @@ def traces_of(
                 )
                 continue
             values = [json.loads(body) for body in trace.spans]
-            yield from assemble(nodes(trace.trace_id, values), source=source)
+            yield from requests_in(steps(trace.trace_id, values), source=source, trace_id=trace.trace_id)
         if damage is not None:
             raise damage
 

@@ -70,11 +70,14 @@ def _complete(draft: TraceDraft, facts: Facts) -> None:
 
 def _fill_measures(draft: TraceDraft, facts: Facts, answering: Sequence[Step]) -> None:
     root = facts.root
-    models = [*answering, *reversed(facts.models), *([root] if root is not None else [])]
+    around = [step for step in reversed(facts.tree.steps) if step.kind == "model"]
+    models = [*answering, *reversed(facts.models), *around, *([root] if root is not None else [])]
     draft.model = next((step.model for step in models if step.model), draft.model)
-    spent: Sequence[Step] = [
-        step for step in facts.models if step.input_tokens is not None or step.output_tokens is not None
-    ]
+    spent: Sequence[Step] = facts.tree.innermost(
+        step
+        for step in facts.tree.steps
+        if step.kind == "model" and (step.input_tokens is not None or step.output_tokens is not None)
+    )
     if not spent and root is not None:
         spent = [root]
     if draft.input_tokens is None:

@@ -145,11 +145,14 @@ def _kept(tree: Tree, tops: Iterable[Step], *, bare_models: bool) -> tuple[list[
     tops = list(tops)
     only_models = not any(step.kind in ("retrieval", "transform") or step.kind in _AROUND for step in tops)
     for step in tops:
-        is_request = (
-            any(inner.kind in _WORK for inner in tree.below(step)) or _has_texts(step)
-            if step.kind in _AROUND
-            else step.kind in ("retrieval", "transform") or (step.kind == "model" and (bare_models or not only_models))
-        )
+        if step.kind in _AROUND:
+            is_request = any(inner.kind in _WORK for inner in tree.below(step)) or _has_texts(step)
+        elif step.kind == "model":
+            # OpenTelemetry's convention puts a retrieval into the chat that uses it.
+            retrieves = any(inner.kind in ("retrieval", "transform") for inner in tree.below(step))
+            is_request = bare_models or not only_models or retrieves
+        else:
+            is_request = step.kind in ("retrieval", "transform")
         (kept if is_request else others).append(step)
     return kept, others
 

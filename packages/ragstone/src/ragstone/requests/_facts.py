@@ -93,11 +93,18 @@ class Facts:
         self._failed = self._find_failed()
 
     def _find_failed(self) -> set[Hashable]:
+        """Return the ids of the steps in attempts that failed while the request went on."""
         failed: set[Hashable] = set()
+        raised = {self.root.id} if self.root is not None and self.root.error is not None else set()
+        """Steps through which the error of the request passed: they are the request, not an attempt."""
         for step in reversed(self.tree.finished):  # a step before those inside it
             around = self.tree.parent(step)
-            if step is not self.root and (step.error is not None or (around is not None and around.id in failed)):
+            if step is self.root:
+                continue
+            if around is not None and around.id in failed:
                 failed.add(step.id)
+            elif step.error is not None:
+                (raised if around is not None and around.id in raised else failed).add(step.id)
         return failed
 
     def counts(self, step: Step) -> bool:

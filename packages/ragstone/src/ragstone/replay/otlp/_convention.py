@@ -1,49 +1,65 @@
-"""What a convention of attributes is: how to know its spans, and what they say."""
+"""Conventions of span attributes: how to recognize the spans of one, and how to read them as steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from ragstone.replay._payloads import json_in
-from ragstone.replay._tree import NodeKind, Step
+from ragstone.replay._values import json_in
 from ragstone.replay.otlp._span import OtelSpan
+from ragstone.requests import Step, StepKind
 
-__all__ = ["Convention", "exploded", "indexed", "node_of", "tags_in", "text_or_none"]
+__all__ = ["Convention", "exploded", "indexed", "step_of", "tags_in", "text_or_none"]
+
+_INFRASTRUCTURE: Final = ("http.", "rpc.", "db.", "messaging.", "faas.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convention:
-    """One way to put a RAG request into attributes of spans."""
+    """One way to write a RAG request into span attributes."""
 
     name: str
-    """What a trace read by it has as its `source`."""
+    """`source` of the traces that it reads."""
     title: str
-    """What people call it."""
+    """Name for people."""
     markers: tuple[str, ...]
-    """Names of attributes, or their beginnings, that a file with such spans has."""
+    """Attribute names, or their beginnings, in a file with such spans."""
     claims: Callable[[OtelSpan], bool]
+    """Whether a span follows this convention. A trace with such a span is read by it."""
     read: Callable[[OtelSpan], Step]
+    covers: Callable[[OtelSpan], bool] | None = None
+    """Spans that are read in such a trace beside the claimed ones, if the producer follows another convention too."""
+
+    def reads(self, span: OtelSpan) -> bool:
+        """Whether it reads a span of a trace with a claimed span."""
+        return self.claims(span) or (self.covers is not None and self.covers(span))
 
 
-def node_of(span: OtelSpan, *, kind: NodeKind = "other") -> Step:
-    """A step with what every span says, whatever the convention."""
+def step_of(span: OtelSpan, *, kind: StepKind | None = None) -> Step:
+    """Return a step with what every span has, whatever its convention.
+
+    Args:
+        span: The span.
+        kind: None for a span of no convention: infrastructure if its attributes say so.
+    """
+    if kind is None:
+        kind = "infrastructure" if any(name.startswith(_INFRASTRUCTURE) for name in span.attributes) else "other"
     return Step(
         id=span.span_id,
-        parent_id=span.parent_id,
-        trace_id=span.trace_id,
+        parent=span.parent_id,
         kind=kind,
         name=span.name or None,
         started_at=span.started_at,
         ended_at=span.ended_at,
         error=span.error,
-        is_otel=True,
+        otel_trace_id=span.trace_id,
+        otel_span_id=span.span_id,
     )
 
 
 def indexed(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
-    """Attributes of the form `prefix.0.name`, `prefix.1.name`, as one mapping an index, in the order of the indices."""
+    """Return attributes `prefix.0.name`, `prefix.1.name` as one mapping an index, in the order of the indices."""
     found: dict[int, dict[str, Any]] = {}
     start = f"{prefix}."
     for key, value in attributes.items():
@@ -55,17 +71,17 @@ def indexed(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
 
 
 def text_or_none(*values: object) -> str | None:
-    """The first of the values that is a text with something in it."""
+    """Return the first value that is a text with something in it."""
     return next((value for value in values if isinstance(value, str) and value), None)
 
 
 def tags_in(value: object) -> tuple[str, ...]:
-    """Tags: a list, or one written as JSON."""
+    """Return tags from a list, or from one written as JSON."""
     tags = json_in(value)
     return tuple(str(tag) for tag in tags if isinstance(tag, str | int)) if isinstance(tags, list) else ()
 
 
 def exploded(attributes: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """What was one object and came as attributes `prefix.key`."""
+    """Return the object that was written as attributes `prefix.key`."""
     start = f"{prefix}."
     return {key[len(start) :]: value for key, value in attributes.items() if key.startswith(start)}

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from ragstone.replay._payloads import (
-    answer_in,
-    contexts_in,
-    count_in,
-    fill_identity,
-    json_in,
-    passages_in,
-    question_in,
-)
-from ragstone.replay._tree import NodeKind, Step
-from ragstone.replay.otlp._convention import Convention, exploded, node_of, tags_in, text_or_none
+from ragstone.replay._fields import fill_inputs_and_outputs
+from ragstone.replay._values import count_in, fill_identity, json_in
+from ragstone.replay.otlp._convention import Convention, exploded, step_of, tags_in, text_or_none
 from ragstone.replay.otlp._span import OtelSpan
+from ragstone.requests import Step, StepKind
 
 __all__ = ["LANGFUSE"]
 
 _OBSERVATION: Final = "langfuse.observation"
-_KINDS: Final[dict[str, NodeKind]] = {
-    "retriever": "retriever",
-    "generation": "llm",
+_KINDS: Final[Mapping[str, StepKind]] = {
+    "retriever": "retrieval",
+    "generation": "model",
     "agent": "agent",
     "chain": "chain",
     "span": "chain",
@@ -39,39 +33,32 @@ def _matches(span: OtelSpan) -> bool:
 
 def _read(span: OtelSpan) -> Step:
     attributes = span.attributes
-    node = node_of(span, kind=_KINDS.get(str(attributes.get(f"{_OBSERVATION}.type", "span")).lower(), "other"))
+    step = step_of(span, kind=_KINDS.get(str(attributes.get(f"{_OBSERVATION}.type", "span")).lower(), "other"))
     given, got = (_value(attributes.get(f"{_OBSERVATION}.{side}")) for side in ("input", "output"))
     if span.parent_id is None or attributes.get("langfuse.internal.is_app_root"):
-        # What the application states about the whole request is more than what its outermost step says.
+        # What the application states about the whole request wins over its outermost step.
         given = _value(attributes.get("langfuse.trace.input", given))
         got = _value(attributes.get("langfuse.trace.output", got))
-    if node.kind != "embedding":
-        node.query = question_in(given)
-    if node.kind == "retriever":
-        node.passages = passages_in(got)
-    elif node.kind != "embedding":
-        node.answer = answer_in(got)
-        node.passages = contexts_in(got)
-    if node.kind == "llm":
-        node.passages = None
+    fill_inputs_and_outputs(step, given, got)
+    if step.kind == "model":
         usage = json_in(attributes.get(f"{_OBSERVATION}.usage_details"))
         if isinstance(usage, dict):
-            node.input_tokens = count_in(usage.get("input", usage.get("prompt_tokens")))
-            node.output_tokens = count_in(usage.get("output", usage.get("completion_tokens")))
-        node.model = text_or_none(attributes.get(f"{_OBSERVATION}.model.name"))
-        node.first_token_at = _time(attributes.get(f"{_OBSERVATION}.completion_start_time"))
-    if node.error is None and attributes.get(f"{_OBSERVATION}.level") == "ERROR":
-        node.error = text_or_none(attributes.get(f"{_OBSERVATION}.status_message")) or "error"
-    node.session_id = text_or_none(attributes.get("session.id"), attributes.get("langfuse.session.id"))
-    node.user_id = text_or_none(attributes.get("user.id"), attributes.get("langfuse.user.id"))
-    node.tags = tags_in(attributes.get("langfuse.trace.tags"))
+            step.input_tokens = count_in(usage.get("input", usage.get("prompt_tokens")))
+            step.output_tokens = count_in(usage.get("output", usage.get("completion_tokens")))
+        step.model = text_or_none(attributes.get(f"{_OBSERVATION}.model.name"))
+        step.first_token_at = _time(attributes.get(f"{_OBSERVATION}.completion_start_time"))
+    if step.error is None and attributes.get(f"{_OBSERVATION}.level") == "ERROR":
+        step.error = text_or_none(attributes.get(f"{_OBSERVATION}.status_message")) or "error"
+    step.session_id = text_or_none(attributes.get("session.id"), attributes.get("langfuse.session.id"))
+    step.user_id = text_or_none(attributes.get("user.id"), attributes.get("langfuse.user.id"))
+    step.tags = tags_in(attributes.get("langfuse.trace.tags"))
     metadata = exploded(attributes, "langfuse.trace.metadata") | exploded(attributes, f"{_OBSERVATION}.metadata")
-    fill_identity(node, {key: _value(value) for key, value in metadata.items() if key not in _OWN_METADATA})
-    return node
+    fill_identity(step, {key: _value(value) for key, value in metadata.items() if key not in _OWN_METADATA})
+    return step
 
 
 def _value(text: Any) -> Any:
-    """Langfuse writes texts as they are and everything else as JSON, and does not say which it was."""
+    """Return a value that Langfuse wrote: a text as it is, anything else as JSON, without saying which."""
     if not isinstance(text, str) or text[:1] not in ("{", "[", '"'):
         return text
     value = json_in(text)

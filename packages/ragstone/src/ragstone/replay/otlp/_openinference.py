@@ -4,145 +4,153 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from ragstone.replay._payloads import (
-    answer_in,
-    contexts_in,
+from ragstone.replay._fields import fill_tool
+from ragstone.replay._values import (
     count_in,
     fill_identity,
     json_in,
+    messages_in,
     number_in,
     passages_in,
-    question_in,
+    query_in,
+    reply_message,
+    values_in,
 )
-from ragstone.replay._tree import NodeKind, Step
-from ragstone.replay.otlp._convention import Convention, exploded, indexed, node_of, tags_in, text_or_none
+from ragstone.replay.otlp._convention import Convention, exploded, indexed, step_of, tags_in, text_or_none
 from ragstone.replay.otlp._span import OtelSpan
-from ragstone.schema import Passage
+from ragstone.requests import Message, PassageDraft, Step, StepKind
 
-__all__ = ["OPENINFERENCE"]
+__all__ = ["OPENINFERENCE", "is_openinference", "read_openinference", "value_of"]
 
 _KIND: Final = "openinference.span.kind"
-_KINDS: Final[dict[str, NodeKind]] = {
+_KINDS: Final[Mapping[str, StepKind]] = {
     "CHAIN": "chain",
-    "RETRIEVER": "retriever",
-    "RERANKER": "reranker",
-    "LLM": "llm",
+    "RETRIEVER": "retrieval",
+    "RERANKER": "transform",
+    "LLM": "model",
     "TOOL": "tool",
     "AGENT": "agent",
     "EMBEDDING": "embedding",
+    "PROMPT": "part",
 }
 _SHOWN_NODE: Final = re.compile(
     r"<NodeWithScore\(node=\w{1,40}\(id_=(?P<id>[^\s(),]{1,500})\), score=(?P<score>[-+.\w]{1,40})\)>"
 )
-_HUMAN: Final = ("user", "human")
+_PART_NAMES: Final = re.compile(
+    r"PromptBuilder\.run|PromptTemplate|TextSplitter\.|OutputParser|ChatAdapter\.|\._prepare_chat_with_tools"
+)
+"""Prompt builders, splitters and parsers of Haystack, LangChain, LlamaIndex and DSPy, which are spans of kind CHAIN or LLM."""
 
 
-def _matches(span: OtelSpan) -> bool:
+def is_openinference(span: OtelSpan) -> bool:
+    """Whether a span follows OpenInference."""
     return _KIND in span.attributes
 
 
-def _read(span: OtelSpan) -> Step:
+def read_openinference(span: OtelSpan) -> Step:
+    """Return the step of a span."""
     attributes = span.attributes
-    node = node_of(span, kind=_KINDS.get(str(attributes[_KIND]).upper(), "other"))
-    if node.kind == "llm":
-        node.query, node.answer = _input_text(attributes), _output_text(attributes)
-        node.model = text_or_none(attributes.get("llm.model_name"))
-        node.input_tokens = count_in(attributes.get("llm.token_count.prompt"))
-        node.output_tokens = count_in(attributes.get("llm.token_count.completion"))
-        node.first_token_at = next((e.at for e in span.events if e.name.startswith("First Token")), None)
-    elif node.kind == "retriever":
-        node.query = question_in(_value(attributes, "input"))
-        node.passages = _retrieved(attributes)
-    elif node.kind == "reranker":
-        node.query = text_or_none(attributes.get("reranker.query")) or question_in(_value(attributes, "input"))
-        node.passages = _documents(attributes, "reranker.output_documents")
-    elif node.kind != "embedding":
-        output = _value(attributes, "output")
-        node.query = question_in(_value(attributes, "input"))
-        node.answer = answer_in(output)
-        node.passages = contexts_in(output)
-        _recognise_postprocessor(node, attributes, output)
-    node.session_id = text_or_none(attributes.get("session.id"))
-    node.user_id = text_or_none(attributes.get("user.id"))
-    node.tags = tags_in(attributes.get("tag.tags"))
-    fill_identity(node, attributes.get("metadata") or exploded(attributes, "metadata"))
-    return node
+    step = step_of(span, kind=_KINDS.get(str(attributes[_KIND]).upper(), "other"))
+    if step.kind in ("chain", "model") and _PART_NAMES.search(span.name):
+        step.kind = "part"
+    elif step.kind == "model":
+        _fill_model(step, span)
+    elif step.kind in ("retrieval", "transform"):
+        step.query = text_or_none(attributes.get("reranker.query")) or query_in(value_of(attributes, "input"))
+        is_search = step.kind == "retrieval"
+        step.passages = _retrieved(attributes) if is_search else _documents(attributes, "reranker.output_documents")
+        given = _documents(attributes, "reranker.input_documents")
+        step.input_texts = None if given is None else [passage.text for passage in given]
+    elif step.kind != "embedding":
+        _fill_chain(step, attributes)
+    step.session_id = text_or_none(attributes.get("session.id"))
+    step.user_id = text_or_none(attributes.get("user.id"))
+    step.tags = tags_in(attributes.get("tag.tags"))
+    fill_identity(step, attributes.get("metadata") or exploded(attributes, "metadata"))
+    return step
 
 
-def _recognise_postprocessor(node: Step, attributes: Mapping[str, Any], output: Any) -> None:
-    """LlamaIndex's re-rankers are chains with nodes in and nodes out, of which only ids and scores are shown."""
-    given = _value(attributes, "input")
-    if not isinstance(given, Mapping) or "nodes" not in given or not isinstance(output, list):
-        return
-    shown = [_SHOWN_NODE.match(item) for item in output if isinstance(item, str)]
-    if len(shown) != len(output):
-        return
-    nodes = [match for match in shown if match]
-    if len(nodes) == len(output):
-        node.kind, node.answer = "reranker", None
-        node.passages = tuple(
-            Passage(text="", id=match["id"], score=number_in(match["score"]), rank=rank)
-            for rank, match in enumerate(nodes)
-        )
+def _fill_chain(step: Step, attributes: Mapping[str, Any]) -> None:
+    given, got = value_of(attributes, "input"), value_of(attributes, "output")
+    # The state of a workflow of LlamaIndex holds its configuration; its steps hold the question.
+    is_state = isinstance(given, Mapping) and "init_state" in given
+    step.inputs, step.outputs = () if is_state else values_in(given), values_in(got)
+    if step.kind == "tool":
+        step.name = text_or_none(attributes.get("tool.name")) or step.name
+        fill_tool(step, given, got)
+    # LlamaIndex's postprocessors are chains with nodes in and nodes out, which show only ids and scores.
+    if isinstance(given, Mapping) and "nodes" in given and isinstance(got, list):
+        nodes = [_SHOWN_NODE.match(item) if isinstance(item, str) else None for item in got]
+        if all(nodes):
+            step.kind, step.outputs = "transform", ()
+            step.passages = tuple(
+                PassageDraft(text="", id=node["id"], score=number_in(node["score"])) for node in nodes if node
+            )
 
 
-def _value(attributes: Mapping[str, Any], side: str) -> Any:
-    """The input or output of a step: a JSON value only where it is said to be one."""
+def value_of(attributes: Mapping[str, Any], side: str) -> Any:
+    """Return the input or output of a step: a JSON value only if the span says that it is JSON."""
     value = attributes.get(f"{side}.value")
     return json_in(value) if attributes.get(f"{side}.mime_type") == "application/json" else value
 
 
-def _input_text(attributes: Mapping[str, Any]) -> str | None:
-    for message in reversed(indexed(attributes, "llm.input_messages")):
-        if message.get("message.role") in _HUMAN and (text := _message_text(message)):
-            return text
-    return question_in(_value(attributes, "input"))
+def _fill_model(step: Step, span: OtelSpan) -> None:
+    attributes = span.attributes
+    prompt = [_message(item) for item in indexed(attributes, "llm.input_messages")]
+    texts = [str(item.get("prompt.text", "")) for item in indexed(attributes, "llm.prompts")]
+    step.prompt = (
+        prompt or [Message("user", text) for text in texts] or messages_in(value_of(attributes, "input")) or None
+    )
+    replies = [_message(item) for item in indexed(attributes, "llm.output_messages")]
+    reply = replies[-1] if replies else reply_message(value_of(attributes, "output"))
+    if reply is not None:
+        step.calls_tool = reply.calls_tool
+        step.reply = None if reply.calls_tool and not reply.text else reply.text
+    step.model = text_or_none(attributes.get("llm.model_name"))
+    step.input_tokens = count_in(attributes.get("llm.token_count.prompt"))
+    step.output_tokens = count_in(attributes.get("llm.token_count.completion"))
+    step.first_token_at = next((e.at for e in span.events if e.name.startswith("First Token")), None)
 
 
-def _output_text(attributes: Mapping[str, Any]) -> str | None:
-    messages = indexed(attributes, "llm.output_messages")
-    if messages:
-        last = messages[-1]
-        calls_tool = any(name.startswith("message.tool_calls.") for name in last)
-        return None if calls_tool else _message_text(last)
-    return answer_in(_value(attributes, "output"))
+def _message(item: Mapping[str, Any]) -> Message:
+    """Return a message that was written as attributes `message.role`, `message.content`, `message.tool_calls.0…`."""
+    content = item.get("message.content")
+    if not isinstance(content, str):
+        blocks = (block.get("message_content.text") for block in indexed(item, "message.contents"))
+        content = "".join(text for text in blocks if isinstance(text, str))
+    read = messages_in({"role": item.get("message.role"), "content": content})
+    calls = any(name.startswith("message.tool_calls.") for name in item)
+    message = read[0] if read else Message("other", content)
+    return message._replace(
+        calls_tool=calls or item.get("message.role") == "tool-call", tool=text_or_none(item.get("message.name"))
+    )
 
 
-def _message_text(message: Mapping[str, Any]) -> str | None:
-    content = message.get("message.content")
-    if isinstance(content, str):
-        return content
-    blocks = (block.get("message_content.text") for block in indexed(message, "message.contents"))
-    texts = [text for text in blocks if isinstance(text, str)]
-    return "".join(texts) if texts else None
-
-
-def _retrieved(attributes: Mapping[str, Any]) -> tuple[Passage, ...] | None:
+def _retrieved(attributes: Mapping[str, Any]) -> tuple[PassageDraft, ...] | None:
     documents = _documents(attributes, "retrieval.documents")
-    output = _value(attributes, "output")
-    # What Python shows of LlamaIndex's nodes is in a list as well, and is not read as passages.
+    output = value_of(attributes, "output")
     said = passages_in(output) if isinstance(output, Mapping | list) else None
     if documents is None:
         return said
     if said is None or [passage.text for passage in said] != [passage.text for passage in documents]:
         return documents
-    # LangChain's flavour has the ids in the output alone.
+    # LangChain's instrumentation writes ids into the output only.
     return tuple(
-        document.model_copy(
-            update={
-                "id": document.id if document.id is not None else same.id,
-                "score": document.score if document.score is not None else same.score,
-                "metadata": document.metadata or same.metadata,
-            }
+        replace(
+            document,
+            id=document.id if document.id is not None else same.id,
+            score=document.score if document.score is not None else same.score,
+            metadata=document.metadata or same.metadata,
         )
         for document, same in zip(documents, said, strict=True)
     )
 
 
-def _documents(attributes: Mapping[str, Any], prefix: str) -> tuple[Passage, ...] | None:
-    """The documents of a list in attributes; None where there is no such list."""
+def _documents(attributes: Mapping[str, Any], prefix: str) -> tuple[PassageDraft, ...] | None:
+    """Return the documents of a list in attributes; None if there is no such list."""
     listed = indexed(attributes, prefix)
     if not listed:
         return None
@@ -161,7 +169,7 @@ def _documents(attributes: Mapping[str, Any], prefix: str) -> tuple[Passage, ...
 OPENINFERENCE: Final = Convention(
     name="openinference",
     title="OpenInference",
-    markers=("openinference.span.kind",),
-    claims=_matches,
-    read=_read,
+    markers=(_KIND,),
+    claims=is_openinference,
+    read=read_openinference,
 )

@@ -2,41 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone.capture import Redactor
 from ragstone.errors import DataError
-from ragstone.replay._assemble import assemble
 from ragstone.replay._formats import RejectedRecord
 from ragstone.replay._json import parse_json
+from ragstone.replay._requests import requests_in
 from ragstone.replay._stage import BufferedSpan, BufferedTrace
-from ragstone.replay._tree import Step
-from ragstone.replay.otlp._convention import Convention, node_of
+from ragstone.replay.otlp._convention import Convention, step_of
 from ragstone.replay.otlp._genai import GENAI
+from ragstone.replay.otlp._haystack import HAYSTACK
 from ragstone.replay.otlp._json_messages import is_request, spans_of
+from ragstone.replay.otlp._langchain4j import LANGCHAIN4J
 from ragstone.replay.otlp._langfuse import LANGFUSE
 from ragstone.replay.otlp._mlflow import MLFLOW
 from ragstone.replay.otlp._openinference import OPENINFERENCE
 from ragstone.replay.otlp._protobuf import spans_of_bytes
+from ragstone.replay.otlp._pydantic_ai import PYDANTIC_AI
+from ragstone.replay.otlp._smolagents import SMOLAGENTS
 from ragstone.replay.otlp._span import OtelSpan
+from ragstone.replay.otlp._spring_ai import SPRING_AI
 from ragstone.replay.otlp._traceloop import TRACELOOP
+from ragstone.replay.otlp._vercel_ai import VERCEL_AI
+from ragstone.requests import Step
 from ragstone.schema import Trace
 
 __all__ = ["CONVENTIONS", "spans_of_request", "traces_of"]
 
-CONVENTIONS: Final = (OPENINFERENCE, LANGFUSE, MLFLOW, TRACELOOP, GENAI)
-"""The richer ones first: what says the same is read by the first."""
+CONVENTIONS: Final = (
+    SMOLAGENTS, HAYSTACK, OPENINFERENCE, LANGFUSE, MLFLOW, TRACELOOP, VERCEL_AI, SPRING_AI, PYDANTIC_AI, LANGCHAIN4J, GENAI,
+)  # fmt: skip
+"""Richer ones first: of two that read the same, the first wins. A producer comes before the convention that it follows."""
 
-_ALL: Final = (3, True)
+_ALL: Final = 3
 _MEANT: Final = (
     "openinference.", "input.", "output.", "llm.", "retrieval.", "reranker.", "embedding.", "tool.", "session.", "user.",
-    "metadata", "tag.", "prompt.", "agent.", "graph.", "message.", "gen_ai.", "traceloop.", "langfuse.", "mlflow.",
-    "http.", "net.", "url.", "server.", "client.", "network.", "otel.", "telemetry.", "thread.", "code.", "error.",
-    "exception.", "user_agent.", "peer.", "rpc.", "enduser.", "db.",
+    "metadata", "tag.", "prompt.", "agent.", "graph.", "message.", "gen_ai.", "traceloop.", "langfuse.", "mlflow.", "ai.",
+    "spring.ai.", "pydantic_ai.", "logfire.", "smolagents.", "http.", "net.", "url.", "server.", "client.", "network.",
+    "otel.", "telemetry.", "thread.", "code.", "error.", "exception.", "user_agent.", "peer.", "rpc.", "enduser.", "db.",
 )  # fmt: skip
-"""Beginnings of attributes that have a meaning of their own; what else a request has is the application's."""
+"""Beginnings of attributes with a meaning of their own. All other attributes of a request are the application's."""
+_MEANT_NAMES: Final = frozenset(
+    {
+        "model_name", "agent_name", "all_messages_events", "final_result", "model_request_parameters", "resource.name",
+        "operation.name", "crew_key", "crew_id", "crew_inputs", "crew_agents", "crew_tasks", "task_key", "task_id",
+    }
+)  # fmt: skip
+"""The same for names that frameworks write without a prefix."""
 
 
 def spans_of_request(
@@ -73,27 +88,32 @@ def spans_of_request(
     ]
 
 
-def traces_of(staged: BufferedTrace) -> list[Trace | RejectedRecord]:
-    """The requests in a trace: one as a rule, several where several were made within one, `RejectedRecord` where there is none.
+def traces_of(
+    staged: BufferedTrace, retriever_tools: Mapping[str, str | None] | None = None
+) -> list[Trace | RejectedRecord]:
+    """Return the requests in a trace: usually one, or a `RejectedRecord` if there is none.
 
-    Where spans of several conventions are in one trace, as instrumentations of a framework and of a client beside each
-    other make them, it is read by each, and the reading that knows most of question, passages, answer, ids and tokens
-    counts; the first of `CONVENTIONS` wins a tie. Only if none of them knows question, passages and answer, the question
-    from a step of the application, are the steps of all taken together.
+    If spans of several conventions are in one trace (a framework and a client, each with its instrumentation), each
+    convention reads it, and the reading counts that knows most of query, passages, response, ids and tokens. Of equal
+    readings the first in `CONVENTIONS` counts. Only if none knows query, passages and response, with the query from a
+    step of the application, all conventions read it together.
+
+    Args:
+        staged: The spans of the trace.
+        retriever_tools: Names of tools whose text results are passages, with the separator between passages.
     """
+    place = f"trace {staged.trace_id}"
+    if staged.is_cut:
+        return [RejectedRecord(place=place, reason="it has more spans, or more bytes, than are kept")]
     spans = [OtelSpan.from_staged(body) for body in staged.spans]
     claiming = [convention for convention in CONVENTIONS if any(convention.claims(span) for span in spans)]
-    if staged.is_cut:
-        return [
-            RejectedRecord(place=f"trace {staged.trace_id}", reason="it has more spans, or more bytes, than are kept")
-        ]
     if not claiming:
-        reason = f"no request: none of its {len(spans)} spans has attributes of a convention that is known"
-        return [RejectedRecord(place=f"trace {staged.trace_id}", reason=reason)]
-    readings = [_read(spans, [convention]) for convention in claiming]
+        return [RejectedRecord(place=place, reason="not a request: no span follows a convention that is known")]
+    tools = retriever_tools or {}
+    readings = [_read(spans, [convention], staged.trace_id, tools) for convention in claiming]
     best = max(readings, key=_rate_completeness)
-    if len(claiming) > 1 and _rate_completeness(best)[:2] < _ALL:
-        best = max(best, _read(spans, claiming), key=_rate_completeness)
+    if len(claiming) > 1 and _rate_completeness(best)[:2] < (_ALL, True):
+        best = max(best, _read(spans, claiming, staged.trace_id, tools), key=_rate_completeness)
     return best.items
 
 
@@ -101,30 +121,38 @@ def traces_of(staged: BufferedTrace) -> list[Trace | RejectedRecord]:
 class _Reading:
     items: list[Trace | RejectedRecord]
     is_asked: bool
-    """Whether a step of the application itself says the question: what a model or a retriever was asked may not be it."""
+    """Whether a step of the application has inputs: the query of a model or a retriever may be the application's."""
 
 
-def _read(spans: Sequence[OtelSpan], conventions: Sequence[Convention]) -> _Reading:
-    nodes = [_node(span, conventions) for span in spans]
-    is_asked = any(node.query for node in nodes if node.kind in ("chain", "agent"))
-    return _Reading(assemble(nodes, source=conventions[0].name), is_asked)
+def _read(
+    spans: Sequence[OtelSpan],
+    conventions: Sequence[Convention],
+    trace_id: str,
+    retriever_tools: Mapping[str, str | None],
+) -> _Reading:
+    steps = [_step(span, conventions) for span in spans]
+    is_asked = any(step.query or step.inputs for step in steps if step.kind in ("chain", "agent"))
+    items = requests_in(steps, source=conventions[0].name, trace_id=trace_id, retriever_tools=retriever_tools)
+    return _Reading(items, is_asked)
 
 
-def _node(span: OtelSpan, conventions: Iterable[Convention]) -> Step:
+def _step(span: OtelSpan, conventions: Iterable[Convention]) -> Step:
     for convention in conventions:
-        if convention.claims(span):
-            node = convention.read(span)
-            node.metadata = _of_application(span.attributes) | node.metadata
-            return node
-    return node_of(span)
+        if convention.reads(span):
+            step = convention.read(span)
+            step.metadata = {**_of_application(span.attributes), **step.metadata}
+            return step
+    return step_of(span)
 
 
-def _of_application(attributes: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in attributes.items() if not name.startswith(_MEANT)}
+def _of_application(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value for name, value in attributes.items() if not name.startswith(_MEANT) and name not in _MEANT_NAMES
+    }
 
 
 def _rate_completeness(reading: _Reading) -> tuple[int, bool, int, int, int]:
-    """How much a reading knows: of question, passages and answer; then of ids, requests and tokens."""
+    """Return how much a reading knows: of query, passages and response, then of ids, requests and tokens."""
     traces = [item for item in reading.items if isinstance(item, Trace)]
     parts = [
         (trace.query is not None)

@@ -1,24 +1,25 @@
-"""Traceloop (OpenLLMetry): spans with `traceloop.entity.input` and `.output` beside `gen_ai.*` for what models say."""
+"""Traceloop (OpenLLMetry): spans with `traceloop.entity.input` and `.output`, beside `gen_ai.*` for what models report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ragstone.replay._payloads import (
-    answer_in,
-    contexts_in,
+from ragstone.replay._fields import fill_tool
+from ragstone.replay._values import (
     count_in,
     fill_identity,
     json_in,
+    messages_in,
     passages_in,
-    question_in,
+    query_in,
+    reply_message,
+    values_in,
 )
-from ragstone.replay._tree import Step
 from ragstone.replay.otlp._convention import Convention, exploded, text_or_none
-from ragstone.replay.otlp._genai import genai_node
+from ragstone.replay.otlp._genai import read_genai
 from ragstone.replay.otlp._span import OtelSpan
-from ragstone.schema import Passage
+from ragstone.requests import PassageDraft, Step
 
 __all__ = ["TRACELOOP"]
 
@@ -32,45 +33,48 @@ def _matches(span: OtelSpan) -> bool:
 
 def _read(span: OtelSpan) -> Step:
     attributes = span.attributes
-    node = genai_node(span)
+    step = read_genai(span)
     given = json_in(attributes.get("traceloop.entity.input"))
     got = json_in(attributes.get("traceloop.entity.output"))
     nodes = _nodes(given, got)
-    if node.kind in ("other", "chain", "agent"):
+    if step.kind in ("other", "chain", "agent"):
         span_kind = attributes.get("traceloop.span.kind")
         if nodes is not None:
-            # Of LlamaIndex's steps only their outputs tell what they are: nodes in and nodes out is a re-ranker.
-            node.kind = "reranker" if isinstance(given, Mapping) and "nodes" in given else "retriever"
+            # Only their outputs show what LlamaIndex's steps are: nodes in and nodes out is a reranker.
+            step.kind = "transform" if isinstance(given, Mapping) and "nodes" in given else "retrieval"
         elif _is_model(attributes, got):
-            node.kind = "llm"
-        elif node.kind == "other":
-            node.kind = "agent" if span_kind == "agent" else "tool" if span_kind == "tool" else "chain"
-    if node.kind in ("retriever", "reranker"):
-        node.passages = nodes if nodes is not None else passages_in(got) if isinstance(got, Mapping) else node.passages
-        node.query = node.query or question_in(given)
-    elif node.kind == "llm":
-        _fill_model(node, given, got)
+            step.kind = "model"
+        elif step.kind == "other":
+            step.kind = "agent" if span_kind == "agent" else "tool" if span_kind == "tool" else "chain"
+    if step.kind in ("retrieval", "transform"):
+        step.passages = nodes if nodes is not None else passages_in(got) if isinstance(got, Mapping) else step.passages
+        step.query = step.query or query_in(given)
+    elif step.kind == "model":
+        _fill_model(step, given, got)
     else:
-        node.query = question_in(given) or node.query
-        answer = answer_in(got)
-        node.answer = answer if answer is not None else node.answer
-        outputs = got.get("outputs", got) if isinstance(got, Mapping) else None
-        node.passages = contexts_in(outputs)
+        _fill_chain(step, given, got)
     properties = exploded(attributes, _PROPERTIES)
-    if node.model in (None, "unknown"):
-        node.model = text_or_none(properties.get("ls_model_name"))
-    fill_identity(node, properties)
-    node.run_id = text_or_none(attributes.get("gen_ai.agent.id")) or node.run_id
-    node.name = text_or_none(attributes.get("traceloop.entity.name")) or node.name
-    return node
+    if step.model in (None, "unknown"):
+        step.model = text_or_none(properties.get("ls_model_name"))
+    fill_identity(step, properties)
+    step.run_id = text_or_none(attributes.get("gen_ai.agent.id")) or step.run_id
+    step.name = text_or_none(attributes.get("traceloop.entity.name")) or step.name
+    return step
 
 
-def _nodes(given: Any, output: Any) -> tuple[Passage, ...] | None:
-    """LlamaIndex's nodes with their scores, each of which is a text of JSON; None if it is something else."""
+def _fill_chain(step: Step, given: Any, got: Any) -> None:
+    step.inputs = values_in(given) or step.inputs
+    step.outputs = values_in(got.get("outputs", got) if isinstance(got, Mapping) else got) or step.outputs
+    if step.kind == "tool":
+        fill_tool(step, given, got.get("output", got) if isinstance(got, Mapping) else got)
+
+
+def _nodes(given: Any, output: Any) -> tuple[PassageDraft, ...] | None:
+    """Return LlamaIndex's nodes with their scores, each of which is a text of JSON; None if it is something else."""
     if not isinstance(output, list):
         return None
     if not output:
-        # Nothing, given for a query, was found by a retriever.
+        # An empty list for a query is a retriever that found nothing.
         asked = given.values() if isinstance(given, Mapping) else ()
         return () if any(isinstance(value, Mapping) and "query_str" in value for value in asked) else None
     items = [json_in(item) for item in output]
@@ -83,21 +87,21 @@ def _is_model(attributes: Mapping[str, Any], output: Any) -> bool:
     return isinstance(output, Mapping) and "additional_kwargs" in output and ("text" in output or "message" in output)
 
 
-def _fill_model(node: Step, given: Any, got: Any) -> None:
-    """What a model's step of LlamaIndex says in its output alone."""
-    node.query = node.query or question_in(given)
+def _fill_model(step: Step, given: Any, got: Any) -> None:
+    """Set what a model's step of LlamaIndex has in its input and output only."""
+    step.prompt = step.prompt or messages_in(given) or None
     if not isinstance(got, Mapping):
         return
-    if node.answer is None:
-        node.answer = answer_in(got)
+    if step.reply is None and not step.calls_tool and (reply := reply_message(got)) is not None:
+        step.reply, step.calls_tool = None if reply.calls_tool else reply.text, reply.calls_tool
     raw = got.get("raw")
     usages = (got.get("additional_kwargs"), raw.get("usage") if isinstance(raw, Mapping) else None)
     for usage in usages:
-        if isinstance(usage, Mapping) and node.input_tokens is None and node.output_tokens is None:
-            node.input_tokens = count_in(usage.get("prompt_tokens", usage.get("input_tokens")))
-            node.output_tokens = count_in(usage.get("completion_tokens", usage.get("output_tokens")))
+        if isinstance(usage, Mapping) and step.input_tokens is None and step.output_tokens is None:
+            step.input_tokens = count_in(usage.get("prompt_tokens", usage.get("input_tokens")))
+            step.output_tokens = count_in(usage.get("completion_tokens", usage.get("output_tokens")))
     if isinstance(raw, Mapping):
-        node.model = node.model or text_or_none(raw.get("model"))
+        step.model = step.model or text_or_none(raw.get("model"))
 
 
 TRACELOOP: Final = Convention(

@@ -1,29 +1,41 @@
-"""From steps to requests: which step asked, what reached the prompt, what was answered, what it took."""
+"""From the steps of recorded traces to traces: what stands for the request, and what of it is known."""
 
 from __future__ import annotations
 
 import itertools
 
-from ragstone.replay import RejectedRecord, Step
-from ragstone.replay._assemble import assemble
-from ragstone.schema import Passage, Trace, Usage
+from ragstone.replay import RejectedRecord
+from ragstone.replay._requests import requests_in
+from ragstone.requests import PassageDraft, Step, Value
+from ragstone.schema import Trace, Usage
 
 
-def step(name, parent=None, kind="chain", *, at=0.0, **said) -> Step:
-    """A step that takes one second."""
-    return Step(id=name, parent_id=parent, trace_id="t", kind=kind, name=name, started_at=at, ended_at=at + 1, **said)
+def step(name, parent=None, kind="chain", *, at=0.0, query=None, answer=None, **said) -> Step:
+    """A step that takes one second; query and answer of a chain are the texts of its inputs and outputs."""
+    made = Step(id=name, parent=parent, kind=kind, name=name, started_at=at, ended_at=at + 1, **said)
+    if kind in ("chain", "agent", "other"):
+        made.inputs = () if query is None else (Value((), text=query),)
+        made.outputs = () if answer is None else (Value((), text=answer),)
+    else:
+        made.query, made.reply = query, answer
+    return made
 
 
-def passages(*texts: str) -> tuple[Passage, ...]:
+def passages(*texts: str) -> tuple[PassageDraft, ...]:
     """Passages whose ids are their texts."""
-    return tuple(Passage(text=text, id=text, rank=rank) for rank, text in enumerate(texts))
+    return tuple(PassageDraft(text=text, id=text) for text in texts)
+
+
+def read(nodes):
+    """The requests in some steps."""
+    return requests_in(nodes, source="x", trace_id="t")
 
 
 def trace(*nodes: Step) -> Trace:
     """The one request in some steps, the same whatever order they come in."""
-    found = {repr(assemble(list(order), source="x")) for order in itertools.islice(itertools.permutations(nodes), 60)}
+    found = {repr(read(list(order))) for order in itertools.islice(itertools.permutations(nodes), 60)}
     assert 1 == len(found)
-    (item,) = assemble(nodes, source="x")
+    (item,) = read(nodes)
     assert isinstance(item, Trace)
     return item
 
@@ -37,10 +49,10 @@ def texts(found: Trace) -> list[str] | None:
 def test_the_request_is_the_topmost_step_with_a_question():
     """A server's span above it is not the request, and a parent that was not exported does not matter."""
     found = trace(
-        step("server", "gone", kind="other"),
+        step("server", "gone", kind="infrastructure"),
         step("rag", "server", at=1, query="q", answer="a"),
         step("inner", "rag", at=2, query="rewritten", answer="b"),
-        step("search", "inner", kind="retriever", at=3, query="rewritten", passages=passages("p")),
+        step("search", "inner", kind="retrieval", at=3, query="rewritten", passages=passages("p")),
     )
 
     assert ("rag", "q", "a", 1.0, 2.0) == (found.name, found.query, found.response, found.started_at, found.ended_at)
@@ -53,9 +65,9 @@ def test_several_requests_in_one_trace_are_each_one():
     for n in (1, 2):
         nodes += [
             step(f"rag{n}", "loop", at=n * 10, query=f"q{n}", answer=f"a{n}"),
-            step(f"search{n}", f"rag{n}", kind="retriever", at=n * 10 + 1, passages=passages(f"p{n}")),
+            step(f"search{n}", f"rag{n}", kind="retrieval", at=n * 10 + 1, passages=passages(f"p{n}")),
         ]
-    found = assemble(nodes, source="x")
+    found = read(nodes)
 
     assert [("t-rag1", "q1", "a1", ["p1"]), ("t-rag2", "q2", "a2", ["p2"])] == [
         (item.trace_id, item.query, item.response, texts(item)) for item in found
@@ -65,11 +77,11 @@ def test_several_requests_in_one_trace_are_each_one():
 def test_parts_of_a_request_beside_each_other_are_one_request():
     """Rewriting, searching and answering one after another under a server's span: only together do they make a request."""
     found = trace(
-        step("server", kind="other"),
+        step("server", kind="infrastructure"),
         step("rewrite", "server", at=1, query="q", answer="better q"),
-        step("search", "server", kind="retriever", at=3, query="better q", passages=passages("p")),
+        step("search", "server", kind="retrieval", at=3, query="better q", passages=passages("p")),
         step("write", "server", at=5, query="p and q", answer="a"),
-        step("model", "write", kind="llm", at=5.5, answer="a"),
+        step("model", "write", kind="model", at=5.5, answer="a"),
     )
 
     assert ("q", "a", ["p"]) == (found.query, found.response, texts(found))
@@ -78,12 +90,12 @@ def test_parts_of_a_request_beside_each_other_are_one_request():
 def test_a_model_above_the_retrieval_was_asked_by_the_user():
     """OpenTelemetry's convention puts the retrieval into the chat, or beside it, where the prompt holds the passages."""
     inside = trace(
-        step("chat", kind="llm", query="q", answer="a"),
-        step("search", "chat", kind="retriever", at=0.5, query="keywords", passages=passages("p")),
+        step("chat", kind="model", query="q", answer="a"),
+        step("search", "chat", kind="retrieval", at=0.5, query="keywords", passages=passages("p")),
     )
     beside = trace(
-        step("search", kind="retriever", query="keywords", passages=passages("p")),
-        step("chat", kind="llm", at=2, query="p, and so: q", answer="a"),
+        step("search", kind="retrieval", query="keywords", passages=passages("p")),
+        step("chat", kind="model", at=2, query="p, and so: q", answer="a"),
     )
 
     assert ("q", "a", ["p"]) == (inside.query, inside.response, texts(inside))
@@ -96,14 +108,14 @@ def test_of_nested_retrievers_the_outermost_that_says_what_it_found_counts():
     top = step("rag", query="q", answer="a")
     outer = trace(
         top,
-        step("outer", "rag", kind="retriever", at=1, query="q", passages=passages("p1")),
-        step("inner", "outer", kind="retriever", at=1, passages=passages("p1", "p2")),
+        step("outer", "rag", kind="retrieval", at=1, query="q", passages=passages("p1")),
+        step("inner", "outer", kind="retrieval", at=1, passages=passages("p1", "p2")),
     )
     inner = trace(
         top,
-        step("outer", "rag", kind="retriever", at=1, query="q"),
-        step("one", "outer", kind="retriever", at=1, passages=passages("p1", "p2")),
-        step("two", "outer", kind="retriever", at=2, passages=passages("p2", "p3")),
+        step("outer", "rag", kind="retrieval", at=1, query="q"),
+        step("one", "outer", kind="retrieval", at=1, passages=passages("p1", "p2")),
+        step("two", "outer", kind="retrieval", at=2, passages=passages("p2", "p3")),
     )
 
     assert (["p1"], 1) == (texts(outer), len(outer.retrievals))
@@ -112,12 +124,12 @@ def test_of_nested_retrievers_the_outermost_that_says_what_it_found_counts():
 
 
 def test_an_empty_search_is_not_an_unknown_one():
-    """Nothing found is known; a retriever that does not say what it found tells nothing, unless it failed."""
+    """Nothing found is known; a retriever that failed, or that does not say what it found, tells nothing."""
     top = step("rag", query="q", answer="a")
 
-    assert [] == texts(trace(top, step("s", "rag", kind="retriever", at=1, passages=())))
-    assert [] == texts(trace(top, step("s", "rag", kind="retriever", at=1, error="down")))
-    assert texts(trace(top, step("s", "rag", kind="retriever", at=1))) is None
+    assert [] == texts(trace(top, step("s", "rag", kind="retrieval", at=1, passages=())))
+    assert texts(trace(top, step("s", "rag", kind="retrieval", at=1, error="down"))) is None
+    assert texts(trace(top, step("s", "rag", kind="retrieval", at=1))) is None
     assert texts(trace(top)) is None
 
 
@@ -125,9 +137,9 @@ def test_an_empty_search_after_another_takes_nothing_away():
     """Several searches add up, in the order in which they began."""
     found = trace(
         step("rag", query="q", answer="a"),
-        step("s1", "rag", kind="retriever", at=1, passages=passages("p1")),
-        step("s2", "rag", kind="retriever", at=2, passages=()),
-        step("s3", "rag", kind="retriever", at=3, passages=passages("p3")),
+        step("s1", "rag", kind="retrieval", at=1, passages=passages("p1")),
+        step("s2", "rag", kind="retrieval", at=2, passages=()),
+        step("s3", "rag", kind="retrieval", at=3, passages=passages("p3")),
     )
 
     assert (["p1", "p3"], None) == (texts(found), found.contexts)
@@ -137,9 +149,9 @@ def test_a_reranker_replaces_the_searches_that_went_through_it():
     """What shares a passage with its output gives way; another search stays in its place."""
     found = trace(
         step("rag", query="q", answer="a"),
-        step("s1", "rag", kind="retriever", at=1, passages=passages("p1", "p2")),
-        step("s2", "rag", kind="retriever", at=2, passages=passages("other")),
-        step("sort", "rag", kind="reranker", at=3, passages=passages("p2")),
+        step("s1", "rag", kind="retrieval", at=1, passages=passages("p1", "p2")),
+        step("s2", "rag", kind="retrieval", at=2, passages=passages("other")),
+        step("sort", "rag", kind="transform", at=3, passages=passages("p2")),
     )
 
     assert (["p2", "other"], 2) == (texts(found), len(found.retrievals))
@@ -147,20 +159,20 @@ def test_a_reranker_replaces_the_searches_that_went_through_it():
 
 def test_a_reranker_that_shares_nothing_replaces_everything():
     """It may have rewritten the passages, or kept none of them."""
-    top, search = step("rag", query="q", answer="a"), step("s", "rag", kind="retriever", at=1, passages=passages("p"))
+    top, search = step("rag", query="q", answer="a"), step("s", "rag", kind="retrieval", at=1, passages=passages("p"))
 
     assert ["short p"] == texts(
-        trace(top, search, step("r", "rag", kind="reranker", at=2, passages=passages("short p")))
+        trace(top, search, step("r", "rag", kind="transform", at=2, passages=passages("short p")))
     )
-    assert [] == texts(trace(top, search, step("r", "rag", kind="reranker", at=2, passages=())))
+    assert [] == texts(trace(top, search, step("r", "rag", kind="transform", at=2, passages=())))
 
 
 def test_a_reranker_that_names_ids_alone_gets_the_texts_of_the_search():
     """LlamaIndex's re-rankers are shown with ids and scores, not with texts."""
     found = trace(
         step("rag", query="q", answer="a"),
-        step("s", "rag", kind="retriever", at=1, passages=passages("p1", "p2")),
-        step("r", "rag", kind="reranker", at=2, passages=(Passage(text="", id="p2", score=0.9, rank=0),)),
+        step("s", "rag", kind="retrieval", at=1, passages=passages("p1", "p2")),
+        step("r", "rag", kind="transform", at=2, passages=(PassageDraft(text="", id="p2", score=0.9),)),
     )
 
     assert [("p2", 0.9)] == [(passage.text, passage.score) for passage in found.contexts]
@@ -168,7 +180,7 @@ def test_a_reranker_that_names_ids_alone_gets_the_texts_of_the_search():
 
 def test_what_a_request_says_it_used_wins():
     """A chain whose output has the documents knows best what reached the prompt."""
-    search = step("s", "rag", kind="retriever", at=1, passages=passages("p1", "p2"))
+    search = step("s", "rag", kind="retrieval", at=1, passages=passages("p1", "p2"))
     found = trace(step("rag", query="q", answer="a", passages=passages("p2")), search)
     same = trace(step("rag", query="q", answer="a", passages=passages("p1", "p2")), search)
 
@@ -180,9 +192,9 @@ def test_what_was_searched_after_the_answer_did_not_reach_it():
     """A search for related questions, say."""
     found = trace(
         step("rag", query="q", answer="a"),
-        step("before", "rag", kind="retriever", at=1, passages=passages("p1")),
-        step("model", "rag", kind="llm", at=2, answer="a"),
-        step("after", "rag", kind="retriever", at=4, passages=passages("p2")),
+        step("before", "rag", kind="retrieval", at=1, passages=passages("p1")),
+        step("model", "rag", kind="model", at=2, answer="a"),
+        step("after", "rag", kind="retrieval", at=4, passages=passages("p2")),
     )
 
     assert ["p1"] == texts(found)
@@ -192,10 +204,10 @@ def test_tokens_are_those_of_the_innermost_models():
     """A step around a model, or a second instrumentation inside it, repeats what is counted already."""
     found = trace(
         step("rag", query="q", answer="a", input_tokens=99),
-        step("outer", "rag", kind="llm", at=1, input_tokens=10, output_tokens=2, answer="x", model="big"),
-        step("inner", "outer", kind="llm", at=1, input_tokens=10, output_tokens=2),
-        step("second", "rag", kind="llm", at=3, input_tokens=5, answer="a", model="small"),
-        step("silent", "second", kind="llm", at=3),
+        step("outer", "rag", kind="model", at=1, input_tokens=10, output_tokens=2, answer="x", model="big"),
+        step("inner", "outer", kind="model", at=1, input_tokens=10, output_tokens=2),
+        step("second", "rag", kind="model", at=3, input_tokens=5, answer="a", model="small"),
+        step("silent", "second", kind="model", at=3),
     )
 
     assert Usage(input_tokens=15, output_tokens=2) == found.usage
@@ -208,7 +220,7 @@ def test_a_request_that_failed_has_no_answer_but_that_it_gave():
     """What a model said before the request failed never reached the user; inner errors are those it survived."""
     found = trace(
         step("rag", query="q", error="boom"),
-        step("model", "rag", kind="llm", at=1, answer="half"),
+        step("model", "rag", kind="model", at=1, answer="half"),
         step("parser", "rag", at=2, error="boom"),
         step("tool", "rag", kind="tool", at=3, error="lost"),
     )
@@ -220,9 +232,9 @@ def test_an_application_that_says_no_answer_gave_that_of_its_last_model():
     """Models answer in the order in which they end."""
     found = trace(
         step("rag", query="q"),
-        step("first", "rag", kind="llm", at=1, answer="a1"),
-        step("last", "rag", kind="llm", at=2, answer="a2"),
-        step("tool call", "rag", kind="llm", at=3),
+        step("first", "rag", kind="model", at=1, answer="a1"),
+        step("last", "rag", kind="model", at=2, answer="a2"),
+        step("tool call", "rag", kind="model", at=3),
     )
 
     assert "a2" == found.response
@@ -230,7 +242,7 @@ def test_an_application_that_says_no_answer_gave_that_of_its_last_model():
 
 def test_the_first_token_is_timed_from_the_start_of_the_request():
     """In seconds, and never negative where clocks differ."""
-    model = step("model", "rag", kind="llm", at=2, answer="a", first_token_at=2.5)
+    model = step("model", "rag", kind="model", at=2, answer="a", first_token_at=2.5)
 
     assert 1.5 == trace(step("rag", at=1, query="q"), model).first_token_s
     assert 0.0 == trace(step("rag", at=9, query="q"), model).first_token_s
@@ -238,19 +250,28 @@ def test_the_first_token_is_timed_from_the_start_of_the_request():
 
 def test_what_is_no_request_is_rejected_with_what_it_is():
     """Health checks and embeddings are counted, with their kinds."""
-    (found,) = assemble([step("GET", kind="other"), step("embed", "GET", kind="embedding")], source="x")
+    (found,) = read([step("GET", kind="infrastructure"), step("embed", "GET", kind="embedding")])
 
     assert isinstance(found, RejectedRecord)
     assert "trace t" == found.place
-    assert "no request: neither a question nor a retrieval in its steps (1 embedding, 1 other)" == found.reason
-    assert [] == assemble([], source="x")
+    assert "not a request: only embeddings" == found.reason
+    assert [] == read([])
 
 
 def test_ids_of_the_request_are_known():
     """Where a score belongs, and who asked; a session that only an inner step names is the request's as well."""
     found = trace(
-        Step(id="r", trace_id="t", kind="chain", query="q", run_id="run", is_otel=True, tags=("a",), metadata={"k": 1}),
-        Step(id="m", trace_id="t", parent_id="r", kind="llm", answer="a", session_id="s", user_id="u", is_otel=True),
+        Step(
+            id="r",
+            kind="chain",
+            query="q",
+            run_id="run",
+            otel_trace_id="t",
+            otel_span_id="r",
+            tags=("a",),
+            metadata={"k": 1},
+        ),
+        Step(id="m", parent="r", kind="model", reply="a", session_id="s", user_id="u"),
     )
 
     assert ("t", "r", True, "run") == (found.otel_trace_id, found.otel_span_id, found.otel_sampled, found.run_id)
@@ -262,8 +283,8 @@ def test_circles_and_repeated_ids_are_taken_as_they_are():
     found = trace(
         step("a", "b", at=1, query="q", answer="x"),
         step("b", "a", at=2, query="inner"),
-        step("s", "b", kind="retriever", at=3, passages=passages("p")),
-        step("s", "s", kind="retriever", at=4, passages=passages("other")),
+        step("s", "b", kind="retrieval", at=3, passages=passages("p")),
+        step("s", "s", kind="retrieval", at=4, passages=passages("other")),
     )
 
     assert ("q", "x", ["p"]) == (found.query, found.response, texts(found))
@@ -272,9 +293,9 @@ def test_circles_and_repeated_ids_are_taken_as_they_are():
 def test_a_trace_of_many_steps_takes_time_in_proportion():
     """Ten thousand steps, each in the one before it, all of them retrievers: no recursion, no square of it."""
     nodes = [step("0", query="q", answer="a")]
-    nodes += [step(str(n), str(n - 1), kind="retriever", at=float(n)) for n in range(1, 10_000)]
+    nodes += [step(str(n), str(n - 1), kind="retrieval", at=float(n)) for n in range(1, 10_000)]
     nodes[-1].passages = passages("p")
-    (found,) = assemble(nodes, source="x")
+    (found,) = read(nodes)
 
     assert ["p"] == texts(found)
 
@@ -283,8 +304,8 @@ def test_what_the_request_gave_out_is_its_answer():
     """A model that ran after the answer, or whose words were worked on, does not speak for the request."""
     found = trace(
         step("rag", query="q", answer="worked on"),
-        step("model", "rag", kind="llm", at=1, answer="raw"),
-        step("titles", "rag", kind="llm", at=2, answer="A title"),
+        step("model", "rag", kind="model", at=1, answer="raw"),
+        step("titles", "rag", kind="model", at=2, answer="A title"),
     )
 
     assert "worked on" == found.response
