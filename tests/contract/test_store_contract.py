@@ -13,6 +13,7 @@ from ragstone.schema import (
     Captured,
     DeliveryCounts,
     Dropped,
+    Evidence,
     Failure,
     LedgerRow,
     NotApplicable,
@@ -155,6 +156,19 @@ class TestIntake:
         assert (1, 3) == (new, store.duplicates())
         assert "first" == store.trace("t1").query
         assert LedgerRow(captured=3, sampled_out=1, pending=2) == store.ledger().total
+
+    def test_rules_and_doubts_are_counted_once_a_trace(self, store: Store):
+        """The ledger says by which rules the parts of traces were found, and what is unclear about them."""
+        clear = Evidence(query="input", contexts="in_prompt", response="output")
+        unclear = Evidence(query="input", contexts="unknown", doubts=("not_in_prompt", "text_tool:search"))
+        store.ingest("a", 1, [captured("t1", evidence=clear), captured("t2", evidence=unclear), captured("t3")])
+        store.ingest("b", 1, [captured("t2", evidence=unclear), captured("t4", evidence=clear)])
+
+        ledger = store.ledger()
+
+        assert {"in_prompt": 2, "unknown": 1} == ledger.rules["contexts"]
+        assert {"input": 3} == ledger.rules["query"]
+        assert {"not_in_prompt": 1, "text_tool:search": 1} == ledger.doubts
 
     def test_a_batch_that_cannot_be_stored_leaves_nothing(self, store: Store):
         """Neither the good entries before the bad one, nor the offset."""

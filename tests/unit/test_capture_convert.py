@@ -19,7 +19,7 @@ from ragstone.capture import CaptureLimits, capture_suppressed
 from ragstone.capture._convert import Converter, RedactionError, is_sampled
 from ragstone.errors import ConfigurationError
 from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
-from ragstone.schema import Trace, spool_entry_adapter
+from ragstone.schema import Evidence, Trace, spool_entry_adapter
 
 SECRET = "ada@example.org"
 
@@ -45,7 +45,15 @@ def full_draft(text: str) -> TraceDraft:
         session_id="s",
         user_id="u",
         query=text,
-        retrievals=[RetrievalDraft(query=text, passages=[passage], name="retriever")],
+        standalone_query=text,
+        retrievals=[
+            RetrievalDraft(
+                query=text,
+                passages=[passage],
+                name="retriever",
+                stages=[RetrievalDraft(query=text, passages=[passage], name="inner")],
+            )
+        ],
         contexts=[passage],
         response=text,
         reference=[text],
@@ -60,6 +68,7 @@ def full_draft(text: str) -> TraceDraft:
         output_tokens=4,
         tags=[text],
         metadata={"deep": [{"er": (text, {text})}]},
+        evidence=Evidence(query="input", contexts="in_prompt", response="output", doubts=("short_passage",)),
     )
 
 
@@ -75,7 +84,7 @@ def test_every_field_arrives():
         "metadata": {"title": "text", "text": 1},
     }
     expected = {
-        "schema_version": 2,
+        "schema_version": 3,
         "trace_id": "t",
         "name": "n",
         "source": "record",
@@ -87,7 +96,15 @@ def test_every_field_arrives():
         "session_id": "s",
         "user_id": "u",
         "query": "text",
-        "retrievals": [{"query": "text", "passages": [passage], "name": "retriever"}],
+        "standalone_query": "text",
+        "retrievals": [
+            {
+                "query": "text",
+                "passages": [passage],
+                "name": "retriever",
+                "stages": [{"query": "text", "passages": [passage], "name": "inner", "stages": []}],
+            }
+        ],
         "contexts": [passage],
         "response": "text",
         "reference": ["text"],
@@ -106,6 +123,7 @@ def test_every_field_arrives():
         "metadata": {"deep": [{"er": ["text", ["text"]]}]},
         "inclusion_probability": 1.0,
         "truncated_fields": [],
+        "evidence": {"query": "input", "contexts": "in_prompt", "response": "output", "doubts": ["short_passage"]},
     }
     assert expected == found.model_dump(mode="json")
 
@@ -115,9 +133,9 @@ def test_every_text_is_redacted():
     converter = Converter(sample_rate=1.0, redact=lambda text: text.replace(SECRET, "[x]"), limits=CaptureLimits())
     line = converter.line(full_draft(f"mail {SECRET}"))[1].decode()
     assert SECRET not in line
-    # query, search query, two passages with text, title and key each, response, reference, error, inner error, tag,
-    # two in metadata
-    assert 15 == line.count("mail [x]")
+    # query, standalone query, queries of the retrieval and its stage, three passages with text, title and key each,
+    # response, reference, error, inner error, tag, two in metadata
+    assert 20 == line.count("mail [x]")
 
 
 def test_ids_are_not_redacted():
@@ -160,6 +178,7 @@ def test_long_texts_are_cut_and_named():
     assert ("x" * 10, "x" * 10, "x" * 10) == (found.query, found.retrievals[0].passages[0].text, found.tags[0])
     assert {
         "query",
+        "standalone_query",
         "retrievals.query",
         "retrievals.passages.text",
         "retrievals.passages.metadata",
@@ -296,7 +315,7 @@ def test_left_out_trace_keeps_its_id_and_weight_only():
     """No text of a trace that was not kept."""
     left_out = entry(full_draft("text"), sample_rate=0.0)
     assert {
-        "schema_version": 2,
+        "schema_version": 3,
         "entry": "sampled_out",
         "trace_id": "t",
         "started_at": 1.0,

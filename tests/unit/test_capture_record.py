@@ -15,7 +15,7 @@ import pytest
 
 from ragstone.capture import Capture, CaptureLimits, suppress_capture
 from ragstone.errors import ConfigurationError
-from ragstone.requests import TraceDraft
+from ragstone.requests import Request, Step, TraceDraft, harvest
 from ragstone.schema import spool_entry_adapter
 
 WAIT_S = 20.0  # for things that happen; how long they take is not what is tested
@@ -120,6 +120,66 @@ def test_recorded_traces_are_written_in_order(make, spool):
         counts.dropped,
         counts.queued,
     )
+
+
+def request(trace_id: str, text: str) -> Request:
+    """A request whose draft is still to be assembled."""
+    root = Step(id=1, kind="chain", inputs=harvest({"question": text}), outputs=harvest({"answer": "Because."}))
+    return Request(draft=TraceDraft(trace_id=trace_id, started_at=7.0), steps=[root], root=root)
+
+
+def test_request_is_assembled_by_the_writer(make, spool):
+    """`record` takes the steps; the draft is completed on the thread that writes."""
+    capture = make()
+    item = request("t", "Why?")
+    stuck(capture, spool)
+    assert capture.record(item)
+    assert item.draft.query is None
+    spool.open.set()
+    assert capture.flush(WAIT_S)
+    trace = spool.entries()[-1].trace
+    assert ("t", "Why?", "Because.", "input") == (trace.trace_id, trace.query, trace.response, trace.evidence.query)
+
+
+class Text(str):
+    """A text that can be watched."""
+
+    __slots__ = ("__weakref__",)
+
+
+def test_request_that_is_sampled_out_holds_no_text(make, spool):
+    """Sampling is decided when it is recorded: its steps are released, and its id and time are written."""
+    capture = make(sample_rate=0.0)
+    stuck(capture, spool)
+    text = Text("Why?")
+    held = weakref.ref(text)
+    item = request("t", text)
+    assert capture.record(item)
+    del item, text
+    gc.collect()
+    assert held() is None
+    spool.open.set()
+    assert capture.flush(WAIT_S)
+    entry = spool.entries()[-1]
+    assert ("sampled_out", "t", 7.0) == (entry.entry, entry.trace_id, entry.started_at)
+
+
+def test_queue_is_bounded_by_characters_as_well(make, spool):
+    """Large requests are dropped before their number fills the queue, and accepted again later."""
+    capture = make()
+    stuck(capture, spool)
+    for _ in range(8):
+        assert capture.record(request("small", "Why?"))
+    accepted = [capture.record(request("large", "x" * 4_000_000)) for _ in range(10)]
+    assert [True] * 7 + [False] * 3 == accepted
+    assert {"queue_full": 3} == capture.counters.dropped
+    spool.open.set()
+    assert capture.flush(WAIT_S)
+    spool.open.clear()
+    assert capture.record(request("again", "x" * 4_000_000))
+    spool.open.set()
+    assert capture.flush(WAIT_S)
+    assert balanced(capture)
 
 
 def test_groups_are_bounded(make, spool):

@@ -86,8 +86,9 @@ PUBLIC = {
         detect plan_replay replay_traces
     """,
     "ragstone.requests": """
-        AS_JSON Block Message PassageDraft Recorder Request RequestBlock RequestBlocks RetrievalDraft Role
+        AS_JSON Block Message PassageDraft PromptLimit Recorder Request RequestBlock RequestBlocks RetrievalDraft Role
         Statements Step StepKind TraceDraft Value assemble current_request find_requests harvest read_retriever_tools
+        text_size
     """,
     "ragstone.worker": """
         ScoringSetup TraceSource

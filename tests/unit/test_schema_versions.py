@@ -44,6 +44,21 @@ def test_a_trace_keeps_its_retrievals():
     assert not trace.model_extra
 
 
+def test_traces_of_version_2_have_no_evidence():
+    """They keep their contexts, and nothing about them is in doubt."""
+    for line in (DATA.parent / "version_2" / "traces.jsonl").read_text(encoding="utf-8").splitlines():
+        old = json.loads(line)
+
+        trace = Trace.model_validate(old)
+
+        assert (2, SCHEMA_VERSION) == (old["schema_version"], trace.schema_version)
+        assert trace.evidence is None
+        assert old == trace.model_dump(mode="json", exclude={"evidence": True, "standalone_query": True}) | {
+            "schema_version": 2,
+            "retrievals": [r.model_dump(mode="json", exclude={"stages"}) for r in trace.retrievals],
+        }
+
+
 @pytest.mark.parametrize("old", lines("outcomes.jsonl"))
 def test_an_outcome_keeps_its_id(old: dict):
     """Value, key and id are what they were; only fields inside have other names."""

@@ -54,7 +54,7 @@ def test_a_score_as_a_line(tmp_path):
     )
     assert _rows(path) == [
         {
-            "schema_version": 2,
+            "schema_version": 3,
             "id": outcome.id,
             "trace_id": "t1",
             "run_id": "r",

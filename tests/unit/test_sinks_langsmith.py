@@ -97,7 +97,7 @@ def test_a_score_as_langsmith_takes_it():
             "score": 0.1235,
             "feedback_source": {"type": "model", "metadata": {"judge": "j", "judge_hash": "h", "prompt_hash": "p"}},
             "extra": {
-                "schema_version": 2,
+                "schema_version": 3,
                 "trace_id": "t1",
                 "run_id": _RUN,
                 "metric": "m",

@@ -18,7 +18,7 @@ from langchain_core.documents import Document
 from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ragstone._handler import RagstoneCallbackHandler
-from ragstone.requests import Recorder, TraceDraft
+from ragstone.requests import Recorder, Request, TraceDraft, assemble
 
 __all__ = ["collect_traces", "ragstone_disable", "ragstone_enable"]
 
@@ -126,7 +126,9 @@ class _Collected:
         self.drafts: list[TraceDraft] = []
         self._outer = outer
 
-    def record(self, draft: TraceDraft) -> bool:
-        """Keep it."""
+    def record(self, draft: TraceDraft | Request) -> bool:
+        """Keep it, assembled."""
+        if isinstance(draft, Request):
+            draft = assemble(draft)
         self.drafts.append(draft)
         return self._outer is None or self._outer.record(draft)

@@ -20,7 +20,7 @@ from ragstone.capture._groups import SpoolLike
 from ragstone.capture._redaction import Redactor, redact_secrets
 from ragstone.capture._writer import CaptureWriter
 from ragstone.errors import ConfigurationError
-from ragstone.requests import TraceDraft
+from ragstone.requests import Request, TraceDraft
 
 __all__ = ["Capture", "CaptureCounters"]
 
@@ -73,7 +73,8 @@ class Capture:
         sample_rate: Share of traces to keep, in [0, 1].
         redact: Takes each text and returns what may be stored; None stores texts as they are.
         limits: Upper bounds for one trace.
-        queue_size: Drafts that may wait; more are dropped. (Each recording thread may exceed it by one.)
+        queue_size: Drafts that may wait, with at most 64 million characters; more are dropped. (Each recording thread may
+            exceed it by one.)
         durability: "batched" or "sync", see above.
         flush_interval_s: How long a draft waits for others to share its write with.
         sync_timeout_s: How long `record` waits with "sync" before it returns False.
@@ -120,9 +121,11 @@ class Capture:
                 raise ConfigurationError(
                     f"{name} must be 0 or more seconds, got {seconds!r}; leave it out for the default"
                 )
+        converter = Converter(sample_rate=sample_rate, redact=redact, limits=limits or CaptureLimits())
+        self._is_sampled = converter.is_sampled
         self._new_writer = functools.partial(
             CaptureWriter,
-            converter=Converter(sample_rate=sample_rate, redact=redact, limits=limits or CaptureLimits()),
+            converter=converter,
             spool_factory=spool,
             sync=durability == "sync",
             sync_timeout_s=sync_timeout_s,
@@ -136,10 +139,11 @@ class Capture:
         self._closes_at_exit: Callable[[], None] | None = None
         after_fork_in_child(self._after_fork)
 
-    def record(self, draft: TraceDraft) -> bool:
+    def record(self, draft: TraceDraft | Request) -> bool:
         """Take over a finished request: never raises, and with "batched" never blocks.
 
-        Safe from any thread, from signal handlers and from finalisers. The draft must not be changed afterwards.
+        Safe from any thread, from signal handlers and from finalisers. The draft must not be changed afterwards. Of a
+        request that sampling leaves out only the id is kept. The draft of a `Request` is assembled on the writer's thread.
 
         Returns:
             True when it was accepted ("batched") or is on disk ("sync"); False when it was dropped and counted, when
@@ -150,6 +154,9 @@ class Capture:
                 return False
             if self._closes_at_exit is None:
                 self._close_at_exit()
+            if not self._is_sampled(draft):
+                about = draft.draft if isinstance(draft, Request) else draft
+                draft = TraceDraft(trace_id=about.trace_id, started_at=about.started_at)
             return self._writer.put(draft)
         except Exception as error:  # noqa: BLE001 - whatever it is, the application goes on
             self._guard.count("record", error)

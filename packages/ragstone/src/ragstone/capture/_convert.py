@@ -18,7 +18,7 @@ from uuid import UUID
 from ragstone._util.suppress import suppress_capture
 from ragstone.capture._redaction import Redactor, redact_secrets
 from ragstone.errors import ConfigurationError, RagstoneError
-from ragstone.requests import PassageDraft, TraceDraft
+from ragstone.requests import PassageDraft, Request, RetrievalDraft, TraceDraft, assemble
 from ragstone.schema import Captured, Passage, Retrieval, SampledOut, Trace, Usage, spool_entry_adapter
 
 __all__ = [
@@ -150,6 +150,7 @@ class CaptureLimits:
 
 _T = TypeVar("_T")
 
+_MAX_STAGES: Final = 8
 _MAX_LABEL: Final = 1_000
 """Characters of an id or a name."""
 
@@ -166,17 +167,25 @@ class Converter:
         self._redact = redact
         self._limits = limits
 
-    def line(self, draft: TraceDraft) -> tuple[Literal["captured", "sampled_out"], bytes]:
+    def is_sampled(self, draft: TraceDraft | Request) -> bool:
+        """Whether a request is kept. Each trace is decided by its id alone, so asking twice gives the same answer."""
+        about = draft.draft if isinstance(draft, Request) else draft
+        return self._sample_rate >= 1 or is_sampled(_label(about.trace_id) or "", rate=self._sample_rate)
+
+    def line(self, draft: TraceDraft | Request) -> tuple[Literal["captured", "sampled_out"], bytes]:
         """The spool line of a draft, and which kind it is.
 
         Raises:
             RedactionError: The redactor failed.
             ValueError: The draft is not a trace (pydantic's error included).
         """
-        trace_id = _label(draft.trace_id) or ""
-        if not is_sampled(trace_id, rate=self._sample_rate):
-            out = SampledOut(trace_id=trace_id, started_at=draft.started_at, inclusion_probability=self._sample_rate)
+        about = draft.draft if isinstance(draft, Request) else draft
+        trace_id = _label(about.trace_id) or ""
+        if not self.is_sampled(about):
+            out = SampledOut(trace_id=trace_id, started_at=about.started_at, inclusion_probability=self._sample_rate)
             return "sampled_out", spool_entry_adapter.dump_json(out)
+        if isinstance(draft, Request):
+            draft = assemble(draft)
         trace = _Conversion(self._redact, self._limits).trace(draft, inclusion_probability=self._sample_rate)
         return "captured", spool_entry_adapter.dump_json(Captured(trace=trace))
 
@@ -207,13 +216,10 @@ class _Conversion:
             "session_id": _label(draft.session_id),
             "user_id": _label(draft.user_id),
             "query": self._text(draft.query, "query"),
+            "standalone_query": self._text(draft.standalone_query, "standalone_query"),
             "retrievals": tuple(
-                Retrieval(
-                    query=self._text(search.query, "retrievals.query"),
-                    passages=self._passages(search.passages, "retrievals.passages"),
-                    name=_label(search.name),
-                )
-                for search in self._first(draft.retrievals, self._limits.max_items, "retrievals")
+                self._retrieval(retrieval)
+                for retrieval in self._first(draft.retrievals, self._limits.max_items, "retrievals")
             ),
             "contexts": None if draft.contexts is None else self._passages(draft.contexts, "contexts"),
             "response": self._text(draft.response, "response"),
@@ -228,8 +234,17 @@ class _Conversion:
             "usage": Usage(**tokens) if tokens else None,
             "tags": self._texts(draft.tags, "tags"),
             "metadata": self._metadata(draft.metadata, "metadata"),
+            "evidence": draft.evidence,
         }
         return Trace(**fields, inclusion_probability=inclusion_probability, truncated_fields=tuple(self._cut))
+
+    def _retrieval(self, retrieval: RetrievalDraft) -> Retrieval:
+        return Retrieval(
+            query=self._text(retrieval.query, "retrievals.query"),
+            passages=self._passages(retrieval.passages, "retrievals.passages"),
+            name=_label(retrieval.name),
+            stages=tuple(self._retrieval(stage) for stage in self._first(retrieval.stages, _MAX_STAGES, "retrievals")),
+        )
 
     def _passages(self, passages: Iterable[PassageDraft], field: str) -> tuple[Passage, ...]:
         return tuple(

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from ragstone._util.tally import AtomicCounter
 from ragstone.capture._convert import Converter, RedactionError
-from ragstone.requests import TraceDraft
+from ragstone.requests import Request, TraceDraft
 from ragstone.schema import Dropped, spool_entry_adapter
 
 __all__ = ["BatchWriter", "DropCounter", "DropReason", "SpoolLike"]
@@ -109,7 +109,7 @@ class BatchWriter:
         self.in_hand = 0
         """Drafts of the present group whose end is open."""
 
-    def write(self, drafts: Sequence[TraceDraft]) -> list[bool]:
+    def write(self, drafts: Sequence[TraceDraft | Request]) -> list[bool]:
         """Write drafts, and the losses since the last time; for each draft, whether it is on disk.
 
         An empty group writes the losses alone. Never raises.
@@ -134,7 +134,7 @@ class BatchWriter:
         except Exception as error:  # noqa: BLE001 - at the end; nothing is lost that was synced
             self._drops.log("close", f"the spool was not closed in order: {error}")
 
-    def _write(self, drafts: Sequence[TraceDraft]) -> list[int]:
+    def _write(self, drafts: Sequence[TraceDraft | Request]) -> list[int]:
         """Write drafts; the places of those that are on disk."""
         lines: list[bytes] = []
         places: list[int] = []
@@ -175,7 +175,7 @@ class BatchWriter:
             return []
         return places
 
-    def _convert(self, draft: TraceDraft) -> tuple[str, bytes] | None:
+    def _convert(self, draft: TraceDraft | Request) -> tuple[str, bytes] | None:
         try:
             return self._converter.line(draft)
         except RedactionError as error:

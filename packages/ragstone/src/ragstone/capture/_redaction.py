@@ -158,7 +158,13 @@ def redact_trace(trace: Trace, redact: Redactor) -> Trace:
         return None if value is None else redact(value)
 
     def search(found: Retrieval) -> Retrieval:
-        return found.model_copy(update={"query": text(found.query), "passages": passages(found.passages)})
+        return found.model_copy(
+            update={
+                "query": text(found.query),
+                "passages": passages(found.passages),
+                "stages": tuple(map(search, found.stages)),
+            }
+        )
 
     def texts(found: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(redact, found))
@@ -166,6 +172,7 @@ def redact_trace(trace: Trace, redact: Redactor) -> Trace:
     return trace.model_copy(
         update={
             "query": text(trace.query),
+            "standalone_query": text(trace.standalone_query),
             "retrievals": tuple(map(search, trace.retrievals)),
             "contexts": None if trace.contexts is None else passages(trace.contexts),
             "response": text(trace.response),

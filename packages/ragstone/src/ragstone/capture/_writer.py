@@ -12,7 +12,7 @@ from typing import Final
 from ragstone._util.tally import AtomicCounter
 from ragstone.capture._convert import Converter
 from ragstone.capture._groups import BatchWriter, DropCounter, DropReason, SpoolLike
-from ragstone.requests import TraceDraft
+from ragstone.requests import Request, TraceDraft, text_size
 
 __all__ = ["CaptureWriter"]
 
@@ -21,12 +21,28 @@ _RETRY_S: Final = 1.0
 """How often a spool that failed is tried again while there are losses to report and no new requests."""
 
 
+_UNMEASURED: Final = 8
+"""Queue length up to which sizes are not counted. A running request holds at most 4 million characters."""
+_MAX_MEASURED_CHARS: Final = 32_000_000
+"""Characters of all further items in the queue. Together at most 64 million."""
+
+
+class _Measured:
+    """A queued request and the number of characters that it holds."""
+
+    __slots__ = ("chars", "draft")
+
+    def __init__(self, draft: TraceDraft | Request, chars: int) -> None:
+        self.draft = draft
+        self.chars = chars
+
+
 class _FlushRequest:
     """Somebody waits: for the draft in it, or, without one, for everything before this point of the queue."""
 
     __slots__ = ("abandoned", "done", "draft", "on_disk")
 
-    def __init__(self, draft: TraceDraft | None) -> None:
+    def __init__(self, draft: TraceDraft | Request | None) -> None:
         self.draft = draft
         self.done = threading.Event()
         self.on_disk = False
@@ -62,7 +78,10 @@ class CaptureWriter:
         self.drops = DropCounter()
         self.recorded = AtomicCounter()
         self.groups = BatchWriter(converter=converter, spool_factory=spool_factory, drops=self.drops, clock=clock)
-        self._queue: deque[TraceDraft | _FlushRequest] = deque()
+        self._queue: deque[_Item] = deque()
+        # Any thread adds, only ours subtracts. A sum that misses an addition admits a request too many, no worse.
+        self._chars_put = 0
+        self._chars_taken = 0
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._wake_at = _NEVER  # the queue length from which a put wakes the thread; set by the thread alone
         self._hurry = False  # somebody waits: no waiting for a full group
@@ -86,12 +105,17 @@ class CaptureWriter:
         """Accept nothing, without a thread having run: for the forked child of a closed parent."""
         self._closed = True
 
-    def put(self, draft: TraceDraft) -> bool:
+    def put(self, draft: TraceDraft | Request) -> bool:
         """Accept a draft; False when it was dropped or, with `sync`, is not known to be on disk."""
         self.recorded.add()
         if self._closed:
             return self._drop("closed")
-        if len(self._queue) >= self._queue_size:
+        item: _Item = draft
+        is_full = len(self._queue) >= self._queue_size
+        if not is_full and len(self._queue) >= _UNMEASURED and not self._sync:
+            item = _Measured(draft, text_size(draft))
+            is_full = self._chars_put - self._chars_taken + item.chars > _MAX_MEASURED_CHARS
+        if is_full:
             self._drop("queue_full")
             self.drops.log("queue_full", "requests come in faster than they can be written to the spool")
             return False
@@ -99,7 +123,9 @@ class CaptureWriter:
             return self._drop("no_thread")
         if self._sync:
             return self._wait_for(_FlushRequest(draft), self._sync_timeout_s)
-        self._queue.append(draft)
+        if isinstance(item, _Measured):
+            self._chars_put += item.chars
+        self._queue.append(item)
         if len(self._queue) >= self._wake_at:
             self._wake.put(None)
         # The thread sets `_finished` and then empties the queue; we append and then look. One of us finds the draft.
@@ -210,18 +236,21 @@ class CaptureWriter:
         # Before the queue is emptied: whoever hurries us puts first.
         self._hurry = False
 
-    def _take(self) -> list[TraceDraft | _FlushRequest]:
+    def _take(self) -> list[_Item]:
         """At most a batch, ending with the first that waits for all before it."""
-        group: list[TraceDraft | _FlushRequest] = []
+        group: list[_Item] = []
         # `close` at its deadline may empty the queue at any moment.
         with contextlib.suppress(IndexError):
             while len(group) < self._batch_size:
-                group.append(self._queue.popleft())
-                if _draft(group[-1]) is None:
+                item = self._queue.popleft()
+                if isinstance(item, _Measured):
+                    self._chars_taken += item.chars
+                group.append(item)
+                if _draft(item) is None:
                     break
         return group
 
-    def _finish_batch(self, group: Sequence[TraceDraft | _FlushRequest]) -> None:
+    def _finish_batch(self, group: Sequence[_Item]) -> None:
         """Write a group and tell those who wait."""
         drafts = [draft for item in group if (draft := _draft(item)) is not None]
         on_disk = iter(self.groups.write(drafts))
@@ -239,5 +268,8 @@ class CaptureWriter:
                 item.done.set()
 
 
-def _draft(item: TraceDraft | _FlushRequest) -> TraceDraft | None:
-    return item.draft if isinstance(item, _FlushRequest) else item
+_Item = TraceDraft | Request | _Measured | _FlushRequest
+
+
+def _draft(item: _Item) -> TraceDraft | Request | None:
+    return item.draft if isinstance(item, _FlushRequest | _Measured) else item

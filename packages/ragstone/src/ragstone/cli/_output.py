@@ -13,7 +13,7 @@ from typing import Any
 
 from ragstone._util.table import text_table
 from ragstone.judges import BASELINE_NOTE, is_baseline
-from ragstone.schema import DeliveryCounts, Failure, Ledger, LedgerRow, NotApplicable, Score
+from ragstone.schema import DeliveryCounts, Evidence, Failure, Ledger, LedgerRow, NotApplicable, Score, describe_doubt
 from ragstone.store import TraceReport
 
 __all__ = [
@@ -123,7 +123,19 @@ def ledger_lines(ledger: Ledger) -> list[str]:
     for reason, n in ledger.dropped_by_reason.items():
         lines.append(f"dropped, {sanitize_for_terminal(reason)}: {n}")
     lines += [_sink_line(sink, counts) for sink, counts in ledger.outbox.items()]
+    if rules := ledger.rules.get("contexts"):
+        counted = sorted(rules.items(), key=lambda item: -item[1])
+        lines.append("contexts, by rule: " + ", ".join(f"{n} {sanitize_for_terminal(rule)}" for rule, n in counted))
+    for doubt, n in ledger.doubts.items():
+        lines.append(f"in doubt, {sanitize_for_terminal(doubt)}: {n}. {describe_doubt(doubt)}")
     return lines
+
+
+def _evidence_lines(evidence: Evidence | None) -> list[str]:
+    if evidence is None:
+        return []
+    rules = f"evidence: query {evidence.query}, contexts {evidence.contexts}, response {evidence.response}"
+    return [rules, *(f"in doubt: {sanitize_for_terminal(doubt)}. {describe_doubt(doubt)}" for doubt in evidence.doubts)]
 
 
 def _sink_line(sink: str, counts: DeliveryCounts) -> str:
@@ -189,6 +201,7 @@ class TraceLines:
                 f"query:    {sanitize_for_terminal(report.trace.query)}",
                 f"response: {sanitize_for_terminal(report.trace.response)}",
             ]
+            lines += _evidence_lines(report.trace.evidence)
         for outcome in report.outcomes:
             if isinstance(outcome, Score):
                 interval = outcome.interval

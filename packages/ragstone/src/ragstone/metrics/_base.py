@@ -50,9 +50,15 @@ def check_sample(metric: Metric, sample: Sample) -> NotApplicable | None:
 
     `Scorer` calls this before every metric, so `Metric.score` may rely on the fields in the card's `needs`.
 
+    If the part of a captured request that the metric needs is in doubt, the doubt is the reason.
+
     Returns:
         The reason why the metric is not applicable, or None if it is applicable.
     """
+    if sample.evidence is not None:
+        for part in metric.card.needs:
+            if (doubt := sample.evidence.doubt_about(part)) is not None:
+                return _not_applicable(metric.card, sample, f"{part} in doubt: {doubt}")
     if isinstance(metric, MetricBase):
         return metric.check_sample(sample)
     return _check_card(metric.card, sample)

@@ -23,7 +23,7 @@ from ragstone.judges import Judge, Reader
 from ragstone.metrics import Metric
 from ragstone.monitor._config import CONFIGURABLE, read_config
 from ragstone.monitor._finish import Progress, State, is_script, pauses
-from ragstone.requests import RequestBlocks, TraceDraft
+from ragstone.requests import Request, RequestBlocks, TraceDraft
 from ragstone.schema import Ledger
 from ragstone.sinks import Sink
 from ragstone.spool import SpoolWriter
@@ -182,7 +182,7 @@ class Monitor(RequestBlocks):
 
     # -- the application's side ------------------------------------------------------------------------------
 
-    def record(self, draft: TraceDraft) -> bool:
+    def record(self, draft: TraceDraft | Request) -> bool:
         """Take a finished request: never raises, never waits for a disk or a lock held across one ("batched").
 
         Returns:

@@ -4,10 +4,12 @@ from ragstone.requests._assemble import assemble
 from ragstone.requests._block import RequestBlock
 from ragstone.requests._boundary import find_requests
 from ragstone.requests._current import Block, current_request
-from ragstone.requests._draft import PassageDraft, Recorder, RetrievalDraft, TraceDraft
+from ragstone.requests._draft import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.requests._harvest import AS_JSON, harvest
 from ragstone.requests._hits import read_hits as read_hits
 from ragstone.requests._observe import RequestBlocks
+from ragstone.requests._recorder import Recorder
+from ragstone.requests._size import PromptLimit, text_size
 from ragstone.requests._step import Message, Request, Role, Statements, Step, StepKind, Value
 from ragstone.requests._tools import read_retriever_tools
 
@@ -16,6 +18,7 @@ __all__ = [
     "Block",
     "Message",
     "PassageDraft",
+    "PromptLimit",
     "Recorder",
     "Request",
     "RequestBlock",
@@ -32,4 +35,5 @@ __all__ = [
     "find_requests",
     "harvest",
     "read_retriever_tools",
+    "text_size",
 ]

@@ -15,11 +15,12 @@ from ragstone._util.suppress import capture_suppressed
 from ragstone.errors import ConfigurationError
 from ragstone.requests import _current
 from ragstone.requests._assemble import assemble
-from ragstone.requests._draft import Recorder, TraceDraft
+from ragstone.requests._draft import TraceDraft
 from ragstone.requests._hits import Hits, read_hits
 from ragstone.requests._live import LiveRequest
 from ragstone.requests._otel import link_current_span
 from ragstone.requests._prompt import read_prompt
+from ragstone.requests._recorder import Recorder
 from ragstone.requests._replies import Reply, StreamReader, read_reply
 from ragstone.requests._step import Request, Step
 from ragstone.requests._tap import AsyncTap, Tap, is_async_stream, is_stream

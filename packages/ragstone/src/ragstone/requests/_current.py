@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from ragstone.requests._draft import Recorder
+from ragstone.requests._recorder import Recorder
 from ragstone.requests._step import Request
 
 __all__ = ["Block", "current_request", "enter", "entered", "leave"]

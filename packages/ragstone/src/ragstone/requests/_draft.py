@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from ragstone.schema import Evidence, TraceStatus
 
-__all__ = ["PassageDraft", "Recorder", "RetrievalDraft", "TraceDraft"]
+__all__ = ["PassageDraft", "RetrievalDraft", "TraceDraft"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,11 +69,3 @@ class TraceDraft:
     tags: list[str] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
     evidence: Evidence | None = None
-
-
-class Recorder(Protocol):
-    """Takes finished drafts from integrations; `ragstone.Monitor` is one, `ragstone.testing.MemoryRecorder` another."""
-
-    def record(self, draft: TraceDraft) -> bool:
-        """Hand over a finished request. Never raises, never blocks; False when it was dropped (and counted)."""
-        ...

@@ -7,7 +7,8 @@ import threading
 import time
 from typing import Final
 
-from ragstone.requests._draft import Recorder, TraceDraft
+from ragstone.requests._draft import TraceDraft
+from ragstone.requests._recorder import Recorder
 from ragstone.requests._step import Request, Statements, Step
 from ragstone.schema import TraceStatus
 

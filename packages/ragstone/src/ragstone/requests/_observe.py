@@ -12,6 +12,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.requests._block import RequestBlock
 from ragstone.requests._current import current_request
 from ragstone.requests._draft import TraceDraft
+from ragstone.requests._step import Request
 from ragstone.schema import field_names
 
 __all__ = ["RequestBlocks"]
@@ -24,7 +25,7 @@ class RequestBlocks:
 
     _guard: Guard
 
-    def record(self, draft: TraceDraft) -> bool:
+    def record(self, draft: TraceDraft | Request) -> bool:
         """Take a finished request (see `Recorder`)."""
         raise NotImplementedError
 

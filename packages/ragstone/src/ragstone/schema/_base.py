@@ -11,7 +11,7 @@ from ragstone.errors import DataError, StoreVersionError
 
 __all__ = ["SCHEMA_VERSION", "Model", "Record", "migrate"]
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """Version of the records on disk. `ragstone.schema.migrate` upgrades older records."""
 
 
@@ -53,11 +53,19 @@ def _to_version_2(record: dict[str, Any]) -> dict[str, Any]:
     return upgraded
 
 
+def _to_version_3(record: dict[str, Any]) -> dict[str, Any]:
+    """Change nothing: a trace without evidence is read as before.
+
+    Older versions must not read records of version 3, because they take unknown contexts for all that was found.
+    """
+    return record
+
+
 def _renamed(record: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
     return {new if key == old else key: value for key, value in record.items()}
 
 
-_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_version_2}
+_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_version_2, 2: _to_version_3}
 """`_STEPS[v]` upgrades a record from version v to version v + 1."""
 
 

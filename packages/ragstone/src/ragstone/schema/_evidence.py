@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from ragstone.schema._base import Model
 
-__all__ = ["ContextsRule", "Evidence", "QueryRule", "ResponseRule"]
+__all__ = ["ContextsRule", "Evidence", "QueryRule", "ResponseRule", "describe_doubt"]
 
 QueryRule = Literal["stated", "input", "only_input", "nested_input", "output", "prompt", "retrieval", "unknown"]
 ContextsRule = Literal[
@@ -51,6 +51,10 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
     ),
 }
 """By code: the parts of a trace that are in doubt, and why."""
+_UNKNOWN: Final[tuple[tuple[Part, ...], str]] = (
+    ("query", "contexts", "response"),
+    "a newer version of Ragstone explains this doubt",
+)
 
 
 class Evidence(Model):
@@ -70,8 +74,18 @@ class Evidence(Model):
             True
         """
         for doubt in self.doubts:
-            code, _, detail = doubt.partition(":")
-            parts, reason = _DOUBTFUL.get(code, (("query", "contexts", "response"), "unclear evidence"))
+            parts, reason = _DOUBTFUL.get(doubt.partition(":")[0], _UNKNOWN)
             if part in parts:
-                return f"{doubt}: {reason}" if not detail else f"{code} {detail!r}: {reason}"
+                return f"{doubt}: {reason}"
         return None
+
+
+def describe_doubt(doubt: str) -> str:
+    """Return what a doubt means, as a sentence.
+
+    Example:
+        >>> describe_doubt("too_large")
+        'Passages and prompts are too large to compare (more than 20 million characters).'
+    """
+    reason = _DOUBTFUL.get(doubt.partition(":")[0], _UNKNOWN)[1]
+    return f"{reason[0].upper()}{reason[1:]}."

@@ -63,3 +63,7 @@ class Ledger(Model):
     """Age in seconds of the oldest pending trace."""
     outbox: dict[str, DeliveryCounts] = Field(default_factory=dict)
     """Delivery counts by sink name."""
+    rules: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """By part (query, contexts, response), the number of captured traces by the rule that found it."""
+    doubts: dict[str, int] = Field(default_factory=dict)
+    """Number of captured traces by doubt, see `Evidence`."""

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, FiniteFloat
 
 from ragstone.schema._base import Record
+from ragstone.schema._evidence import Evidence
 from ragstone.schema._trace import Passage, Trace
 
 __all__ = ["Sample", "sample_from_trace", "trace_from_sample"]
@@ -17,6 +18,8 @@ class Sample(Record):
 
     id: str = Field(min_length=1)
     query: str | None = None
+    standalone_query: str | None = None
+    """The question without references to earlier turns, if a model of the application wrote one for a retrieval."""
     contexts: tuple[Passage, ...] | None = None
     """Passages in prompt order. `()` means that retrieval returned no passages, None that the passages are unknown."""
     response: str | None = None
@@ -29,6 +32,8 @@ class Sample(Record):
     ratings: dict[str, dict[str, FiniteFloat]] | None = None
     """How well a passage answers a sub-question, from 0 to 5. The keys are the sub-question, then the passage id."""
     metadata: dict[str, Any] = Field(default_factory=dict)
+    evidence: Evidence | None = None
+    """How query, contexts and response were found, if the sample is a captured request."""
 
 
 def sample_from_trace(trace: Trace) -> Sample:
@@ -36,6 +41,7 @@ def sample_from_trace(trace: Trace) -> Sample:
     return Sample(
         id=trace.trace_id,
         query=trace.query,
+        standalone_query=trace.standalone_query,
         contexts=trace.prompt_contexts,
         response=trace.response,
         reference=trace.reference,
@@ -43,6 +49,7 @@ def sample_from_trace(trace: Trace) -> Sample:
         qrels=trace.qrels,
         ratings=trace.ratings,
         metadata=trace.metadata,
+        evidence=trace.evidence,
     )
 
 
@@ -58,6 +65,7 @@ def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trac
         trace_id=sample.id,
         source=source,
         query=sample.query,
+        standalone_query=sample.standalone_query,
         contexts=sample.contexts,
         response=sample.response,
         reference=sample.reference,
@@ -65,5 +73,6 @@ def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trac
         qrels=sample.qrels,
         ratings=sample.ratings,
         metadata=sample.metadata,
+        evidence=sample.evidence,
         started_at=started_at,
     )

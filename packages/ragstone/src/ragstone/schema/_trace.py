@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, FiniteFloat
 
 from ragstone.schema._base import Model, Record
+from ragstone.schema._evidence import Evidence
 
 __all__ = ["Passage", "Retrieval", "Trace", "TraceStatus", "Usage"]
 
@@ -56,6 +57,8 @@ class Retrieval(Model):
     query: str | None = None
     passages: tuple[Passage, ...] = ()
     name: str | None = None
+    stages: tuple[Retrieval, ...] = Field(default=(), max_length=8)
+    """The lists of retrievers inside a composite retriever. They are never contexts."""
 
 
 class Trace(Record):
@@ -77,6 +80,8 @@ class Trace(Record):
     user_id: str | None = None
 
     query: str | None = None
+    standalone_query: str | None = None
+    """The query of a retrieval that a model of the application wrote: the question without references to earlier turns."""
     retrievals: tuple[Retrieval, ...] = ()
     contexts: tuple[Passage, ...] | None = None
     """Passages in the prompt, if known to differ from all retrieved passages (for example after a reranker)."""
@@ -110,12 +115,14 @@ class Trace(Record):
     """Sampling probability of this trace. Its weight is the inverse."""
     truncated_fields: tuple[str, ...] = ()
     """Fields that were shortened to the capture limits."""
+    evidence: Evidence | None = None
+    """How query, contexts and response were found. None for traces of older versions and for rows of datasets."""
 
     @property
     def prompt_contexts(self) -> tuple[Passage, ...] | None:
-        """The passages in the prompt, or None if retrieval was not captured."""
+        """The passages in the prompt, or None if they are not known."""
         if self.contexts is not None:
             return self.contexts
-        if not self.retrievals:
+        if not self.retrievals or (self.evidence is not None and self.evidence.contexts == "unknown"):
             return None
         return tuple(p for search in self.retrievals for p in search.passages)

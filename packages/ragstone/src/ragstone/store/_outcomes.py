@@ -11,12 +11,12 @@ from typing import Literal
 from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.schema import Failure, Ledger, LedgerRow, NotApplicable, Score
+from ragstone.schema import Evidence, Failure, Ledger, LedgerRow, NotApplicable, Score
 from ragstone.store._deliveries import count_deliveries, deliveries
 from ragstone.store._protocol import MetricCounts, PlannedMetric, ScoredTrace, TraceReport, TraceState
 from ragstone.store._sql import PAGE, Sql, SqlStore, to_body, to_outcome, to_trace
 
-__all__ = ["SqlOutcomes", "complete_trace", "read_counter", "read_plan", "write_plan"]
+__all__ = ["SqlOutcomes", "complete_trace", "evidence_counters", "read_counter", "read_plan", "write_plan"]
 
 
 class SqlOutcomes(SqlStore):
@@ -122,6 +122,8 @@ class SqlOutcomes(SqlStore):
                 dropped_by_reason=drops,
                 oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
                 outbox=count_deliveries(db, now=now),
+                rules=_rules(db),
+                doubts=_counts_of(db, "doubt:"),
             )
 
     @override
@@ -334,6 +336,30 @@ def read_counter(db: Sql, name: str) -> int:
     """Return the value of a counter, or 0 if it was never increased."""
     row = db.execute("SELECT n FROM counters WHERE name = ?", (name,)).fetchone()
     return int(row[0]) if row else 0
+
+
+def evidence_counters(evidence: Evidence | None) -> list[str]:
+    """Return the names of the counters that a trace increases."""
+    if evidence is None:
+        return []
+    rules = [f"rule:{part}:{getattr(evidence, part)}" for part in ("query", "contexts", "response")]
+    return rules + [f"doubt:{doubt}"[:200] for doubt in evidence.doubts]
+
+
+def _rules(db: Sql) -> dict[str, dict[str, int]]:
+    rules: dict[str, dict[str, int]] = {}
+    for name, n in _counts_of(db, "rule:").items():
+        part, _, rule = name.partition(":")
+        rules.setdefault(part, {})[rule] = n
+    return rules
+
+
+def _counts_of(db: Sql, prefix: str) -> dict[str, int]:
+    # A range and not LIKE, whose case rules differ between the databases.
+    rows = db.execute(
+        "SELECT name, n FROM counters WHERE name >= ? AND name < ? ORDER BY name", (prefix, prefix[:-1] + ";")
+    )
+    return {name.removeprefix(prefix): int(n) for name, n in rows}
 
 
 def _metric_rows(db: Sql, total: LedgerRow) -> dict[str, LedgerRow]:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, StoreCorruptError
 from ragstone.schema import Captured, Dropped, Failure, SampledOut, Trace
-from ragstone.store._outcomes import complete_trace, read_counter, read_plan
+from ragstone.store._outcomes import complete_trace, evidence_counters, read_counter, read_plan
 from ragstone.store._protocol import TraceState
 from ragstone.store._sql import PAGE, Sql, SqlStore, to_body, to_trace
 
@@ -52,11 +52,13 @@ class SqlTraces(SqlStore):
                 "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET n = drops.n + excluded.n",
                 list(drops.items()),
             )
-            for name, n in (("captured", new + drops.total()), ("duplicates", came - new)):
-                db.execute(
-                    "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = counters.n + excluded.n",
-                    (name, n),
-                )
+            counted = Counter[str]()
+            for entry in traces.values():
+                counted.update(evidence_counters(entry.trace.evidence) if isinstance(entry, Captured) else ())
+            db.executemany(
+                "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = counters.n + excluded.n",
+                [("captured", new + drops.total()), ("duplicates", came - new), *counted.items()],
+            )
             db.execute(
                 "INSERT INTO segments VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET next_offset = excluded.next_offset",
                 (segment, next_offset),

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from ragstone.capture import Guard
 from ragstone.errors import JudgeReplyError
 from ragstone.judges import AbstentionEstimate, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply, record_usage
-from ragstone.requests import RequestBlocks, TraceDraft
+from ragstone.requests import Request, RequestBlocks, TraceDraft, assemble
 from ragstone.schema import Interval, Usage
 from ragstone.sinks import Delivery
 from ragstone.testing._json_values import schema_value
@@ -251,9 +251,11 @@ class MemoryRecorder(RequestBlocks):
         self._guard = Guard()
         self.drafts: list[TraceDraft] = []
 
-    def record(self, draft: TraceDraft) -> bool:
-        """Store the draft if `accept` is true, and return whether it was stored."""
+    def record(self, draft: TraceDraft | Request) -> bool:
+        """Store the draft if `accept` is true, and return whether it was stored. A request is assembled at once."""
         if self._accept:
+            if isinstance(draft, Request):
+                draft = assemble(draft)
             # `list.append` is atomic, and capture hooks call this from many threads.
             self.drafts.append(draft)
         return self._accept
