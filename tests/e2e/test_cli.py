@@ -71,7 +71,7 @@ def test_the_judge_comes_from_the_environment(samples: Path) -> None:
         (("evaluate", "SAMPLES", "-o", "/no/such/folder/o.jsonl"), 2, "does not exist"),
         (("evaluate", "SAMPLES", "--judge", "http://127.0.0.1:9/v1", "--deadline", "2"), 3, ""),
         (("evaluate", "SAMPLES", "--metrics", "ccrs.qr", "--sink", "webhook:http://127.0.0.1:9/scores"), 3, ""),
-        (("status", "no-such.db"), 3, "no store"),
+        (("status", "no-such.db"), 3, "store not found"),
         (("status", "."), 3, "store not found"),
         (("status", "SAMPLES"), 3, "not a Ragstone store"),
         (("worker", "/no/such/folder/r.db"), 3, "does not exist"),

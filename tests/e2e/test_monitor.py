@@ -72,7 +72,7 @@ def test_nothing_happens_before_the_first_request(tmp_path: Path) -> None:
 
     assert before == set(threading.enumerate())
     assert [] == list(tmp_path.iterdir())
-    with pytest.raises(StoreError, match="no store"):
+    with pytest.raises(StoreError, match="store not found"):
         monitor.ledger()
     monitor.close()
 
@@ -83,7 +83,7 @@ def test_nothing_happens_before_the_first_request(tmp_path: Path) -> None:
         ({"status": "error", "error": "ValueError: boom"}, "ended as 'error': ValueError: boom"),
         ({"status": "truncated"}, "ended as 'truncated'"),
         ({"inner_errors": ["ConnectionError: tool"]}, "something failed inside"),
-        ({"query": None, "response": None}, "neither a question nor an answer"),
+        ({"query": None, "response": None}, "neither a query nor a response"),
     ],
 )
 def test_requests_that_went_wrong_are_not_applicable(tmp_path: Path, changes: dict[str, object], reason: str) -> None:
@@ -203,7 +203,7 @@ def test_the_second_monitor_takes_over_when_the_first_is_gone(tmp_path: Path) ->
 
 
 def test_a_judge_that_is_down_delays_scores(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """While it answers nobody requests stay pending; when it is back they are scored. One log line for each turn."""
+    """While it is unavailable requests stay pending; when it is back they are scored. One log line for each turn."""
     down = [True]
 
     def fail(prompt: Prompt) -> Exception | None:
@@ -213,7 +213,7 @@ def test_a_judge_that_is_down_delays_scores(tmp_path: Path, caplog: pytest.LogCa
     with Monitor(judge=FakeJudge(fail=fail), metrics="ccrs.qr", store=store) as monitor:
         for i in range(3):
             monitor.record(draft(f"t{i}"))
-        wait_until(lambda: "answers nobody" in caplog.text)
+        wait_until(lambda: "is unavailable" in caplog.text)
         assert not monitor.drain(0.2)
         assert 3 == monitor.ledger().total.pending
         down.clear()
@@ -221,9 +221,8 @@ def test_a_judge_that_is_down_delays_scores(tmp_path: Path, caplog: pytest.LogCa
 
     assert 3 == read_ledger(store).total.scored
     words = [r.message for r in caplog.records if r.name == "ragstone" and r.levelno >= logging.WARNING]
-    assert ["the judge answers nobody (no route to the judge)", "the judge answers again"] == [
-        w.partition(";")[0] for w in words
-    ]
+    assert ["the judge is unavailable", "the judge is available again"] == [w.partition(",")[0] for w in words]
+    assert words[0].endswith(": no route to the judge")
 
 
 def test_a_request_the_judge_cannot_take_fails_once_others_are_answered(
@@ -237,7 +236,7 @@ def test_a_request_the_judge_cannot_take_fails_once_others_are_answered(
     store = tmp_path / "r.db"
     with Monitor(judge=FakeJudge(fail=fail), metrics="ccrs.qr", store=store) as monitor:
         monitor.record(draft("bad", query="poison?"))
-        wait_until(lambda: "answers nobody" in caplog.text)
+        wait_until(lambda: "is unavailable" in caplog.text)
         monitor.record(draft("good"))
         assert monitor.drain(60)
 

@@ -84,7 +84,7 @@ def test_a_judge_that_is_down_delays_all_that_asks_it(tmp_path: Path, caplog: py
     reader.down = False
     with Monitor(judge=FakeJudge(SAYS, fail=fail), reader=reader, metrics=["ccrs.qr", "udcg"], store=store) as monitor:
         monitor.record(draft("t0"))
-        wait_until(lambda: "answers nobody" in caplog.text)
+        wait_until(lambda: "is unavailable" in caplog.text)
         assert not monitor.drain(0.2)
         assert {} == scored(store)
         down.clear()

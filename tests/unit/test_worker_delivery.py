@@ -138,7 +138,7 @@ def test_one_reason_is_told_once(store, clock, caplog):
     """Rows that went alone have errors of their own; what they say is said once for all of them."""
     run(store, clock, lambda batch: {d.outcome.id: SinkUnavailableError("503") for d in batch})
 
-    assert ["ragstone sink scripted: 503; trying again in 1 s"] == caplog.messages
+    assert ["ragstone sink scripted: 503 (next attempt in 1 s)"] == caplog.messages
     assert DeliveryCounts(pending=5, oldest_pending_s=0.0, last_error="503") == books(store)
 
 
@@ -212,7 +212,7 @@ def test_a_trace_that_does_not_come_is_waited_for_a_day(store, clock):
     clock.now += 1 * HOUR
     run(store, clock, only("t3", missing))
     (row,) = store.deliveries(state="failed")
-    assert "its trace did not come for 24 h: no such span" == row.last_error
+    assert "the trace did not arrive within 24 h: no such span" == row.last_error
 
     store.requeue_deliveries()
     run(store, clock, only("t3", missing))
@@ -227,7 +227,7 @@ def test_credentials_that_are_refused_stop_the_sink_and_are_said_once(store, clo
         assert [] == outlet.due(store)
 
     assert (5, "401; check the credentials") == (books(store).pending, books(store).stopped)
-    assert ["ragstone sink scripted is stopped, its outcomes wait in the outbox: 401; check the credentials"] == [
+    assert ["ragstone sink scripted stopped, its deliveries stay pending: 401; check the credentials"] == [
         r.message for r in caplog.records
     ]
     run(store, clock, lambda batch: None)
@@ -241,7 +241,7 @@ def test_an_outage_is_said_once_a_batch(store, clock, caplog):
         clock.now += 2
         run(store, clock, failing(SinkUnavailableError("down")))
 
-    assert ["ragstone sink scripted: down; trying again in 1 s"] == [r.message for r in caplog.records]
+    assert ["ragstone sink scripted: down (next attempt in 1 s)"] == [r.message for r in caplog.records]
 
 
 def test_a_bug_of_a_sink_is_an_outage(store, clock, caplog):

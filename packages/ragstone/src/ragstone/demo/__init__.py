@@ -1,4 +1,4 @@
-"""The demo: a small handbook, questions about it, and a retriever and an answerer that need no model."""
+"""The demo: a small handbook, questions about it, and a retriever and a generator that work without a model."""
 
 from ragstone.demo._chain import (
     NOT_FOUND,

@@ -45,9 +45,9 @@ class DemoQuestion:
     query: str
     reference: str
     gold: tuple[str, ...]
-    """Ids of the passages that hold the answer; empty when none does."""
+    """Ids of the passages that contain the answer. Empty if no passage does."""
     kind: Literal["answerable", "unanswerable", "distractor"]
-    """A distractor is answerable, and another passage looks as if it held the answer."""
+    """A distractor question is answerable, but another passage also looks relevant."""
 
 
 def load_corpus() -> tuple[DemoPassage, ...]:
@@ -68,24 +68,24 @@ def _rows(name: str) -> list[dict[str, Any]]:
 NOT_FOUND: Final = "I could not find this in the handbook."
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
-# Below this share of the question's weight the sentence is about something else. Chosen so that the demo answers most
-# questions and still makes both mistakes: it answers what it should not, and gives up where it should not.
+# Minimum share of the question's weight. Chosen so that the demo answers most questions and still makes both kinds of
+# mistakes: answers to unanswerable questions, and refusals of answerable ones.
 _MIN_OVERLAP: Final = 0.4
 
 
 def extract_answer(query: str, passages: Sequence[str]) -> str:
-    """Return the best sentence of `passages`, or `NOT_FOUND` when none has enough in common with `query`.
+    """Return the sentence of `passages` with the largest word overlap with `query`, or `NOT_FOUND`.
 
-    It looks at words and not at meaning, so it is fooled by look-alikes; the demo needs some bad answers to show.
+    It compares words, not meaning, so some answers are wrong, which the demo needs.
 
     Args:
         query: The question.
-        passages: Retrieved texts, best first; of equally good sentences the first one wins.
+        passages: Retrieved texts, best first. Ties go to the first sentence.
     """
     sentences = [s.strip() for passage in passages for s in _SENTENCE_END.split(passage) if s.strip()]
     bags = [set(words(sentence)) for sentence in sentences]
     idf = inverse_frequencies(bags)
-    # A word that no sentence has is as telling as the rarest: it must count against every sentence.
+    # A word that no sentence contains has the weight of the rarest word, and counts against every sentence.
     unknown = max(idf.values(), default=1.0)
     weights = {word: idf.get(word, unknown) for word in sorted(set(words(query)))}
     total = sum(weights.values())
@@ -147,13 +147,13 @@ _STOP_WORDS: Final = frozenset(
 
 
 def words(text: str) -> list[str]:
-    """Return the words of `text` that carry meaning, in order, lower case and without a plural s."""
-    found = (word.lower() for word in _WORD.findall(text))
-    return [word[:-1] if len(word) > 3 and word.endswith("s") else word for word in found if word not in _STOP_WORDS]
+    """Return the words of `text` without stop words, in order, in lower case and without a plural s."""
+    tokens = (word.lower() for word in _WORD.findall(text))
+    return [word[:-1] if len(word) > 3 and word.endswith("s") else word for word in tokens if word not in _STOP_WORDS]
 
 
 def inverse_frequencies(texts: Sequence[Iterable[str]]) -> dict[str, float]:
-    """Return for each word ln(1 + (N - n + 0.5) / (n + 0.5)): n of the N texts have it. Always above 0.
+    """Return ln(1 + (N - n + 0.5) / (n + 0.5)) for each word that n of the N texts contain. Always above 0.
 
     Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, with 1 added
     inside the logarithm so that a word in most texts does not count against a text.
@@ -182,7 +182,7 @@ class Bm25:
         self._mean_length = sum(c.total() for c in self._counts) / max(1, len(self._counts))
 
     def search(self, query: str, k: int = 4) -> list[tuple[DemoPassage, float]]:
-        """Return the best `k` passages with their scores (above 0), best first; ties keep the order of the corpus."""
+        """Return the best `k` passages with their scores (above 0), best first. Ties keep the order of the corpus."""
         terms = set(words(query))
         ranked = sorted(
             ((p, self._score(terms, counts)) for p, counts in zip(self._passages, self._counts, strict=True)),
@@ -193,7 +193,7 @@ class Bm25:
 
     def _score(self, terms: set[str], counts: Counter[str]) -> float:
         norm = _K1 * (1 - _B + _B * counts.total() / self._mean_length)
-        # Sorted, because a sum of floats in the order of a set differs from run to run.
+        # Sorted, because the sum of floats depends on the order, and a set's order differs between runs.
         return sum(self._idf[t] * counts[t] * (_K1 + 1) / (counts[t] + norm) for t in sorted(terms) if t in counts)
 
 
@@ -202,7 +202,7 @@ DemoChain: TypeAlias = Callable[[DemoQuestion], str]
 
 
 class DemoChainBuilder(Protocol):
-    """What an entry point of the group `ragstone.demos` names."""
+    """Protocol of the objects behind entry points of the group `ragstone.demos`."""
 
     def __call__(self, recorder: Recorder) -> DemoChain:
         """Build the framework's chain over the handbook, with every request captured by `recorder`."""

@@ -1,8 +1,8 @@
-"""Ingest: OTLP receivers for applications of any language; stored first, answered after, scored in the background."""
+"""Ingest: OTLP receivers that write spans to disk before they respond. Requests are scored in the background."""
 
 from ragstone.ingest._grpc import OtlpGrpcReceiver as OtlpGrpcReceiver
 from ragstone.ingest._receiver import OtlpReceiver as OtlpReceiver
-from ragstone.ingest._stage import OtlpTraceSource as OtlpTraceSource
-from ragstone.ingest._stage import SharedSpanBuffer as SharedSpanBuffer
+from ragstone.ingest._span_buffer import OtlpTraceSource as OtlpTraceSource
+from ragstone.ingest._span_buffer import SharedSpanBuffer as SharedSpanBuffer
 
 __all__ = []

@@ -8,7 +8,7 @@ from ragstone.capture import Redactor, redact_secrets
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
 from ragstone.ingest._intake import MAX_BYTES, SpanIntake
 from ragstone.ingest._reply import trace_response
-from ragstone.ingest._stage import SharedSpanBuffer
+from ragstone.ingest._span_buffer import SharedSpanBuffer
 
 __all__ = ["OtlpGrpcReceiver"]
 
@@ -24,9 +24,9 @@ class OtlpGrpcReceiver:
     Logs and metrics are accepted and not stored.
 
     Args:
-        stage: The buffer for the spans.
+        buffer: The buffer for the spans.
         host: Address to listen on.
-        port: Port; 0 takes a free one.
+        port: Port. 0 selects a free port.
         redact: As for `OtlpReceiver`.
 
     Raises:
@@ -35,7 +35,7 @@ class OtlpGrpcReceiver:
 
     def __init__(
         self,
-        stage: SharedSpanBuffer,
+        buffer: SharedSpanBuffer,
         *,
         host: str = "127.0.0.1",
         port: int = 4317,
@@ -47,14 +47,14 @@ class OtlpGrpcReceiver:
         except ImportError as error:
             raise MissingExtraError(feature="OTLP over gRPC", package="grpcio", extra="ragstone[grpc]") from error
         self._grpc: Any = grpc
-        self._intake = SpanIntake(stage, redact)
+        self._intake = SpanIntake(buffer, redact)
         self._host = host
         self._port = port
         self._server: Any = None
 
     @property
     def url(self) -> str:
-        """The endpoint for exporters; final after `start`."""
+        """Endpoint for exporters. Final after `start`."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
@@ -72,12 +72,12 @@ class OtlpGrpcReceiver:
         except RuntimeError as error:
             self._server = None
             raise ConfigurationError(
-                f"cannot listen at {self._host}:{self._port}: {error}; name another --listen-grpc HOST:PORT"
+                f"cannot listen on {self._host}:{self._port}: {error}. Set another --listen-grpc HOST:PORT."
             ) from None
         await self._server.start()
 
     async def aclose(self) -> None:
-        """Reply to the messages that have arrived, and stop listening. Safe to call twice."""
+        """Finish open requests and stop listening. Can be called twice."""
         server, self._server = self._server, None
         if server is not None:
             await server.stop(grace=5.0)
@@ -91,7 +91,7 @@ class OtlpGrpcReceiver:
             await context.abort(code.INVALID_ARGUMENT, str(error))
         except StoreError:
             # Exporters retry after this code.
-            await context.abort(code.UNAVAILABLE, "the disk does not accept spans now")
+            await context.abort(code.UNAVAILABLE, "the disk is unavailable")
         return trace_response(rejected)
 
     async def ignored(self, message: bytes, context: Any) -> bytes:  # noqa: ARG002 - gRPC's signature

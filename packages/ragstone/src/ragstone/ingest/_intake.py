@@ -7,7 +7,7 @@ import logging
 
 from ragstone.capture import Redactor
 from ragstone.errors import StoreError
-from ragstone.ingest._stage import SharedSpanBuffer
+from ragstone.ingest._span_buffer import SharedSpanBuffer
 from ragstone.replay import BufferedSpan
 from ragstone.replay.otlp import spans_of_request
 
@@ -23,15 +23,15 @@ class SpanIntake:
     """Writes the spans of OTLP messages to a buffer, for receivers of any protocol.
 
     Args:
-        stage: The buffer.
+        buffer: The buffer.
         redact: Function from text to text, applied to everything that an application put into a span before it is
             written. None writes texts as they are.
     """
 
-    def __init__(self, stage: SharedSpanBuffer, redact: Redactor | None) -> None:
-        self._stage = stage
+    def __init__(self, buffer: SharedSpanBuffer, redact: Redactor | None) -> None:
+        self._buffer = buffer
         self._redact = redact
-        self._trouble = ""
+        self._disk_error = ""
         """The last error of the disk, while it accepts nothing."""
         self.n_spans = 0
         """New spans."""
@@ -39,7 +39,7 @@ class SpanIntake:
         """Spans that could not be read."""
 
     async def take(self, message: bytes, kind: str) -> list[str]:
-        """Write the spans of a message; they are on the disk when this returns.
+        """Write the spans of a message to disk.
 
         Args:
             message: An `ExportTraceServiceRequest`, uncompressed.
@@ -57,12 +57,12 @@ class SpanIntake:
             # Reading needs the processor and writing waits for the disk, so neither is done in the loop.
             rejected = await asyncio.to_thread(self._keep, message, kind)
         except StoreError as error:
-            if str(error) != self._trouble:
+            if str(error) != self._disk_error:
                 # Once, because every exporter retries every few seconds.
-                self._trouble = str(error)
-                logger.error("ragstone ingest: %s; exporters are asked to retry", error)  # noqa: TRY400
+                self._disk_error = str(error)
+                logger.error("ragstone ingest: %s (exporters retry)", error)  # noqa: TRY400
             raise
-        self._trouble = ""
+        self._disk_error = ""
         return rejected
 
     def _keep(self, message: bytes, kind: str) -> list[str]:
@@ -73,6 +73,6 @@ class SpanIntake:
                 spans.append(item)
             else:
                 rejected.append(item.reason)
-        self.n_spans += self._stage.add(spans)
+        self.n_spans += self._buffer.add(spans)
         self.n_rejected += len(rejected)
         return rejected

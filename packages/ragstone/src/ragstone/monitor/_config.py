@@ -1,4 +1,4 @@
-"""The configuration file of a Monitor, and of the commands that go with it."""
+"""The configuration file of `Monitor` and of the commands."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ CONFIGURABLE: Final = (
     "max_outage_s",
     "role",
 )
-"""The arguments of `Monitor` that a file can say: those that are numbers and texts."""
+"""The arguments of `Monitor` that a file can set: numbers and strings."""
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a TOML file whose keys are arguments of `Monitor`, and whose tables are for single commands.
+    """Read a TOML file whose keys are arguments of `Monitor` and whose tables are for single commands.
 
     Args:
         path: The file.
 
     Raises:
-        ConfigurationError: It does not exist, is no TOML, or has a key that is no argument.
+        ConfigurationError: If the file does not exist, is not valid TOML or has an unknown key.
     """
     name = os.fspath(path)
     try:
@@ -46,7 +46,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     for key, value in values.items():
         if key not in CONFIGURABLE and not isinstance(value, dict):
             raise ConfigurationError(
-                f"{name!r} sets {key!r}, which is no argument of Monitor; those are {', '.join(CONFIGURABLE)}. What only a "
-                "command has goes into its table, such as [replay]"
+                f"{name!r} sets {key!r}, which is not an argument of Monitor. Arguments: {', '.join(CONFIGURABLE)}. Set "
+                "options of a command in its table, such as [replay]."
             )
     return values

@@ -1,4 +1,4 @@
-"""The end of a program: waiting until everything is scored, while that is possible."""
+"""Waiting at the end of a program until all requests are scored."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Final, Literal
 __all__ = ["Progress", "State", "is_script", "pauses"]
 
 State = Literal["done", "scoring", "unavailable", "not_owner"]
-"""What scoring is doing. "unavailable": the judge does not answer, or the store cannot be used, at present."""
+"""State of scoring. "unavailable": the judge is unavailable or the store cannot be used."""
 
 _PAUSE_S: Final = 0.02
 _UNAVAILABLE_S: Final = 2.0
-"""Seconds of being unavailable after which waiting ends. Calls to a judge have been retried before that."""
+"""Seconds in the state "unavailable" after which waiting ends. Calls to a judge were already retried before."""
 _SHOW_S: Final = 0.5
 
 
 def is_script() -> bool:
-    """Whether this is the main thread of a program that nobody stops by a signal.
+    """Return whether this is the main thread of a program that does not handle SIGTERM.
 
-    A program that handles SIGTERM is a server: it is being stopped, and whoever stops it does not wait for a minute.
+    A program that handles SIGTERM is a server, which must stop quickly.
     """
     return threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) in (
         signal.SIG_DFL,
@@ -35,12 +35,12 @@ def is_script() -> bool:
 def pauses(
     look: Callable[[], State], *, timeout_s: float, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[float]:
-    """Yield the pauses between looks, in seconds, for as long as waiting can help.
+    """Yield the pauses between checks, in seconds, as long as waiting can help.
 
     Args:
-        look: The state of scoring.
-        timeout_s: Seconds after which waiting ends in any case.
-        clock: Seconds that only grow.
+        look: Returns the state of scoring.
+        timeout_s: Maximum seconds to wait.
+        clock: A monotonic clock, in seconds.
     """
     end = clock() + timeout_s
     unavailable_since: float | None = None
@@ -58,11 +58,11 @@ def pauses(
 
 
 class Progress:
-    """The number of pending requests, on a terminal; elsewhere nothing is written.
+    """Shows the number of pending requests on a terminal. Without a terminal, it writes nothing.
 
     Args:
-        count: How many requests are pending; None if that is not known.
-        clock: Seconds that only grow.
+        count: Returns the number of pending requests, or None if unknown.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, count: Callable[[], int | None], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -92,5 +92,5 @@ class Progress:
         try:
             sys.stderr.write(text)
             sys.stderr.flush()
-        except (OSError, ValueError):  # the terminal is gone
+        except (OSError, ValueError):  # the terminal was closed
             self._on_terminal = self._written = False

@@ -1,4 +1,4 @@
-"""`Monitor`: the one object an application makes. Capture → spool → store → scoring → sinks, live."""
+"""`Monitor`: capture → spool → store → scoring → sinks in an application."""
 
 from __future__ import annotations
 
@@ -36,46 +36,46 @@ logger = logging.getLogger("ragstone")
 
 _OWNERSHIP_RETRY_S = 1.0
 _FINISH_S = 60.0
-"""Seconds for which the end of a `with` block waits for scores."""
+"""Maximum seconds that the end of a `with` block waits for scores."""
 _live: weakref.WeakSet[Monitor] = weakref.WeakSet()
 
 
 class Monitor(RequestBlocks):
-    """Captures requests, keeps them durably, scores them off the request path, and sends outcomes to sinks.
+    """Captures requests, stores them durably, scores them in the background, and sends outcomes to sinks.
 
-    Hand it to an integration (`RagstoneCallbackHandler(monitor)`), or call `record` yourself. Nothing happens before
-    the first request: no file, no thread. Then two daemon threads run: one writes captures to this process's spool
-    segment, one owns the store (drains, scores, delivers) unless another process already does.
+    Pass it to an integration (`RagstoneCallbackHandler(monitor)`), or call `record` yourself. Before the first request,
+    `Monitor` does not create files or threads. Then it starts two daemon threads: one writes captures to this process's
+    spool segment, the other owns the store (drains, scores, delivers) unless another process does.
 
     A `with` (or `async with`) block that ends without an exception in a script's main thread waits up to 60 s until all
-    is scored, while the judge answers. `close` and the exit of the interpreter take up to 5 s. Requests that are still
-    pending then stay in the store, and a warning names the command that scores them.
+    requests are scored, while the judge answers. `close` and interpreter exit take up to 5 s. Requests that are still
+    pending stay in the store, and a warning shows the command that scores them.
 
     Args:
-        judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`, else "lexical".
-        reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`;
-            None reads `RAGSTONE_READER`, else takes the judge's model.
+        judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`. Default: `RAGSTONE_JUDGE`, otherwise "lexical".
+        reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`.
+            Default: `RAGSTONE_READER`, otherwise the judge's model.
         metrics: Names, groups or metric objects.
-        store: Path of the SQLite store; the spool lies beside it, in `<store>.spool`. Or the URL of a PostgreSQL
-            database, which monitors and workers of several hosts may share; the spool is then in `RAGSTONE_SPOOL`.
-        sinks: Where outcomes go besides the store ("jsonl:PATH", "otlp", a `Sink`).
-        sample_rate: Probability in [0, 1] that a request is kept; decided by a hash of its trace id, so that every
-            process and every retry decides alike, and stored with the trace as its weight.
-        redact: Text to text, applied to everything captured before it touches a disk; None keeps text as it is.
-        limits: How long texts and lists may get.
-        durability: "batched" acknowledges at once and writes every `flush_interval_s`: `kill -9` loses at most what
-            came within that time plus one write. "sync" returns from `record` when the capture is on the disk.
+        store: Path of the SQLite store, with its spool in `<store>.spool`. Or the URL of a PostgreSQL database, which
+            monitors and workers of several hosts can share. Its spool is in `RAGSTONE_SPOOL`.
+        sinks: Destinations of outcomes in addition to the store ("jsonl:PATH", "otlp", a `Sink`).
+        sample_rate: Probability in [0, 1] that a request is captured. A hash of the trace id decides, so that every
+            process and every retry makes the same decision. The probability is stored with the trace.
+        redact: Function from text to text, applied to all captured text before it is written. None keeps text unchanged.
+        limits: Maximum lengths of texts and lists.
+        durability: "batched" acknowledges immediately and writes every `flush_interval_s`: `kill -9` loses at most the
+            requests of that time plus one write. "sync" returns from `record` after the capture is on disk.
         flush_interval_s: Seconds between writes of "batched".
-        queue_size: Requests held in memory for the writer; more are dropped and counted.
-        concurrency: Traces scored at once.
+        queue_size: Maximum requests in memory for the writer. Further requests are dropped and counted.
+        concurrency: Number of traces scored concurrently.
         deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
-        max_outage_s: While the judge answers nobody, requests stay pending and are tried again, each for so many
-            seconds; then its metrics fail.
-        role: "auto" owns the store when no other process does; "capture" never scores (a `ragstone worker` does).
-        clock: Unix seconds; for tests.
+        max_outage_s: Seconds for which a request stays pending and is retried while the judge is unavailable. Then its
+            metrics fail.
+        role: "auto" owns the store if no other process does. "capture" never scores (a `ragstone worker` does).
+        clock: Returns the current time in Unix seconds, for tests.
 
     Raises:
-        ConfigurationError: An argument that cannot work; the message names it.
+        ConfigurationError: If an argument is invalid. The message names it.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Monitor(RequestBlocks):
         self._store = resolve_store(store)
         if not is_database_url(store) and not Path(self._store).parent.is_dir():
             raise ConfigurationError(
-                f"the folder of store={str(store)!r} does not exist; make it, or give another path"
+                f"the directory of store={str(store)!r} does not exist. Create it, or give another path."
             )
         self._role = role
         self._setup = ScoringSetup(
@@ -138,14 +138,14 @@ class Monitor(RequestBlocks):
 
     @classmethod
     def from_config(cls, path: str | os.PathLike[str], **arguments: Any) -> Self:
-        """Make a monitor by a TOML file, the one that `ragstone --config` takes as well.
+        """Create a monitor from a TOML file, which `ragstone --config` also accepts.
 
         Args:
-            path: The file. Its keys are the arguments of `Monitor`; tables, which are for commands, are passed over.
-            arguments: Arguments of `Monitor` that count instead of the file's.
+            path: The file. Its keys are arguments of `Monitor`. Tables, which are for commands, are ignored.
+            arguments: Arguments of `Monitor` that override the file's.
 
         Raises:
-            ConfigurationError: The file cannot be read, or a key is no argument.
+            ConfigurationError: If the file cannot be read or a key is not an argument.
 
         Example:
             ```toml
@@ -160,19 +160,19 @@ class Monitor(RequestBlocks):
             ```
         """
         values = read_config(path)
-        named: dict[str, Any] = {key: values[key] for key in CONFIGURABLE if key in values}
-        return cls(**(named | arguments))
+        configured: dict[str, Any] = {key: values[key] for key in CONFIGURABLE if key in values}
+        return cls(**(configured | arguments))
 
     def _reset(self) -> None:
-        """Start without a worker: at birth, and in a forked child, where the parent's thread does not exist."""
+        """Reset to the state without a worker: at creation, and in a forked child, which lacks the parent's thread."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._worker: Worker | None = None
-        """Ours, while it owns the store."""
+        """This monitor's worker while it owns the store."""
         self._state: State = "scoring"
-        """What became of the last attempt to own the store and to score."""
+        """Result of the last attempt to own the store and to score."""
         self._candidate: Worker | None = None
-        """Ours, whether it owns the store yet or not."""
+        """This monitor's worker, even if it does not own the store yet."""
         self._closed = False
         self._closing = threading.Event()
 
@@ -180,13 +180,13 @@ class Monitor(RequestBlocks):
         if not self._closed:
             self._reset()
 
-    # -- the application's side ------------------------------------------------------------------------------
+    # -- called by the application ---------------------------------------------------------------------------
 
     def record(self, draft: TraceDraft | Request) -> bool:
-        """Take a finished request: never raises, never waits for a disk or a lock held across one ("batched").
+        """Record a finished request. Never raises, and with "batched" never waits for the disk.
 
         Returns:
-            False when the request was dropped; it is counted, with the reason, in the ledger.
+            False if the request was dropped. The ledger counts it with the reason.
         """
         accepted = self._capture.record(draft)
         if self._thread is None and not self._closed:
@@ -194,7 +194,7 @@ class Monitor(RequestBlocks):
         return accepted
 
     def start(self) -> None:
-        """Start scoring without waiting for the first request (to finish what an earlier process left)."""
+        """Start scoring before the first request, to score requests that an earlier process left pending."""
         if self._role == "capture":
             return
         with self._lock:
@@ -202,34 +202,34 @@ class Monitor(RequestBlocks):
                 thread = threading.Thread(target=self._own_and_work, name="ragstone-worker", daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # the interpreter is shutting down: what is captured waits in the spool
+                except RuntimeError:  # the interpreter is shutting down, and requests stay in the spool
                     return
                 self._thread = thread
 
-    # -- looking and waiting ---------------------------------------------------------------------------------
+    # -- state and waiting -----------------------------------------------------------------------------------
 
     @property
     def counters(self) -> CaptureCounters:
-        """What this process has recorded, written and dropped so far."""
+        """Counts of requests that this process has recorded, written and dropped."""
         return self._capture.counters
 
     def ledger(self) -> Ledger:
-        """Where every request captured into this store stands, all processes included.
+        """Read the ledger: the state of every request in this store, of all processes.
 
         Raises:
-            StoreError: The store cannot be read, or nothing was captured yet.
+            StoreError: If the store cannot be read or nothing was captured yet.
         """
         return read_ledger(self._store)
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until everything recorded so far is on the disk; False if `timeout_s` was not enough."""
+        """Wait until all recorded requests are on disk, and return False after `timeout_s`."""
         return self._capture.flush(timeout_s)
 
     def drain(self, timeout_s: float = 60.0) -> bool:
-        """Wait until everything recorded so far is scored, and delivered to every sink that takes it.
+        """Wait until all recorded requests are scored and delivered, and return False after `timeout_s`.
 
-        Returns False after `timeout_s`. What a sink that is down has to get stays in the outbox. Only the process
-        that owns the store can know about sinks; elsewhere this waits until the ledger shows no pending trace.
+        Deliveries to an unavailable sink stay pending and do not count. A process that does not own the store does not know
+        the state of sinks, so there this waits until the ledger does not show pending traces.
         """
         end = time.monotonic() + timeout_s
         if not self.flush(timeout_s):
@@ -244,7 +244,7 @@ class Monitor(RequestBlocks):
         return False
 
     def _idle_check(self) -> Callable[[], bool]:
-        """Make a function that says whether everything recorded until now is scored and delivered, by our worker."""
+        """Return a function that checks if everything recorded until now is scored and delivered by this worker."""
         seen: tuple[Worker, int] | None = None
 
         def is_idle() -> bool:
@@ -253,7 +253,7 @@ class Monitor(RequestBlocks):
             if worker is None:
                 return False
             worker.wake()
-            # An idle look may have begun before the flush ended; the one after the next cannot have.
+            # The current poll may have begun before the flush ended. The second poll from now begins after it.
             if seen is None or seen[0] is not worker:
                 seen = (worker, worker.poll_count + 2)
                 return False
@@ -262,10 +262,9 @@ class Monitor(RequestBlocks):
         return is_idle
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Make captures durable, stop scoring, release the store. Safe to call twice; called at exit.
+        """Write all captures, stop scoring and release the store. Can be called twice, and is called at exit.
 
-        What is not scored yet stays pending in the store. A warning says how many requests these are, and which command
-        scores them.
+        Unscored requests stay pending in the store. A warning shows their number and the command that scores them.
         """
         end = time.monotonic() + timeout_s
         with self._lock:
@@ -284,12 +283,12 @@ class Monitor(RequestBlocks):
 
     def _warn_of_pending(self) -> None:
         if self._state == "not_owner":
-            return  # its owner scores what is pending
+            return  # the store's owner scores pending requests
         if self._state == "unavailable" and is_database_url(self._store):
-            return  # nothing at the end of a program may wait for a database
+            return  # the end of a program must not wait for a database
         try:
             message = pending_message(self._store, read_ledger(self._store), self._setup.command_options())
-        except Exception:  # noqa: BLE001  the program ends, and the store may not be there to be read
+        except Exception:  # noqa: BLE001  the program ends, and the store may be unreadable
             return
         if message is not None:
             # Python prints warnings on standard error if the application has not configured logging.
@@ -324,7 +323,7 @@ class Monitor(RequestBlocks):
             await asyncio.to_thread(self.close)
 
     def _finish(self) -> Generator[float]:
-        """Yield pauses until everything is scored, or waiting cannot help; at once in a server or beside another owner."""
+        """Yield pauses until everything is scored or waiting cannot help. Yields nothing in a server."""
         if self._thread is None or not is_script():
             return
         self.flush()
@@ -345,40 +344,40 @@ class Monitor(RequestBlocks):
             progress.clear()
 
     def _n_pending(self) -> int | None:
-        """How many requests are pending; None if the store does not exist yet, or cannot be read now."""
+        """Return the number of pending requests, or None if the store does not exist yet or cannot be read."""
         try:
             return read_ledger(self._store).total.pending
         except StoreError:
             return None
 
-    # -- the worker's side -----------------------------------------------------------------------------------
+    # -- run on the worker's thread --------------------------------------------------------------------------
 
     def _own_and_work(self) -> None:
-        """Own the store as soon as nobody else does, and work until closed."""
+        """Own the store as soon as it is free, and work until closed."""
         waiting = False
         while not self._closing.is_set():
             worker = Worker(self._store, self._setup, max_outage_s=self._outage_patience_s, clock=self._clock)
             self._candidate = worker
-            if self._closing.is_set():  # `close` came before there was anybody to stop
+            if self._closing.is_set():  # `close` was called before the worker existed
                 worker.stop()
             try:
                 asyncio.run(self._work(worker))
             except StoreOwnedError as error:
                 if not waiting:
-                    logger.info("%s; this process captures, and takes over when the owner is gone", error)
+                    logger.info("%s (this process captures, and scores when the owner has stopped)", error)
                 waiting = True
                 self._state = "not_owner"
             except RagstoneError as error:
                 if not waiting:
-                    # The message says what to do; a traceback of ours would not help.
-                    logger.error("ragstone cannot score, captures wait in the spool: %s", error)  # noqa: TRY400
+                    # The message says what to do. A traceback would not help.
+                    logger.error("ragstone cannot score, requests stay in the spool: %s", error)  # noqa: TRY400
                 waiting = True
                 self._state = "unavailable"
             except Exception as error:
-                # At exit Python ends the threads that work is given to before it lets us close.
+                # At exit Python ends the thread pool before it calls exit hooks.
                 self._state = "unavailable"
                 if "interpreter shutdown" not in str(error):
-                    logger.exception("ragstone worker stopped by a bug; captures wait in the spool, starting again")
+                    logger.exception("ragstone worker failed with a bug, requests stay in the spool (restarting)")
             else:
                 waiting = False
             finally:

@@ -73,7 +73,7 @@ class ReplayTraceSource:
         """Whether there is more to read."""
         return bool(self._waiting)
 
-    def transfer_batch(self, store: Store, troubles: StepErrors) -> int:
+    def transfer_batch(self, store: Store, errors: StepErrors) -> int:
         """Take in a batch of the file whose turn it is; how many of its records were looked at.
 
         What the store does not take now is kept, and comes first the next time.
@@ -83,13 +83,13 @@ class ReplayTraceSource:
         (source, found), counts = self._waiting[0]
         if not self._batch:
             begins = self._records is None
-            known = troubles.run_step("read how far files were taken in", store.segment_offsets, None) if begins else {}
+            known = errors.run_step("read how far files were taken in", store.segment_offsets, None) if begins else {}
             if known is None:
                 return 0
             self._read(source, found, counts, known)
         batch = self._batch
         if batch:
-            if troubles.run_step("store traces", lambda: self._store(batch, counts, store), None) is None:
+            if errors.run_step("store traces", lambda: self._store(batch, counts, store), None) is None:
                 return 0
             self._batch = []
         else:

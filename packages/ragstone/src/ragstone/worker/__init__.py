@@ -1,4 +1,4 @@
-"""The owner of a store at work: what comes in, is scored, and goes out; and what anybody sees of its books."""
+"""Worker: moves traces into the store, scores them and delivers outcomes. Reads ledgers without owning the store."""
 
 from ragstone.worker._intake import StepErrors as StepErrors
 from ragstone.worker._intake import TraceSource

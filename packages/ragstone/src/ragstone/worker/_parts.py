@@ -1,4 +1,4 @@
-"""A request's metrics, in parts that rest on different models: one that is down holds up its own part alone."""
+"""Scoring of a request's metrics in groups by model, so that an unavailable model delays only its own group."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _UNANSWERED: Final = frozenset({"unavailable", "timeout"})
 _PAUSE_MIN_S: Final = 1.0
 _PAUSE_USUAL_S: Final = 300.0
 _PAUSE_MAX_S: Final = 600.0
-"""Longest wait between two tries of one request, in seconds."""
+"""Longest wait between two attempts of one request, in seconds."""
 _PAUSE_PAID_S: Final = 10.0
-"""First wait after a try in which a model answered in part: that part is paid for again."""
+"""First wait after a partly answered attempt, in seconds: the answered part is paid for again."""
 
 _WAITING: Final = 16
-"""For each slot, so many requests may wait for a model that is down while another goes on."""
+"""Requests per slot that may wait for an unavailable model while another model continues."""
 SHARED_LEASE_S: Final = 90.0
-"""Where others wait for what a killed worker had in work, leases are short, and renewed while the work goes on."""
+"""Lease duration in a shared store, in seconds: short, so that other workers resume after a kill, and renewed regularly."""
 
 
 def lease_s(deadline_s: float) -> float:
-    """How long a request may be in work before anybody looks after it, all waits included, in seconds."""
-    # Each that waits needs its turn at a slot. A killed owner's leases end with the next owner's start.
+    """Return the lease duration of a request in a store file, including all waits, in seconds."""
+    # Each waiting request needs its turn at a slot. The next owner releases the leases of a killed owner at its start.
     return (2 + _WAITING) * deadline_s + 2 * _PAUSE_MAX_S
 
 
 class MetricGroups:
-    """Scores requests part by part; a part is all metrics that rest on the same models.
+    """Scores requests group by group. A group contains all metrics that use the same models.
 
     Args:
-        setup: Metrics, models and limits, prepared. `concurrency` and `deadline_s` hold for each part on its own.
-        patience_s: Seconds for which a part waits for models that are down.
+        setup: Prepared metrics, models and limits. `concurrency` and `deadline_s` apply to each group.
+        patience_s: Seconds for which a group waits for unavailable models.
     """
 
     def __init__(self, setup: ScoringSetup, *, patience_s: float) -> None:
@@ -58,14 +58,14 @@ class MetricGroups:
         self._parts = [
             (
                 setup.scorer_of(metrics),
-                JudgeOutage(patience_s=patience_s, who=_describe_role(metrics)),
+                JudgeOutage(patience_s=patience_s, role=_describe_role(metrics)),
                 asyncio.Semaphore(setup.concurrency),
             )
             for metrics in groups.values()
         ]
         self._judged = [outage for key, (_, outage, _) in zip(groups, self._parts, strict=True) if key]
         for outage in self._judged:
-            # Parts may share a model, or the machine it runs on.
+            # Groups may share a model, or the machine it runs on.
             outage.on_end = self._retry_now
 
     def _retry_now(self) -> None:
@@ -78,12 +78,13 @@ class MetricGroups:
         return any(outage.is_on for outage in self._judged)
 
     def free_slots(self, n_in_work: int) -> int:
-        """How many more requests to take on."""
+        """Return how many more requests the worker can claim."""
         waiting = [outage.waiting for outage in self._judged] or [0]
-        # Who waits needs no slot: another request can find out whether the model is down or only refuses those.
-        # Where no model answers, no more of them than slots; where one does, its part is not held up by the others'.
-        most = self._concurrency * (1 if min(waiting) >= self._concurrency or len(waiting) == 1 else _WAITING)
-        return self._concurrency + min(max(waiting), most) - n_in_work
+        # A waiting request does not occupy a slot, so that other requests show if the model is down or rejects only the
+        # waiting ones. If no model answers, the number of waiting requests is limited to the number of slots. If one
+        # answers, its group continues.
+        max_waiting = self._concurrency * (1 if min(waiting) >= self._concurrency or len(waiting) == 1 else _WAITING)
+        return self._concurrency + min(max(waiting), max_waiting) - n_in_work
 
     async def score(
         self,
@@ -95,22 +96,23 @@ class MetricGroups:
         """Score one request.
 
         Args:
-            sample: What to score.
-            extend_lease: Called before each wait, to keep the request ours.
-            store_outcomes: Takes the outcomes of each part as soon as they are there, and whether they are the last ones.
+            sample: The sample to score.
+            extend_lease: Called before each wait, to extend the request's lease.
+            store_outcomes: Called with the outcomes of each group when they are complete, and with whether they are the
+                last ones.
         """
-        left = len(self._parts)
+        n_unfinished = len(self._parts)
 
         async def one(scorer: Scorer, outage: JudgeOutage, slots: asyncio.Semaphore) -> None:
-            nonlocal left
+            nonlocal n_unfinished
 
             async def score() -> Sequence[AnyOutcome]:
                 async with slots:
                     return await scorer.score(sample)
 
             outcomes = await outage.score_with_retry(score, extend_lease=extend_lease)
-            left -= 1
-            await store_outcomes(outcomes, left == 0)
+            n_unfinished -= 1
+            await store_outcomes(outcomes, n_unfinished == 0)
 
         async with asyncio.TaskGroup() as group:
             for part in self._parts:
@@ -118,57 +120,58 @@ class MetricGroups:
 
 
 def _describe_role(metrics: Sequence[Metric]) -> str:
-    reading = any(isinstance(metric, ReaderMetric) for metric in metrics)
-    return "the reader, or the judge beside it," if reading else "the judge"
+    uses_reader = any(isinstance(metric, ReaderMetric) for metric in metrics)
+    return "the reader or its judge" if uses_reader else "the judge"
 
 
 class JudgeOutage:
-    """Keeps requests waiting while a judge answers nobody, so that an outage delays scores instead of losing them.
+    """Delays scoring while the judge is unavailable, so that an outage does not lose scores.
 
-    A request whose judged metrics all went unanswered waits and is tried again: when any other request is answered, and now and
-    then, ever more slowly. If a try that began after another request was answered fails too, it is at fault itself, and
-    its failure stands. So it is if it runs out of time twice although a model answers it in part: that is slow, not down.
+    A request whose judged metrics were all unanswered is retried after any other request was answered, and otherwise with
+    exponential backoff. If a retry fails although the judge has meanwhile answered another request, the failure is final.
+    A request that times out twice with some metrics answered also fails: the model is too slow, not unavailable.
 
     Args:
-        patience_s: Seconds after which a request's failure stands in any case; 0 never waits.
-        who: Who is asked, for the log.
-        clock: Seconds that only grow.
+        patience_s: Seconds after which a request's failure is final. 0 never waits.
+        role: The model's role, for the log.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(
-        self, *, patience_s: float, who: str = "the judge", clock: Callable[[], float] = time.monotonic
+        self, *, patience_s: float, role: str = "the judge", clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._patience_s = patience_s
         self._clock = clock
         self._answered_at = -math.inf
         self._answered = asyncio.Event()
         self._is_logged = False
-        self._who = who
+        self._role = role
         self.on_end: Callable[[], object] = lambda: None
-        """Called when an outage is over."""
+        """Called when an outage ends."""
         self.waiting = 0
-        """Requests that wait and do not ask at present."""
+        """Number of requests that wait for their next attempt."""
 
     @property
     def is_on(self) -> bool:
-        """Whether the judge is unavailable: a request failed, and the judge has not answered since."""
+        """Whether the judge is unavailable: a request failed, and no request was answered since."""
         return self._is_logged
 
     async def score_with_retry(
         self, score: Callable[[], Awaitable[Sequence[AnyOutcome]]], *, extend_lease: Callable[[], object]
     ) -> Sequence[AnyOutcome]:
-        """Score a request, again and again while the judge is down.
+        """Score a request, with retries while the judge is unavailable.
 
         Args:
-            score: Tries once.
-            extend_lease: Called before each wait, to keep the request ours.
+            score: Makes one attempt.
+            extend_lease: Called before each wait, to extend the request's lease.
         """
         failed_at: float | None = None
         pause_s = _PAUSE_MIN_S
         was_slow = False
         while True:
-            # Of a try that is under way when the judge comes back nobody can tell what it failed of.
-            decides = failed_at is not None and self._answered_at > failed_at
+            # Only an attempt that begins after another answer is final. One that began earlier may have failed because of
+            # the outage.
+            is_final = failed_at is not None and self._answered_at > failed_at
             outcomes = await score()
             if any(_answered(o) for o in outcomes):
                 self._note_answer()
@@ -177,9 +180,9 @@ class JudgeOutage:
                 return outcomes
             if failed_at is None:
                 failed_at = self._clock()
-            left_s = failed_at + self._patience_s - self._clock()
+            remaining_s = failed_at + self._patience_s - self._clock()
             slow = any(_was_partly_answered(o) and o.kind == "timeout" for o in outcomes if isinstance(o, Failure))
-            if left_s <= 0 or decides or (slow and was_slow):
+            if remaining_s <= 0 or is_final or (slow and was_slow):
                 return outcomes
             was_slow = was_slow or slow
             if any(map(_was_partly_answered, outcomes)):
@@ -192,33 +195,33 @@ class JudgeOutage:
             self.waiting += 1
             try:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._answered.wait(), min(pause_s, left_s))
+                    await asyncio.wait_for(self._answered.wait(), min(pause_s, remaining_s))
             finally:
                 self.waiting -= 1
-            most_s = _PAUSE_MAX_S if any(map(_was_partly_answered, outcomes)) else _PAUSE_USUAL_S
-            pause_s = min(2 * pause_s, most_s)
+            max_pause_s = _PAUSE_MAX_S if any(map(_was_partly_answered, outcomes)) else _PAUSE_USUAL_S
+            pause_s = min(2 * pause_s, max_pause_s)
 
     def _note_answer(self) -> None:
         self._answered_at = self._clock()
         self._answered.set()
         if self._is_logged:
-            logger.warning("%s answers again; scoring goes on", self._who)
+            logger.warning("%s is available again, scoring continues", self._role)
             self._is_logged = False
             self.on_end()
 
     def retry_now(self) -> None:
-        """Let those that wait try now: there is reason to hope, and no proof."""
+        """Retry all waiting requests immediately."""
         self._answered.set()
 
     def _log_outage(self, outcomes: Sequence[AnyOutcome]) -> None:
         if not self._is_logged:
             self._is_logged = True
-            why = next(o.reason for o in outcomes if isinstance(o, Failure) and o.judge_hash)
-            logger.error("%s answers nobody (%s); requests stay pending until it does", self._who, why)
+            reason = next(o.reason for o in outcomes if isinstance(o, Failure) and o.judge_hash)
+            logger.error("%s is unavailable, requests stay pending until it answers: %s", self._role, reason)
 
 
 def _answered(outcome: AnyOutcome) -> bool:
-    """Whether a model said something for it, now."""
+    """Return whether a model has just answered for this outcome."""
     if isinstance(outcome, NotApplicable) or _from_cache(outcome):
         return False
     paid = outcome.usage is not None and outcome.usage.output_tokens > 0
@@ -226,7 +229,7 @@ def _answered(outcome: AnyOutcome) -> bool:
 
 
 def _was_partly_answered(outcome: AnyOutcome) -> bool:
-    """Whether it failed although a model said something for it."""
+    """Return whether the outcome is a failure although a model answered a part."""
     return isinstance(outcome, Failure) and outcome.usage is not None and outcome.usage.output_tokens > 0
 
 
@@ -235,14 +238,14 @@ def _called(outcome: AnyOutcome) -> bool:
 
 
 def _from_cache(outcome: AnyOutcome) -> bool:
-    """Whether nothing was sent for it: that says nothing about the judge."""
+    """Return whether all replies came from the cache, so that the outcome does not show if the judge is available."""
     return outcome.usage is not None and outcome.usage.cached > 0 and outcome.usage.calls == 0
 
 
 def _unanswered(outcomes: Sequence[AnyOutcome]) -> bool:
-    # A plain metric has a score whatever the judge does, and so has a judged one that finds nothing to ask about.
+    # Metrics without a judge are ignored, and judged ones that did not need a call.
     asked = [o for o in outcomes if o.judge_hash and not isinstance(o, NotApplicable) and not _from_cache(o)]
     if any(_called(o) for o in asked):
-        # This judge counts its calls: a score without one says nothing about it. (Work that metrics share is on one bill.)
+        # This judge counts its calls, so a score without calls is ignored. (Usage of a shared call is on one metric only.)
         asked = [o for o in asked if _called(o) or isinstance(o, Failure)]
     return bool(asked) and all(isinstance(o, Failure) and o.kind in _UNANSWERED for o in asked)

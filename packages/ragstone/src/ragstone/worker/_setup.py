@@ -1,4 +1,4 @@
-"""`ScoringSetup`: metrics, models, sinks and limits, from what a user gave."""
+"""`ScoringSetup`: metrics, models, sinks and limits, built from user arguments."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["ScoringSetup"]
 
 
 class ScoringSetup:
-    """Metrics, models, sinks and limits, made from what a user gave.
+    """Metrics, models, sinks and limits, built from user arguments.
 
-    Everything that scores (`Monitor`, `evaluate`, `replay_traces`, the commands, the integrations' evaluators) starts
-    with a setup. As an async context manager it closes what it holds at the end: all sinks, and the models that it made.
+    Everything that scores (`Monitor`, `evaluate`, `replay_traces`, the commands, the integrations' evaluators) starts with a
+    setup. As an async context manager it closes all sinks, and the models that it created.
 
     Args:
         metrics: Names, groups, `Metric` objects, or one of them alone.
         judge: The forms of `judge_from`.
         reader: The forms of `reader_from`. A reader is made only if a metric needs one.
         sinks: The forms of `sink_from`.
-        concurrency: Samples scored at the same time.
+        concurrency: Number of samples scored concurrently.
         deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
-        closes_models: Also close a judge and a reader that were given as objects.
+        closes_models: Also close a judge and a reader that were passed as objects.
 
     Raises:
         ConfigurationError: If a metric, judge, reader or sink does not exist, or a limit is out of range.
@@ -52,7 +52,7 @@ class ScoringSetup:
         deadline_s: float = 120.0,
         closes_models: bool = False,
     ) -> None:
-        self._given = (metrics, judge, reader, tuple(sinks))
+        self._arguments = (metrics, judge, reader, tuple(sinks))
         resolved = resolve_metrics(metrics)
         self.sinks = tuple(sink_from(sink) for sink in sinks)
         self.judge = judge_from(judge)
@@ -60,7 +60,7 @@ class ScoringSetup:
         self.concurrency = concurrency
         self.deadline_s = deadline_s
         self.scorer = self.scorer_of(self.metrics)
-        """Scores by all metrics."""
+        """Scorer for all metrics."""
         self._to_close: list[Judge | Reader] = []
         if closes_models or not isinstance(judge, Judge):
             self._to_close.append(self.judge)
@@ -68,18 +68,17 @@ class ScoringSetup:
             self._to_close.append(self.reader)
 
     def scorer_of(self, metrics: Sequence[Metric]) -> Scorer:
-        """Make a scorer of some of the metrics, with the same judge and limits."""
+        """Create a scorer for some of the metrics, with the same judge and limits."""
         return Scorer(metrics, self.judge, concurrency=self.concurrency, deadline_s=self.deadline_s)
 
     def command_options(self) -> list[str]:
-        """The options with which `ragstone worker` makes the same setup.
+        """Return options of `ragstone worker` for the same setup.
 
-        A value that a command line cannot have (an object), or must not show (a URL may hold credentials), is left open:
-        `--judge JUDGE`, `--sink otlp:...`.
+        Objects, and URLs that may contain credentials, are replaced by placeholders: `--judge JUDGE`, `--sink otlp:...`.
         """
-        metrics, judge, reader, sinks = self._given
-        listed = [metrics] if isinstance(metrics, str | Metric) else metrics
-        names = [spec if isinstance(spec, str) else spec.card.name for spec in listed]
+        metrics, judge, reader, sinks = self._arguments
+        specs = [metrics] if isinstance(metrics, str | Metric) else metrics
+        names = [spec if isinstance(spec, str) else spec.card.name for spec in specs]
         return [
             f"--metrics={','.join(names)}",
             *_model_option("judge", judge),
@@ -88,14 +87,14 @@ class ScoringSetup:
         ]
 
     async def aclose(self) -> None:
-        """Close sinks and models, all of them even if closing one fails. Safe to call twice."""
+        """Close all sinks and models, even if closing one fails. Can be called twice."""
         async with AsyncExitStack() as closing:
             closing.push_async_callback(self.aclose_models)
             for sink in self.sinks:
                 closing.push_async_callback(sink.aclose)
 
     async def aclose_models(self) -> None:
-        """Close the models' connections, which belong to the running event loop. The next call opens new ones."""
+        """Close the models' connections of the running event loop. The next call opens new ones."""
         async with AsyncExitStack() as closing:
             for model in self._to_close:
                 closing.push_async_callback(model.aclose)

@@ -1,4 +1,4 @@
-"""The ledger of a store as a reader sees it, whoever owns the store and whether anybody does."""
+"""Reading of a store's ledger, with or without a running owner."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _BATCH = 1000
 
 
 def read_ledger(store: str | os.PathLike[str]) -> Ledger:
-    """Read the ledger of a store, with what is spooled and not yet in the store counted as it is.
+    """Read the ledger of a store, including spooled requests that are not yet in the store.
 
-    Reads only, and needs no lock: the owner may be alive, dead, or absent. Of a database, the spool of this host and
-    user is seen; what other hosts have not brought in yet is not.
+    This only reads and does not need a lock, so the owner can be running or not. For a database, the spool of the current
+    host and user is included. Spools of other hosts are not.
 
     Raises:
-        StoreError: There is neither a store nor a spool, or the store cannot be read.
+        StoreError: If neither a store nor a spool exists, or the store cannot be read.
     """
     spool = spool_directory(store)
     if not _store_or_spool_exists(store) and not spool.is_dir():
         raise StoreError(
-            f"there is no store {str(Path(store).absolute())!r}; give what was given to Monitor(store=...)"
+            f"store not found: {str(Path(store).absolute())!r}. Give the same path as in Monitor(store=...)."
         )
     for _ in range(_TRIES):
         before, ledger = _stored(store, spool)
@@ -41,10 +41,10 @@ def read_ledger(store: str | os.PathLike[str]) -> Ledger:
         except SpoolError:
             if _offsets(store, spool) == before:
                 raise
-            continue  # the owner removed a segment that it had drained meanwhile: look again
+            continue  # the owner drained and removed a segment meanwhile
         if _offsets(store, spool) == before:
             return _with_tail(ledger, tail)
-    # The owner is faster than we can look: what it holds in this moment is as true as what it held in the last.
+    # The owner keeps moving entries between the reads. The store's own ledger is consistent.
     return ledger
 
 
@@ -56,7 +56,7 @@ def _stored(store: str | os.PathLike[str], spool: Path) -> tuple[dict[str, int],
     with _opened(store) as opened:
         if opened is None:
             return {}, Ledger(total=LedgerRow())
-        # The offsets come first: what is drained between the two reads shows as a changed offset afterwards.
+        # The offsets are read first, so that entries drained between the two reads show as a changed offset.
         return _offsets_in(opened, spool), opened.ledger()
 
 
@@ -66,14 +66,14 @@ def _offsets(store: str | os.PathLike[str], spool: Path) -> dict[str, int]:
 
 
 def _offsets_in(opened: Store, spool: Path) -> dict[str, int]:
-    """How far the segments of this host were drained; those of other hosts change independently."""
-    here = {segment.name for segment in SpoolReader(spool).segments()} if spool.is_dir() else set[str]()
-    return {name: offset for name, offset in opened.segment_offsets().items() if name in here}
+    """Return the read positions of this host's segments. Those of other hosts change independently."""
+    local = {segment.name for segment in SpoolReader(spool).segments()} if spool.is_dir() else set[str]()
+    return {name: offset for name, offset in opened.segment_offsets().items() if name in local}
 
 
 @contextmanager
 def _opened(store: str | os.PathLike[str]) -> Iterator[Store | None]:
-    """The store for reading, or None if nothing was written yet."""
+    """Open the store for reading. Yields None if nothing was written yet."""
     try:
         opened = open_store(store, mode="read") if _store_or_spool_exists(store) else None
     except StoreNotReadyError:
@@ -131,13 +131,13 @@ def _add(row: LedgerRow, tail: LedgerRow) -> LedgerRow:
 
 
 def pending_message(store: str | os.PathLike[str], ledger: Ledger, options: Sequence[str] | None = None) -> str | None:
-    """Say how many requests are pending, and which command scores them; None if no request is pending.
+    """Return the number of pending requests and the command that scores them, or None if no request is pending.
 
     Args:
         store: Path of a store file, or URL of a database.
         ledger: The ledger of this store.
-        options: Options of `ragstone worker`, from `ScoringSetup.command_options`. By default the metrics of the ledger,
-            and a judge that is left open unless `RAGSTONE_JUDGE` names it.
+        options: Options of `ragstone worker`, from `ScoringSetup.command_options`. Default: the metrics of the ledger, and
+            a placeholder for the judge unless `RAGSTONE_JUDGE` is set.
     """
     n = ledger.total.pending
     if not n:

@@ -1,4 +1,4 @@
-"""The owner of a store at work: spool → store → scoring → sinks, until told to stop."""
+"""The worker loop: spool → store → scoring → sinks."""
 
 from __future__ import annotations
 
@@ -32,20 +32,19 @@ _WATCH_S = 5.0
 
 
 class Worker:
-    """Drains the spool into the store, scores what is pending, and delivers outcomes to sinks.
+    """Drains the spool into the store, scores pending traces, and delivers outcomes to sinks.
 
-    One worker owns a store file at a time; `run` raises `StoreOwnedError` while another does. A database may have many.
-    All state that matters is in the store, so a worker can be killed at any moment: the next one goes on where the store
-    says.
+    One worker at a time owns a store file, and `run` raises `StoreOwnedError` if another one does. A database can have
+    several workers. All state is in the store: if the worker is killed, the next worker resumes from there.
 
     Args:
         store: Path of a store file, or URL of a database.
         setup: Metrics, judge, sinks and limits. The caller closes it.
-        intakes: What traces come from besides the spool of this store.
-        max_outage_s: Seconds for which a trace waits for a judge that answers nobody.
-        ends_at_cap: Return when a spend cap is reached, and leave what it kept from being asked to the next worker; else
-            that has failed.
-        clock: Unix seconds.
+        intakes: Trace sources in addition to the store's spool.
+        max_outage_s: Seconds for which a trace stays pending while the judge is unavailable.
+        ends_at_cap: Return when the budget is reached, and keep unscored traces pending for the next worker. Otherwise
+            their metrics fail.
+        clock: Returns the current time in Unix seconds.
     """
 
     def __init__(
@@ -66,61 +65,61 @@ class Worker:
         self._outage_patience_s = max_outage_s
         self._ends_at_cap = ends_at_cap
         self.budget_exhausted = False
-        """Whether a spend cap kept something from being asked."""
+        """Whether the budget prevented calls."""
         self.on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure], bool], None] | None = None
-        """Called with outcomes that were stored, and with whether they are the last ones of their trace."""
+        """Called with stored outcomes, and with whether they are the last ones of their trace."""
         self._clock = clock
         self._name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stop = threading.Event()
         self._wake: Callable[[], None] = lambda: None
         self._idle = False
         self._progress = 0
-        self._troubles = StepErrors()
+        self._errors = StepErrors()
         self._parts: MetricGroups | None = None
         self._watch_next = 0.0
         self._in_work: set[str] = set()
         self._renew_next = 0.0
 
     def stop(self) -> None:
-        """Ask `run` to return soon; from any thread, or a signal handler."""
+        """Ask `run` to return soon. Can be called from any thread or signal handler."""
         self._stop.set()
         self._wake()
 
     def wake(self) -> None:
-        """Look for work now instead of at the next poll; from any thread."""
+        """Poll for work now. Can be called from any thread."""
         self._wake()
 
     @property
     def idle(self) -> bool:
-        """Whether, at the last look, nothing was spooled, pending or due for a sink."""
+        """Whether nothing was spooled, pending or due at the last poll."""
         return self._idle
 
     @property
     def is_blocked(self) -> bool:
-        """Whether requests wait because a judge, a reader or the disk is unavailable at present."""
-        return bool(self._troubles) or (self._parts is not None and self._parts.judge_is_down)
+        """Whether requests wait for an unavailable judge, reader or disk."""
+        return bool(self._errors) or (self._parts is not None and self._parts.judge_is_down)
 
     @property
     def poll_count(self) -> int:
-        """How often the worker has looked for work; an `idle` is news once this has grown by two."""
+        """Number of polls. `idle` is up to date after this has increased by two."""
         return self._progress
 
     async def run(self, *, until_idle: bool = False, on_owned: Callable[[], None] = lambda: None) -> None:
-        """Work until `stop`, or until nothing is left to do.
+        """Run until `stop` is called, or until nothing is left to do.
 
         Args:
             until_idle: Return when nothing is spooled, pending or due.
             on_owned: Called once, when this worker has become the owner.
 
         Raises:
-            StoreOwnedError: Another process owns the store.
-            StoreError: The store cannot be used; or, with `until_idle`, something is left that cannot be read or stored.
-            JudgeError: The judge cannot be reached; nothing was claimed.
-            ConfigurationError: The judge cannot work as configured.
+            StoreOwnedError: If another process owns the store.
+            StoreError: If the store cannot be used, or with `until_idle`, if entries cannot be read or stored.
+            JudgeError: If the judge is unavailable. No trace was claimed.
+            ConfigurationError: If the judge's configuration is invalid.
         """
-        woken = self._wakeable()
-        # Before anything is claimed: the judge's identity is part of every key, and while it cannot be reached at all
-        # captures had better wait in the spool than fail one by one.
+        woken = self._make_wake_event()
+        # The worker connects to the judge before it claims any trace: the judge's identity is part of every key, and if
+        # the judge is unavailable, requests stay in the spool.
         if not await self._prepare(woken):
             return
         with open_store(self._store, mode="own", clock=self._clock) as store:
@@ -133,7 +132,7 @@ class Worker:
             await self._loop(store, woken, until_idle=until_idle)
 
     def _planned_metrics(self) -> list[PlannedMetric]:
-        """The metrics by which every trace is scored, with the judge's identity, which `prepare` makes final."""
+        """Return the metrics of every trace, with the judge's identity, which is final after `prepare`."""
         scorer = self._setup.scorer
         planned: list[PlannedMetric] = []
         for metric in scorer.metrics:
@@ -142,13 +141,13 @@ class Worker:
             planned.append(PlannedMetric(name=metric.card.name, version=metric.card.version, judge_hash=judge_hash))
         return planned
 
-    def _wakeable(self) -> asyncio.Event:
-        """What `wake` and `stop` set in the running loop, whichever thread they are called on."""
+    def _make_wake_event(self) -> asyncio.Event:
+        """Create the event that `wake` and `stop` set in the running loop, from any thread."""
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
 
         def wake() -> None:
-            # The loop may be closing, or closed, under a call from another thread; then there is nobody left to wake.
+            # The loop may be closing or closed during a call from another thread. Then nothing waits for the event.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(woken.set)
 
@@ -156,7 +155,7 @@ class Worker:
         return woken
 
     async def _prepare(self, woken: asyncio.Event) -> bool:
-        """Let the judge find out what it needs; False when told to stop before it had."""
+        """Prepare the scorer (judge probes), and return False if `stop` was called before it was ready."""
         preparing = asyncio.create_task(self._setup.scorer.prepare())
         preparing.add_done_callback(lambda _: woken.set())
         try:
@@ -172,7 +171,7 @@ class Worker:
         return True
 
     async def _loop(self, store: Store, woken: asyncio.Event, *, until_idle: bool) -> None:
-        outlets = [SinkDispatcher(sink, self._troubles, clock=self._clock) for sink in self._setup.sinks]
+        dispatchers = [SinkDispatcher(sink, self._errors, clock=self._clock) for sink in self._setup.sinks]
         self._parts = parts = MetricGroups(self._setup, patience_s=self._outage_patience_s)
         scoring: set[asyncio.Task[None]] = set()
         deliveries: dict[str, asyncio.Task[None]] = {}
@@ -190,17 +189,17 @@ class Worker:
                     scoring.add(work)
                     work.add_done_callback(scoring.discard)
                     work.add_done_callback(lambda _: woken.set())
-                delivered = self._deliveries(store, outlets, deliveries, woken)
+                delivered = self._deliver_due(store, dispatchers, deliveries, woken)
                 self._update_status_sinks(store)
                 busy = bool(moved or claimed or scoring or delivered or any(i.may_have_more for i in self._intakes))
-                self._idle = not busy and not self._troubles
+                self._idle = not busy and not self._errors
                 self._progress += 1
                 if until_idle and not busy:
-                    self._troubles.raise_first()
+                    self._errors.raise_first()
                     break
                 if ending and not scoring and not delivered:
                     break
-                # Only new captures need polling for: whatever finishes here wakes the loop by itself.
+                # Polling is needed only for new captures, because finished tasks wake the loop.
                 wait_s = _POLL_MIN_S if moved or claimed else min(2 * wait_s, _POLL_MAX_S)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(woken.wait(), wait_s)
@@ -213,27 +212,27 @@ class Worker:
                 store.release(self._name)
 
     async def _ingest_batches(self, store: Store) -> int:
-        """Move a batch from the spool and from each intake; reading somebody's files is slow, so off the loop."""
-        # Not on a thread: when the interpreter ends there are no more of them, and there are captures to be taken in.
-        moved = self._spool.transfer_batch(store, self._troubles)
+        """Move a batch from the spool and from each trace source. Sources may be slow, so they run on a thread."""
+        # The spool is read without a thread, because Python cannot start threads during interpreter shutdown.
+        moved = self._spool.transfer_batch(store, self._errors)
         for intake in self._intakes:
-            moved += await asyncio.to_thread(intake.transfer_batch, store, self._troubles)
+            moved += await asyncio.to_thread(intake.transfer_batch, store, self._errors)
         return moved
 
     def _claim(self, store: Store, free: int) -> list[Trace]:
         if free <= 0:
             return []
-        return self._troubles.run_step("claim traces", lambda: store.claim(self._name, free, lease_s=self._lease_s), [])
+        return self._errors.run_step("claim traces", lambda: store.claim(self._name, free, lease_s=self._lease_s), [])
 
     def _renew(self, store: Store) -> None:
-        """Show other workers that this one lives."""
+        """Renew the leases of a shared store, to show other workers that this one is running."""
         if store.is_shared and time.monotonic() >= self._renew_next:
             self._renew_next = time.monotonic() + self._lease_s / 3
-            held = sorted(self._in_work)
-            self._troubles.run_step("keep leases", lambda: store.renew(self._name, held, self._lease_s), 0)
+            trace_ids = sorted(self._in_work)
+            self._errors.run_step("renew leases", lambda: store.renew(self._name, trace_ids, self._lease_s), 0)
 
     def _extend_lease(self, trace: Trace, store: Store) -> None:
-        self._troubles.run_step("keep a lease", lambda: store.renew(self._name, [trace.trace_id], self._lease_s), 0)
+        self._errors.run_step("renew a lease", lambda: store.renew(self._name, [trace.trace_id], self._lease_s), 0)
 
     async def _score(self, trace: Trace, store: Store, parts: MetricGroups) -> None:
         reason = get_skip_reason(trace)
@@ -249,27 +248,27 @@ class Worker:
                 outcomes = self._setup.scorer.not_applicable(trace.trace_id, reason)
                 await self._store_outcomes(trace, outcomes, store, last=True)
         except Exception:
-            # The lease runs out and the trace comes again; the store gives up on it after some attempts.
-            logger.exception("ragstone worker: trace %s could not be finished", trace.trace_id)
+            # The lease expires and the trace is retried. The store marks it as failed after several attempts.
+            logger.exception("ragstone worker: trace %s could not be scored", trace.trace_id)
         finally:
             self._in_work.discard(trace.trace_id)
 
     async def _store_outcomes(
         self, trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], store: Store, *, last: bool
     ) -> None:
-        """Store outcomes; what was paid for is kept until the disk takes it."""
+        """Store outcomes, with retries until the disk accepts them."""
         paid = [o for o in outcomes if not (isinstance(o, Failure) and o.kind == "budget")]
         if len(paid) < len(outcomes):
             self.budget_exhausted = True
             if self._ends_at_cap:
-                # The lease stays ours until all are handed back, as of who has not failed.
+                # This worker keeps the lease until it releases all, so that the trace does not count as failed.
                 outcomes, last = paid, False
-        # With the last ones the lease ends, which is ours; those before are nobody's who would give it back.
+        # The last outcomes end this worker's lease. Earlier ones are stored without an owner, so the lease continues.
         owner = self._name if last else ""
-        # False is an answer of `complete`, None is trouble.
+        # `complete` returns a boolean, so None means an error.
         stored: bool | None = None
         while stored is None:
-            stored = self._troubles.run_step(
+            stored = self._errors.run_step(
                 "store outcomes", lambda: store.complete(trace.trace_id, outcomes, owner=owner), None
             )
             if stored is None:
@@ -277,32 +276,32 @@ class Worker:
         if self.on_outcomes is not None:
             self.on_outcomes(outcomes, last)
 
-    def _deliveries(
+    def _deliver_due(
         self,
         store: Store,
-        outlets: Sequence[SinkDispatcher],
+        dispatchers: Sequence[SinkDispatcher],
         running: dict[str, asyncio.Task[None]],
         woken: asyncio.Event,
     ) -> bool:
-        """Keep one delivery task a sink going while its outbox has something due; tell whether any is."""
-        for outlet in outlets:
-            task = running.get(outlet.sink.name)
+        """Start a delivery task for each sink with due deliveries, and return whether any task is running."""
+        for dispatcher in dispatchers:
+            task = running.get(dispatcher.sink.name)
             if task is not None and not task.done():
                 continue
-            due = outlet.due(store)
+            due = dispatcher.due(store)
             if due:
-                task = asyncio.create_task(outlet.deliver(due, store))
+                task = asyncio.create_task(dispatcher.deliver(due, store))
                 task.add_done_callback(lambda _: woken.set())
-                running[outlet.sink.name] = task
+                running[dispatcher.sink.name] = task
         return any(not task.done() for task in running.values())
 
     def _update_status_sinks(self, store: Store) -> None:
-        """Show the books to the sinks that ask for them."""
-        watching = [sink for sink in self._setup.sinks if isinstance(sink, StatusSink)]
-        if not watching or time.monotonic() < self._watch_next:
+        """Send the ledger to the sinks that publish it."""
+        status_sinks = [sink for sink in self._setup.sinks if isinstance(sink, StatusSink)]
+        if not status_sinks or time.monotonic() < self._watch_next:
             return
         self._watch_next = time.monotonic() + _WATCH_S
-        ledger = self._troubles.run_step("make up the books", store.ledger, None)
+        ledger = self._errors.run_step("read the ledger", store.ledger, None)
         if ledger is not None:
-            for sink in watching:
+            for sink in status_sinks:
                 sink.update_status(ledger)
