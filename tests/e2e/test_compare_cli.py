@@ -44,7 +44,7 @@ def test_the_verdict_comes_first_and_the_tables_below(files: dict[str, Path]) ->
 
     assert (0, "") == (done.returncode, done.stderr)
     assert done.stdout.startswith("old beats worse on ccrs.qr by ")
-    assert "no difference can be claimed on ccrs.cc between worse and old" in done.stdout
+    assert "Contextual coherence (ccrs.cc): no significant difference between worse and old (" in done.stdout
     assert "mean [95% CI]" in done.stdout
     assert "paired randomized Tukey test" in done.stdout
 
@@ -94,15 +94,15 @@ def test_json_holds_everything(files: dict[str, Path]) -> None:
     ("arguments", "message"),
     [
         (["old"], "at least two systems, got 1"),
-        (["old", "missing"], "is no file of outcomes and no store"),
+        (["old", "missing"], "is neither a file of outcomes nor a store"),
         (["old", "same", "--gate-metrics", "ccrs"], "Add --fail-if-worse, or --margin"),
         (["a=old", "a=same"], "two systems have the name 'a'. Write NAME=FILE"),
         (["old", "old=same"], "two systems have the name 'old'. Write NAME=FILE"),
-        (["old", "same", "--metrics", "bleu"], "no system has outcomes of 'bleu'; there are ccrs.cc, ccrs.qr"),
-        (["old", "same", "--baseline", "x"], "no system 'x' to be the baseline"),
-        (["old", "same", "--hypothesis", "old >> same"], "is no claim about these systems"),
-        (["old", "same", "--confidence-level", "2"], "level must lie in (0, 1)"),
-        (["old", "same", "--margin", "-1"], "a margin is a loss that can be borne"),
+        (["old", "same", "--metrics", "bleu"], "no system has outcomes of 'bleu'. Available: ccrs.cc, ccrs.qr"),
+        (["old", "same", "--baseline", "x"], "unknown baseline 'x'"),
+        (["old", "same", "--hypothesis", "old >> same"], "is not a hypothesis about these systems"),
+        (["old", "same", "--confidence-level", "2"], "confidence_level must lie in (0, 1)"),
+        (["old", "same", "--margin", "-1"], "margin must be a finite number above 0"),
     ],
 )
 def test_what_cannot_work_is_said(files: dict[str, Path], arguments: list[str], message: str) -> None:

@@ -40,7 +40,7 @@ def test_status_begins_with_the_means(tmp_path: Path) -> None:
     text = status(stored(tmp_path / "a.db", [1.0] * 3))
     assert "Question relevance (ccrs.qr)" in text.splitlines()[2]
     assert "3 / 1 / 0" in text.splitlines()[2]
-    assert "1 failed; whatever those would have scored, the mean lies in [0.750, 1.000]" in text
+    assert "1 failed. Depending on their scores, the mean lies in [0.750, 1.000]" in text
     assert "which is not a judge" in text
     assert "captured = scored" in text
 

@@ -75,7 +75,7 @@ def test_a_missing_reference_is_not_applicable_and_named() -> None:
     assert (2, 0, 1, ("reference",)) == (
         summary.n_scored, summary.n_failed, summary.n_not_applicable, summary.missing
     )  # fmt: skip
-    assert "not applicable where there is no reference" in str(result)
+    assert "not applicable without reference" in str(result)
 
 
 def test_the_table_says_why_a_metric_is_not_applicable() -> None:
@@ -87,7 +87,7 @@ def test_the_table_says_why_a_metric_is_not_applicable() -> None:
     many, one = summarize(absent, [card]), summarize(absent[1:3], [card])
 
     assert {"too long": 2, "too short": 1, "too odd": 1} == many[0].reasons
-    assert "ccrs.qr: not applicable to 4: too long (2; others for 2 more reasons)" in format_table(many).splitlines()
+    assert "ccrs.qr: not applicable to 4: too long (2 samples, 2 more reasons)" in format_table(many).splitlines()
     assert "ccrs.qr: not applicable to 2: too long" in format_table(one).splitlines()
 
 
@@ -189,7 +189,7 @@ def test_bad_rows_can_be_left_out_and_are_counted(tmp_path: Path) -> None:
     result = ragstone.evaluate(path, ["ccrs.qr"], judge="lexical", on_bad_row="skip")
 
     assert [2] == [r.position for r in result.rejected]
-    assert "rows that could not be read, and are in none of these numbers: 1" in str(result)
+    assert "invalid rows, excluded from all numbers: 1" in str(result)
 
 
 def test_what_to_do_with_bad_rows_is_not_guessed() -> None:
@@ -208,7 +208,7 @@ def test_duplicate_ids_are_refused() -> None:
     ("data", "error", "match"),
     [
         ("no-such.jsonl", ConfigurationError, "file not found: 'no-such.jsonl'"),
-        ([], DataError, "nothing to evaluate"),
+        ([], DataError, "does not contain valid samples"),
     ],
 )
 def test_no_data_is_an_error(data: object, error: type[Exception], match: str) -> None:
@@ -275,7 +275,7 @@ def test_what_a_sink_says_of_single_outcomes_is_told() -> None:
         "memory: 2 other reasons (2 of 15 outcomes)",
     ) == result.sink_errors
     assert {"memory": 4} == result.sink_skipped == result.to_dict()["sink_skipped"]
-    assert "no place at memory: 4 of 15 outcomes" in str(result)
+    assert "skipped by memory: 4 of 15 outcomes" in str(result)
     assert 3 == len(sink.deliveries)
 
 

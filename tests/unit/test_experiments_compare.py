@@ -95,8 +95,8 @@ def test_no_difference_says_what_more_samples_would_show() -> None:
     )
     assert 0 == again.metrics[0].pairs[0].n_more
     (sentence,) = result.verdict
-    assert sentence.startswith("no difference can be claimed on ccrs.qr between B and A: ")
-    assert sentence.endswith(" more samples would detect 2 points")
+    assert sentence.startswith("Question relevance (ccrs.qr): no significant difference between B and A (")
+    assert sentence.endswith(" more samples would detect a difference of 2 points.")
 
 
 def test_less_is_better_where_the_metric_says_so() -> None:
@@ -116,7 +116,7 @@ def test_metrics_without_a_bound_are_told_in_their_own_units() -> None:
 
     assert (None, None) == (one.metrics[0].min_effect, one.metrics[0].pairs[0].n_more)
     assert "point" not in one.verdict[0]
-    assert "more samples would detect 0.5" in two.verdict[0]
+    assert "more samples would detect a difference of 0.5." in two.verdict[0]
     json.dumps(one.to_dict(), allow_nan=False)
 
 
@@ -130,7 +130,7 @@ def test_a_difference_that_matters_can_be_ruled_out() -> None:
     open_ = ragstone.compare({"A": system({QR: noisy(0)}), "B": system({QR: noisy(0.02, seed=1)})}, min_effect=0.029)
     (pair,) = open_.metrics[0].pairs
     assert -0.029 < pair.low < 0.029 < pair.high
-    assert open_.verdict[0].startswith("no difference can be claimed")
+    assert open_.verdict[0].startswith("Question relevance (ccrs.qr): no significant difference")
 
 
 @pytest.mark.parametrize("n", [1, 2, 30])
@@ -142,7 +142,8 @@ def test_identical_systems_score_alike(n: int) -> None:
         getattr(result.metrics[0].pairs[0], name) for name in ("better", "difference", "p_value")
     )
     alike = "the one sample they share" if n == 1 else f"all {n} samples"
-    assert (f"B and A score alike on ccrs.qr, on {alike}",) == result.verdict
+    name = "Question relevance (ccrs.qr)"
+    assert (f"{name}: no significant difference between B and A (identical scores on {alike})",) == result.verdict
     assert str(result).startswith(result.verdict[0])
 
 
@@ -153,7 +154,7 @@ def test_too_few_samples_claim_nothing(n: int) -> None:
     (pair,) = result.metrics[0].pairs
 
     assert (None, None, None, None) == (pair.better, pair.low, pair.detectable, pair.n_more)
-    assert result.verdict[0].endswith(f"80 points; too few samples differ to claim anything ({n} of {n})")
+    assert result.verdict[0].endswith(f"(+80 points). Too few samples differ for a test ({n} of {n}).")
 
 
 @pytest.mark.parametrize(("n", "better"), [(5, None), (6, "B")])
@@ -169,11 +170,11 @@ def test_several_pairs_are_told_by_who_wins() -> None:
     result = ragstone.compare({name: system({QR: noisy(s, seed=i)}) for i, (name, s) in enumerate(shifts.items())})
     told = result.verdict
 
-    assert ["e5 beats bm25 on", "hybrid beats bm2", "no difference ca"] == [sentence[:16] for sentence in told]
-    assert "between hybrid and e5: " in told[2]
+    assert ["e5 beats bm25 on", "hybrid beats bm2", "Question relevan"] == [sentence[:16] for sentence in told]
+    assert "no significant difference between hybrid and e5 (" in told[2]
     power = result.metrics[0].discriminative_power
     assert (2, 3, 2 / 3) == (power.n_significant, power.n_pairs, power.value)
-    assert "tells 2 of 3 pairs of systems apart (discriminative power 0.667)" in str(result)
+    assert "2 of 3 pairs of systems differ significantly (discriminative power 0.667)" in str(result)
 
 
 def test_a_winner_of_several_names_all() -> None:
@@ -195,7 +196,7 @@ def test_a_baseline_leaves_fewer_pairs_and_more_power() -> None:
     wide = next(p for p in every.metrics[0].pairs if (p.system, p.other) == ("B", "A"))
     assert few.metrics[0].pairs[0].p_value < wide.p_value
     assert few.metrics[0].pairs[0].high < wide.high
-    with pytest.raises(ConfigurationError, match="no system 'F' to be the baseline; there are 'A', 'B'"):
+    with pytest.raises(ConfigurationError, match=r"unknown baseline 'F'\. Systems: 'A', 'B'"):
         ragstone.compare(sources, baseline="F")
 
 
@@ -276,11 +277,11 @@ def test_an_untestable_claim_counts_as_refuted() -> None:
 @pytest.mark.parametrize(
     ("claims", "message"),
     [
-        (["A > C"], r"'A > C' is no claim about these systems \('A', 'B'\); write 'B > A'"),
-        (["A < B"], "is no claim"),
-        (["A > A"], "is no claim"),
-        (["B > A on nope"], "names the metric 'nope'; compared are ccrs.qr"),
-        ({"H": []}, "the hypothesis 'H' claims nothing"),
+        (["A > C"], r"'A > C' is not a hypothesis about these systems \('A', 'B'\)\. Write 'B > A'"),
+        (["A < B"], "is not a hypothesis"),
+        (["A > A"], "is not a hypothesis"),
+        (["B > A on nope"], "unknown metric 'nope'"),
+        ({"H": []}, "the hypothesis 'H' is empty"),
     ],
 )
 def test_a_claim_that_cannot_be_read_is_refused(claims: object, message: str) -> None:
@@ -306,7 +307,7 @@ def test_what_failed_is_counted_bounded_and_named_in_the_verdict() -> None:
     assert (
         ragstone.compare(worse)
         .verdict[0]
-        .endswith("(but 20 samples failed: whatever those had scored, it lies in [-20, 46.7])")
+        .endswith("(but 20 samples failed: depending on their scores, it lies in [-20, 46.7])")
     )
     turned = {"A": worse["B"], "B": worse["A"]}
     assert ragstone.compare(turned).verdict[0].endswith("it lies in [-20, 46.7])")
@@ -316,18 +317,21 @@ def test_failed_samples_put_likeness_in_doubt_too() -> None:
     """That systems score alike, or nearly so, is a claim as well, and what failed could undo it."""
     half = {"A": system({QR: [0.5] * 20}), "B": system({QR: [0.5] * 10 + [None] * 10})}
     (sentence,) = ragstone.compare(half).verdict
-    assert sentence.startswith("B and A score alike on ccrs.qr, on all 10 samples (but 10 samples failed: ")
-    assert sentence.endswith("whatever those had scored, the difference lies in [-25, 25])")
+    assert sentence.startswith(
+        "Question relevance (ccrs.qr): no significant difference between B and A (identical scores on all 10 samples)"
+        " (but 10 samples failed: "
+    )
+    assert sentence.endswith("depending on their scores, the difference lies in [-25, 25])")
     base = noisy(0, spread=0.002)
     near = [*noisy(0, spread=0.002, seed=1)[:-9], *[None] * 9]
     (sentence,) = ragstone.compare({"A": system({QR: base}), "B": system({QR: near})}).verdict
     assert sentence.startswith("B and A are within 1 point of each other on ccrs.qr: ")
-    assert "(but 9 samples failed: whatever those had scored, it lies in [" in sentence
+    assert "(but 9 samples failed: depending on their scores, it lies in [" in sentence
     one = {"A": system({QR: [0.5] * 20}), "B": system({QR: [0.5] * 19 + [None]})}
     assert (
         ragstone.compare(one)
         .verdict[0]
-        .endswith("(but 1 sample failed: whatever that had scored, the difference lies in [-2.5, 2.5])")
+        .endswith("(but 1 sample failed: depending on its score, the difference lies in [-2.5, 2.5])")
     )
 
 

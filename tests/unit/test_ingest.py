@@ -315,7 +315,7 @@ def test_several_receivers_share_a_store(store, tmp_path, clock):
 
 def test_one_process_receives_for_a_store(stage, tmp_path):
     """A second one is told who does; when the first has let go it may."""
-    with pytest.raises(StoreOwnedError, match=r"another `ragstone ingest` \(process \d+\) keeps its spans"):
+    with pytest.raises(StoreOwnedError, match=r"another `ragstone ingest` \(process \d+\) uses the span buffer"):
         SharedSpanBuffer(tmp_path / "s.db.spans")
     stage.close()
     SharedSpanBuffer(tmp_path / "s.db.spans").close()

@@ -1,4 +1,4 @@
-"""`evaluate`: a data set and metrics in, an `Experiment` out."""
+"""`evaluate`: scores a dataset and returns an `Experiment`."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ __all__ = ["Experiment", "aevaluate", "evaluate"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """The outcomes of one system on one data set."""
+    """The outcomes of one system on one dataset."""
 
     samples: tuple[Sample, ...]
     outcomes: tuple[Score | NotApplicable | Failure, ...]
-    """Exactly one for each sample and metric, in the order of the samples, then of the metrics."""
+    """Exactly one outcome for each sample and metric, ordered by sample, then by metric."""
     cards: tuple[MetricCard, ...]
     judge: JudgeIdentity
     usage: Usage
     wall_s: float
-    """Seconds the scoring took."""
+    """Duration of scoring, in seconds."""
     rejected: tuple[RejectedRow, ...] = field(default=())
-    """Rows that could not be read; counted here, in no other number."""
+    """Invalid rows. No other number includes them."""
     sink_errors: tuple[str, ...] = field(default=())
-    """What sinks said that did not take the outcomes, and of how many; the outcomes themselves are all here."""
+    """Errors of sinks, with the number of outcomes that were not delivered. `outcomes` contains all of them."""
     sink_skipped: Mapping[str, int] = field(default_factory=dict)
-    """Outcomes that a sink has no place for, by its name: a sample has no trace in a tracing tool, for one."""
+    """Numbers of skipped outcomes by sink, for example because a tracing tool does not have a trace of the sample."""
 
     def summary(self) -> tuple[MetricSummary, ...]:
-        """One line a metric: mean, interval, denominators."""
+        """Summarize each metric: mean, confidence interval and counts."""
         return summarize(self.outcomes, self.cards)
 
     def __str__(self) -> str:
@@ -54,13 +54,13 @@ class Experiment:
         for error in self.sink_errors:
             table += f"\nnot delivered to {error}"
         for sink, count in self.sink_skipped.items():
-            table += f"\nno place at {sink}: {count} of {len(self.outcomes)} outcomes"
+            table += f"\nskipped by {sink}: {count} of {len(self.outcomes)} outcomes"
         if self.rejected:
-            table += f"\nrows that could not be read, and are in none of these numbers: {len(self.rejected)}"
+            table += f"\ninvalid rows, excluded from all numbers: {len(self.rejected)}"
         return table
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary as plain values, for JSON."""
+        """Return the summary as plain values for JSON."""
         summaries = self.summary()
         return {
             "judge_is_baseline": is_baseline(*(judge for s in summaries for judge in s.judges)),
@@ -75,15 +75,15 @@ class Experiment:
         }
 
     def to_jsonl(self, path: str | Path) -> None:
-        """Write one outcome a line."""
+        """Write the outcomes to a file, one JSON object per line."""
         with Path(path).open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(o.model_dump(mode="json"), ensure_ascii=False) + "\n" for o in self.outcomes)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a sample and metric, with the sample's text beside the outcome.
+        """Return a data frame with one row per sample and metric: the outcome and the sample's texts.
 
         Raises:
-            MissingExtraError: pandas is not installed.
+            MissingExtraError: If pandas is not installed.
         """
         try:
             import pandas as pd
@@ -127,30 +127,31 @@ async def aevaluate(
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
-    """Score a data set: every sample and metric ends in exactly one outcome.
+    """Score a dataset. Every sample and metric results in exactly one outcome.
 
     Args:
-        data: A path (JSONL, JSON, CSV, Parquet, a TREC run), rows with any library's field names, samples, or a data frame.
+        data: A path (JSONL, JSON, CSV, Parquet, a TREC run), rows with field names of common libraries, samples, or a data
+            frame.
         metrics: Names, groups or metric objects.
-        judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`, else "lexical".
+        judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`. Default: `RAGSTONE_JUDGE`, otherwise "lexical".
         reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`
-            (a `ChatReader` with the application's own prompt); None reads `RAGSTONE_READER`, else takes the judge's model.
-        sinks: Where outcomes also go.
-        fields: Our field name to the data's, where the known aliases do not fit.
-        references: Sample id to correct answers, for samples that have none.
-        qrels: Relevance by sample id, for ranking metrics: a path of TREC or BEIR qrels, or a mapping.
-        on_bad_row: "raise" before anything is spent, or "skip" and count.
-        concurrency: Samples worked on at once.
+            (a `ChatReader` with the application's own prompt). Default: `RAGSTONE_READER`, otherwise the judge's model.
+        sinks: Destinations for the outcomes, in addition to the returned `Experiment`.
+        fields: The data's column names by Ragstone's field names, for unknown column names.
+        references: References by sample id, for samples without a reference.
+        qrels: Relevance by sample id, for ranking metrics: path of TREC or BEIR qrels, or a mapping.
+        on_bad_row: "raise" stops at an invalid row before any model call. "skip" skips and counts invalid rows.
+        concurrency: Number of samples scored concurrently.
         deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
-        progress: Called with (samples done, samples in all) after each sample.
-        on_outcomes: Called with the outcomes of each sample as soon as they are there, before `progress`.
+        progress: Called with (finished samples, all samples) after each sample.
+        on_outcomes: Called with the outcomes of each sample when they are complete, before `progress`.
 
     Raises:
-        ConfigurationError: A metric, judge, sink or file that does not exist.
-        DataError: Rows that cannot be read, or no rows at all.
-        JudgeError: The judge cannot be reached at all; nothing was spent.
+        ConfigurationError: If a metric, judge, sink or file does not exist.
+        DataError: If rows are invalid or missing.
+        JudgeError: If the judge is unavailable. No score was computed.
 
-    A sink that does not take the outcomes is reported in `Experiment.sink_errors`: what was paid for is never thrown away.
+    Errors of sinks are reported in `Experiment.sink_errors` and do not lose scores.
 
     Example:
         >>> import ragstone
@@ -160,7 +161,7 @@ async def aevaluate(
     """
     samples, rejected = read_samples(data, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row)
     if not samples:
-        raise DataError(f"there is nothing to evaluate: 0 samples could be read ({len(rejected)} rows rejected)")
+        raise DataError(f"the data does not contain valid samples ({len(rejected)} rows rejected)")
     setup = ScoringSetup(
         metrics, judge=judge, reader=reader, sinks=sinks, concurrency=concurrency, deadline_s=deadline_s
     )
@@ -184,8 +185,8 @@ async def aevaluate(
             usage=setup.scorer.usage,
             wall_s=time.monotonic() - started,
             rejected=tuple(rejected),
-            sink_errors=tuple(error for at in delivered for error in at.errors()),
-            sink_skipped={at.sink: at.skipped for at in delivered if at.skipped},
+            sink_errors=tuple(error for result in delivered for error in result.errors()),
+            sink_skipped={result.sink: result.skipped for result in delivered if result.skipped},
         )
 
 
@@ -205,9 +206,9 @@ def evaluate(
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
-    """Score a data set; `aevaluate` for code that is not async. Arguments and errors are the same.
+    """Score a dataset. The synchronous form of `aevaluate`, with the same arguments and errors.
 
-    Works inside a running event loop too (a notebook, say): the work then runs on a thread of its own.
+    Inside a running event loop, such as a notebook, the work runs on a separate thread.
     """
     return run_async(
         aevaluate(

@@ -1,4 +1,4 @@
-"""Outcomes of one system, from wherever they are: an experiment, a file that `evaluate` wrote, or a store."""
+"""Outcomes of one system, from an experiment, a file of `evaluate --output`, or a store."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ AnyOutcome = Score | NotApplicable | Failure
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """What a store has of the requests of some time.
+    """The requests of a store in a period.
 
     Args:
         store: Path of a store, or URL of a database.
-        since: Requests that started then or later, Unix seconds; None has no beginning.
-        until: Requests that started before, Unix seconds; None has no end.
+        since: Earliest start of a request, in Unix seconds. None is unbounded.
+        until: Requests start before this time, in Unix seconds. None is unbounded.
     """
 
     store: str | os.PathLike[str]
@@ -52,17 +52,17 @@ class TimeRange:
 
     @property
     def name(self) -> str:
-        """The store and the times, in UTC."""
+        """Name of the store and the period, in UTC."""
         store = os.fspath(self.store)
-        place = describe_store(store) if is_database_url(store) else Path(store).stem
-        return f"{place}@{_day(self.since)}..{_day(self.until)}"
+        name = describe_store(store) if is_database_url(store) else Path(store).stem
+        return f"{name}@{_day(self.since)}..{_day(self.until)}"
 
 
 OutcomeSource = Experiment | TimeRange | str | os.PathLike[str]
 """An `Experiment`, a JSONL file of outcomes (`evaluate --output`), a store, or a `TimeRange` of one."""
 
 _MOST: Final = 1e100
-"""Larger values are refused: their squares and sums are no numbers any more."""
+"""Maximum absolute value of a score: squares and sums of larger values overflow."""
 _SQLITE: Final = b"SQLite format 3\x00"
 
 
@@ -72,15 +72,15 @@ class SystemOutcomes:
 
     name: str
     outcomes: Mapping[str, Mapping[str, AnyOutcome]]
-    """By metric, then by sample id; the last one where a sample was scored several times."""
+    """Outcomes by metric and sample id. The last one if a sample was scored several times."""
     cards: Mapping[str, MetricCard]
-    """Of the metrics that this installation knows."""
+    """Cards of the metrics that this installation knows."""
     judges: Mapping[str, frozenset[str]]
-    """By metric the judges (in words) that its outcomes rest on; scores of different judges are not one scale."""
+    """Names of the judges by metric. Scores of different judges are not on the same scale."""
     is_baseline: bool = False
-    """Whether any outcome comes from a stand-in that is no judge."""
+    """Whether any outcome comes from the lexical baseline, which is not a judge."""
     repeats: Mapping[str, Mapping[str, tuple[AnyOutcome, ...]]] = field(default_factory=dict)
-    """By metric and sample all outcomes, where there are several of one sample, in their order."""
+    """All outcomes by metric and sample, for samples with several outcomes, in order."""
 
     @property
     def sample_ids(self) -> frozenset[str]:
@@ -88,43 +88,43 @@ class SystemOutcomes:
         return frozenset(id_ for by_sample in self.outcomes.values() for id_ in by_sample)
 
     def values(self, metric: str) -> dict[str, float]:
-        """The values of a metric by sample id; only what was scored."""
+        """Return the values of a metric's scores, by sample id."""
         return {id_: o.value for id_, o in self.outcomes.get(metric, {}).items() if isinstance(o, Score)}
 
     def range_of(self, metric: str) -> tuple[float, float]:
-        """The range of a metric; without bounds where this installation does not know it."""
+        """Return the range of a metric. Infinite if this installation does not know it."""
         card = self.cards.get(metric)
         return (card.low, card.high) if card is not None else (-math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeStream:
-    """A source whose outcomes are read one by one, for whoever does not need to keep them."""
+    """A source whose outcomes are read one by one, without keeping them in memory."""
 
     name: str
     outcomes: Iterable[AnyOutcome]
-    """In their order; can be gone through once."""
+    """The outcomes in order. Can be iterated once."""
     cards: Mapping[str, MetricCard]
-    """Of the metrics that the source itself describes."""
+    """Cards of the metrics that the source describes."""
     queries: Mapping[str, str] = field(default_factory=dict)
-    """By sample id what was asked, where the source tells."""
+    """Queries by sample id, if the source contains them."""
     is_traffic: bool = False
-    """Whether these are requests of an application, and not rows of a data set."""
+    """Whether these are requests of an application instead of rows of a dataset."""
     inclusion_probabilities: Mapping[str, float] = field(default_factory=dict)
-    """By sample id the probability with which sampling kept it, where that is below 1."""
+    """Sampling probabilities below 1, by sample id."""
 
 
 def stream_outcomes(source: OutcomeSource, *, name: str | None = None) -> OutcomeStream:
-    """Find the outcomes of one system, and read them when they are asked for.
+    """Open the outcomes of one system as a stream.
 
     Args:
-        source: Where they are.
-        name: What the system is called; without it the file's name, or "experiment".
+        source: The source.
+        name: Name of the system. Default: the file's name, or "experiment".
 
     Raises:
-        ConfigurationError: The file does not exist.
+        ConfigurationError: If the file does not exist.
 
-    Going through the outcomes raises what else `read_outcomes` does.
+    Iterating over the outcomes raises the other errors of `read_outcomes`.
     """
     if isinstance(source, Experiment):
         return OutcomeStream(
@@ -140,36 +140,36 @@ def stream_outcomes(source: OutcomeSource, *, name: str | None = None) -> Outcom
     path = Path(source)
     if not path.is_file():
         raise ConfigurationError(
-            f"{str(path)!r} is no file of outcomes and no store; `ragstone evaluate FILE --output OUTCOMES` writes one"
+            f"{str(path)!r} is neither a file of outcomes nor a store. `ragstone evaluate FILE --output OUTCOMES` writes a file."
         )
     with path.open("rb") as file:
         stored = file.read(len(_SQLITE)) == _SQLITE
     if stored:
         return _of_store(TimeRange(path), name or path.stem)
-    return OutcomeStream(name=name or path.stem, outcomes=_sized(_lines(path), str(path)), cards={})
+    return OutcomeStream(name=name or path.stem, outcomes=_check_sizes(_lines(path), str(path)), cards={})
 
 
 def read_outcomes(source: OutcomeSource, *, name: str | None = None) -> SystemOutcomes:
     """Read the outcomes of one system.
 
     Args:
-        source: Where they are.
-        name: What the system is called; without it the file's name, or "experiment".
+        source: The source.
+        name: Name of the system. Default: the file's name, or "experiment".
 
     Raises:
-        ConfigurationError: The file does not exist.
-        DataError: A line that is no outcome, or no outcome at all.
-        StoreError: A store that cannot be read.
+        ConfigurationError: If the file does not exist.
+        DataError: If a line is not an outcome, or the source does not contain outcomes.
+        StoreError: If a store cannot be read.
     """
     opened = stream_outcomes(source, name=name)
-    found = _arranged(opened.name, opened.outcomes, opened.cards)
-    if not found.outcomes and not isinstance(source, Experiment):
-        place = source.name if isinstance(source, TimeRange) else describe_store(source)
-        raise DataError(f"{place!r} holds no outcome")
-    return found
+    system = _group(opened.name, opened.outcomes, opened.cards)
+    if not system.outcomes and not isinstance(source, Experiment):
+        source_name = source.name if isinstance(source, TimeRange) else describe_store(source)
+        raise DataError(f"{source_name!r} does not contain outcomes")
+    return system
 
 
-def _arranged(name: str, outcomes: Iterable[AnyOutcome], cards: Mapping[str, MetricCard]) -> SystemOutcomes:
+def _group(name: str, outcomes: Iterable[AnyOutcome], cards: Mapping[str, MetricCard]) -> SystemOutcomes:
     grouped: dict[str, dict[str, list[AnyOutcome]]] = {}
     judges: dict[str, set[str]] = {}
     baseline = False
@@ -198,25 +198,25 @@ def _arranged(name: str, outcomes: Iterable[AnyOutcome], cards: Mapping[str, Met
 
 
 def card_of(metric: str) -> MetricCard | None:
-    """The card of a metric by its name; None where this installation does not know it."""
+    """Return the card of a metric, or None if this installation does not know it."""
     try:
-        (found,) = resolve_metrics([metric])
+        (resolved,) = resolve_metrics([metric])
     except (ConfigurationError, ValueError):
         return None
-    return found.card
+    return resolved.card
 
 
 def titles_of(metrics: Iterable[str]) -> dict[str, str]:
-    """The display names of the metrics that this installation knows."""
+    """Return the display names of the metrics that this installation knows, by metric."""
     return {name: card.title for name in metrics if (card := card_of(name)) is not None}
 
 
-def _sized(outcomes: Iterable[AnyOutcome], place: str) -> Iterable[AnyOutcome]:
+def _check_sizes(outcomes: Iterable[AnyOutcome], source: str) -> Iterable[AnyOutcome]:
     for outcome in outcomes:
         if isinstance(outcome, Score) and abs(outcome.value) > _MOST:
             raise DataError(
-                f"{place!r} has {outcome.value:g} of {outcome.metric!r} for {outcome.sample_id!r}: values of over "
-                f"{_MOST:g} cannot be computed with"
+                f"{source!r} has the value {outcome.value:g} of {outcome.metric!r} for {outcome.sample_id!r}. Values must "
+                f"not exceed {_MOST:g}."
             )
         yield outcome
 
@@ -230,21 +230,21 @@ def _lines(path: Path) -> Iterable[AnyOutcome]:
                 yield _outcome(line.removeprefix(BOM_UTF8))
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
-                place = ".".join(map(str, first["loc"]))
-                # A file of samples, most often: how pydantic tells outcomes apart helps nobody.
-                what = (
-                    "it has no field 'outcome'"
+                location = ".".join(map(str, first["loc"]))
+                # This is most often a file of samples, for which pydantic's message is not helpful.
+                problem = (
+                    "the field 'outcome' is missing"
                     if first["type"] == "union_tag_not_found"
-                    else f"{place}: {first['msg']}"
+                    else f"{location}: {first['msg']}"
                 )
                 raise DataError(
-                    f"line {number} of {str(path)!r} is no outcome ({what.removeprefix(': ')}); files of outcomes are written "
-                    "by `ragstone evaluate FILE --output OUTCOMES`"
+                    f"line {number} of {str(path)!r} is not an outcome ({problem.removeprefix(': ')}). `ragstone evaluate FILE "
+                    "--output OUTCOMES` writes files of outcomes."
                 ) from None
 
 
 def _outcome(line: bytes) -> AnyOutcome:
-    """Read one line: as `evaluate --output` writes it, or as the JSONL sink does, which has all keys on every line."""
+    """Parse one line in the format of `evaluate --output`, or of the JSONL sink, which writes all keys on every line."""
     try:
         return outcome_adapter.validate_json(line)
     except ValidationError:
@@ -254,34 +254,34 @@ def _outcome(line: bytes) -> AnyOutcome:
             row = None
         if not isinstance(row, dict) or "sample_id" in row or "trace_id" not in row:
             raise
-        told = {key: value for key, value in row.items() if value is not None}
-        return outcome_adapter.validate_python(told | {"sample_id": row["trace_id"]})
+        values = {key: value for key, value in row.items() if value is not None}
+        return outcome_adapter.validate_python(values | {"sample_id": row["trace_id"]})
 
 
 def _of_store(period: TimeRange, name: str) -> OutcomeStream:
-    place = describe_store(os.fspath(period.store)) if is_database_url(period.store) else str(period.store)
-    with _reading(place), open_store(period.store, mode="read") as store:
+    store_name = describe_store(os.fspath(period.store)) if is_database_url(period.store) else str(period.store)
+    with _reading(store_name), open_store(period.store, mode="read") as store:
         inclusion = store.inclusion_probabilities(since=period.since, until=period.until)
     return OutcomeStream(
         name=name,
-        outcomes=_sized(_stored(period, place), place),
+        outcomes=_check_sizes(_stored(period, store_name), store_name),
         cards={},
         is_traffic=True,
         inclusion_probabilities=inclusion,
     )
 
 
-def _stored(period: TimeRange, place: str) -> Iterable[AnyOutcome]:
-    with _reading(place), open_store(period.store, mode="read") as store:
+def _stored(period: TimeRange, store_name: str) -> Iterable[AnyOutcome]:
+    with _reading(store_name), open_store(period.store, mode="read") as store:
         yield from store.outcomes(since=period.since, until=period.until)
 
 
 @contextmanager
-def _reading(place: str) -> Iterator[None]:
+def _reading(store_name: str) -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        raise type(error)(f"the store {place!r} cannot be read: {error}") from None
+        raise type(error)(f"the store {store_name!r} cannot be read: {error}") from None
 
 
 def _day(time: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Outcomes to numbers: one line a metric, each with its interval and its denominator."""
+"""Summaries of outcomes by metric: means, confidence intervals and counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ragstone.store import Store
 __all__ = ["MetricSummary", "format_table", "summarize", "summarize_store"]
 
 _SAME: Final = 1e-9
-"""Bounds may leave the metric's range by a rounding error."""
+"""Tolerance for bounds that exceed the metric's range by rounding."""
 
 
 _WAYS_OUT: Final = {
@@ -27,33 +27,33 @@ _WAYS_OUT: Final = {
     "required": "required passages (`ragstone dataset build` writes them)",
     "sub_questions": "sub_questions (nor a reference to make them from)",
 }
-"""Fields that few data sets have, and where they come from."""
+"""Rare fields of datasets, and how to get them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSummary:
-    """What is known about one metric over a set of samples."""
+    """The summary of one metric over a set of samples."""
 
     metric: str
     estimate: Estimate | None
-    """Mean and interval of the scored samples; None when none was scored."""
+    """Mean and interval of the scored samples, or None without scores."""
     n_scored: int
     n_failed: int
     n_not_applicable: int
     bounds: tuple[float, float] | None
-    """Where the mean over scored and failed samples must lie, whatever the failed ones would have scored: anything in the
-    metric's range, or between the bounds that a failure names (a context of which some passages are known). Infinite
-    where the metric has no bound on that side."""
+    """Lowest and highest possible mean over scored and failed samples, for any scores of the failed ones: within the metric's
+    range, or within the bounds that a failure reports (for example if some passages are known). Infinite on an unbounded
+    side."""
     failure_kinds: dict[str, int]
     missing: tuple[str, ...]
     """Fields that samples lacked."""
     judges: tuple[str, ...]
-    """Who judged, as the outcomes name it; empty for a plain metric."""
+    """Names of the judges. Empty for a metric without a judge."""
     reasons: dict[str, int]
-    """Why it was not applicable where no field was lacking, most frequent first, and to how many samples."""
+    """Reasons why the metric was not applicable although no field was missing, with counts, most frequent first."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         e = self.estimate
         return {
             "metric": self.metric,
@@ -72,19 +72,19 @@ class MetricSummary:
 
 
 def _ends(low: float, high: float) -> list[float | None]:
-    """Both ends of an interval for JSON, which has no infinity: None is no bound on that side."""
+    """Return both ends of an interval for JSON. None means unbounded, because JSON does not have infinity."""
     return [end if math.isfinite(end) else None for end in (low, high)]
 
 
 def summarize_store(store: Store, cards: Mapping[str, MetricCard]) -> tuple[MetricSummary, ...]:
-    """Sum up the outcomes of the planned metrics of a store, without reading them one by one.
+    """Summarize the outcomes of a store's planned metrics, without reading them one by one.
 
-    If traces were sampled with different probabilities, means are weighted (`hajek_mean`). Kinds of failures and reasons
-    are not counted: they stand in the outcomes' texts.
+    If traces were sampled with different probabilities, means are weighted (`hajek_mean`). Failure kinds and reasons are not
+    counted, because they are in the outcomes' bodies.
 
     Args:
         store: The store.
-        cards: By name, for the ranges of values. A metric without a card has no bounds.
+        cards: Cards by metric, for the ranges of values. A metric without a card is unbounded.
     """
     import numpy as np
 
@@ -94,7 +94,7 @@ def summarize_store(store: Store, cards: Mapping[str, MetricCard]) -> tuple[Metr
         low, high = (card.low, card.high) if card is not None else (-math.inf, math.inf)
         estimate, bounds = None, None
         if len(counts.values):
-            # Scorers let a value exceed its range by a rounding error.
+            # Scores may exceed their range by a rounding error.
             x = np.repeat(np.clip(np.asarray(counts.values, dtype=float), low, high), counts.repeats)
             if counts.is_sampled and x.size > 1:
                 estimate = hajek_mean(x, np.repeat(counts.probabilities, counts.repeats), low=low, high=high)
@@ -124,9 +124,9 @@ def summarize_store(store: Store, cards: Mapping[str, MetricCard]) -> tuple[Metr
 def summarize(
     outcomes: Iterable[Score | NotApplicable | Failure], cards: Sequence[MetricCard]
 ) -> tuple[MetricSummary, ...]:
-    """Sum up outcomes, one summary for each card, in the order of the cards.
+    """Summarize outcomes, one summary per card in the order of the cards.
 
-    Outcomes of metrics without a card are left out.
+    Outcomes of metrics without a card are ignored.
     """
     tallies = {card.name: _Tally(card) for card in cards}
     for outcome in outcomes:
@@ -137,25 +137,25 @@ def summarize(
 
 
 class _Tally:
-    """What has to be known of one metric's outcomes; not the outcomes, of which a store may have very many."""
+    """Counts and values of one metric's outcomes, without the outcomes themselves, which may be too many for memory."""
 
     def __init__(self, card: MetricCard) -> None:
         self._card = card
         self._values: list[float] = []
         self._kinds: Counter[str] = Counter()
         self._bounds: list[tuple[float, float]] = []
-        """Of the failures that name some."""
+        """Bounds of the failures that report them."""
         self._n_absent = 0
         self._missing: set[str] = set()
         self._reasons: Counter[str] = Counter()
         self._judges: set[str] = set()
 
     def add(self, outcome: Score | NotApplicable | Failure) -> None:
-        """Take one outcome into account."""
+        """Add one outcome."""
         if outcome.judge is not None:
             self._judges.add(outcome.judge)
         if isinstance(outcome, Score):
-            # Scorers let a value exceed its range by a rounding error.
+            # Scores may exceed their range by a rounding error.
             self._values.append(min(max(outcome.value, self._card.low), self._card.high))
         elif isinstance(outcome, Failure):
             self._kinds[outcome.kind] += 1
@@ -169,7 +169,7 @@ class _Tally:
                 self._reasons[outcome.reason] += 1
 
     def summary(self) -> MetricSummary:
-        """Sum up."""
+        """Return the summary."""
         card, values, n_failed = self._card, self._values, self._kinds.total()
         bounds = None
         if n := len(values) + n_failed:
@@ -198,7 +198,7 @@ def _end(value: float) -> str:
 
 
 def _lies_in(low: float, high: float) -> str:
-    """Say where a mean is, for a metric that may have no bound on a side."""
+    """Describe the possible range of a mean, which may be unbounded on a side."""
     match math.isfinite(low), math.isfinite(high):
         case True, True:
             return f"lies in [{low:.3f}, {high:.3f}]"
@@ -215,7 +215,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _bounds(failure: Failure, card: MetricCard) -> tuple[float, float] | None:
-    """Between what a failed sample's value lies, where the failure says so."""
+    """Return the bounds of a failed sample's value if the failure reports them."""
     match failure.details.get("bounds"):
         case [int() | float() as low, int() | float() as high] if card.low - _SAME <= low <= high <= card.high + _SAME:
             return max(float(low), card.low), min(float(high), card.high)
@@ -223,15 +223,15 @@ def _bounds(failure: Failure, card: MetricCard) -> tuple[float, float] | None:
 
 
 def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str] | None = None) -> str:
-    """Render summaries as plain text; a bare mean never appears.
+    """Format summaries as plain text. Every mean is printed with its interval and counts.
 
     Args:
-        summaries: From `summarize` or `summarize_store`.
-        titles: Display names by metric, which are printed before the metric's name where the width allows.
+        summaries: Summaries of `summarize` or `summarize_store`.
+        titles: Display names by metric, which are printed before the metric's name if the width allows.
     """
     rows = [("metric", "mean [95% CI]", "n scored / failed / n.a.")]
     notes = []
-    lacking: dict[tuple[str, ...], list[str]] = {}
+    missing_fields: dict[tuple[str, ...], list[str]] = {}
     for s in summaries:
         if s.estimate is None:
             mean = "no score"
@@ -240,21 +240,21 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
         rows.append((s.metric, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
         if s.n_failed and s.bounds:
             kinds = ", ".join(f"{n} {kind}" for kind, n in s.failure_kinds.items()) or f"{s.n_failed} failed"
-            notes.append(f"{s.metric}: {kinds}; whatever those would have scored, the mean {_lies_in(*s.bounds)}")
+            notes.append(f"{s.metric}: {kinds}. Depending on their scores, the mean {_lies_in(*s.bounds)}.")
         if s.missing:
-            lacking.setdefault(s.missing, []).append(s.metric)
+            missing_fields.setdefault(s.missing, []).append(s.metric)
         if s.reasons:
-            often, *others = s.reasons
+            most_frequent, *others = s.reasons
             more = (
-                f" ({s.reasons[often]}; others for {len(others)} more {'reason' if len(others) == 1 else 'reasons'})"
+                f" ({s.reasons[most_frequent]} samples, {len(others)} more {'reason' if len(others) == 1 else 'reasons'})"
                 if others
                 else ""
             )
-            notes.append(f"{s.metric}: not applicable to {sum(s.reasons.values())}: {often}{more}")
-    # One line for all that lack the same: without qrels eight metrics would say so.
+            notes.append(f"{s.metric}: not applicable to {sum(s.reasons.values())}: {most_frequent}{more}")
+    # One line for all metrics that lack the same fields: without qrels there would be eight.
     notes += [
-        f"not applicable where there is no {' or no '.join(_WAYS_OUT.get(name, name) for name in fields)}: {', '.join(names)}"
-        for fields, names in lacking.items()
+        f"not applicable without {' or '.join(_WAYS_OUT.get(name, name) for name in fields)}: {', '.join(names)}"
+        for fields, names in missing_fields.items()
     ]
     methods = sorted({s.estimate.method for s in summaries if s.estimate})
     if methods:

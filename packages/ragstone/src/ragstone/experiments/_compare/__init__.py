@@ -1,1 +1,1 @@
-"""Systems beside each other: which differ, by how much, and what cannot be said."""
+"""Comparison of systems: aligned scores, tests of differences, hypotheses and regression gates."""

@@ -1,4 +1,4 @@
-"""Systems side by side: the outcomes of each, aligned by sample id."""
+"""Alignment of several systems' outcomes by sample id."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["ABSENT", "FAILED", "NOT_APPLICABLE", "SCORED", "AlignedMetric", "AlignedScores", "Sources", "align"]
 
 Sources = Mapping[str, OutcomeSource] | Sequence[OutcomeSource]
-"""Systems by name, or in a row; those of a row are called by their files, experiments "A", "B", ..."""
+"""Systems by name, or a sequence of systems. In a sequence, names come from the files, and experiments are "A", "B", ..."""
 
 ABSENT: Final = 0
 SCORED: Final = 1
@@ -34,28 +34,28 @@ FAILED: Final = 2
 NOT_APPLICABLE: Final = 3
 
 _SHOWN: Final = 3
-"""Examples of ids in messages."""
+"""Number of example ids in messages."""
 _RANGE_TOLERANCE: Final = 1e-9
-"""By so much scorers let rounding take a value out of its range."""
+"""Tolerance for values that exceed the metric's range by rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AlignedMetric:
-    """One metric of all systems: samples by systems."""
+    """The scores of all systems on one metric, as arrays of shape (samples, systems)."""
 
     name: str
     card: MetricCard | None
-    """None where this installation does not know the metric."""
+    """None if this installation does not know the metric."""
     low: float
     high: float
-    """The metric's range; infinite where unknown."""
+    """The metric's range. Infinite if unknown."""
     higher_is_better: bool
     values: NDArray[np.float64]
-    """NaN where there is no score."""
+    """NaN if the sample does not have a score."""
     states: NDArray[np.int8]
     """`SCORED`, `FAILED`, `NOT_APPLICABLE` or `ABSENT`."""
     ends: Mapping[tuple[int, int], tuple[float, float]]
-    """By row and system of failures that say so: between what the value lies."""
+    """Bounds (lowest and highest possible value) of failures that report them, by row and system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,23 +64,23 @@ class AlignedScores:
 
     systems: tuple[str, ...]
     sample_ids: tuple[str, ...]
-    """Of the rows: all samples of any system."""
+    """Ids of the rows: all samples of any system."""
     metrics: tuple[AlignedMetric, ...]
     n_samples: Mapping[str, int]
-    """By system."""
+    """Number of samples by system."""
     n_common: int
-    """Samples that every system has."""
+    """Number of samples that every system has."""
     inclusion_probabilities: NDArray[np.float64]
-    """Probability with which each row's request was kept by sampling."""
+    """Sampling probability of each row's request."""
     paired: bool
-    """Whether samples are compared each with itself; else systems are, each with its own."""
+    """Whether the comparison is paired by sample. Otherwise the systems have different samples."""
     baseline_judged: frozenset[str] = frozenset()
-    """Systems scored by a stand-in that is no judge."""
+    """Systems scored by the lexical baseline, which is not a judge."""
     notes: tuple[str, ...] = ()
-    """What a reader of the numbers must know about them."""
+    """Notes that a reader needs to interpret the numbers."""
 
     def metric(self, name: str) -> AlignedMetric:
-        """Find a metric by its name."""
+        """Return the metric with this name."""
         return next(m for m in self.metrics if m.name == name)
 
 
@@ -91,29 +91,29 @@ def align(
     allow_different_judges: bool = False,
     paired: bool | None = True,
 ) -> AlignedScores:
-    """Read systems and put their outcomes beside each other, by sample id.
+    """Read systems and align their outcomes by sample id.
 
     Args:
         sources: At least two systems.
-        metrics: Names or groups ("ccrs"); None takes all that at least one system has.
-        allow_different_judges: Note scores of different judges or versions of a metric, instead of refusing them.
-        paired: Whether systems were given the same samples; None decides: traffic of stores that has no request in
-            common was not.
+        metrics: Names or groups ("ccrs"). Default: all metrics of any system.
+        allow_different_judges: Accept scores of different judges or metric versions, with a warning.
+        paired: Whether the systems have the same samples. None detects it: stores without a common request are unpaired.
 
     Raises:
-        ConfigurationError: Fewer than two systems, a metric that no system has, or scores of different judges.
-        DataError: Systems without a common sample, or with the same ids for different questions.
+        ConfigurationError: If there are fewer than two systems, a metric is missing in all systems, or scores are from
+            different judges.
+        DataError: If systems do not share samples, or the same ids belong to different queries.
     """
-    wanted = [metrics] if isinstance(metrics, str) else metrics
-    opened = _opened(sources)
+    selected = [metrics] if isinstance(metrics, str) else metrics
+    opened = _open_all(sources)
     rows: dict[str, int] = {}
-    systems = [_read(system, rows, wanted) for system in opened]
+    systems = [_read(system, rows, selected) for system in opened]
     for system in systems:
         if not system.columns:
-            if wanted and system.others:
+            if selected and system.others:
                 continue
-            raise DataError(f"{system.name!r} holds no outcome; there is nothing to compare")
-    names = _metric_names(systems, wanted)
+            raise DataError(f"{system.name!r} does not contain outcomes")
+    names = _metric_names(systems, selected)
     notes = [
         *(
             note
@@ -125,56 +125,56 @@ def align(
         *query_notes({o.name: o.queries for o in opened}),
     ]
     ids = tuple(rows)
-    found = tuple(_metric(name, systems, ids) for name in names)
+    aligned = tuple(_metric(name, systems, ids) for name in names)
     n_samples, n_common, is_disjoint = _overlap(systems, ids, notes, paired=paired)
     if paired is None and not is_disjoint and any(isinstance(source, TimeRange) for source in _listed(sources)):
         raise DataError(
-            "the times overlap, so that some requests are in several of them; choose times that do not, or say "
-            "paired=True to compare what is in all with itself"
+            "the periods overlap, so that some requests are in several of them. Choose separate periods, or set "
+            "paired=True to compare only the common requests."
         )
     if paired is None:
         paired = not (is_disjoint and all(o.is_traffic for o in opened))
     if paired:
         _check_overlap(systems, ids)
     elif not is_disjoint:
-        notes.insert(0, "some samples are in several systems: these are not independent of each other, as is assumed")
+        notes.insert(0, "some samples are in several systems, although the test assumes independent samples")
     inclusion = _inclusion(opened, rows)
     notes += [
-        f"{s.name}: {s.repeated} outcomes came for a sample and metric that had one already; the last counts"
+        f"{s.name}: {s.repeated} outcomes repeat a sample and metric. The last one is used."
         for s in systems
         if s.repeated
     ]
     notes += [
-        f"{metric.name}: this installation does not know the metric; taken as one without bounds of which more is better"
-        for metric in found
+        f"{metric.name}: unknown metric, treated as unbounded and higher is better"
+        for metric in aligned
         if metric.card is None
     ]
-    judged_by_words = frozenset(s.name for s in systems if s.is_baseline)
-    if judged_by_words:
+    baseline_judged = frozenset(s.name for s in systems if s.is_baseline)
+    if baseline_judged:
         notes.append(BASELINE_NOTE)
     return AlignedScores(
         systems=tuple(s.name for s in systems),
         sample_ids=ids,
-        metrics=found,
+        metrics=aligned,
         n_samples=n_samples,
         n_common=n_common,
         inclusion_probabilities=inclusion,
         paired=paired,
-        baseline_judged=judged_by_words,
+        baseline_judged=baseline_judged,
         notes=tuple(notes),
     )
 
 
 @dataclass(slots=True, kw_only=True)
 class _Column:
-    """One metric of one system: values by row, in 9 bytes each, as millions may come."""
+    """One metric of one system: values by row, with 9 bytes per value, for millions of samples."""
 
     values: array[float] = field(default_factory=lambda: array("d"))
     states: bytearray = field(default_factory=bytearray)
     ends: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def put(self, row: int, state: int, value: float, ends: tuple[float, float] | None) -> bool:
-        """Note an outcome; False where it replaces one."""
+        """Store an outcome, and return False if it replaces one."""
         if (gap := row + 1 - len(self.values)) > 0:
             self.values.extend(itertools.repeat(float("nan"), gap))
             self.states.extend(bytes(gap))
@@ -193,21 +193,21 @@ class _System:
     cards: Mapping[str, MetricCard]
     columns: dict[str, _Column] = field(default_factory=dict)
     scales: dict[str, set[ScoreProvenance]] = field(default_factory=dict)
-    """By metric what its scores were made with."""
+    """Provenance of the scores, by metric."""
     others: set[str] = field(default_factory=set)
-    """Metrics it has that were not asked for."""
+    """Metrics of the system that are not selected."""
     repeated: int = 0
     is_baseline: bool = False
 
 
-def _opened(sources: Sources) -> list[OutcomeStream]:
+def _open_all(sources: Sources) -> list[OutcomeStream]:
     if isinstance(sources, (str, os.PathLike, Experiment, TimeRange)):
         sources = [sources]
     named = sources.items() if isinstance(sources, Mapping) else zip(names_of(sources), sources, strict=True)
     opened = [stream_outcomes(source, name=name) for name, source in named]
     if len(opened) < 2:
         raise ConfigurationError(
-            f"a comparison needs at least two systems, got {len(opened)}; one system is summed up by `ragstone evaluate`"
+            f"a comparison needs at least two systems, got {len(opened)}. For one system, use `ragstone evaluate`."
         )
     return opened
 
@@ -216,14 +216,16 @@ def _listed(sources: Sources) -> list[OutcomeSource]:
     return list(sources.values()) if isinstance(sources, Mapping) else list(sources)
 
 
-def _read(opened: OutcomeStream, rows: dict[str, int], wanted: Sequence[str] | None) -> _System:
+def _read(opened: OutcomeStream, rows: dict[str, int], selected: Sequence[str] | None) -> _System:
     system = _System(name=opened.name, cards=opened.cards)
-    asked: dict[str, bool] = {}
+    is_selected: dict[str, bool] = {}
     for outcome in opened.outcomes:
         metric = outcome.metric
-        if metric not in asked:
-            asked[metric] = wanted is None or any(_names(name, metric, opened.cards.get(metric)) for name in wanted)
-        if not asked[metric]:
+        if metric not in is_selected:
+            is_selected[metric] = selected is None or any(
+                _matches(name, metric, opened.cards.get(metric)) for name in selected
+            )
+        if not is_selected[metric]:
             system.others.add(metric)
             continue
         row = rows.setdefault(outcome.sample_id, len(rows))
@@ -244,12 +246,12 @@ def _read(opened: OutcomeStream, rows: dict[str, int], wanted: Sequence[str] | N
     return system
 
 
-def _names(wanted: str, metric: str, card: MetricCard | None) -> bool:
-    """Whether a name or a group of the caller's means this metric."""
-    if wanted == metric or metric.startswith(f"{wanted}."):
+def _matches(name: str, metric: str, card: MetricCard | None) -> bool:
+    """Return whether a metric name or group of the caller selects this metric."""
+    if name == metric or metric.startswith(f"{name}."):
         return True
     card = card or card_of(metric)
-    return card is not None and card.group == wanted
+    return card is not None and card.group == name
 
 
 def _ends(failure: Failure) -> tuple[float, float] | None:
@@ -259,13 +261,13 @@ def _ends(failure: Failure) -> tuple[float, float] | None:
     return None
 
 
-def _metric_names(systems: Sequence[_System], wanted: Sequence[str] | None) -> list[str]:
+def _metric_names(systems: Sequence[_System], selected: Sequence[str] | None) -> list[str]:
     names = list(dict.fromkeys(metric for system in systems for metric in system.columns))
     known = sorted({*names, *(metric for system in systems for metric in system.others)})
     cards = {name: card for system in systems for name, card in system.cards.items()}
-    for name in wanted or ():
-        if not any(_names(name, metric, cards.get(metric)) for metric in names):
-            raise ConfigurationError(f"no system has outcomes of {name!r}; there are {', '.join(known) or 'none'}")
+    for name in selected or ():
+        if not any(_matches(name, metric, cards.get(metric)) for metric in names):
+            raise ConfigurationError(f"no system has outcomes of {name!r}. Available: {', '.join(known) or 'none'}.")
     return names
 
 
@@ -281,17 +283,17 @@ def _metric(name: str, systems: Sequence[_System], ids: Sequence[str]) -> Aligne
         column = system.columns.get(name)
         if column is None:
             continue
-        found = np.frombuffer(column.values)
-        strange = np.flatnonzero((found < low - _RANGE_TOLERANCE) | (found > high + _RANGE_TOLERANCE))
-        if strange.size:
-            row = strange[0]
+        scores = np.frombuffer(column.values)
+        invalid = np.flatnonzero((scores < low - _RANGE_TOLERANCE) | (scores > high + _RANGE_TOLERANCE))
+        if invalid.size:
+            row = invalid[0]
             raise DataError(
-                f"{system.name!r} has {found[row]:g} of {name!r} for {ids[row]!r}, which lies from {low:g} to {high:g}: "
-                "these are scores of another metric or on another scale"
+                f"{system.name!r} has the value {scores[row]:g} of {name!r} for {ids[row]!r}, outside of the range from "
+                f"{low:g} to {high:g}. These are scores of another metric or on another scale."
             )
-        values[: len(column.values), i] = np.clip(found, low, high)
+        values[: len(column.values), i] = np.clip(scores, low, high)
         states[: len(column.states), i] = np.frombuffer(column.states, dtype=np.int8)
-        # Bounds beside the range bound nothing.
+        # Bounds outside of the metric's range are ignored.
         ends.update(
             {(row, i): (max(a, low), min(b, high)) for row, (a, b) in column.ends.items() if a <= high and b >= low}
         )
@@ -308,7 +310,7 @@ def _metric(name: str, systems: Sequence[_System], ids: Sequence[str]) -> Aligne
 
 
 def _presence(systems: Sequence[_System], ids: Sequence[str]) -> NDArray[np.bool_]:
-    """Samples by systems: who has an outcome of which."""
+    """Return a boolean array (samples, systems): whether the system has an outcome of the sample."""
     import numpy as np
 
     has = np.zeros((len(ids), len(systems)), dtype=bool)
@@ -319,26 +321,25 @@ def _presence(systems: Sequence[_System], ids: Sequence[str]) -> NDArray[np.bool
 
 
 def _check_overlap(systems: Sequence[_System], ids: Sequence[str]) -> None:
-    """Refuse systems that share no sample with any other."""
+    """Raise an error if a system does not share a sample with any other."""
     import numpy as np
 
     has = _presence(systems, ids)
     for i, system in enumerate(systems):
         others: NDArray[np.bool_] = np.delete(has, i, axis=1).sum(axis=1) > 0
-        # A system may have none of the metrics that were asked for; then it is not the ids that differ.
+        # A system without any selected metric does not have samples here, so its ids cannot differ.
         if has[:, i].any() and others.any() and not (has[:, i] & others).any():
             raise DataError(
-                f"{system.name!r} has no sample in common with the others: its ids are {_examples(ids, has[:, i])}, theirs "
-                f"{_examples(ids, others)}. Samples "
-                "are compared by their ids: evaluate the same rows with every system, with an id that stays the same; or "
-                "compare them as different traffic: paired=False (--unpaired)"
+                f"{system.name!r} does not share samples with the others (its ids: {_examples(ids, has[:, i])}, other ids: "
+                f"{_examples(ids, others)}). Samples are matched by id. Evaluate the same rows with every system and stable "
+                "ids, or compare different traffic with paired=False (--unpaired)."
             )
 
 
 def _overlap(
     systems: Sequence[_System], ids: Sequence[str], notes: list[str], *, paired: bool | None
 ) -> tuple[dict[str, int], int, bool]:
-    """Count what each system has and what all have, and say whether no sample is in two."""
+    """Count the samples of each system and the common ones, and return whether the systems are disjoint."""
     has = _presence(systems, ids)
     shared = has.sum(axis=1)
     n_common = int((shared == len(systems)).sum())
@@ -352,8 +353,8 @@ def _overlap(
         notes.insert(
             0,
             f"{n_common} of {len(ids)} samples are in every system"
-            + (f"; {', '.join(alone)}" if alone else "")
-            + "; a difference is over the samples that both systems have scored",
+            + (f" ({', '.join(alone)})" if alone else "")
+            + ". Differences use the samples that both systems have scored.",
         )
     return {s.name: int(has[:, i].sum()) for i, s in enumerate(systems)}, n_common, is_disjoint
 
@@ -361,12 +362,12 @@ def _overlap(
 def _inclusion(opened: Sequence[OutcomeStream], rows: Mapping[str, int]) -> NDArray[np.float64]:
     import numpy as np
 
-    found = np.ones(len(rows))
+    probabilities = np.ones(len(rows))
     for source in opened:
         for id_, probability in source.inclusion_probabilities.items():
             if id_ in rows:
-                found[rows[id_]] = probability
-    return found
+                probabilities[rows[id_]] = probability
+    return probabilities
 
 
 def _examples(ids: Sequence[str], chosen: NDArray[np.bool_]) -> str:

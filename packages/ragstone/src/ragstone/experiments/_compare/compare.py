@@ -1,4 +1,4 @@
-"""`compare`: systems in, differences and a verdict out."""
+"""`compare`: differences between systems, and a verdict."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ __all__ = ["Comparison", "compare"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Systems side by side: what differs, by how much, and what cannot be said."""
+    """The result of `compare`: means, differences and verdicts of several systems."""
 
     systems: tuple[str, ...]
     metrics: tuple[MetricComparison, ...]
     hypotheses: tuple[Hypothesis, ...]
     baseline: str | None
-    """Whom the others were compared with; None where all pairs were."""
+    """The system that all others were compared with, or None if all pairs were compared."""
     n_samples: Mapping[str, int]
-    """By system."""
+    """Number of samples by system."""
     n_common: int
-    """Samples that every system has."""
+    """Number of samples that every system has."""
     paired: bool
-    """Whether samples were compared each with itself; else systems were, each with its own requests."""
+    """Whether the comparison was paired by sample. Otherwise the systems have different requests."""
     confidence_level: float
-    """The chance of no false claim is at least this: for each metric, or for all if `across_metrics`."""
+    """Probability of no false significant difference: for each metric, or for all metrics if `across_metrics`."""
     across_metrics: bool
     n_permutations: int
     seed: int
     notes: tuple[str, ...]
     scores: AlignedScores = field(repr=False, compare=False)
-    """What was compared, aligned by sample."""
+    """The compared scores, aligned by sample."""
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """What can be claimed, and then what cannot, one sentence each."""
+        """The verdicts: first significant differences, then the other pairs, one sentence each."""
         return format_verdicts(self.metrics)
 
     def check_regression(
@@ -56,17 +56,17 @@ class Comparison:
         baseline: str | None = None,
         margin: float | Mapping[str, float] | None = None,
     ) -> RegressionCheck:
-        """Check whether any other system is worse than the baseline, one-sided; see `assert_no_regression`.
+        """Check if any other system is worse than the baseline, one-sided. See `assert_no_regression`.
 
         Args:
-            gate_metrics: Names or groups that must not become worse; None takes all.
-            baseline: A system; None takes the comparison's, else the first.
-            margin: A loss that must be ruled out, in the metric's own units; None fails what is significantly worse.
+            gate_metrics: Names or groups that the gate checks. Default: all.
+            baseline: A system. Default: the comparison's baseline, or the first system.
+            margin: A loss that must be excluded, in the metric's own units. None fails significantly worse metrics.
 
         Raises:
-            ConfigurationError: A system, metric or margin that cannot be.
+            ConfigurationError: If a system, metric or margin is invalid.
         """
-        _paired_only(self.scores, "a gate")
+        _require_paired(self.scores, "a gate")
         return check_regression(
             self.scores,
             baseline=baseline or self.baseline or self.systems[0],
@@ -78,7 +78,7 @@ class Comparison:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return {
             "systems": list(self.systems),
             "baseline": self.baseline,
@@ -101,13 +101,13 @@ class Comparison:
             "",
         ]
         for h in self.hypotheses:
-            told = "supported" if h.supported else "not supported"
-            lines.append(f"hypothesis {h.name}: {told} (p {format_p_value(h.adjusted)} after Holm's correction)")
+            result = "supported" if h.supported else "not supported"
+            lines.append(f"hypothesis {h.name}: {result} (p {format_p_value(h.adjusted)} after Holm's correction)")
         if self.hypotheses:
             lines.append("")
         lines += [means_table(self.metrics), "", pairs_table(self.metrics, paired=self.paired), ""]
         lines += [
-            f"{m.metric} tells {d.n_significant} of {d.n_pairs} pairs of systems apart (discriminative power {d.value:.3f})"
+            f"{m.metric}: {d.n_significant} of {d.n_pairs} pairs of systems differ significantly (discriminative power {d.value:.3f})"
             for m in self.metrics
             if (d := m.discriminative_power) is not None and d.n_pairs > 1
         ]
@@ -128,41 +128,43 @@ def compare(
     allow_different_judges: bool = False,
     paired: bool | None = None,
 ) -> Comparison:
-    """Compare systems that were evaluated on the same samples, or traffic of different times.
+    """Compare systems that were evaluated on the same samples, or traffic of different periods.
 
-    Samples are matched by their ids, never by their position. For each metric all pairs of systems are compared by the
-    paired randomized Tukey test: whatever number of systems there is, the chance of any false claim about a metric is at
-    most 1 - `confidence_level`, and the intervals hold the differences of all pairs together. A sample that failed or was not
-    applicable in one system is left out of that system's pairs, and counted; bounds say what the failed ones could change.
+    Samples are matched by their ids, never by their position. For each metric, all pairs of systems are compared with the
+    paired randomized Tukey test: for any number of systems, the probability of a false significant difference on a metric is
+    at most 1 - `confidence_level`, and the confidence intervals cover the differences of all pairs simultaneously. A sample
+    that failed or was not applicable in one system is excluded from that system's pairs and counted. Bounds show how much
+    failed samples could change a difference.
 
-    Traffic of two weeks has no request in common. Stores that share none, or `TimeRange`s of them, are compared as
-    independent groups: by the largest standardised difference under permutation, with means that undo sampling. That needs
-    more requests for the same certainty, and takes them as independent of each other.
+    Stores without a common request, or `TimeRange`s of stores, are compared as independent groups: by the largest
+    standardized difference under permutation, with means weighted by 1 / sampling probability. This needs more requests for
+    the same power and assumes that requests are independent.
 
     Args:
-        systems: Systems by name, or in a row: experiments, files of outcomes (`ragstone evaluate --output`), stores,
+        systems: Systems by name, or a sequence: experiments, files of outcomes (`ragstone evaluate --output`), stores,
             or `TimeRange`s of stores.
-        metrics: Names or groups ("ccrs"); None takes all that there are.
-        baseline: The name of a system with which alone the others are compared: fewer pairs, more power.
-        hypotheses: Claims named before the data were seen, by name: {"H1": ["e5 > bm25 on ccrs.qr, ccrs.ir"]}. A
-            hypothesis holds if all its claims do; hypotheses are corrected for their number (Holm).
-        across_metrics: Hold the level for all metrics together, instead of for each.
-        min_effect: The difference that matters, in the metric's own units: how many more samples would show it is part of
-            the verdict. None is one hundredth of the metric's range.
-        confidence_level: One less the chance of a false claim, in (0, 1).
-        n_permutations: Permutations drawn.
-        seed: Of the random numbers; the same seed gives the same result on any machine.
-        allow_different_judges: Compare scores of different judges or versions of a metric all the same, with a warning.
-        paired: Whether samples are compared each with itself; None does so unless all systems are stores without a
-            request in common.
+        metrics: Names or groups ("ccrs"). Default: all.
+        baseline: Name of a system that all others are compared with, instead of all pairs: fewer pairs, more power.
+        hypotheses: Hypotheses stated before looking at the data, by name: {"H1": ["e5 > bm25 on ccrs.qr, ccrs.ir"]}. A
+            hypothesis is supported if all its terms are. P-values are corrected for the number of hypotheses (Holm).
+        across_metrics: Correct for all metrics together instead of for each metric.
+        min_effect: Smallest difference of interest, in the metric's own units. The verdict estimates how many more
+            samples would detect it. Default: 1% of the metric's range.
+        confidence_level: Confidence level, in (0, 1).
+        n_permutations: Number of permutations.
+        seed: Seed of the random numbers. The same seed gives the same result on any machine.
+        allow_different_judges: Compare scores of different judges or metric versions, with a warning.
+        paired: Whether samples are compared in pairs. Default: paired, unless all systems are stores without a common
+            request.
 
     Raises:
-        ConfigurationError: Fewer than two systems; a system, metric or claim that is not there; scores of different judges.
-        DataError: Systems without a common sample, or with the same ids for different questions.
-        ValueError: An option out of range.
+        ConfigurationError: If there are fewer than two systems, a system, metric or hypothesis is unknown, or scores are
+            from different judges.
+        DataError: If systems do not share samples, or the same ids belong to different queries.
+        ValueError: If an option is out of range.
 
     Source:
-        Carterette 2012 for the test; Holm 1979; CCRS, section 4.2 and appendix F.
+        Carterette 2012 (test). Holm 1979. CCRS, section 4.2 and appendix F.
 
     Example:
         >>> import ragstone
@@ -174,26 +176,24 @@ def compare(
     """
     if min_effect is not None and not (math.isfinite(min_effect) and min_effect > 0):
         raise ConfigurationError(
-            f"min_effect is a difference that matters, above 0 in the metric's own units, got {min_effect!r}"
+            f"min_effect must be a finite number above 0, in the metric's own units, got {min_effect!r}"
         )
     if not 0 < confidence_level < 1:
         raise ConfigurationError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
     scores = align(systems, metrics=metrics, allow_different_judges=allow_different_judges, paired=paired)
     if hypotheses:
-        _paired_only(scores, "a hypothesis")
+        _require_paired(scores, "a hypothesis")
     if baseline is not None and baseline not in scores.systems:
-        raise ConfigurationError(
-            f"there is no system {baseline!r} to be the baseline; there are {', '.join(map(repr, scores.systems))}"
-        )
+        raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, scores.systems))}.")
     family = Family.of(
         len(scores.systems),
         baseline=None if baseline is None else scores.systems.index(baseline),
-        # Intervals of several metrics hold together if each metric's miss with its share of the error.
+        # Simultaneous intervals of all metrics: each metric gets an equal share of the error (Bonferroni).
         confidence_level=1 - (1 - confidence_level) / len(scores.metrics) if across_metrics else confidence_level,
         n_permutations=n_permutations,
         seed=seed,
     )
-    found = tuple(
+    compared = tuple(
         compare_metric(metric, scores.systems, family, min_effect=min_effect)
         if scores.paired
         else compare_unpaired(metric, scores.systems, family, scores.inclusion_probabilities, min_effect=min_effect)
@@ -201,7 +201,7 @@ def compare(
     )
     return Comparison(
         systems=scores.systems,
-        metrics=adjust_across_metrics(found, confidence_level=confidence_level) if across_metrics else found,
+        metrics=adjust_across_metrics(compared, confidence_level=confidence_level) if across_metrics else compared,
         hypotheses=judge_hypotheses(
             scores, hypotheses, confidence_level=confidence_level, n_permutations=n_permutations, seed=seed
         ),
@@ -219,35 +219,34 @@ def compare(
 
 
 def _method(comparison: Comparison) -> str:
-    together = "all metrics and pairs" if comparison.across_metrics else "all pairs of a metric"
+    family = "all metrics and pairs" if comparison.across_metrics else "all pairs of a metric"
     if not comparison.paired:
-        return _method_unpaired(comparison, together)
+        return _method_unpaired(comparison, family)
     against = "" if comparison.baseline is None else f" with {comparison.baseline!r}"
     return (
-        f"differences{against}: paired randomized Tukey test; p-values and intervals hold for {together} together with "
-        f"{comparison.confidence_level:.4g} probability (seed {comparison.seed}, up to {comparison.n_permutations:,} permutations); effect "
-        "is Hedges' g of the differences"
+        f"method: paired randomized Tukey test of the differences{against}, simultaneous p-values and "
+        f"{100 * comparison.confidence_level:.4g}% confidence intervals for {family} (seed {comparison.seed}, up to "
+        f"{comparison.n_permutations:,} permutations), effect size: Hedges' g of the differences"
     )
 
 
-def _method_unpaired(comparison: Comparison, together: str) -> str:
+def _method_unpaired(comparison: Comparison, family: str) -> str:
     return (
-        "no sample is compared with itself: differences of independent groups, largest standardised difference under "
-        f"permutation (its normal limit from 5,000 each); p-values and intervals hold for {together} together with "
-        f"{comparison.confidence_level:.4g} probability (seed {comparison.seed}), if requests are independent of each other; effect is "
-        "Hedges' g of two groups"
+        "method: unpaired permutation test of the largest standardized difference (its normal limit from 5,000 samples per "
+        f"system), simultaneous p-values and {100 * comparison.confidence_level:.4g}% confidence intervals for {family} "
+        f"(seed {comparison.seed}), effect size: Hedges' g of two groups. The test assumes independent requests."
     )
 
 
-def _paired_only(scores: AlignedScores, what: str) -> None:
+def _require_paired(scores: AlignedScores, what: str) -> None:
     if not scores.paired:
         raise ConfigurationError(
-            f"{what} needs systems that were evaluated on the same samples; these have none in common"
+            f"{what} needs systems that were evaluated on the same samples, but these do not share samples"
         )
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no infinity: None is no bound on that side."""
+    """Replace infinite numbers by None (unbounded), because JSON does not have infinity."""
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Names for systems that were given none."""
+"""Default names of systems."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["names_of"]
 
 
 def names_of(sources: Sequence[OutcomeSource]) -> list[str]:
-    """What systems are called that nobody named: experiments by letters, files by as much of their path as tells them apart.
+    """Return unique default names: letters for experiments, and for files the shortest distinct part of the path.
 
     Args:
-        sources: The systems, in a row.
+        sources: The systems.
     """
-    given = {i: source.name for i, source in enumerate(sources) if isinstance(source, TimeRange)}
+    store_names = {i: source.name for i, source in enumerate(sources) if isinstance(source, TimeRange)}
     paths = {
         i: Path(source).absolute()
         for i, source in enumerate(sources)
         if not isinstance(source, Experiment | TimeRange) and not is_database_url(source)
     }
-    given |= {
+    store_names |= {
         i: describe_store(os.fspath(s)) for i, s in enumerate(sources) if isinstance(s, str) and is_database_url(s)
     }
     names = {i: path.stem for i, path in paths.items()}
@@ -36,23 +36,23 @@ def names_of(sources: Sequence[OutcomeSource]) -> list[str]:
         shared = {name for name, n in Counter(names.values()).items() if n > 1}
         for i, name in list(names.items()):
             if name in shared:
-                *folders, _ = paths[i].parts[-depth:]
-                names[i] = "/".join([*folders, paths[i].stem])
-    # What still has the same name is the same file but for its suffix, or the same file.
+                *directories, _ = paths[i].parts[-depth:]
+                names[i] = "/".join([*directories, paths[i].stem])
+    # Names that are still equal belong to the same file, or to files that differ only in their suffix.
     for name, n in Counter(names.values()).items():
         if n > 1:
             for i in [i for i, same in names.items() if same == name]:
                 names[i] = f"{paths[i]} ({i + 1})"
-    for name, n in Counter(given.values()).items():
+    for name, n in Counter(store_names.values()).items():
         if n > 1:
-            for i in [i for i, same in given.items() if same == name]:
-                given[i] = f"{name} ({i + 1})"
-    names |= given
+            for i in [i for i, same in store_names.items() if same == name]:
+                store_names[i] = f"{name} ({i + 1})"
+    names |= store_names
     letters = (letter for letter in _letters() if letter not in set(names.values()))
     return [names[i] if i in names else next(letters) for i in range(len(sources))]
 
 
 def _letters() -> Iterator[str]:
-    """A, B, ..., Z, AA, AB, ..."""
+    """Yield A, B, ..., Z, AA, AB, ..."""
     for n in itertools.count(1):
         yield from map("".join, itertools.product("ABCDEFGHIJKLMNOPQRSTUVWXYZ", repeat=n))

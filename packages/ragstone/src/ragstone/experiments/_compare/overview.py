@@ -1,4 +1,4 @@
-"""The verdict as it is printed: sentences for a few results, and groups where sentences would be a wall of text."""
+"""The printed verdict: single sentences for few results, and grouped lines for many."""
 
 from __future__ import annotations
 
@@ -21,55 +21,55 @@ from ragstone.experiments._compare.text import (
 __all__ = ["overview"]
 
 _MOST_SENTENCES: Final = 12
-"""As many are read one by one."""
+"""Maximum number of verdicts printed as single sentences."""
 _MOST_CLAIMS: Final = 40
-"""As many are printed with their sizes; the table has the others'."""
+"""Maximum number of significant differences printed with their sizes. The table has all."""
 _MOST_NAMES: Final = 10
-"""Metrics that are named for each of several pairs of systems; of more the number is told."""
+"""Maximum number of metrics named for each of several pairs of systems. Otherwise only their number is printed."""
 _EXPECTED_FALSE_POSITIVES: Final = 0.5
-"""Metrics expected to differ by luck, from which on it has to be said."""
+"""Expected number of false significant differences from which a note is printed."""
 _GROUPED: Final[dict[Kind, str]] = {
-    "within": "a difference that matters is ruled out",
-    "undecided": "no difference can be claimed",
-    "alike": "not one sample differs",
-    "apart": "nothing to compare, no sample has a score of both",
+    "within": "differences below the minimum effect",
+    "undecided": "no significant difference",
+    "identical": "no significant difference (identical scores on all samples)",
+    "incomparable": "not comparable, no sample has a score of both",
 }
 
-FormatPairs = tuple[MetricComparison, PairDifference]
+Finding = tuple[MetricComparison, PairDifference]
 
 
 def overview(metrics: Sequence[MetricComparison], *, confidence_level: float, across_metrics: bool) -> list[str]:
-    """What can be claimed, then what cannot; grouped by systems where there is much of it.
+    """Format the verdicts: first significant differences, then the other pairs, grouped by systems if there are many.
 
     Args:
-        metrics: What was found.
-        confidence_level: One less the chance of a false claim.
-        across_metrics: Whether that holds for all metrics together.
+        metrics: The compared metrics.
+        confidence_level: Confidence level.
+        across_metrics: Whether the level holds for all metrics together.
     """
     sentences = format_verdicts(metrics)
     tested = sum(any(pair.n for pair in metric.pairs) for metric in metrics)
-    lucky = (
+    false_positives = (
         []
         if across_metrics or tested * (1 - confidence_level) < _EXPECTED_FALSE_POSITIVES
         else [_count_expected_false_positives(tested, confidence_level)]
     )
     if len(sentences) <= _MOST_SENTENCES:
-        return [*sentences, *lucky]
-    told: dict[Kind, list[FormatPairs]] = {kind: [] for kind in KINDS}
+        return [*sentences, *false_positives]
+    findings: dict[Kind, list[Finding]] = {kind: [] for kind in KINDS}
     for metric in metrics:
         for pair in metric.pairs:
-            told[kind_of(metric, pair)].append((metric, pair))
-    lines = [*_claims(told["claimed"], len(metrics)), *lucky]
-    for kind, what in _GROUPED.items():
-        if told[kind]:
-            lines += ["", f"{what}{_more(kind)}:", *_by_systems(told[kind])]
+            findings[kind_of(metric, pair)].append((metric, pair))
+    lines = [*_claims(findings["claimed"], len(metrics)), *false_positives]
+    for kind, heading in _GROUPED.items():
+        if findings[kind]:
+            lines += ["", f"{heading}{_more(kind)}:", *_by_systems(findings[kind])]
     return lines
 
 
-def _claims(claimed: Sequence[FormatPairs], n_metrics: int) -> list[str]:
+def _claims(claimed: Sequence[Finding], n_metrics: int) -> list[str]:
     if not claimed:
-        return [f"no difference can be claimed on any of {n_metrics} metrics"]
-    by_pair: dict[tuple[str, str], list[FormatPairs]] = {}
+        return [f"no significant difference on any of {n_metrics} metrics"]
+    by_pair: dict[tuple[str, str], list[Finding]] = {}
     for metric, pair in claimed:
         won = orient_to_winner(pair)
         by_pair.setdefault((won.system, won.other), []).append((metric, won))
@@ -82,32 +82,28 @@ def _claims(claimed: Sequence[FormatPairs], n_metrics: int) -> list[str]:
             continue
         width = max(len(full_name(metric)) for metric, _ in wins)
         lines += [f"{head}:", *(f"  {full_name(m):<{width}}  by {claim_size(m, pair)}" for m, pair in wins)]
-    return (
-        lines
-        if len(claimed) <= _MOST_CLAIMS
-        else [*lines, "(by how much, and with which intervals, the table of differences tells)"]
-    )
+    return lines if len(claimed) <= _MOST_CLAIMS else [*lines, "(sizes and intervals: see the table of differences)"]
 
 
 def _more(kind: Kind) -> str:
-    return " (the table of differences tells how many more samples would detect one)" if kind == "undecided" else ""
+    return " (number of samples needed: see the table of differences)" if kind == "undecided" else ""
 
 
-def _by_systems(told: Sequence[FormatPairs]) -> Iterator[str]:
-    """One line for all metrics of which the same is said of all systems, then one for pairs of systems."""
-    n_told = Counter(_label(metric, pair) for metric, pair in told)
-    n_pairs = {_label(metric, pair): len(metric.pairs) for metric, pair in told}
-    everywhere = [name for name, n in n_told.items() if 1 < n == n_pairs[name]]
+def _by_systems(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield one line for the metrics on which all pairs have this finding, then lines for pairs of systems."""
+    n_findings = Counter(_label(metric, pair) for metric, pair in findings)
+    n_pairs = {_label(metric, pair): len(metric.pairs) for metric, pair in findings}
+    everywhere = [name for name, n in n_findings.items() if 1 < n == n_pairs[name]]
     if everywhere:
         yield f"  all pairs: {', '.join(everywhere)}"
     by_pair: dict[str, list[str]] = {}
-    for metric, pair in told:
+    for metric, pair in findings:
         if (label := _label(metric, pair)) not in everywhere:
             by_pair.setdefault(f"{pair.system} and {pair.other}", []).append(label)
-    alike: dict[tuple[str, ...], list[str]] = {}
+    by_metrics: dict[tuple[str, ...], list[str]] = {}
     for both, labels in by_pair.items():
-        alike.setdefault(tuple(labels), []).append(both)
-    for names, pairs in alike.items():
+        by_metrics.setdefault(tuple(labels), []).append(both)
+    for names, pairs in by_metrics.items():
         short = len(names) > _MOST_NAMES and len(by_pair) > 1
         yield f"  {'; '.join(pairs)}: {f'{len(names)} metrics' if short else ', '.join(names)}"
 
@@ -118,6 +114,6 @@ def _label(metric: MetricComparison, pair: PairDifference) -> str:
 
 def _count_expected_false_positives(tested: int, confidence_level: float) -> str:
     return (
-        f"(each of {tested} metrics is tested by itself: if nothing differed, up to {tested * (1 - confidence_level):.1f} of them would be "
-        "expected to show a difference by luck; --across-metrics, across_metrics=True, holds the level for all together)"
+        f"(each of {tested} metrics is tested separately: without any real difference, up to {tested * (1 - confidence_level):.1f} of them "
+        "would be expected to show a significant difference by chance. --across-metrics (across_metrics=True) corrects for all metrics.)"
     )

@@ -1,4 +1,4 @@
-"""All pairs of systems on one metric: differences that hold together, their sizes, and what more samples would show."""
+"""Comparison of all pairs of systems on one metric: simultaneous intervals, effect sizes and sample size estimates."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ __all__ = [
 ]
 
 POWER: Final = 0.8
-"""With what probability a difference counts as detectable."""
+"""Power at which a difference counts as detectable."""
 
 POINT: Final = 0.01
-"""One point, as a share of a metric's range: the difference that a comparison should be able to see."""
+"""One point, as a share of a metric's range: the default minimum effect."""
 
 _SAME: Final = 1e-12
-"""1 - 0.95 is 0.05 and a bit more: what equals the limit counts as within."""
+"""Tolerance for rounding (1 - 0.95 is slightly more than 0.05): a p-value equal to the limit is significant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemMean:
-    """One system on one metric."""
+    """The mean of one system on one metric."""
 
     system: str
     estimate: Estimate | None
-    """Over all samples that were scored; None when none was."""
+    """Mean and interval of all scored samples, or None without scores."""
     n_scored: int
     n_failed: int
     n_not_applicable: int
@@ -63,74 +63,74 @@ class SystemMean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairDifference:
-    """How two systems differ on one metric, over the samples that both have scored."""
+    """The difference of two systems on one metric, over the samples that both have scored."""
 
     system: str
     other: str
     n: int
-    """Samples with a score of both; where nothing pairs them, scored samples of both together."""
+    """Number of samples with a score of both. Unpaired: number of scored samples of both systems together."""
     difference: float | None
-    """Mean of `system` - `other`, in the metric's own units; None without a common score."""
+    """Mean of `system` - `other`, in the metric's own units, or None without a common score."""
     low: float | None
-    """Lower end of the interval: all differences of the metric lie in theirs together, with the comparison's level. None
-    where so few samples differ that nothing can be claimed."""
+    """Lower end of the simultaneous confidence interval, at the comparison's level for all pairs of the metric. None if
+    too few samples differ for a test."""
     high: float | None
     p_value: float | None
-    """Adjusted for all pairs, and for all metrics if the comparison is across metrics. None where nothing was testable."""
+    """P-value, adjusted for all pairs, and for all metrics if the comparison is across metrics. None if untestable."""
     better: str | None
-    """The system that is claimed to be better; None where no difference can be claimed."""
+    """The significantly better system, or None without a significant difference."""
     effect_size: float | None
-    """The mean difference in standard deviations of the differences (Hedges' g for pairs), in the sign of `difference`."""
+    """Mean difference in standard deviations of the differences (Hedges' g), with the sign of `difference`."""
     n_higher: int
-    """Samples on which `system` has the higher score; 0 with the next two where nothing pairs samples."""
+    """Number of samples on which `system` scores higher. 0, like the next two, if unpaired."""
     n_equal: int
     n_lower: int
     n_failed: int
-    """Samples of both systems on which one of them, or both, failed; they are in none of the numbers above."""
+    """Number of samples of both systems on which at least one failed. The numbers above exclude them."""
     bounds: tuple[float, float] | None
-    """Between what the difference would lie, whatever those had scored; infinite for a metric without bounds."""
+    """Lowest and highest possible difference for any scores of the failed samples. Infinite for an unbounded metric."""
     detectable: float | None
-    """The smallest difference that as many samples show with probability 0.8; None where nothing can be claimed."""
+    """Smallest difference that this number of samples detects with power 0.8, or None if untestable."""
     n_more: int | None
-    """How many more samples would show `MetricComparison.detect` with probability 0.8."""
+    """Number of additional samples that would detect `MetricComparison.min_effect` with power 0.8."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricComparison:
-    """All systems on one metric."""
+    """The comparison of all systems on one metric."""
 
     metric: str
     higher_is_better: bool
     low: float
     high: float
-    """The metric's range; infinite where it has no bound."""
+    """The metric's range. Infinite if unbounded."""
     systems: tuple[SystemMean, ...]
     pairs: tuple[PairDifference, ...]
     confidence_level: float
-    """Of the intervals of the metric's differences, together."""
+    """Simultaneous confidence level of the metric's intervals."""
     discriminative_power: DiscriminativePower | None
-    """Share of the pairs of systems that the metric tells apart; None unless all pairs were compared."""
+    """Share of the pairs of systems with a significant difference. None unless all pairs were compared."""
     min_effect: float | None
-    """The difference that matters, for `n_more`; None for a metric without bounds if none was named."""
+    """Smallest difference of interest, for `n_more`. None for an unbounded metric without an explicit value."""
     n_permutations: int
-    """Permutations behind the p-values."""
+    """Number of permutations for the p-values."""
     exact: bool
-    """Whether these were all that exist."""
+    """Whether all possible permutations were used."""
 
     @property
     def in_points(self) -> bool:
-        """Whether differences are told in points, hundredths of a range from 0 to 1."""
+        """Whether differences are printed in points (hundredths of a range from 0 to 1)."""
         return (self.low, self.high) == (0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Which pairs are compared, and how surely."""
+    """The compared pairs and the settings of the test."""
 
     pairs: tuple[tuple[int, int], ...]
-    """System and other, by their columns."""
+    """Column indices of system and other."""
     complete: bool
-    """Whether these are all pairs."""
+    """Whether these are all possible pairs."""
     confidence_level: float
     n_permutations: int
     seed: int
@@ -139,7 +139,7 @@ class Family:
     def of(
         cls, n_systems: int, *, baseline: int | None, confidence_level: float, n_permutations: int, seed: int
     ) -> Family:
-        """All pairs, the later against the earlier; with a baseline each other system against that."""
+        """Create the family of all pairs (later minus earlier), or of all systems with the baseline."""
         if baseline is None:
             pairs = tuple((j, i) for i, j in itertools.combinations(range(n_systems), 2))
         else:
@@ -156,7 +156,7 @@ class Family:
 def compare_metric(
     metric: AlignedMetric, systems: Sequence[str], family: Family, *, min_effect: float | None = None
 ) -> MetricComparison:
-    """Compare systems on one metric; `family.confidence_level` holds for all its pairs together."""
+    """Compare systems on one metric. `family.confidence_level` holds for all pairs simultaneously."""
     result = randomized_tukey(
         metric.values,
         pairs=family.pairs,
@@ -186,31 +186,31 @@ def compare_metric(
 
 
 def has_no_test(metric: MetricComparison) -> bool:
-    """Whether no pair could be tested."""
+    """Return whether no pair was testable."""
     return all(pair.p_value is None for pair in metric.pairs)
 
 
 def adjust_across_metrics(
     metrics: Sequence[MetricComparison], *, confidence_level: float
 ) -> tuple[MetricComparison, ...]:
-    """Adjust p-values for all metrics as well, so that the chance of any false claim is at most 1 - `confidence_level`.
+    """Adjust p-values for all metrics, so that the probability of any false positive is at most 1 - `confidence_level`.
 
-    Holm's procedure, with a whole metric in the place of a hypothesis: p-values within a metric hold for all its pairs, so
-    they are multiplied by the number of metrics; only where every pair of a metric is claimed is its share of the error
-    passed on to the others. (Before the first false claim no metric with a true hypothesis is wholly claimed, so that
-    claim faces a factor that is at least the number of such metrics. Passing on the share of a metric of which one pair
-    is claimed would not be safe.) For two systems this is Holm's correction itself.
+    This is Holm's procedure with whole metrics as hypotheses. P-values within a metric are already adjusted for its pairs, so
+    they are multiplied by the number of metrics. The factor decreases only after a metric whose pairs are all significant.
+    (Before the first false positive, no metric with a true null hypothesis has only significant pairs, so the factor is at
+    least the number of such metrics. Decreasing it after a metric with one significant pair would not be safe.) For two
+    systems this is Holm's correction.
 
-    Intervals know no steps, and may hold 0 where a later step claims a difference. What is known of it then is its sign,
-    so that the interval ends at 0.
+    Confidence intervals use an equal split of the error instead. If a difference is significant but its interval includes 0,
+    the interval is cut at 0: only the sign is known.
 
     Source:
-        Holm 1979; Strassburger and Bretz 2008 for intervals that agree with the steps.
+        Holm 1979. Strassburger and Bretz 2008 (intervals that agree with the procedure).
     """
     largest = [max((1.0 if pair.p_value is None else pair.p_value) for pair in metric.pairs) for metric in metrics]
     order = sorted(range(len(metrics)), key=lambda i: largest[i])
     adjusted: dict[int, list[float | None]] = {}
-    # What must be claimed in full before a step's factor applies.
+    # The largest adjusted p-value of the earlier metrics: it must be significant before a step's factor applies.
     hurdles = [0.0]
     for step, i in enumerate(order):
         hurdles.append(max(hurdles[-1], min(1.0, (len(metrics) - step) * largest[i])))
@@ -225,7 +225,7 @@ def adjust_across_metrics(
         replace(
             metric,
             pairs=tuple(
-                _ending_at_0(
+                _cut_at_0(
                     replace(
                         pair,
                         p_value=p,
@@ -240,8 +240,8 @@ def adjust_across_metrics(
     )
 
 
-def _ending_at_0(pair: PairDifference) -> PairDifference:
-    """The pair, with an interval on that side of 0 alone where it is claimed to be."""
+def _cut_at_0(pair: PairDifference) -> PairDifference:
+    """Cut the interval of a significant difference at 0."""
     if pair.better is None or pair.low is None or pair.high is None:
         return pair
     above = (pair.difference or 0.0) > 0
@@ -249,10 +249,10 @@ def _ending_at_0(pair: PairDifference) -> PairDifference:
 
 
 def worst_case(metric: AlignedMetric, first: int, second: int) -> tuple[int, tuple[float, float] | None]:
-    """Bound a difference over what two systems have both scored or failed on, whatever the failed ones had scored.
+    """Bound a difference for any scores of failed samples, over the samples that both systems scored or failed on.
 
     Returns:
-        On how many samples one or both failed, and the bounds; None where they have no such sample in common.
+        Number of samples on which at least one system failed, and the bounds (None without such samples).
     """
     n_failed, lowest, highest = possible_differences(metric, first, second)
     return n_failed, (float(lowest.mean()), float(highest.mean())) if lowest.size else None
@@ -261,11 +261,11 @@ def worst_case(metric: AlignedMetric, first: int, second: int) -> tuple[int, tup
 def possible_differences(
     metric: AlignedMetric, first: int, second: int
 ) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
-    """Between what and what each sample's difference lies that two systems have both scored or failed on.
+    """Bound each sample's difference, over the samples that both systems scored or failed on.
 
     Returns:
-        On how many samples one or both failed, and the lowest and the highest differences; both are the same where
-        none failed.
+        Number of samples on which at least one system failed, and the lowest and highest differences by sample, which are
+        equal without failures.
 
     Source:
         Manski 1989 (worst-case bounds under missing data).
@@ -300,29 +300,29 @@ def _mean(metric: AlignedMetric, column: int, system: str) -> SystemMean:
 def _pair(
     metric: AlignedMetric,
     systems: Sequence[str],
-    found: TukeyPair,
+    tukey: TukeyPair,
     *,
     confidence_level: float,
     min_effect: float | None,
 ) -> PairDifference:
-    first, second = metric.values[:, found.first], metric.values[:, found.second]
-    n_failed, bounds = worst_case(metric, found.first, found.second)
-    effect = paired_effect(first, second) if found.n else None
-    half = None if found.low is None or found.high is None else (found.high - found.low) / 2
+    first, second = metric.values[:, tukey.first], metric.values[:, tukey.second]
+    n_failed, bounds = worst_case(metric, tukey.first, tukey.second)
+    effect = paired_effect(first, second) if tukey.n else None
+    half = None if tukey.low is None or tukey.high is None else (tukey.high - tukey.low) / 2
     detectable, n_more = _find_detectable_difference(first, second, half, min_effect)
     width = metric.high - metric.low
-    low, high = (None, None) if half is None else (found.low, found.high)
+    low, high = (None, None) if half is None else (tukey.low, tukey.high)
     if low is not None and high is not None and math.isfinite(width):
-        # No difference is larger than the range.
+        # A difference cannot exceed the range.
         low, high = max(low, -width), min(high, width)
     pair = PairDifference(
-        system=systems[found.first],
-        other=systems[found.second],
-        n=found.n,
-        difference=found.difference,
+        system=systems[tukey.first],
+        other=systems[tukey.second],
+        n=tukey.n,
+        difference=tukey.difference,
         low=low,
         high=high,
-        p_value=found.p_value,
+        p_value=tukey.p_value,
         better=None,
         effect_size=effect.g_z if effect else None,
         n_higher=effect.n_better if effect else 0,
@@ -339,7 +339,7 @@ def _pair(
 
 
 def find_winner(pair: PairDifference, p: float | None, *, confidence_level: float, higher: bool) -> str | None:
-    """Who is claimed to be better, by an adjusted p-value; None where nobody is."""
+    """Return the significantly better system by an adjusted p-value, or None."""
     if p is None or not pair.difference or p > (1 - confidence_level) * (1 + _SAME):
         return None
     return pair.system if (pair.difference > 0) == higher else pair.other
@@ -348,26 +348,26 @@ def find_winner(pair: PairDifference, p: float | None, *, confidence_level: floa
 def _find_detectable_difference(
     first: NDArray[np.float64], second: NDArray[np.float64], half: float | None, min_effect: float | None
 ) -> tuple[float | None, int | None]:
-    """What difference so many samples show, and how many more would show the one that matters.
+    """Return the detectable difference, and the number of additional samples that would detect the minimum effect.
 
-    A mean difference is claimed where it is beyond the half-width of its interval, which shrinks with the root of the
-    number of samples, as its standard error does.
+    A mean difference is significant if it exceeds the half-width of its interval, which is proportional to
+    1 / sqrt(n), like its standard error.
     """
     from scipy.special import ndtri
 
     difference = first - second
-    difference = difference[(first == first) & (second == second)]  # noqa: PLR0124 - NaN is not itself
+    difference = difference[(first == first) & (second == second)]  # noqa: PLR0124 - NaN is not equal to itself
     n = difference.size
     if half is None or n < 2:
         return None, None
-    reach = half + float(ndtri(POWER)) * float(difference.std(ddof=1)) / math.sqrt(n)
+    detectable = half + float(ndtri(POWER)) * float(difference.std(ddof=1)) / math.sqrt(n)
     if min_effect is None:
-        return reach, None
-    return reach, max(0, math.ceil(n * (reach / min_effect) ** 2 * (1 - _SAME)) - n)
+        return detectable, None
+    return detectable, max(0, math.ceil(n * (detectable / min_effect) ** 2 * (1 - _SAME)) - n)
 
 
 def power_of(pairs: Sequence[PairDifference], confidence_level: float) -> DiscriminativePower:
-    """Share of the pairs that a metric tells apart."""
+    """Return the share of pairs with a significant difference."""
     return _power_of_values([pair.p_value for pair in pairs], confidence_level)
 
 

@@ -1,4 +1,4 @@
-"""The gate: is a candidate worse than the baseline?"""
+"""Regression gates: tests if a candidate is worse than the baseline."""
 
 from __future__ import annotations
 
@@ -30,45 +30,45 @@ if TYPE_CHECKING:
 __all__ = ["MetricGate", "RegressionCheck", "assert_no_regression", "check_regression"]
 
 _LEAST_LEVEL: Final = 0.5
-"""A one-sided bound at a level of 1/2 is the mean itself."""
+"""Lower limit of the confidence level: at 0.5 a one-sided bound is the mean itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricGate:
-    """What the gate found for one candidate on one metric."""
+    """The gate's result for one candidate on one metric."""
 
     candidate: str
     metric: str
     state: Literal["ok", "worse", "not shown", "untestable"]
-    """ "worse": significantly worse. "not shown": a loss of the margin or more cannot be ruled out. "untestable": no sample
-    has scores of both, so nothing is known; that fails the gate too."""
+    """ "worse": significantly worse. "not shown": a loss of the margin or more is not excluded. "untestable": no sample has
+    scores of both, which fails the gate too."""
     n: int
-    """Samples with a score of both."""
+    """Number of samples with a score of both."""
     gain: float | None
-    """Mean of candidate - baseline in the direction that is better: below 0 the candidate is worse."""
+    """Mean of candidate - baseline, positive if the candidate is better."""
     low: float | None
-    """One-sided bound: the gain is at least this, also on samples not seen, and whatever failed samples had scored. None
-    where nothing can be said."""
+    """One-sided lower confidence bound of the gain, for the worst scores of failed samples. None if unknown."""
     p_value: float | None
-    """Of the randomisation test that the candidate is worse; without a margin adjusted for all metrics and candidates."""
+    """P-value of the randomization test that the candidate is worse. Without a margin, adjusted for all metrics and
+    candidates."""
     margin: float | None
     n_failed: int
-    """Samples on which one of both, or both, failed."""
+    """Number of samples on which at least one of the two failed."""
     n_not_applicable: int
-    """Samples that the baseline has a score of, and the candidate none, as the metric is not applicable: no claim to check, say."""
+    """Number of samples with a score of the baseline to which the metric is not applicable for the candidate."""
     worst: float | None
-    """The gain, had those gone as badly for the candidate as they can."""
+    """The gain for the worst possible scores of failed samples."""
     in_points: bool
 
     @property
     def ok(self) -> bool:
-        """Whether the gate lets this through."""
+        """Whether this metric passes the gate."""
         return self.state == "ok"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegressionCheck:
-    """Whether candidates may replace a baseline."""
+    """The result of a regression gate."""
 
     baseline: str
     gates: tuple[MetricGate, ...]
@@ -77,11 +77,11 @@ class RegressionCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether every gate is passed."""
+        """Whether all metrics and candidates pass."""
         return all(gate.ok for gate in self.gates)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         gates = [
             asdict(g) | {"worst": g.worst if g.worst is not None and math.isfinite(g.worst) else None}
             for g in self.gates
@@ -105,28 +105,28 @@ class RegressionCheck:
                 str(g.n),
                 _verdict(g),
             )
-            # What failed is read first.
+            # Failed gates come first.
             for g in sorted(self.gates, key=lambda gate: gate.ok)
         ]
         margins = any(g.margin is not None for g in self.gates)
-        # What `assert_no_regression` compares is called just that.
+        # `assert_no_regression` names its systems "baseline" and "candidate".
         against = "baseline" if self.baseline == "baseline" else f"baseline {self.baseline}"
         n_bad = sum(not g.ok for g in self.gates)
         head = f"{against}: " + ("no regression found" if self.ok else f"FAILED on {n_bad} of {len(self.gates)}")
         rule = (
-            f"a metric passes if its gain is above minus the margin with {self.confidence_level:.0%} confidence"
+            f"A metric passes if the lower {self.confidence_level:.0%} confidence bound of its gain is above minus the margin."
             if margins
-            else f"a metric fails if it is worse with {self.confidence_level:.0%} confidence, for all of them together"
+            else f"A metric fails if it is significantly worse (confidence level {self.confidence_level:.0%} for all metrics together)."
         )
         failed = [
-            f"{g.metric}: {g.n_failed} samples failed and are not in the gain of {g.candidate}; had they gone as badly as can "
-            f"be, it would be {format_difference(g.worst, points=g.in_points, sign=True)}"
+            f"{g.metric}: the gain of {g.candidate} excludes {g.n_failed} failed samples. With their worst possible scores, "
+            f"it would be {format_difference(g.worst, points=g.in_points, sign=True)}."
             for g in self.gates
             if g.n_failed and g.worst is not None
         ]
         absent = [
-            f"{g.metric}: not applicable to {g.n_not_applicable} of the samples of {g.candidate} that {self.baseline} has a "
-            "score of; they are not in the gain"
+            f"{g.metric}: the gain excludes {g.n_not_applicable} samples with a score of {self.baseline}, to which the metric "
+            f"is not applicable for {g.candidate}."
             for g in self.gates
             if g.n_not_applicable
         ]
@@ -146,26 +146,26 @@ def check_regression(
 ) -> RegressionCheck:
     """Compare every other system with the baseline, one-sided.
 
-    Without a margin a metric fails where the candidate is significantly worse; the chance that any of them fails although
-    nothing became worse is at most 1 - `confidence_level` (Holm). With a margin it passes only where a loss of the margin or more is
-    ruled out, whatever failed samples had scored; since all have to pass, the chance of letting through a loss that
-    large on any of them is at most 1 - `confidence_level` without a correction (an intersection-union test).
+    Without a margin, a metric fails if the candidate is significantly worse. The probability that any metric fails although
+    none became worse is at most 1 - `confidence_level` (Holm). With a margin, a metric passes only if a loss of the margin or
+    more is excluded for any scores of failed samples. Because all metrics must pass, the probability of passing in spite of
+    such a loss on any metric is at most 1 - `confidence_level` without a correction (intersection-union test).
 
     Raises:
-        ConfigurationError: A system, metric or margin that cannot be.
-        DataError: The baseline has no score of any metric.
+        ConfigurationError: If a system, metric or margin is invalid.
+        DataError: If the baseline does not have a score of any metric.
     """
     if baseline not in scores.systems:
-        raise ConfigurationError(
-            f"there is no system {baseline!r} to be the baseline; there are {', '.join(map(repr, scores.systems))}"
-        )
+        raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, scores.systems))}.")
     if not _LEAST_LEVEL < confidence_level < 1:
-        raise ConfigurationError(f"a gate is one-sided and needs a level in (0.5, 1), got {confidence_level!r}")
+        raise ConfigurationError(
+            f"the confidence_level of a one-sided gate must lie in (0.5, 1), got {confidence_level!r}"
+        )
     at = scores.systems.index(baseline)
     chosen, notes = _chosen(scores, at, [metrics] if isinstance(metrics, str) else metrics)
-    if isinstance(margin, Mapping) and (lost := sorted({m.name for m in chosen} - margin.keys())):
+    if isinstance(margin, Mapping) and (missing := sorted({m.name for m in chosen} - margin.keys())):
         raise ConfigurationError(
-            f"margin names no margin for {', '.join(lost)}; name one for every metric of the gate, or give one number"
+            f"margin lacks {', '.join(missing)}. Give a margin for every metric of the gate, or one number for all."
         )
     gates = [
         _gate(
@@ -203,26 +203,26 @@ def assert_no_regression(
     seed: int = 0,
     allow_different_judges: bool = False,
 ) -> None:
-    """Fail a test where a candidate is worse than the baseline.
+    """Raise AssertionError if a candidate is worse than the baseline.
 
     Args:
-        baseline: What is in use: an `Experiment`, a file of outcomes (`ragstone evaluate --output`), or a store.
-        candidate: What is to replace it, evaluated on the same samples.
-        metrics: Names or groups that must not become worse; None takes all.
-        margin: Without one it fails where the candidate is significantly worse: few samples show little, and let much
-            through. With one, in the metric's own units (0.01 is one point of a metric from 0 to 1) or by metric, it
-            fails unless a loss of the margin or more is ruled out: the stricter gate, which needs enough samples, and
-            few that failed, as each counts as badly as it can.
-        confidence_level: One less the chance of an error: of a failure though nothing became worse; with a margin, of passing though
-            something lost that much.
-        n_permutations: Permutations drawn.
-        seed: Of the random numbers; the same seed gives the same result on any machine.
-        allow_different_judges: Compare scores of different judges or versions of a metric all the same.
+        baseline: The current system: an `Experiment`, a file of outcomes (`ragstone evaluate --output`), or a store.
+        candidate: The new system, evaluated on the same samples.
+        metrics: Names or groups that the gate checks. Default: all.
+        margin: None fails significantly worse metrics: with few samples, even a large loss can pass. A number in the
+            metric's own units (0.01 is one point of a metric from 0 to 1), or numbers by metric, fail unless a loss of the
+            margin or more is excluded. This gate is stricter: it needs enough samples, and each failed sample counts with
+            its worst possible score.
+        confidence_level: One minus the probability of an error: of failing although nothing became worse, or with a
+            margin, of passing in spite of such a loss.
+        n_permutations: Number of permutations.
+        seed: Seed of the random numbers. The same seed gives the same result on any machine.
+        allow_different_judges: Compare scores of different judges or metric versions.
 
     Raises:
-        AssertionError: The candidate is worse, is not shown to be no worse, or cannot be tested; the message is a table.
-        ConfigurationError: Sources that are not there, or whose scores are not one scale.
-        DataError: Sources without a common sample.
+        AssertionError: If the candidate is worse, a loss is not excluded, or a metric is untestable. The message is a table.
+        ConfigurationError: If a source does not exist, or scores are on different scales.
+        DataError: If the sources do not share samples.
 
     Example:
         >>> import ragstone
@@ -244,24 +244,20 @@ def assert_no_regression(
         raise AssertionError(str(check))
 
 
-def _chosen(
-    scores: AlignedScores, baseline: int, wanted: Sequence[str] | None
-) -> tuple[list[AlignedMetric], list[str]]:
-    """The metrics of the gate: those named, or all that the baseline was scored on, or failed on."""
-    if wanted is None:
-        had = [m for m in scores.metrics if _scorable(m, baseline)]
-        new = [m.name for m in scores.metrics if m not in had]
-        if not had:
-            raise DataError(
-                f"the baseline {scores.systems[baseline]!r} has no score of any metric; there is nothing to hold to"
-            )
-        return had, [f"not in the gate, as the baseline has no score of it: {', '.join(new)}"] if new else []
-    for name in wanted:
-        if not any(_means(name, m) for m in scores.metrics):
+def _chosen(scores: AlignedScores, baseline: int, names: Sequence[str] | None) -> tuple[list[AlignedMetric], list[str]]:
+    """Return the metrics of the gate (the named ones, or all that the baseline was scored or failed on) and notes."""
+    if names is None:
+        scored = [m for m in scores.metrics if _scorable(m, baseline)]
+        new = [m.name for m in scores.metrics if m not in scored]
+        if not scored:
+            raise DataError(f"the baseline {scores.systems[baseline]!r} does not have a score of any metric")
+        return scored, [f"not in the gate, because the baseline does not have scores: {', '.join(new)}"] if new else []
+    for name in names:
+        if not any(_matches(name, m) for m in scores.metrics):
             raise ConfigurationError(
-                f"there is no metric {name!r} to gate; compared are {', '.join(m.name for m in scores.metrics)}"
+                f"unknown metric {name!r} for the gate. Compared: {', '.join(m.name for m in scores.metrics)}."
             )
-    return [m for m in scores.metrics if any(_means(name, m) for name in wanted)], []
+    return [m for m in scores.metrics if any(_matches(name, m) for name in names)], []
 
 
 def _scorable(metric: AlignedMetric, system: int) -> bool:
@@ -270,11 +266,11 @@ def _scorable(metric: AlignedMetric, system: int) -> bool:
     return bool(np.isin(metric.states[:, system], (SCORED, FAILED)).any())
 
 
-def _means(wanted: str, metric: AlignedMetric) -> bool:
+def _matches(name: str, metric: AlignedMetric) -> bool:
     return (
-        wanted == metric.name
-        or metric.name.startswith(f"{wanted}.")
-        or (metric.card is not None and metric.card.group == wanted)
+        name == metric.name
+        or metric.name.startswith(f"{name}.")
+        or (metric.card is not None and metric.card.group == name)
     )
 
 
@@ -289,12 +285,10 @@ def _gate(
     seed: int,
 ) -> MetricGate:
     if margin is not None and not (math.isfinite(margin) and margin > 0):
-        raise ConfigurationError(
-            f"a margin is a loss that can be borne, above 0 and in the metric's own units, got {margin!r}"
-        )
+        raise ConfigurationError(f"margin must be a finite number above 0, in the metric's own units, got {margin!r}")
     sign = 1 if metric.higher_is_better else -1
     better = sign * metric.values[:, list(pair)]
-    (found,) = randomized_tukey(
+    (test,) = randomized_tukey(
         better,
         pairs=[(0, 1)],
         alternative="less",
@@ -303,12 +297,12 @@ def _gate(
         seed=seed,
     ).pairs
     candidates, baselines = metric.states[:, list(pair)].T
-    # What a failed sample would have scored is not known, so what is to be ruled out must be ruled out for the worst.
+    # The scores of failed samples are unknown, so a loss must be excluded for their worst possible scores.
     n_failed, lowest, highest = possible_differences(metric, *pair)
     worst = lowest if metric.higher_is_better else -highest
     low = _at_least(worst, width=metric.high - metric.low, confidence_level=confidence_level)
     state: Literal["ok", "not shown", "untestable"] = "ok"
-    if not found.n:
+    if not test.n:
         state = "untestable"
     elif margin is not None and (low is None or low <= -margin):
         state = "not shown"
@@ -316,10 +310,10 @@ def _gate(
         candidate=candidate,
         metric=metric.name,
         state=state,
-        n=found.n,
-        gain=found.difference,
+        n=test.n,
+        gain=test.difference,
         low=low,
-        p_value=found.p_value,
+        p_value=test.p_value,
         margin=margin,
         n_failed=n_failed,
         n_not_applicable=int(((candidates == NOT_APPLICABLE) & (baselines == SCORED)).sum()),
@@ -329,12 +323,11 @@ def _gate(
 
 
 def _at_least(difference: NDArray[np.float64], *, width: float, confidence_level: float) -> float | None:
-    """Bound the mean of differences from below, one-sided.
+    """Return a one-sided lower confidence bound of the mean difference.
 
-    Differences are often 0 with a few large ones among them, and then neither permutations nor the normal approximation
-    bound what other samples would show. The interval of a bounded mean does, at any number of samples; it gives half its
-    error to each side. Where no sample differs at all, the share of those that do is bounded by the chance to see none,
-    and none of them costs more than the range.
+    Most differences are often 0 and a few are large. Then neither permutations nor the normal approximation give a valid
+    bound. The interval of a bounded mean does for any number of samples, with half of its error on each side. If no sample
+    differs, the bound follows from the probability to observe no differing sample, each of which costs at most the range.
     """
     n = difference.size
     if not n or math.isinf(difference.min()):
@@ -350,7 +343,7 @@ def _verdict(gate: MetricGate) -> str:
         case "worse":
             return f"WORSE (p {format_p_value(gate.p_value)})"
         case "not shown":
-            return f"NOT SHOWN to lose less than {format_difference(gate.margin or 0.0, points=gate.in_points)}"
+            return f"NOT SHOWN: the loss may be {format_difference(gate.margin or 0.0, points=gate.in_points)} or more"
         case "untestable":
             return "UNTESTABLE: no sample has a score of both"
     if gate.margin is not None:

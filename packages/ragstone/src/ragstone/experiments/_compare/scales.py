@@ -1,4 +1,4 @@
-"""Whether scores of different systems may be compared at all: one scale, and the same questions."""
+"""Checks that scores of different systems are comparable: the same scale and the same queries."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["ScoreProvenance", "judge_notes", "query_notes"]
 
 
 class ScoreProvenance(NamedTuple):
-    """What a score was made with. A plain tuple, as there is one for each of millions of scores."""
+    """The provenance of a score. A plain tuple, because there may be millions of scores."""
 
     version: str
-    """Of the metric; for judged metrics with the hash of its prompt."""
+    """Version of the metric. For judged metrics it includes the prompt's hash."""
     judge: str
-    """In words; empty for a plain metric."""
+    """Name of the judge. Empty for a metric without a judge."""
     judge_hash: str
 
 
@@ -30,29 +30,31 @@ _MIXED: Final = (
 
 
 def judge_notes(metric: str, scales: Mapping[str, Collection[ScoreProvenance]], *, allowed: bool) -> list[str]:
-    """Refuse scores of a metric that are not one scale, or note them where they are allowed.
+    """Check that scores of a metric are on the same scale, and return warnings if different scales are allowed.
 
     Args:
-        metric: Its name, for messages.
-        scales: By system what its scores were made with.
-        allowed: Whether the caller wants to compare them all the same.
+        metric: Name of the metric, for messages.
+        scales: Provenances of the scores, by system.
+        allowed: Whether different scales are allowed.
 
     Raises:
-        ConfigurationError: They are not one scale, and not allowed.
+        ConfigurationError: If the scales differ and `allowed` is false.
     """
-    found = [_by_part(scales, part) for _, part in _MIXED]
-    mixed = [(what, by) for (what, _), by in zip(_MIXED, found, strict=True) if len(set().union(*by.values())) > 1]
+    by_parts = [_by_part(scales, part) for _, part in _MIXED]
+    mixed = [(what, by) for (what, _), by in zip(_MIXED, by_parts, strict=True) if len(set().union(*by.values())) > 1]
     if not mixed:
         return []
     what, by = mixed[0]
-    told = "; ".join(f"{system}: {', '.join(map(repr, sorted(values)))}" for system, values in by.items() if values)
-    note = f"{metric}: scores of {what} are not one scale ({told})"
+    values_text = "; ".join(
+        f"{system}: {', '.join(map(repr, sorted(values)))}" for system, values in by.items() if values
+    )
+    note = f"{metric}: scores of {what} are not on the same scale ({values_text})"
     if not allowed:
         raise ConfigurationError(
-            f"{note}; score all systems alike, leave the metric out, or say allow_different_judges "
-            "(--allow-different-judges) and read the differences with care"
+            f"{note}. Score all systems with the same judge and version, leave the metric out, or set "
+            "allow_different_judges (--allow-different-judges) and interpret the differences with care."
         )
-    return [f"WARNING {note}: differences may be those of the judges, not of the systems"]
+    return [f"WARNING {note}: differences may come from the judges instead of the systems"]
 
 
 def _by_part(scales: Mapping[str, Collection[ScoreProvenance]], part: str) -> dict[str, set[str]]:
@@ -60,29 +62,27 @@ def _by_part(scales: Mapping[str, Collection[ScoreProvenance]], part: str) -> di
 
 
 def query_notes(queries: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """See to it that the same id means the same question, where sources tell what was asked.
+    """Check that equal ids belong to equal queries, for sources that contain queries, and return warnings.
 
     Args:
-        queries: By system and sample id what was asked.
+        queries: Queries by system and sample id.
 
     Raises:
-        DataError: Most ids mean different questions: they count rows, and do not name samples.
+        DataError: If most common ids belong to different queries, such as row numbers.
     """
     notes = []
     for (first, asked), (second, others) in itertools.combinations(queries.items(), 2):
         common = [id_ for id_ in asked if id_ in others]
-        # A blank more or less is no other question.
+        # Whitespace does not make a different query.
         different = [id_ for id_ in common if split_words(asked[id_]) != split_words(others[id_])]
         if not different:
             continue
         at = different[0]
         note = (
-            f"{len(different)} of {len(common)} ids mean different questions: {at!r} is {asked[at]!r} in {first} and "
+            f"{len(different)} of {len(common)} ids belong to different queries: {at!r} is {asked[at]!r} in {first} and "
             f"{others[at]!r} in {second}"
         )
         if 2 * len(different) > len(common):
-            raise DataError(
-                f"{note}; samples are compared by their ids, so give each row an id that stays the same from run to run"
-            )
+            raise DataError(f"{note}. Samples are matched by id. Give each row an id that is the same in every run.")
         notes.append(f"WARNING {note}")
     return notes

@@ -1,4 +1,4 @@
-"""What a comparison says in words: verdicts that need no statistics, and the tables behind them."""
+"""Text of a comparison: verdicts as sentences, and tables."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ __all__ = [
     "size",
 ]
 
-Kind = Literal["claimed", "within", "undecided", "alike", "apart"]
-"""What can be said of a pair: one is better, a difference that matters is ruled out, nothing, not one sample differs, or
-no sample has a score of both."""
+Kind = Literal["claimed", "within", "undecided", "identical", "incomparable"]
+"""Finding for a pair: a significant difference, a difference below the minimum effect, undecided, identical scores, or no
+sample with a score of both."""
 
 _POINTS: Final = 100
-KINDS: Final[tuple[Kind, ...]] = ("claimed", "within", "undecided", "alike", "apart")
-"""In the order in which they are told: what can be claimed comes first."""
+KINDS: Final[tuple[Kind, ...]] = ("claimed", "within", "undecided", "identical", "incomparable")
+"""Kinds in the order in which they are printed."""
 _LEAST_P: Final = 0.0001
 _MOST_DIGITS: Final = 4
 
 
 def format_difference(value: float, *, points: bool, sign: bool = False, digits: int = 1) -> str:
-    """A difference in words: "2.6 points", or in the metric's own units where its range is not 0 to 1.
+    """Format a difference: "2.6 points", or in the metric's own units if its range is not 0 to 1.
 
     Args:
         value: The difference.
         points: Whether the range is 0 to 1, of which a point is a hundredth.
-        sign: Whether to show a plus.
-        digits: Behind the decimal point, of points.
+        sign: Whether to show a plus sign.
+        digits: Decimals of points.
     """
     number = _number(value, points=points, sign=sign, digits=digits)
     if not points:
@@ -55,89 +55,107 @@ def format_difference(value: float, *, points: bool, sign: bool = False, digits:
 
 
 def interval_text(low: float, high: float, *, points: bool, digits: int = 1) -> str:
-    """An interval, without its unit."""
+    """Format an interval without its unit."""
     return f"[{_number(low, points=points, digits=digits)}, {_number(high, points=points, digits=digits)}]"
 
 
 def probability(p: float | None) -> str:
-    """A p-value with as many digits as matter."""
+    """Format a p-value with two significant digits."""
     if p is None:
         return "untestable"
     return f"< {_LEAST_P:.4f}" if p < _LEAST_P else f"{p:.2g}"
 
 
 def format_p_value(p: float | None) -> str:
-    """A p-value behind the letter p: "= 0.03", "< 0.0001" or "untestable"."""
-    told = probability(p)
-    return f"= {told}" if told[0].isdigit() else told
+    """Format a p-value after the letter p: "= 0.03", "< 0.0001" or "untestable"."""
+    text = probability(p)
+    return f"= {text}" if text[0].isdigit() else text
 
 
 def kind_of(metric: MetricComparison, pair: PairDifference) -> Kind:
-    """What can be said of a pair."""
+    """Return the kind of finding for a pair."""
     if pair.better is not None:
         return "claimed"
     if not pair.n:
-        return "apart"
+        return "incomparable"
     if pair.n_equal == pair.n:
-        return "alike"
+        return "identical"
     return "within" if _within(metric, pair) else "undecided"
 
 
 def full_name(metric: MetricComparison) -> str:
-    """A metric's name, with a warning where less of it is better."""
+    """Return a metric's name, with a note if lower is better."""
     return metric.metric if metric.higher_is_better else f"{metric.metric} (lower is better)"
 
 
+def _titled_name(metric: MetricComparison) -> str:
+    """Return a metric's display name and id, with a note if lower is better."""
+    title = titles_of([metric.metric]).get(metric.metric)
+    if title is None:
+        return full_name(metric)
+    return f"{title} ({metric.metric}{'' if metric.higher_is_better else ', lower is better'})"
+
+
 def format_verdicts(metrics: Sequence[MetricComparison]) -> tuple[str, ...]:
-    """What can be said of metrics, and then what cannot, one sentence each."""
+    """Format all findings as sentences, significant differences first."""
     return tuple(sentence for kind in KINDS for metric in metrics for sentence in _format_pairs(metric, kind))
 
 
 def _format_pairs(metric: MetricComparison, kind: Kind) -> list[str]:
-    """What is to be said of this kind about the pairs of a metric."""
+    """Format the findings of one kind for the pairs of a metric."""
     name = full_name(metric)
     pairs = [pair for pair in metric.pairs if kind_of(metric, pair) == kind]
     if kind == "claimed":
         return _claims(metric, pairs)
     if kind == "undecided":
         return _undecided(metric, pairs)
-    told = []
+    sentences = []
     for pair in pairs:
         both = f"{pair.system} and {pair.other}"
         doubt = describe_failed_samples(metric, pair)
         if kind == "within":
-            told.append(f"{both} are within {_step(metric)} of each other on {name}: {size(metric, pair)}{doubt}")
-        elif kind == "alike":
-            told.append(f"{both} score alike on {name}, on {_all(pair.n)}{doubt}")
+            sentences.append(f"{both} are within {_step(metric)} of each other on {name}: {size(metric, pair)}{doubt}")
+        elif kind == "identical":
+            sentences.append(
+                f"{_titled_name(metric)}: no significant difference between {both} (identical scores on {_all(pair.n)}){doubt}"
+            )
         else:
-            told.append(f"{both} cannot be compared on {name}: no sample has a score of both")
-    return told
+            sentences.append(f"{both} cannot be compared on {name}: no sample has a score of both")
+    return sentences
 
 
 def _claims(metric: MetricComparison, pairs: Sequence[PairDifference]) -> list[str]:
-    told = []
+    sentences = []
     for winner in dict.fromkeys(pair.better for pair in pairs if pair.better is not None):
         won = [(pair.other, claim_size(metric, pair)) for pair in map(orient_to_winner, pairs) if pair.system == winner]
         (first, by), *others = won
-        told.append(
+        sentences.append(
             f"{winner} beats {', and '.join([f'{first} on {full_name(metric)} by {by}', *(f'{o} by {b}' for o, b in others)])}"
         )
-    return told
+    return sentences
 
 
 def _undecided(metric: MetricComparison, pairs: Sequence[PairDifference]) -> list[str]:
     if not pairs:
         return []
-    several = len(pairs) > 1
-    which = ", ".join(f"{p.system} and {p.other}" + (f" ({size(metric, p)})" if several else "") for p in pairs)
-    by = "" if several else f": {size(metric, pairs[0])}"
+    between = ", ".join(f"{p.system} and {p.other} ({_size_with_ci(metric, p)})" for p in pairs)
     return [
-        f"no difference can be claimed on {full_name(metric)} between {which}{by}; {_estimate_samples_needed(metric, pairs)}"
+        f"{_titled_name(metric)}: no significant difference between {between}. {_estimate_samples_needed(metric, pairs)}."
     ]
 
 
+def _size_with_ci(metric: MetricComparison, pair: PairDifference) -> str:
+    """Format a difference with its confidence interval: "+0.3 points, 95% CI -0.5 to 1.1"."""
+    digits = _digits([end for end in (pair.difference, pair.low, pair.high) if end is not None])
+    text = format_difference(pair.difference or 0.0, points=metric.in_points, sign=True, digits=digits)
+    if pair.low is None or pair.high is None:
+        return text
+    low, high = (_number(end, points=metric.in_points, digits=digits) for end in (pair.low, pair.high))
+    return f"{text}, {100 * metric.confidence_level:.4g}% CI {low} to {high}"
+
+
 def means_table(metrics: Sequence[MetricComparison]) -> str:
-    """Means of all metrics and systems, each with interval and denominators."""
+    """Format the means of all metrics and systems as a table, with intervals and counts."""
     rows = [("metric", "system", "mean [95% CI]", "n scored / failed / n.a.")]
     for metric in metrics:
         for s in metric.systems:
@@ -148,11 +166,11 @@ def means_table(metrics: Sequence[MetricComparison]) -> str:
 
 
 def pairs_table(metrics: Sequence[MetricComparison], *, paired: bool = True) -> str:
-    """All differences: intervals that hold together, p-values, sizes, and what would decide where nothing can be claimed.
+    """Format all differences as a table: simultaneous intervals, p-values, effect sizes and needed samples.
 
     Args:
-        metrics: What was found.
-        paired: Whether systems have samples in common, whose differences can be counted.
+        metrics: The compared metrics.
+        paired: Whether the comparison is paired, so that higher, equal and lower samples can be counted.
     """
     rows = [
         (
@@ -181,33 +199,33 @@ def _number(value: float, *, points: bool, sign: bool = False, digits: int = 1) 
     if math.isinf(value):
         return "no bound"
     text = f"{_POINTS * value:.{digits}f}" if points else f"{value:.4g}"
-    # One point is "1", and nothing is not less than nothing.
+    # Whole numbers lose their decimals, and "-0" becomes "0".
     if float(text) == int(float(text)):
         text = str(int(float(text)))
     return f"+{text}" if sign and value > 0 else text
 
 
 def size(metric: MetricComparison, pair: PairDifference, *, sign: bool = False) -> str:
-    """A difference with its interval."""
+    """Format a difference with its interval."""
     ends = [end for end in (pair.difference, pair.low, pair.high) if end is not None]
     digits = _digits(ends)
-    told = format_difference(pair.difference or 0.0, points=metric.in_points, sign=sign, digits=digits)
+    text = format_difference(pair.difference or 0.0, points=metric.in_points, sign=sign, digits=digits)
     if pair.low is None or pair.high is None:
-        return told
-    return f"{told} {interval_text(pair.low, pair.high, points=metric.in_points, digits=digits)}"
+        return text
+    return f"{text} {interval_text(pair.low, pair.high, points=metric.in_points, digits=digits)}"
 
 
 def _digits(values: Sequence[float]) -> int:
-    """As many digits as it takes to tell from 0 what is not 0: an interval that excludes it must be seen to."""
+    """Return the number of decimals at which no nonzero value is printed as 0, so that intervals visibly exclude 0."""
     digits = 1
-    seen = [value for value in values if float(f"{_POINTS * value:.{_MOST_DIGITS}f}")]
-    while any(not float(f"{_POINTS * value:.{digits}f}") for value in seen):
+    nonzero = [value for value in values if float(f"{_POINTS * value:.{_MOST_DIGITS}f}")]
+    while any(not float(f"{_POINTS * value:.{digits}f}") for value in nonzero):
         digits += 1
     return digits
 
 
 def orient_to_winner(pair: PairDifference) -> PairDifference:
-    """The difference as the better system sees it: from its side, and above 0 also where less is better."""
+    """Return the pair with the better system first and a positive difference, also if lower is better."""
     winner = pair.better or pair.system
     difference, low, high, bounds = pair.difference or 0.0, pair.low, pair.high, pair.bounds
     if difference < 0:
@@ -226,17 +244,17 @@ def orient_to_winner(pair: PairDifference) -> PairDifference:
 
 
 def claim_size(metric: MetricComparison, pair: PairDifference) -> str:
-    """By how much the winner is ahead (told from its side), and what could undo it."""
+    """Format the size of the winner's advantage, and whether failed samples could reverse it."""
     return f"{size(metric, pair)}{_doubt(metric, pair)}"
 
 
 def describe_failed_samples(metric: MetricComparison, pair: PairDifference) -> str:
-    """What the samples that failed could do to a claim that systems are alike, or nearly so; empty where nothing."""
+    """Describe if failed samples could reverse "within" or "no significant difference". Empty if not."""
     match kind_of(metric, pair):
         case "within":
             edge = metric.min_effect or 0.0
             return _doubt(metric, pair, -edge, edge)
-        case "alike":
+        case "identical":
             return _doubt(metric, pair, 0.0, 0.0, what="the difference")
         case _:
             return ""
@@ -245,18 +263,18 @@ def describe_failed_samples(metric: MetricComparison, pair: PairDifference) -> s
 def _doubt(
     metric: MetricComparison, pair: PairDifference, low: float = 0.0, high: float = math.inf, *, what: str = "it"
 ) -> str:
-    """Say so where the samples that failed could take the difference out of what is claimed (from the winner's side)."""
+    """Describe if failed samples could move the difference out of (low, high), seen from the winner. Empty if not."""
     if not pair.n_failed or pair.bounds is None or low < pair.bounds[0] <= pair.bounds[1] < high:
         return ""
     failed = f"{pair.n_failed} {'sample' if pair.n_failed == 1 else 'samples'} failed"
     return (
-        f" (but {failed}: whatever {'that' if pair.n_failed == 1 else 'those'} had scored, {what} lies in "
+        f" (but {failed}: depending on {'its score' if pair.n_failed == 1 else 'their scores'}, {what} lies in "
         f"{interval_text(*pair.bounds, points=metric.in_points)})"
     )
 
 
 def _within(metric: MetricComparison, pair: PairDifference) -> bool:
-    """Whether a difference that matters is ruled out."""
+    """Return whether the interval excludes differences of the minimum effect or more."""
     if metric.min_effect is None or pair.low is None or pair.high is None:
         return False
     return -metric.min_effect < pair.low <= pair.high < metric.min_effect
@@ -267,24 +285,23 @@ def _step(metric: MetricComparison) -> str:
 
 
 def _estimate_samples_needed(metric: MetricComparison, undecided: Sequence[PairDifference]) -> str:
-    """What would decide: how many more samples, for all undecided pairs."""
+    """Describe how many more samples would detect the minimum effect for all undecided pairs."""
     few = [pair for pair in undecided if pair.detectable is None]
     if few:
         pair = few[0]
-        return f"too few samples differ to claim anything ({pair.n - pair.n_equal} of {pair.n})"
-    wanted = [pair.n_more for pair in undecided if pair.n_more is not None]
-    if not wanted:
-        reach = max(pair.detectable or 0.0 for pair in undecided)
-        return f"these samples detect {format_difference(reach, points=metric.in_points)}"
-    if not max(wanted):
-        return f"the samples suffice to detect {_step(metric)}"
-    return (
-        f"about {_about(max(wanted)):,} more {'sample' if max(wanted) == 1 else 'samples'} would detect {_step(metric)}"
-    )
+        return f"Too few samples differ for a test ({pair.n - pair.n_equal} of {pair.n})"
+    needed = [pair.n_more for pair in undecided if pair.n_more is not None]
+    if not needed:
+        detectable = max(pair.detectable or 0.0 for pair in undecided)
+        return f"These samples detect a difference of {format_difference(detectable, points=metric.in_points)}"
+    if not max(needed):
+        return f"These samples detect a difference of {_step(metric)}"
+    samples = "sample" if max(needed) == 1 else "samples"
+    return f"About {_about(max(needed)):,} more {samples} would detect a difference of {_step(metric)}"
 
 
 def _more(metric: MetricComparison, pair: PairDifference) -> str:
-    """How many more samples would detect what matters, where no difference can be claimed."""
+    """Format the number of additional samples that would detect the minimum effect, for undecided pairs."""
     if kind_of(metric, pair) != "undecided":
         return ""
     if pair.detectable is None:

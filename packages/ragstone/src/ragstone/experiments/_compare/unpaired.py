@@ -1,4 +1,4 @@
-"""Systems on one metric where nothing pairs their samples: the requests of two weeks, of two releases."""
+"""Unpaired comparison of systems on one metric, such as the requests of two weeks or releases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["compare_unpaired"]
 
 _WIDE: Final = 1e9
-"""A range for metrics without bounds, for what needs one."""
+"""Substitute range for unbounded metrics."""
 
 
 def compare_unpaired(
@@ -38,14 +38,14 @@ def compare_unpaired(
     *,
     min_effect: float | None = None,
 ) -> MetricComparison:
-    """Compare systems of different samples on one metric; `family.confidence_level` holds for all its pairs together.
+    """Compare systems with different samples on one metric. `family.confidence_level` holds for all pairs simultaneously.
 
     Args:
-        metric: Samples by systems, of which each sample is of one system.
-        systems: Their names.
-        family: Which pairs.
-        inclusion: Probability with which each sample was kept, by row.
-        min_effect: The difference that matters; None is a hundredth of the metric's range.
+        metric: Aligned scores. Each sample belongs to one system.
+        systems: Names of the systems.
+        family: Pairs and settings.
+        inclusion: Sampling probability of each sample, by row.
+        min_effect: Smallest difference of interest. Default: 1% of the metric's range.
     """
     import numpy as np
 
@@ -69,14 +69,14 @@ def compare_unpaired(
         _pair(
             metric,
             systems,
-            found,
+            tukey,
             groups,
             inclusion,
             kept,
             confidence_level=family.confidence_level,
             min_effect=min_effect,
         )
-        for found in result.pairs
+        for tukey in result.pairs
     )
     return MetricComparison(
         metric=metric.name,
@@ -94,9 +94,9 @@ def compare_unpaired(
 
 
 def _ends(metric: AlignedMetric, groups: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
-    most = max((float(abs(group).max()) for group in groups if group.size), default=1.0)
-    low = metric.low if math.isfinite(metric.low) else -_WIDE * max(1.0, most)
-    high = metric.high if math.isfinite(metric.high) else _WIDE * max(1.0, most)
+    largest = max((float(abs(group).max()) for group in groups if group.size), default=1.0)
+    low = metric.low if math.isfinite(metric.low) else -_WIDE * max(1.0, largest)
+    high = metric.high if math.isfinite(metric.high) else _WIDE * max(1.0, largest)
     return low, high
 
 
@@ -121,7 +121,7 @@ def _mean(
 def _pair(
     metric: AlignedMetric,
     systems: Sequence[str],
-    found: TukeyPair,
+    tukey: TukeyPair,
     groups: Sequence[NDArray[np.float64]],
     inclusion: NDArray[np.float64],
     kept: Sequence[NDArray[np.float64]],
@@ -131,27 +131,27 @@ def _pair(
 ) -> PairDifference:
     from scipy.special import ndtri
 
-    first, second = groups[found.first], groups[found.second]
-    error = math.sqrt(_variance(first, kept[found.first]) + _variance(second, kept[found.second]))
-    half = None if found.low is None or found.high is None else (found.high - found.low) / 2
+    first, second = groups[tukey.first], groups[tukey.second]
+    error = math.sqrt(_variance(first, kept[tukey.first]) + _variance(second, kept[tukey.second]))
+    half = None if tukey.low is None or tukey.high is None else (tukey.high - tukey.low) / 2
     detectable = None if half is None else half + float(ndtri(POWER)) * error
     n_more = None
     if detectable is not None and min_effect is not None:
-        n_more = max(0, math.ceil(found.n * (detectable / min_effect) ** 2 * (1 - 1e-12)) - found.n)
+        n_more = max(0, math.ceil(tukey.n * (detectable / min_effect) ** 2 * (1 - 1e-12)) - tukey.n)
     width = metric.high - metric.low
-    low, high = found.low, found.high
+    low, high = tukey.low, tukey.high
     if low is not None and high is not None and math.isfinite(width):
-        # No difference is larger than the range.
+        # A difference cannot exceed the range.
         low, high = max(low, -width), min(high, width)
-    n_failed, bounds = _worst_case(metric, found, inclusion)
+    n_failed, bounds = _worst_case(metric, tukey, inclusion)
     pair = PairDifference(
-        system=systems[found.first],
-        other=systems[found.second],
-        n=found.n if found.difference is not None else 0,
-        difference=found.difference,
+        system=systems[tukey.first],
+        other=systems[tukey.second],
+        n=tukey.n if tukey.difference is not None else 0,
+        difference=tukey.difference,
         low=low,
         high=high,
-        p_value=found.p_value,
+        p_value=tukey.p_value,
         better=None,
         effect_size=_effect(first, second),
         n_higher=0,
@@ -176,7 +176,7 @@ def _variance(x: NDArray[np.float64], kept: NDArray[np.float64]) -> float:
 
 
 def _effect(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
-    """Hedges' g of two independent groups: the difference in pooled standard deviations, for small numbers corrected."""
+    """Return Hedges' g of two independent groups: the difference in pooled standard deviations, corrected for small n."""
     freedom = first.size + second.size - 2
     if min(first.size, second.size) < 2:
         return None
@@ -189,14 +189,14 @@ def _effect(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | 
 
 
 def _worst_case(
-    metric: AlignedMetric, found: TukeyPair, inclusion: NDArray[np.float64]
+    metric: AlignedMetric, tukey: TukeyPair, inclusion: NDArray[np.float64]
 ) -> tuple[int, tuple[float, float] | None]:
-    """On how many samples either failed, and between what the difference lies whatever those had scored."""
+    """Return the number of failed samples, and the bounds of the difference for any scores of them."""
     import numpy as np
 
     ends = []
     n_failed = 0
-    for column in (found.first, found.second):
+    for column in (tukey.first, tukey.second):
         rows = np.flatnonzero(np.isin(metric.states[:, column], (SCORED, FAILED)))
         failed = metric.states[rows, column] == FAILED
         n_failed += int(failed.sum())
@@ -205,8 +205,8 @@ def _worst_case(
         low, high = metric.values[rows, column].copy(), metric.values[rows, column].copy()
         low[failed], high[failed] = metric.low, metric.high
         for k in np.flatnonzero(failed).tolist() if metric.ends else ():
-            if (named := metric.ends.get((int(rows[k]), column))) is not None:
-                low[k], high[k] = named
+            if (reported := metric.ends.get((int(rows[k]), column))) is not None:
+                low[k], high[k] = reported
         weights = 1 / inclusion[rows]
         ends.append((float(np.average(low, weights=weights)), float(np.average(high, weights=weights))))
     (low_a, high_a), (low_b, high_b) = ends

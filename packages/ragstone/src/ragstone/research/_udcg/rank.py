@@ -48,7 +48,7 @@ class UdcgRanking:
     def to_dict(self) -> dict[str, Any]:
         """The counts as plain values, for JSON."""
         return {
-            "by": self.rank_by,
+            "rank_by": self.rank_by,
             "n_samples": len(self.rows),
             "n_unranked": self.n_unranked,
             "n_passages": self.n_passages,
