@@ -128,7 +128,7 @@ def test_a_full_disk_is_reported_so_that_exporters_retry(buffer, monkeypatch, ca
             return yield_
 
     error = with_receiver(buffer, use)
-    assert (grpc.StatusCode.UNAVAILABLE, "the disk does not accept spans now") == (error.code(), error.details())
+    assert (grpc.StatusCode.UNAVAILABLE, "the disk is unavailable") == (error.code(), error.details())
     assert 1 == caplog.text.count("no space left")
 
 
@@ -177,7 +177,7 @@ def test_a_port_that_is_taken(buffer):
         await first.start()
         second = OtlpGrpcReceiver(buffer, port=int(first.url.rpartition(":")[2]))
         try:
-            with pytest.raises(ConfigurationError, match=r"cannot listen at 127.0.0.1:\d+: .*--listen-grpc HOST:PORT"):
+            with pytest.raises(ConfigurationError, match=r"cannot listen on 127.0.0.1:\d+: .*--listen-grpc HOST:PORT"):
                 await second.start()
         finally:
             await second.aclose()
