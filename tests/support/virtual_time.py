@@ -33,7 +33,7 @@ class VirtualClock:
         self._deadlines: dict[selectors.BaseSelector, float] = {}
         """The next timer of each loop that waits."""
         self._n_busy = 0
-        """Loops that run and do not wait, and work of theirs on other threads."""
+        """Loops that run and do not wait, and their work in other threads."""
 
     def time(self) -> float:
         """Seconds since an arbitrary moment."""

@@ -9,7 +9,8 @@ from ragstone.requests import TraceDraft
 def test_a_store_that_nobody_has_made_is_waited_for(tmp_path):
     """Before the owner has made its file there is nothing to read; that is no error."""
     with Monitor(judge="lexical", store=tmp_path / "s.db", role="capture") as monitor:
-        assert monitor.drain(0.1) is False
+        assert monitor.flush(60)
+        assert monitor.drain(0.2) is False
 
 
 def test_a_store_that_is_being_set_up_is_waited_for(tmp_path):
@@ -17,4 +18,5 @@ def test_a_store_that_is_being_set_up_is_waited_for(tmp_path):
     (tmp_path / "s.db").touch()
     with Monitor(judge="lexical", store=tmp_path / "s.db", role="capture") as monitor:
         assert monitor.record(TraceDraft(query="why?", response="so."))
-        assert monitor.drain(0.3) is False
+        assert monitor.flush(60)
+        assert monitor.drain(0.2) is False
