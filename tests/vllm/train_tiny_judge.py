@@ -26,8 +26,8 @@ from tiny_model import Optimizers, is_finished, new_model, save, train_tokenizer
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ragstone.demo import NOT_FOUND, Bm25, extract_answer, load_corpus, load_questions
-from ragstone.judges import Judge, JudgeIdentity, NumberReply, Prompt, TextReply, judge_from
-from ragstone.judges._render import Message, number_request, render
+from ragstone.judges import Judge, JudgeIdentity, Message, NumberReply, Prompt, TextReply, judge_from
+from ragstone.judges._render import number_request, render
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Passage, Sample
 

@@ -1,4 +1,4 @@
-"""Train a tiny reader that abstains: `python train_tiny_reader.py FOLDER`, some minutes on two cores.
+"""Train a tiny reader that abstains: `python train_tiny_reader.py FOLDER`, two minutes on one core.
 
 It stands for an application with a prompt of its own (`TEMPLATE`), which asks about an invented register of ships, and its
 probability to reply NO-RESPONSE is known: in training each passage convinces it with the chance of its kind (`CONVINCES`), it goes through them in order,
@@ -28,8 +28,8 @@ import torch
 from tiny_model import Optimizers, is_finished, new_model, save, train_tokenizer
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+from ragstone.judges import Message
 from ragstone.judges._abstention.prompt import ReaderPrompt
-from ragstone.judges._render import Message
 
 SEED = 11
 STEPS = 1100

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ragstone.testing._model import END, IMPOSSIBLE, ScriptedModel
+from ragstone.testing import ScriptedModel
+from ragstone.testing._model import END, IMPOSSIBLE
 
 __all__ = ["Mask", "SampledReply", "Step", "draw", "ranked"]
 
