@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from ragstone.judges._limits.gate import EndpointLimiter
+from ragstone.judges._limits import gate
 from ragstone.worker._parts import JudgeOutage
 
 __all__ = ["VirtualClock", "virtual_time"]
@@ -138,7 +138,9 @@ def virtual_time() -> Iterator[VirtualClock]:
     asyncio.set_event_loop_policy(_Policy(clock))
     try:
         with (
-            mock.patch.dict(EndpointLimiter.__init__.__kwdefaults__, clock=clock.time),
+            mock.patch.dict(gate.EndpointLimiter.__init__.__kwdefaults__, clock=clock.time),
+            # A limiter of an earlier test may not have been collected yet, and its clock stands still.
+            mock.patch.object(gate, "_registry", gate._Registry()),
             mock.patch.dict(JudgeOutage.__init__.__kwdefaults__, clock=clock.time),
         ):
             yield clock
