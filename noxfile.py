@@ -203,16 +203,17 @@ def servers(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Ruff's rules and format, and the walls between the rooms."""
+    """Ruff's rules and format, the layers of the packages, and the words of code and docs."""
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("lint-imports", "--no-logo")
+    session.run("python", ".ci/check_words.py")
 
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Mypy, strict, on everything that ships."""
+    """Mypy, strict, on all shipped code."""
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("types"))
     session.run("mypy", *session.posargs)
 
