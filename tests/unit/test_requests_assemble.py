@@ -471,6 +471,17 @@ def request_that_failed_inside_another_chain() -> Request:
     return steps.request()
 
 
+@case(Expected((A, B)))
+def declared_tool_that_returned_a_list() -> Request:
+    """A list of documents or texts is its passages as it is; only a single text is split."""
+    steps, root = _start()
+    model = steps.model(root, prompt(), None, calls_tool=True)
+    steps.add("tool", within=root, name="find", outputs=[A, B])
+    steps.model(root, prompt(A, B), ANSWER)
+    assert model.calls_tool
+    return steps.request(retriever_tools={"find": None})
+
+
 @case(Expected((A,)))
 def attempt_that_failed_and_its_fallback() -> Request:
     """A chain that fails is replaced by another one, whose passages count."""

@@ -17,8 +17,10 @@ from ragstone.cli._options import (
     DeadlineOption,
     MetricsOption,
     NoRedactOption,
+    RetrieverToolOption,
     SinkOption,
     parse_names,
+    parse_retriever_tools,
 )
 from ragstone.cli._panels import LIMITS
 from ragstone.errors import ConfigurationError, JudgeError, StoreError, StoreOwnedError
@@ -68,6 +70,7 @@ def ingest_command(
         ),
     ] = 3600.0,
     no_redact: NoRedactOption = False,
+    retriever_tool: RetrieverToolOption = None,
     *,
     models: ModelOptions,
 ) -> None:
@@ -88,7 +91,12 @@ def ingest_command(
         closes_models=True,
     )
     buffer = SharedSpanBuffer(_buffer_path(store))
-    source = OtlpTraceSource(buffer, idle_timeout_s=idle_timeout_s, rootless_timeout_s=rootless_timeout_s)
+    source = OtlpTraceSource(
+        buffer,
+        idle_timeout_s=idle_timeout_s,
+        rootless_timeout_s=rootless_timeout_s,
+        retriever_tools=parse_retriever_tools(retriever_tool),
+    )
     redact = None if no_redact else redact_secrets
     try:
         receivers: list[OtlpReceiver | OtlpGrpcReceiver] = [OtlpReceiver(buffer, host=host, port=port, redact=redact)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ import typer
 from ragstone.cli._panels import LIMITS, OUTPUT
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import TimeRange
+from ragstone.requests import read_retriever_tools
 
 __all__ = [
     "ConcurrencyOption",
@@ -21,10 +23,12 @@ __all__ = [
     "MetricsOption",
     "NoRedactOption",
     "OnlyMetricsOption",
+    "RetrieverToolOption",
     "SinkOption",
     "SystemsArgument",
     "parse_named_file",
     "parse_names",
+    "parse_retriever_tools",
     "parse_time_range",
 ]
 
@@ -42,6 +46,14 @@ SystemsArgument = Annotated[
 SinkOption = Annotated[
     list[str] | None,
     typer.Option("--sink", rich_help_panel=OUTPUT, help="Where to deliver outcomes: jsonl:PATH, otlp, ... Repeatable."),
+]
+RetrieverToolOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--retriever-tool",
+        metavar="NAME[=SEPARATOR]",
+        help="A tool whose text results are passages. Separator between passages: \\n and \\t are escapes. Repeatable.",
+    ),
 ]
 ConcurrencyOption = Annotated[
     int, typer.Option("--concurrency", min=1, rich_help_panel=LIMITS, help="Number of samples scored concurrently.")
@@ -97,6 +109,19 @@ def _time_in(text: str) -> float | None:
 def parse_names(text: str) -> list[str]:
     """Split a comma-separated list of names."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def parse_retriever_tools(texts: Sequence[str] | None) -> dict[str, str | None]:
+    r"""Read the values of `--retriever-tool`: NAME, or NAME=SEPARATOR with `\n` and `\t` as escapes.
+
+    Raises:
+        ConfigurationError: If a name or a separator is empty.
+    """
+    tools: dict[str, str | None] = {}
+    for text in texts or ():
+        name, has_separator, separator = text.partition("=")
+        tools[name] = separator.replace("\\n", "\n").replace("\\t", "\t") if has_separator else None
+    return read_retriever_tools(tools)
 
 
 def parse_named_file(text: str) -> tuple[str | None, str]:

@@ -23,8 +23,10 @@ from ragstone.cli._options import (
     JsonOption,
     MetricsOption,
     NoRedactOption,
+    RetrieverToolOption,
     SinkOption,
     parse_names,
+    parse_retriever_tools,
 )
 from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_for_terminal
 from ragstone.cli._panels import LIMITS
@@ -79,13 +81,21 @@ def replay_command(
         ),
     ] = 3600.0,
     no_redact: NoRedactOption = False,
+    retriever_tool: RetrieverToolOption = None,
     json_output: JsonOption = False,
     *,
     models: ModelOptions,
 ) -> None:
     """Score exported traces of other tools, and deliver the scores. The same command resumes an interrupted run."""
+    tools = parse_retriever_tools(retriever_tool)
     if dry_run:
-        plan = plan_replay(sources, parse_names(metrics), format=format, calls_per_reading=models.reader_max_draws or 1)
+        plan = plan_replay(
+            sources,
+            parse_names(metrics),
+            format=format,
+            retriever_tools=tools,
+            calls_per_reading=models.reader_max_draws or 1,
+        )
         _print_plan(plan, models, call_latency_s, json_output=json_output)
         return
     if models.cache is None and "RAGSTONE_CACHE" not in os.environ and not is_database_url(store):
@@ -105,6 +115,7 @@ def replay_command(
                 reader=reader,
                 sinks=sink or (),
                 format=format,
+                retriever_tools=tools,
                 concurrency=concurrency,
                 deadline_s=deadline_s,
                 max_outage_s=max_outage_s,

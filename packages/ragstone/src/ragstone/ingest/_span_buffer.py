@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -109,6 +109,7 @@ class OtlpTraceSource:
         buffer: The span buffer.
         idle_timeout_s: Seconds without a new span, for traces with a root span.
         rootless_timeout_s: Seconds without a new span, for traces without a root span.
+        retriever_tools: Names of tools whose text results are passages, with the separator between passages.
         clock: Returns the current time in Unix seconds.
     """
 
@@ -121,11 +122,13 @@ class OtlpTraceSource:
         *,
         idle_timeout_s: float = 10.0,
         rootless_timeout_s: float = 300.0,
+        retriever_tools: Mapping[str, str | None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._buffer = buffer
         self._idle_timeout_s = idle_timeout_s
         self._rootless_timeout_s = rootless_timeout_s
+        self._retriever_tools = dict(retriever_tools or {})
         self._clock = clock
         self._log_next = 0.0
         # A unique name, because receivers of several hosts may share a store.
@@ -165,7 +168,7 @@ class OtlpTraceSource:
         traces: list[Trace] = []
         rejected: list[RejectedRecord] = []
         for trace in complete:
-            for item in traces_of(trace):
+            for item in traces_of(trace, self._retriever_tools):
                 (traces if isinstance(item, Trace) else rejected).append(item)  # type: ignore[arg-type]
         # The offset only needs to increase, because the store identifies traces by their ids.
         self._offset += 1

@@ -126,7 +126,7 @@ def fill_tool(step: Step, arguments: Any, result: Any) -> None:
     step.inputs, step.outputs = values_in(inner_json(arguments)), values_in(value)
     step.passages = passages_in(artifact) if isinstance(artifact, list) else None
     if isinstance(result, str):
-        step.reply = result
+        step.reply = value if isinstance(value, str) else result
     elif (message := mapping(result)) and isinstance(message.get("content", message.get("blocks")), str | list):
         step.reply = text_of(message.get("content", message.get("blocks")))
 

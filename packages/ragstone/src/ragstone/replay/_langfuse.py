@@ -72,7 +72,8 @@ class LangfuseFormat:
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read traces. `latency` is not looked at: it is in seconds in some exports and in milliseconds in others."""
-        yield from traces_of(records(source), spans=_spans, steps=_steps, source=self.name)
+        tools = source.retriever_tools
+        yield from traces_of(records(source), spans=_spans, steps=_steps, source=self.name, retriever_tools=tools)
 
 
 def _spans(value: Any) -> Iterator[BufferedSpan]:

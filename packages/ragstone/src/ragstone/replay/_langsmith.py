@@ -48,7 +48,8 @@ class LangsmithFormat:
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read traces; feedback is passed over, and so are the settings and names of hosts that the SDK records."""
-        yield from traces_of(records(source, within=("data", "runs")), spans=_spans, steps=_steps, source=self.name)
+        runs, tools = records(source, within=("data", "runs")), source.retriever_tools
+        yield from traces_of(runs, spans=_spans, steps=_steps, source=self.name, retriever_tools=tools)
 
 
 def _spans(value: Any) -> Iterator[BufferedSpan]:

@@ -80,7 +80,8 @@ class MlflowFormat:
             except DataError as error:
                 yield RejectedRecord(place=record.place, reason=str(error))
                 continue
-            yield from requests_in(steps, source=self.name, trace_id=trace_id)
+            tools = source.retriever_tools
+            yield from requests_in(steps, source=self.name, trace_id=trace_id, retriever_tools=tools)
 
 
 def _steps(value: Any) -> tuple[str, list[Step]]:

@@ -40,7 +40,7 @@ class PhoenixFormat:
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read the requests; spans of a trace may be anywhere in the file. See `TraceFormat`."""
-        return requests_of(_spans(source))
+        return requests_of(_spans(source), source.retriever_tools)
 
 
 def _spans(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,6 +15,7 @@ from ragstone.metrics import Metric, resolve_metrics
 from ragstone.replay._formats import DetectedFormat, RejectedRecord, TraceFormat, detect
 from ragstone.replay._intake import FileReport, ReplayTraceSource
 from ragstone.replay._source import InputFile, open_inputs
+from ragstone.requests import read_retriever_tools
 from ragstone.schema import Sample, Trace, sample_from_trace
 from ragstone.scoring import RunEstimate, estimate_run
 from ragstone.sinks import Sink
@@ -80,6 +81,7 @@ def plan_replay(
     metrics: Sequence[str | Metric] | str = ("ccrs",),
     *,
     format: str = "auto",  # noqa: A002 - the word that users know
+    retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
     calls_per_reading: int = 1,
     max_rehearsed: int = 1000,
 ) -> ReplayPlan:
@@ -89,6 +91,7 @@ def plan_replay(
         sources: Files, folders, http(s) addresses.
         metrics: Names, groups or metric objects.
         format: Name of the format, or "auto".
+        retriever_tools: As for `areplay_traces`.
         calls_per_reading: Requests for one p(abstain): 1 where the endpoint tells probabilities, else the draws.
         max_rehearsed: Traces that metrics are tried on; the numbers are scaled up from there.
 
@@ -97,8 +100,9 @@ def plan_replay(
         DataError: A file whose format is not known, or an address that does not answer.
     """
     chosen = resolve_metrics(metrics)
+    tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:
-        files, skipped = _formats(found, format)
+        files, skipped = _formats([replace(source, retriever_tools=tools) for source in found], format)
         counts = [FileReport(name=s.name, format=d.format.name, detected_by=d.detected_by) for s, d in files]
         spread = _StrideSampler(max_rehearsed)
         n_traces = 0
@@ -121,6 +125,7 @@ async def areplay_traces(
     reader: str | Reader | None = None,
     sinks: Sequence[str | Sink] = (),
     format: str = "auto",  # noqa: A002
+    retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
     concurrency: int = 16,
     deadline_s: float = 120.0,
     max_outage_s: float = 3600.0,
@@ -140,6 +145,8 @@ async def areplay_traces(
         reader: The application's generator, for metrics that need it: the forms of `judge`, or a `Reader`.
         sinks: Where outcomes go besides the store.
         format: Name of the format, or "auto" to recognise it from the file.
+        retriever_tools: Names of tools that retrieve and return text, or a mapping from such names to the separator
+            between the passages in their results. Without it, such a result is not read as contexts.
         concurrency: Traces scored at once.
         deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
         max_outage_s: Seconds for which a trace waits for a judge that answers nobody.
@@ -155,8 +162,9 @@ async def areplay_traces(
     setup = ScoringSetup(
         metrics, judge=judge, reader=reader, sinks=sinks, concurrency=concurrency, deadline_s=deadline_s
     )
+    tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:
-        files, skipped = _formats(found, format)
+        files, skipped = _formats([replace(source, retriever_tools=tools) for source in found], format)
         if redact is not None:
             files = [(source, replace(f, format=_Redacting(f.format, redact))) for source, f in files]
         intake = ReplayTraceSource(files)
@@ -177,6 +185,7 @@ def replay_traces(
     reader: str | Reader | None = None,
     sinks: Sequence[str | Sink] = (),
     format: str = "auto",  # noqa: A002
+    retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
     concurrency: int = 16,
     deadline_s: float = 120.0,
     max_outage_s: float = 3600.0,
@@ -200,6 +209,7 @@ def replay_traces(
             reader=reader,
             sinks=sinks,
             format=format,
+            retriever_tools=retriever_tools,
             concurrency=concurrency,
             deadline_s=deadline_s,
             max_outage_s=max_outage_s,

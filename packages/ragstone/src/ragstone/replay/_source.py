@@ -9,9 +9,9 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 from urllib.parse import urlsplit
@@ -55,12 +55,15 @@ class InputFile:
         name: What to call it in messages; the path, or the URL it came from without credentials.
         identity: What a later run knows the file by; None takes the path.
         without: Names of parts of a folder that are not read.
+        retriever_tools: Names of tools whose text results are passages, with the separator between passages (None: the
+            whole text is one passage).
     """
 
     path: Path
     name: str
     identity: str | None = None
     without: frozenset[str] = frozenset()
+    retriever_tools: Mapping[str, str | None] = field(default_factory=dict, hash=False)
 
     def parts(self) -> Iterator[InputFile]:
         """This file, or the files of this folder and of those in it, by their names; hidden ones are left out.

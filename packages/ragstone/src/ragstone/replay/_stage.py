@@ -268,6 +268,7 @@ def traces_of(
     spans: Callable[[Any], Iterable[BufferedSpan]],
     steps: Callable[[str, list[Any]], list[Step]],
     source: str,
+    retriever_tools: Mapping[str, str | None],
 ) -> Iterator[Trace | RejectedRecord]:
     """Bring the steps in `records` together: first what cannot be read, then the traces in the order in which they began.
 
@@ -276,6 +277,7 @@ def traces_of(
         spans: The steps of a record; raises `DataError` where it is none.
         steps: From a trace's id and its records to its steps.
         source: The name of the format.
+        retriever_tools: Names of tools whose text results are passages, with the separator between passages.
 
     Raises:
         DataError: The file cannot be read on; it comes after the traces that were read until then.
@@ -289,7 +291,12 @@ def traces_of(
                 )
                 continue
             values = [json.loads(body) for body in trace.spans]
-            yield from requests_in(steps(trace.trace_id, values), source=source, trace_id=trace.trace_id)
+            yield from requests_in(
+                steps(trace.trace_id, values),
+                source=source,
+                trace_id=trace.trace_id,
+                retriever_tools=retriever_tools,
+            )
         if damage is not None:
             raise damage
 

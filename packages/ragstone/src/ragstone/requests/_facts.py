@@ -173,17 +173,18 @@ class Facts:
     def _tool_passages(self, step: Step) -> Sequence[PassageDraft] | None:
         if step.passages is not None:
             return step.passages
-        if step.name is not None and step.name in self.request.retriever_tools:
-            separator = self.request.retriever_tools[step.name]
-            texts = [text for whole in output_texts(step)[:1] for text in _split(whole, separator)]
-            return [PassageDraft(text=text) for text in texts]
+        declared = step.name is not None and step.name in self.request.retriever_tools
         for value in step.outputs:
-            if value.passages and self._is_shown(step, [passage.text for passage in value.passages]):
+            if value.passages and (declared or self._is_shown(step, [passage.text for passage in value.passages])):
                 return value.passages
         listed = [value.text for value in step.outputs if value.text and value.path and value.path[-1].isdigit()]
         sentences = [text for text in listed if len(text) >= _MIN_SENTENCE and " " in text.strip()]
-        if sentences and self._is_shown(step, sentences):
+        if sentences and (declared or self._is_shown(step, sentences)):
             return [PassageDraft(text=text) for text in sentences]
+        if declared:
+            separator = self.request.retriever_tools[step.name or ""]
+            texts = [text for whole in output_texts(step)[:1] for text in _split(whole, separator)]
+            return [PassageDraft(text=text) for text in texts]
         return None
 
     def _is_shown(self, step: Step, texts: Sequence[str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ragstone.errors import DataError
@@ -44,7 +44,7 @@ class OtlpFormat:
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read the requests; spans of a trace may be anywhere in the file. See `TraceFormat`."""
-        return requests_of(spans_in(source))
+        return requests_of(spans_in(source), source.retriever_tools)
 
 
 def _conventions_in(head: bytes) -> str:
@@ -54,7 +54,9 @@ def _conventions_in(head: bytes) -> str:
     )
 
 
-def requests_of(spans: Iterator[OtelSpan | RejectedRecord]) -> Iterator[Trace | RejectedRecord]:
+def requests_of(
+    spans: Iterator[OtelSpan | RejectedRecord], retriever_tools: Mapping[str, str | None]
+) -> Iterator[Trace | RejectedRecord]:
     """Group spans by trace, on disk, and make requests of them.
 
     Where the spans end in an error, what came before it is read first.
@@ -75,6 +77,6 @@ def requests_of(spans: Iterator[OtelSpan | RejectedRecord]) -> Iterator[Trace | 
             damage = error
         stage.add(batch)
         for staged in stage.traces():
-            yield from traces_of(staged)
+            yield from traces_of(staged, retriever_tools)
         if damage is not None:
             raise damage
