@@ -41,6 +41,7 @@ def test_an_example_captures_what_the_model_saw(path, model_server, tmp_path, mo
         assert all(passage.id is not None for passage in retrieval.passages)
         texts = [passage.text for passage in trace.prompt_contexts]
         assert all(any(part in text for text in texts) for part in FOUND[question])
+        assert ("in_prompt", ()) == (trace.evidence.contexts, trace.evidence.doubts)
         # The prompt that the server got holds each context.
         sent = [request.content.decode() for request in model_server.requests if question in request.content.decode()]
         assert all(text in sent[0] for text in texts)

@@ -87,7 +87,8 @@ PUBLIC = {
     """,
     "ragstone.requests": """
         AS_JSON Block Message PassageDraft PromptLimit Recorder Request RequestBlock RequestBlocks RetrievalDraft Role
-        Statements Step StepKind TraceDraft Value assemble current_request find_requests harvest read_retriever_tools
+        Statements Step StepKind TraceDraft Value assemble current_request find_requests harvest link_span
+        read_retriever_tools
         text_size
     """,
     "ragstone.worker": """

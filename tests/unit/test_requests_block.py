@@ -11,12 +11,17 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ragstone import Monitor
 from ragstone._util.exit import run_exit_hooks
 from ragstone.capture import suppress_capture
 from ragstone.errors import ConfigurationError
+from ragstone.replay import BufferedTrace
+from ragstone.replay.otlp import spans_of_request, traces_of
 from ragstone.requests import PassageDraft, Request, Statements, Step, TraceDraft, current_request
 from ragstone.requests._live import LiveRequest
 from ragstone.testing import MemoryRecorder
@@ -730,3 +735,65 @@ def test_many_threads(recorder):
             thread.join()
         r.answer(A)
     assert 8 == len(only(recorder).retrievals)
+
+
+# -- one id
+
+
+RAG = {"openinference.span.kind": "CHAIN", "input.value": Q, "output.value": A}
+SEARCH = {"openinference.span.kind": "RETRIEVER", "retrieval.documents.0.document.content": ALPHA}
+
+
+@pytest.fixture
+def tracer():
+    """Return a tracer, and the list that its finished spans go to."""
+    provider, memory = TracerProvider(), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    yield provider.get_tracer("test"), memory
+    provider.shutdown()
+
+
+def exported_ids(memory):
+    """Return the trace ids that a reader of the exported trace gives its requests."""
+    message = encode_spans(memory.get_finished_spans()).SerializeToString()
+    spans = spans_of_request(message, "application/x-protobuf")
+    bodies = tuple(span.body for span in spans)
+    return [trace.trace_id for trace in traces_of(BufferedTrace(seq=1, trace_id="t", spans=bodies, is_cut=False))]
+
+
+@pytest.mark.parametrize("around", [{}, {"http.request.method": "POST"}], ids=["its span", "the server's span"])
+def test_a_request_that_is_exported_as_well_has_one_id(recorder, tracer, around):
+    """The id is an attribute of the span that the block runs in, and the reader of the trace finds it there."""
+    make, memory = tracer
+    with make.start_as_current_span("server", attributes=around or RAG), recorder.request(Q) as r:
+        if around:
+            with make.start_as_current_span("rag", attributes=RAG):
+                make.start_span("search", attributes=SEARCH).end()
+        else:
+            make.start_span("search", attributes=SEARCH).end()
+        r.answer(A)
+    assert [only(recorder).trace_id] == exported_ids(memory)
+
+
+def test_several_requests_in_one_trace_have_their_own_ids(recorder, tracer):
+    """Each is found by its own span."""
+    make, memory = tracer
+    with make.start_as_current_span("batch"):
+        for _ in range(2):
+            with make.start_as_current_span("rag", attributes=RAG), recorder.request(Q) as r:
+                make.start_span("search", attributes=SEARCH).end()
+                r.answer(A)
+    ids = [draft.trace_id for draft in recorder.drafts]
+    assert 2 == len(set(ids))
+    assert sorted(ids) == sorted(exported_ids(memory))
+
+
+def test_several_blocks_in_one_span_leave_ids_to_the_reader(recorder, tracer):
+    """An attribute that cannot mean all requests is the id of none of them, if their own spans do not have it."""
+    make, memory = tracer
+    with make.start_as_current_span("batch"):
+        for _ in range(2):
+            with recorder.request(Q) as r, make.start_as_current_span("rag", attributes=RAG):
+                make.start_span("search", attributes=SEARCH).end()
+                r.answer(A)
+    assert set(exported_ids(memory)).isdisjoint(draft.trace_id for draft in recorder.drafts)

@@ -325,6 +325,8 @@ def test_the_current_span_is_linked(app, sampler, sampled):
     context = span.get_span_context()
     linked = [(draft.otel_trace_id, draft.otel_span_id, draft.otel_sampled) for draft in app.drafts]
     assert [(f"{context.trace_id:032x}", f"{context.span_id:016x}", sampled), (None, None, None)] == linked
+    if sampled:  # a reader of the exported trace takes the request for the same one
+        assert app.drafts[0].trace_id == span.attributes["ragstone.trace_id"]
 
 
 def test_errors_that_a_request_survives_are_bounded(app):

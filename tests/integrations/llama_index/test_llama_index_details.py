@@ -279,6 +279,8 @@ def test_the_current_span_is_linked(app):
         app.drafts[0].otel_span_id,
     )
     assert (None, None) == (app.drafts[1].otel_trace_id, app.drafts[1].otel_span_id)
+    # A reader of the exported trace takes the request for the same one.
+    assert app.drafts[0].trace_id == span.attributes["ragstone.trace_id"]
 
 
 @pytest.mark.parametrize("ours_first", [True, False], ids=["ours first", "theirs first"])

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from ragstone.replay._complete import complete_steps
 from ragstone.replay._formats import RejectedRecord
-from ragstone.requests import PassageDraft, Step, TraceDraft, assemble, find_requests
+from ragstone.requests import TRACE_ID_KEY, PassageDraft, Request, Step, TraceDraft, assemble, find_requests
 from ragstone.schema import Passage, Retrieval, Trace, Usage
 
 __all__ = ["requests_in"]
@@ -46,7 +46,23 @@ def requests_in(
     if not requests:
         found = ", ".join(_REASONS.get(reason, reason) for reason in sorted(ignored))
         return [RejectedRecord(place=f"trace {trace_id}", reason=f"not a request: only {found}")]
+    _use_ids_of_captured(requests, steps)
     return [_trace(assemble(request)) for request in requests]
+
+
+def _use_ids_of_captured(requests: Sequence[Request], steps: Sequence[Step]) -> None:
+    """Give each request the id under which it was captured as well, if a span or a run states it."""
+    taken: set[str] = set()
+    for request in requests:
+        # With one request, the span of the server around it states it too.
+        own = steps if len(requests) == 1 else request.steps
+        about = own if request.root is None else [request.root, *own]
+        stated = (step.metadata.get(TRACE_ID_KEY) for step in about)
+        known = next((name for name in stated if isinstance(name, str) and name and name not in taken), None)
+        request.draft.metadata.pop(TRACE_ID_KEY, None)
+        if known is not None:
+            taken.add(known)
+            request.draft.trace_id = known
 
 
 def _trace(draft: TraceDraft) -> Trace | RejectedRecord:

@@ -8,6 +8,8 @@ from ragstone.requests._draft import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.requests._harvest import AS_JSON, harvest
 from ragstone.requests._hits import read_hits as read_hits
 from ragstone.requests._observe import RequestBlocks
+from ragstone.requests._otel import TRACE_ID_KEY as TRACE_ID_KEY
+from ragstone.requests._otel import link_span
 from ragstone.requests._recorder import Recorder
 from ragstone.requests._size import PromptLimit, text_size
 from ragstone.requests._step import Message, Request, Role, Statements, Step, StepKind, Value
@@ -34,6 +36,7 @@ __all__ = [
     "current_request",
     "find_requests",
     "harvest",
+    "link_span",
     "read_retriever_tools",
     "text_size",
 ]

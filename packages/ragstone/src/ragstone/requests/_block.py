@@ -14,7 +14,6 @@ from ragstone._util.guard import Guard
 from ragstone._util.suppress import capture_suppressed
 from ragstone.errors import ConfigurationError
 from ragstone.requests import _current
-from ragstone.requests._assemble import assemble
 from ragstone.requests._draft import TraceDraft
 from ragstone.requests._hits import Hits, read_hits
 from ragstone.requests._live import LiveRequest
@@ -420,7 +419,7 @@ class RequestBlock:
             _open.blocks.discard(self)
             request = live.end(status, described)
             if request is not None:
-                self._recorder.record(assemble(request))
+                self._recorder.record(request)
         except Exception as failure:  # noqa: BLE001
             self._guard.count("request", failure)
 

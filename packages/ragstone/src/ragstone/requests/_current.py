@@ -29,6 +29,11 @@ class Block(Protocol):
         """Whether the request has ended."""
         ...
 
+    @property
+    def trace_id(self) -> str | None:
+        """The id under which the request is stored; None if it is not captured."""
+        ...
+
     def join(self, request: Request) -> bool:
         """Make a framework's finished request a part of this one, instead of recording it.
 

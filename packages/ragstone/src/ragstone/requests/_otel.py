@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import sys
+from typing import Any, Final
 
+from ragstone.requests._current import current_request
 from ragstone.requests._draft import TraceDraft
 
-__all__ = ["link_current_span"]
+__all__ = ["TRACE_ID_KEY", "link_current_span", "link_span"]
+
+TRACE_ID_KEY: Final = "ragstone.trace_id"
+"""Attribute of a span, or key of a run's metadata: the id of the request. A reader of the exported trace uses it as the
+trace id, so that a request that was captured as well is stored once."""
 
 
 def link_current_span(draft: TraceDraft) -> None:
-    """Note the current span's ids and whether it is sampled, if there is a span.
+    """Link a request to the current span, if there is one.
 
     OpenTelemetry is only asked if the application has imported it: without it there cannot be a span.
     """
     otel = sys.modules.get("opentelemetry.trace")
-    if otel is None:
+    if otel is not None:
+        link_span(draft, otel.get_current_span())
+
+
+def link_span(draft: TraceDraft, span: Any) -> None:
+    """Link a request to a span: note its ids and whether it is sampled, and set the request's id as its attribute.
+
+    Inside a block the attribute is the block's id, because the request becomes a part of it.
+    """
+    context = span.get_span_context()
+    if not context.is_valid:
         return
-    context = otel.get_current_span().get_span_context()
-    if context.is_valid:
-        draft.otel_trace_id = f"{context.trace_id:032x}"
-        draft.otel_span_id = f"{context.span_id:016x}"
-        draft.otel_sampled = bool(context.trace_flags.sampled)
+    draft.otel_trace_id = f"{context.trace_id:032x}"
+    draft.otel_span_id = f"{context.span_id:016x}"
+    draft.otel_sampled = bool(context.trace_flags.sampled)
+    if span.is_recording():
+        block = current_request()
+        span.set_attribute(TRACE_ID_KEY, draft.trace_id if block is None else block.trace_id or draft.trace_id)

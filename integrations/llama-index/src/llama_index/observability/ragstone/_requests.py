@@ -12,7 +12,7 @@ from llama_index.observability.ragstone._replies import reply_from
 from llama_index.observability.ragstone._stream import pulled_stream
 from llama_index.observability.ragstone._tree import REQUESTS, Entry, Kind, LiveTrace, Span, SpanTree
 from ragstone.capture import Guard, capture_suppressed, guarded
-from ragstone.requests import Recorder, RetrievalDraft
+from ragstone.requests import Recorder, RetrievalDraft, link_span
 from ragstone.schema import TraceStatus
 
 __all__ = ["Extractors", "RequestTracker"]
@@ -240,9 +240,11 @@ class RequestTracker:
             return
         trace.asked_for_otel += 1
         draft, span = trace.draft, current_span()
-        if span is not None and (draft.otel_trace_id is None or span.name == draft.name):
-            draft.otel_trace_id, draft.otel_span_id, draft.otel_sampled = span.trace_id, span.span_id, span.sampled
-            if span.name == draft.name:
+        # The API's own spans, such as one that came with a request from another service, do not have a name.
+        name = getattr(span, "name", None)
+        if span is not None and (draft.otel_trace_id is None or name == draft.name):
+            link_span(draft, span)
+            if name == draft.name:
                 trace.asked_for_otel = 2
 
     def _tool_returned(self, span: Span, result: Any) -> None:

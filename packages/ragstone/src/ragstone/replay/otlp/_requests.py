@@ -142,7 +142,10 @@ def _step(span: OtelSpan, conventions: Iterable[Convention]) -> Step:
             step = convention.read(span)
             step.metadata = {**_of_application(span.attributes), **step.metadata}
             return step
-    return step_of(span)
+    step = step_of(span)
+    # A server's span may state the id of the request in it.
+    step.metadata = _of_application(span.attributes)
+    return step
 
 
 def _of_application(attributes: Mapping[str, Any]) -> dict[str, Any]:
