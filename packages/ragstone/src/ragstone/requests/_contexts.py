@@ -10,7 +10,7 @@ from ragstone.requests._answer import Answer
 from ragstone.requests._draft import PassageDraft
 from ragstone.requests._facts import Call, Facts, output_texts
 from ragstone.requests._fallback import without_prompt
-from ragstone.requests._match import Match, TooLargeError, canonical
+from ragstone.requests._match import Match, Text, TooLargeError, canonical
 from ragstone.requests._step import Message, Step
 from ragstone.schema import ContextsRule
 
@@ -20,6 +20,8 @@ _MIN_REPLY_CHARS: Final = 40
 _MIN_REPLY_WORDS: Final = 6
 _MIN_TOOL_TEXT: Final = 80
 """Characters of a tool's result from which on it can be a passage."""
+_MANY: Final = 20
+"""Texts searched in a tool's result from which on it is indexed."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -64,8 +66,8 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
     if not all(call.is_visible for call in answer.calls):
         return None
     calls = _with_predecessors(facts, answer.calls, question)
-    matches = [match for call in _not_repeated(facts, calls) for match in facts.matches(call, question=question)]
-    doubts = [*_tool_doubts(facts, calls, matches)]
+    matches = _matches(facts, list(_not_repeated(facts, calls)), question)
+    doubts = list(_tool_doubts(facts, calls, matches))
     if any(match.is_doubtful for match in matches):
         doubts.append("short_passage")
     if matches:
@@ -76,6 +78,17 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
     if facts.searches:
         return dataclasses.replace(_fallback(facts, answer), doubts=doubts)
     return Contexts(None, "unknown", doubts)
+
+
+def _matches(facts: Facts, calls: Sequence[Call], question: str | None) -> list[Match]:
+    """Return the passages in the prompts of calls. Pieces count only of passages that no prompt contains as a whole."""
+    finders = [facts.finder(call, question=question) for call in calls]
+    missing = set(facts.candidates)
+    for finder in finders:
+        missing &= set(finder.find_whole(facts.candidates))
+    for finder in finders:
+        finder.find_pieces(candidate for candidate in facts.candidates if candidate in missing)
+    return [match for finder in finders for match in finder.matches]
 
 
 def _passages(matches: Iterable[Match]) -> list[PassageDraft]:
@@ -137,12 +150,15 @@ def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) 
         texts = [text for text in results[step.id] if len(text) >= _MIN_TOOL_TEXT and text not in written]
         if any(text in call.prompt for call in calls for text in texts):
             unclear[f"text_tool:{step.name or 'unnamed'}"] = None
-    every = [text for texts in results.values() for text in texts]
+    made = {text for texts in results.values() for text in texts if text}
+    explained = [*known, *made]
+    whole = Text("\n\n".join(explained), facts.budget, indexed=True)
     for message, is_earlier in _tool_messages(calls):
         text = canonical(message.text)
-        if len(text) < _MIN_TOOL_TEXT or any(passage in text for passage in known):
+        if len(text) < _MIN_TOOL_TEXT or text in made or text in whole:
             continue
-        if not any(text in result or result in text for result in every if result):
+        within = Text(text, facts.budget, indexed=len(explained) >= _MANY)
+        if not any(other in within for other in explained):
             unclear["passages_from_earlier_turn" if is_earlier else f"text_tool:{message.tool or 'unnamed'}"] = None
     yield from unclear
 

@@ -12,11 +12,11 @@ from ragstone.requests._draft import PassageDraft, RetrievalDraft
 from ragstone.requests._match import (
     Budget,
     Candidate,
+    Finder,
     Match,
     Text,
     TooLargeError,
     canonical,
-    find_passages,
     has_word_edges,
 )
 from ragstone.requests._step import Message, Request, Step
@@ -242,7 +242,13 @@ class Facts:
 
     def matches(self, call: Call, *, question: str | None) -> list[Match]:
         """Return the passages in the prompt of a call, in its order, without those that the question quotes."""
-        return find_passages(call.prompt, self.candidates, blanked=[canonical(question)] if question else ())
+        finder = self.finder(call, question=question)
+        finder.find_pieces(finder.find_whole(self.candidates))
+        return finder.matches
+
+    def finder(self, call: Call, *, question: str | None) -> Finder:
+        """Return what finds passages in the prompt of a call, without those that the question quotes."""
+        return Finder(call.prompt, blanked=[canonical(question)] if question else ())
 
 
 def _split(text: str, separator: str | None) -> list[str]:

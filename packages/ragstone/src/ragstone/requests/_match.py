@@ -6,14 +6,14 @@ import html
 import re
 import sys
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from ragstone.requests._draft import PassageDraft
 
-__all__ = ["Budget", "Candidate", "Match", "Text", "TooLargeError", "canonical", "find_passages", "has_word_edges"]
+__all__ = ["Budget", "Candidate", "Finder", "Match", "Text", "TooLargeError", "canonical", "has_word_edges"]
 
 MAX_CHARS: Final = 20_000_000
 """Characters compared for one request. A number of characters, not a time: live capture and replay must agree."""
@@ -112,14 +112,17 @@ class Text:
         indexed: Whether many texts are going to be searched, so that an index of its words is worth its cost.
     """
 
-    __slots__ = ("_budget", "_index", "_is_indexed", "_searched", "text")
+    __slots__ = ("_budget", "_index", "_is_indexed", "_later", "_searched", "text")
 
     def __init__(self, text: str, budget: Budget, *, indexed: bool = False) -> None:
         self.text = canonical(text)
         self._budget = budget
         self._is_indexed = indexed
         self._searched = 0
-        self._index: dict[str, list[int]] | None = None
+        self._index: dict[str, int] | None = None
+        """By the 32 characters from the start of a word on, the first position."""
+        self._later: dict[int, int] = {}
+        """By position, the next one with the same 32 characters."""
 
     def __contains__(self, needle: str) -> bool:
         """Whether a canonical text stands here, in whole words."""
@@ -142,7 +145,7 @@ class Text:
         offset = word.start() if word else len(needle)
         seed = needle[offset : offset + _SEED]
         if len(seed) == _SEED and (self._is_indexed or self._searched > _INDEX_AFTER):
-            for position in self._indexed().get(seed, ()):
+            for position in self._positions_of(seed):
                 start = position - offset
                 self._budget.spend(len(needle))
                 if start >= 0 and self.text.startswith(needle, start):
@@ -160,13 +163,23 @@ class Text:
         self._budget.spend(searched)
         return start
 
-    def _indexed(self) -> dict[str, list[int]]:
+    def _positions_of(self, seed: str) -> Iterator[int]:
         if self._index is None:
             self._budget.spend(len(self.text))
-            self._index = {}
-            for word in _WORD_START.finditer(self.text):
-                self._index.setdefault(self.text[word.start() : word.start() + _SEED], []).append(word.start())
-        return self._index
+            text = self.text
+            index: dict[str, int] = {}
+            later: dict[int, int] = {}
+            self._index, self._later = index, later
+            starts = [word.start() for word in _WORD_START.finditer(text)]
+            for start in reversed(starts):
+                key = text[start : start + _SEED]
+                if key in index:
+                    later[start] = index[key]
+                index[key] = start
+        start = self._index.get(seed, -1)
+        while start >= 0:
+            yield start
+            start = self._later.get(start, -1)
 
 
 @dataclass(slots=True, eq=False)
@@ -176,6 +189,8 @@ class Candidate:
     passage: PassageDraft
     text: str
     """In canonical form."""
+    anchors: list[int] | None = None
+    """Positions of the 32 characters by which pieces of it are found, once they are known."""
 
     @property
     def is_short(self) -> bool:
@@ -217,48 +232,67 @@ class _Spans:
         return place >= 0 and self._spans[place][1] >= end
 
 
-def find_passages(text: Text, candidates: Sequence[Candidate], *, blanked: Iterable[str] = ()) -> list[Match]:
-    """Find the passages that stand in a prompt, in its order.
+class Finder:
+    """Finds the passages that stand in a prompt.
 
-    The largest span counts: a chunk within its parent is not a match of its own. Of a passage that does not stand there
-    as a whole, the longest piece counts, if it has a quarter of the passage and 80 characters.
+    The largest span counts: a chunk within its parent is not a match of its own.
 
     Args:
         text: The prompt.
-        candidates: The passages, with different texts.
         blanked: Canonical texts, such as the question, whose own spans do not count.
-
-    Raises:
-        TooLargeError: If the budget of compared characters is used up.
     """
-    blanks = [
-        (start, start + len(blank)) for blank in blanked for start in islice(text.starts(blank), _MAX_OCCURRENCES)
-    ]
-    spans = _Spans()
-    matches: list[Match] = []
-    rest: list[Candidate] = []
 
-    def is_free(start: int, end: int) -> bool:
-        return not spans.contain(start, end) and not any(begin <= start and end <= stop for begin, stop in blanks)
+    def __init__(self, text: Text, *, blanked: Iterable[str] = ()) -> None:
+        self._text = text
+        self._blanks = [
+            (start, start + len(blank)) for blank in blanked for start in islice(text.starts(blank), _MAX_OCCURRENCES)
+        ]
+        self._spans = _Spans()
+        self._matches: list[Match] = []
 
-    for candidate in sorted(candidates, key=lambda candidate: -len(candidate.text)):
-        size = len(candidate.text)
-        found = islice(text.starts(candidate.text), _MAX_OCCURRENCES)
-        start = next((start for start in found if is_free(start, start + size)), None)
-        if start is None:
-            rest.append(candidate)
-        else:
-            spans.add(start, start + size)
-            matches.append(Match(candidate, start, start + size))
-    for candidate in rest:
-        piece = _longest_piece(text, candidate.text)
-        if piece is not None and is_free(*piece):
-            spans.add(*piece)
-            matches.append(Match(candidate, *piece, excerpt=text.text[slice(*piece)]))
-    matches = [match for match in matches if (match.start, match.end) in spans]
-    matches.sort(key=lambda match: (match.start, match.end))
-    _mark_doubtful(matches)
-    return matches
+    def find_whole(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Find passages, with different texts, as a whole. Return those that do not stand here.
+
+        Raises:
+            TooLargeError: If the budget of compared characters is used up.
+        """
+        rest: list[Candidate] = []
+        for candidate in sorted(candidates, key=lambda candidate: -len(candidate.text)):
+            size = len(candidate.text)
+            found = islice(self._text.starts(candidate.text), _MAX_OCCURRENCES)
+            start = next((start for start in found if self._is_free(start, start + size)), None)
+            if start is None:
+                rest.append(candidate)
+            else:
+                self._add(Match(candidate, start, start + size))
+        return rest
+
+    def find_pieces(self, candidates: Iterable[Candidate]) -> None:
+        """Find the longest piece of each passage, if it has a quarter of the passage and 80 characters.
+
+        Raises:
+            TooLargeError: If the budget of compared characters is used up.
+        """
+        for candidate in candidates:
+            piece = _longest_piece(self._text, candidate)
+            if piece is not None and self._is_free(*piece):
+                self._add(Match(candidate, *piece, excerpt=self._text.text[slice(*piece)]))
+
+    def _add(self, match: Match) -> None:
+        self._spans.add(match.start, match.end)
+        self._matches.append(match)
+
+    def _is_free(self, start: int, end: int) -> bool:
+        is_blank = any(begin <= start and end <= stop for begin, stop in self._blanks)
+        return not is_blank and not self._spans.contain(start, end)
+
+    @property
+    def matches(self) -> list[Match]:
+        """What was found, in the order of the prompt."""
+        matches = [match for match in self._matches if (match.start, match.end) in self._spans]
+        matches.sort(key=lambda match: (match.start, match.end))
+        _mark_doubtful(matches)
+        return matches
 
 
 def _mark_doubtful(matches: list[Match]) -> None:
@@ -269,13 +303,16 @@ def _mark_doubtful(matches: list[Match]) -> None:
             match.is_doubtful = not any(gap <= _NEAR for gap in gaps)
 
 
-def _longest_piece(text: Text, passage: str) -> tuple[int, int] | None:
+def _longest_piece(text: Text, candidate: Candidate) -> tuple[int, int] | None:
     """Return the span of the longest piece of a passage; None if it is too small to be evidence."""
+    passage = candidate.text
     smallest = max(_MIN_EXCERPT, len(passage) // 4)
     if len(passage) <= smallest:
         return None
+    if candidate.anchors is None:
+        candidate.anchors = _anchors(passage, smallest)
     best: tuple[int, int] | None = None
-    for anchor in _anchors(passage, smallest):
+    for anchor in candidate.anchors:
         for start in islice(text.anchor_starts(passage[anchor : anchor + _SEED]), _MAX_ANCHOR_OCCURRENCES):
             piece = _extended(text.text, start, passage, anchor)
             if best is None or piece[1] - piece[0] > best[1] - best[0]:
