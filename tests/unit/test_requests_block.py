@@ -455,6 +455,26 @@ def test_a_tap_is_the_stream(recorder):
     assert "second" == stream.send("second")
 
 
+def test_a_streamed_response_of_llama_index(recorder, caplog):
+    """The stream inside it is the answer; one that is made anew each time is left to the framework's own steps."""
+
+    class Chat:
+        response = ""
+
+        @property
+        def response_gen(self):
+            return iter(["Because."])
+
+    response = SimpleNamespace(response_gen=iter(["Because ", "blue."]), response=None)
+    with recorder.request(Q) as r:
+        assert r.answer(response) is response
+    assert "Because blue." == "".join(response.response_gen)
+    with recorder.request(Q) as r:
+        r.answer(Chat())
+    assert [("ok", "Because blue."), ("ok", None)] == [(d.status, d.response) for d in recorder.drafts]
+    assert {"answer.missing": 1} == noted(recorder, caplog)
+
+
 def test_what_runs_while_a_stream_is_read_belongs_to_the_block(recorder):
     """Frameworks run lazily, maybe in another context than the block's."""
     seen = []

@@ -21,6 +21,7 @@ from ragstone.requests._otel import link_current_span
 from ragstone.requests._prompt import read_prompt
 from ragstone.requests._recorder import Recorder
 from ragstone.requests._replies import Reply, StreamReader, read_reply
+from ragstone.requests._shape import get
 from ragstone.requests._step import Request, Step
 from ragstone.requests._tap import AsyncTap, Tap, is_async_stream, is_stream
 from ragstone.schema import TraceStatus
@@ -335,12 +336,13 @@ class RequestBlock:
             return response
         try:
             if is_async_stream(response) or is_stream(response):
-                listener = _Listener(self, explicit=explicit)
-                if explicit or self._source is None:
-                    self._source = listener
-                self._n_open += 1
-                return (AsyncTap if is_async_stream(response) else Tap)(response, listener)
-            if (reply := read_reply(response)) is not None:
+                return self._tap(response, explicit=explicit)
+            inner = get(response, "response_gen")
+            if is_async_stream(inner) or is_stream(inner):
+                # A streamed response of LlamaIndex. If it makes the stream anew each time, only its own steps show it.
+                if "response_gen" in getattr(response, "__dict__", ()):
+                    response.response_gen = self._tap(inner, explicit=explicit)
+            elif (reply := read_reply(response)) is not None:
                 self._take(live, reply, explicit=explicit)
             elif explicit or not (response is None or self._is_answered):
                 self._guard.note(
@@ -350,6 +352,15 @@ class RequestBlock:
         except Exception as error:  # noqa: BLE001
             self._failed("answer", error)
         return response
+
+    def _tap(self, stream: Any, *, explicit: bool) -> Any:
+        """Return an object in place of a stream, which reports its chunks and its end."""
+        listener = _Listener(self, explicit=explicit)
+        tap = (AsyncTap if is_async_stream(stream) else Tap)(stream, listener)
+        if explicit or self._source is None:
+            self._source = listener
+        self._n_open += 1
+        return tap
 
     def _take(self, live: LiveRequest, reply: Reply, *, explicit: bool, first_token_at: float | None = None) -> None:
         """Note a reply, and that it is the answer unless it calls a tool."""

@@ -67,7 +67,7 @@ class Trace(Record):
     trace_id: str = Field(min_length=1)
     name: str | None = None
     source: str = "unknown"
-    """Origin of the trace: "langchain", "llama_index", "record" or the name of a trace format."""
+    """Origin of the trace: "langchain", "llama_index", "request" (a block), "record" or the name of a trace format."""
     run_id: str | None = None
     parent_run_id: str | None = None
     otel_trace_id: str | None = None
