@@ -256,6 +256,19 @@ def parser_cuts_out_the_answer() -> Request:
     return steps.request()
 
 
+_CITED = "The warranty lasts two years from the date of purchase (manual.pdf), and it covers labor (policy.pdf)."
+
+
+@case(Expected((A,), response=_CITED))
+def citations_rewritten_by_the_application() -> Request:
+    """Every marker of a citation becomes a file's name, so no reply is the answer."""
+    steps, root = _start(_CITED)
+    steps.retrieval(root, A, B)
+    steps.model(root, f"Is this about warranty? {B}", "yes")
+    steps.model(root, prompt(A), "The warranty lasts two years from the date of purchase [1], and it covers labor [2].")
+    return steps.request()
+
+
 @case(Expected((A,), response="Yes", doubts=("several_answers",)))
 def short_answer_of_several_calls() -> Request:
     """Two calls with different contexts said "Yes"."""
@@ -299,12 +312,21 @@ def short_passage_by_coincidence() -> Request:
     return steps.request()
 
 
-@case(Expected(("Paris is in France.", A)))
+@case(Expected(("Paris is the capital of France.",)))
+def short_sentence() -> Request:
+    """A sentence of fewer than 32 characters does not stand in a prompt by coincidence."""
+    steps, root = _start()
+    steps.retrieval(root, "Paris is the capital of France.", A)
+    steps.model(root, prompt("Paris is the capital of France."), ANSWER)
+    return steps.request()
+
+
+@case(Expected(("Paris, France", A)))
 def short_passage_near_another() -> Request:
     """A short passage in a list of passages is one of them."""
     steps, root = _start()
-    steps.retrieval(root, A, "Paris is in France.")
-    steps.model(root, prompt("Paris is in France.", A), ANSWER)
+    steps.retrieval(root, A, "Paris, France")
+    steps.model(root, prompt("Paris, France", A), ANSWER)
     return steps.request()
 
 

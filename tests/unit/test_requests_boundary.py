@@ -52,7 +52,7 @@ def test_batch_of_requests_is_several() -> None:
 
 
 def test_sub_questions_below_a_model_are_one_request() -> None:
-    """A model call outside of the chains makes one answer of theirs."""
+    """A model call outside of the chains combines their answers."""
     steps = Steps()
     combined = "Two years, for parts and labor and more."
     engine = steps.chain(name="sub questions", outputs={"response": combined})
@@ -87,7 +87,7 @@ def test_retrieval_and_model_without_anything_around_them_are_one_request() -> N
 
 
 def test_bare_model_call_is_left_out_and_counted() -> None:
-    """A title and a moderation call are no requests, unless the caller says so."""
+    """A title and a moderation call are not requests, unless the caller says so."""
     steps = Steps()
     steps.model(None, "Write a title.", "Warranty", name="title")
     assert found(steps) == ([], {"bare_model": 1})
@@ -96,7 +96,7 @@ def test_bare_model_call_is_left_out_and_counted() -> None:
 
 
 def test_bare_retrieval_is_a_request() -> None:
-    """A search page has no model."""
+    """A search page does not ask a model."""
     steps = Steps()
     steps.retrieval(None, A, B, name="search")
     requests, _ = found(steps)

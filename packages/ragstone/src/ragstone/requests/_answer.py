@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ragstone.requests._facts import Call, Facts
 from ragstone.requests._look_up import is_shown_object, last_answer, look_up
-from ragstone.requests._match import TooLargeError, canonical
+from ragstone.requests._match import TooLargeError, canonical, longest_piece
 from ragstone.schema import ResponseRule, field_names
 
 __all__ = ["Answer", "find_answer"]
@@ -17,6 +17,8 @@ __all__ = ["Answer", "find_answer"]
 _NAMES: Final = field_names("response", "output")
 _SHORT: Final = 20
 """Characters of an answer below which several model calls give it by coincidence."""
+_MIN_PIECE: Final = 40
+"""Characters of an answer that a reply must contain in one piece, and a quarter of the answer."""
 
 
 @dataclass(slots=True)
@@ -73,7 +75,7 @@ def _written(facts: Facts, answer: Answer, question: str | None) -> Answer:
         if all(len(call.reply) < _SHORT for call in pieces) and len(pieces) > 1:
             answer.calls, answer.doubts = _chosen(facts, pieces, question)
         return answer
-    calls = [call for call in said if text and facts.find(text, call.reply) >= 0]
+    calls = [call for call in said if text and facts.find(text, call.reply) >= 0] or _rewritten(facts, said, text)
     calls, doubts = _chosen(facts, calls, question)
     answer.calls, answer.doubts = calls[-1:], doubts
     return answer
@@ -92,6 +94,20 @@ def _pieces(facts: Facts, calls: Sequence[Call], text: str) -> list[Call]:
     if any(len(call.reply) >= _SHORT for call in pieces):
         pieces = [call for call in pieces if len(call.reply) >= _SHORT]
     return sorted(pieces, key=lambda call: call.place)
+
+
+def _rewritten(facts: Facts, calls: Sequence[Call], text: str) -> list[Call]:
+    """Return the call whose reply has the largest piece of an answer, as where the application rewrites citations."""
+    whole = facts.text(text)
+    sizes: dict[int, Call] = {}
+    try:
+        for call in calls:
+            piece = longest_piece(whole, call.reply, smallest=max(_MIN_PIECE, len(text) // 4))
+            if piece is not None:
+                sizes[piece[1] - piece[0]] = call
+    except TooLargeError:
+        return []
+    return [sizes[max(sizes)]] if sizes else []
 
 
 def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:

@@ -13,13 +13,25 @@ from typing import Final
 
 from ragstone.requests._draft import PassageDraft
 
-__all__ = ["Budget", "Candidate", "Finder", "Match", "Text", "TooLargeError", "canonical", "has_word_edges"]
+__all__ = [
+    "Budget",
+    "Candidate",
+    "Finder",
+    "Match",
+    "Text",
+    "TooLargeError",
+    "canonical",
+    "find_anchors",
+    "has_word_edges",
+    "longest_piece",
+]
 
 MAX_CHARS: Final = 20_000_000
 """Characters compared for one request. A number of characters, not a time: live capture and replay must agree."""
 _SEED: Final = 32
 _MIN_EXCERPT: Final = 80
 _SHORT: Final = 32
+_FEW_WORDS: Final = 4
 _NEAR: Final = 100
 """Characters between two passages that are near each other."""
 _MAX_OCCURRENCES: Final = 64
@@ -194,8 +206,9 @@ class Candidate:
 
     @property
     def is_short(self) -> bool:
-        """Whether it can stand in a text by coincidence. Counted in bytes: 11 Chinese characters say as much."""
-        return len(self.text.encode("utf-8", "replace")) < _SHORT
+        """Whether it can stand in a text by coincidence: a name or a few words."""
+        # In bytes, because 11 Chinese characters say as much as 32 Latin ones.
+        return len(self.text.encode("utf-8", "replace")) < _SHORT and len(self.text.split()) < _FEW_WORDS
 
 
 @dataclass(slots=True, eq=False)
@@ -274,7 +287,10 @@ class Finder:
             TooLargeError: If the budget of compared characters is used up.
         """
         for candidate in candidates:
-            piece = _longest_piece(self._text, candidate)
+            smallest = max(_MIN_EXCERPT, len(candidate.text) // 4)
+            if candidate.anchors is None:
+                candidate.anchors = find_anchors(candidate.text, smallest)
+            piece = longest_piece(self._text, candidate.text, smallest=smallest, anchors=candidate.anchors)
             if piece is not None and self._is_free(*piece):
                 self._add(Match(candidate, *piece, excerpt=self._text.text[slice(*piece)]))
 
@@ -303,16 +319,24 @@ def _mark_doubtful(matches: list[Match]) -> None:
             match.is_doubtful = not any(gap <= _NEAR for gap in gaps)
 
 
-def _longest_piece(text: Text, candidate: Candidate) -> tuple[int, int] | None:
-    """Return the span of the longest piece of a passage; None if it is too small to be evidence."""
-    passage = candidate.text
-    smallest = max(_MIN_EXCERPT, len(passage) // 4)
-    if len(passage) <= smallest:
+def longest_piece(
+    text: Text, passage: str, *, smallest: int, anchors: Iterable[int] | None = None
+) -> tuple[int, int] | None:
+    """Return the span of the longest piece of a canonical text in another one; None if all pieces are too small.
+
+    Args:
+        text: The text that is searched.
+        passage: The text whose pieces are searched.
+        smallest: Characters of a piece.
+        anchors: What `find_anchors` returned for both, if it is known.
+
+    Raises:
+        TooLargeError: If the budget of compared characters is used up.
+    """
+    if len(passage) < smallest:
         return None
-    if candidate.anchors is None:
-        candidate.anchors = _anchors(passage, smallest)
     best: tuple[int, int] | None = None
-    for anchor in candidate.anchors:
+    for anchor in find_anchors(passage, smallest) if anchors is None else anchors:
         for start in islice(text.anchor_starts(passage[anchor : anchor + _SEED]), _MAX_ANCHOR_OCCURRENCES):
             piece = _extended(text.text, start, passage, anchor)
             if best is None or piece[1] - piece[0] > best[1] - best[0]:
@@ -320,7 +344,7 @@ def _longest_piece(text: Text, candidate: Candidate) -> tuple[int, int] | None:
     return best if best is not None and best[1] - best[0] >= smallest else None
 
 
-def _anchors(passage: str, smallest: int) -> list[int]:
+def find_anchors(passage: str, smallest: int) -> list[int]:
     """Return positions such that a piece of the smallest size contains the 32 characters at one of them."""
     step = max(1, smallest - 2 * _SEED)
     anchors: list[int] = []

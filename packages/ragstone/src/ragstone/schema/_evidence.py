@@ -31,7 +31,7 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
     ),
     "short_passage": (
         ("contexts",),
-        "a passage of fewer than 32 characters is in the prompt, possibly by coincidence",
+        "a passage of fewer than 32 characters and 4 words is in the prompt, possibly by coincidence",
     ),
     "passages_from_earlier_turn": (
         ("contexts",),
