@@ -136,7 +136,7 @@ def test_topicality(run: Callable[..., Done], outcomes: Callable[..., str]) -> N
         (("validate-metrics", "a.jsonl", "--confidence-level", "2"), "level"),
         (("topicality", "a.jsonl", "none.jsonl"), "none.jsonl"),
         (("topicality", "a.jsonl", "a.jsonl", "--confidence-level", "0"), "level"),
-        (("topicality", "a.jsonl", "rows.jsonl"), "no outcome"),
+        (("topicality", "a.jsonl", "rows.jsonl"), "is not an outcome"),
     ],
 )
 def test_what_cannot_work(

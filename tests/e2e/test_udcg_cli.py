@@ -126,7 +126,7 @@ def test_rank_reads_with_the_application_s_own_prompt(graded: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("fit", "no.jsonl"), 2, "no file"),
+        (("fit", "no.jsonl"), 2, "file not found"),
         (("fit", "GRADED"), 2, "nobody is named to ask"),
         (("correlate", "GRADED"), 2, "12 of 12 rows lack"),
         (("correlate", "GRADED", "--theta", "no.json"), 2, "no.json"),
