@@ -15,6 +15,8 @@ from ragstone.schema import (
     Dropped,
     Evidence,
     Failure,
+    Ignored,
+    IgnoredTraces,
     LedgerRow,
     NotApplicable,
     Retrieval,
@@ -505,6 +507,22 @@ class TestLedger:
         assert {} == ledger.dropped_by_reason
         assert ledger.oldest_pending_s is None
         assert {s: DeliveryCounts() for s in ("jsonl", "otlp")} == ledger.outbox
+
+    def test_ignored_traces_are_counted_by_reason_with_an_example(self, store: Store):
+        """They were never captured, a batch that comes again does not count again, and the last example stays."""
+        first = [Ignored(reason="only embeddings", n=2, example="trace 1"), captured("t")]
+        store.ingest("a", 1, first)
+        store.ingest("a", 1, first)
+        store.ingest("a", 2, [Ignored(reason="only embeddings", n=1, example="trace 2")])
+        store.ingest("b", 1, [Ignored(reason="only spans of a server", n=4, example="trace 3")])
+
+        ledger = store.ledger()
+
+        assert {
+            "only embeddings": IgnoredTraces(n=3, example="trace 2"),
+            "only spans of a server": IgnoredTraces(n=4, example="trace 3"),
+        } == ledger.ignored
+        assert (1, 0, True) == (ledger.total.captured, ledger.total.dropped, ledger.total.balanced)
 
     def test_every_request_is_in_one_column(self, store: Store):
         """One of each kind, in the total and for each metric."""

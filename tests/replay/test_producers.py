@@ -85,11 +85,7 @@ PRODUCERS: dict[str, tuple[str, list[Shape]]] = {
         "Haystack (OpenInference)",
         [
             Shape(shape="retriever", query=TOWER, contexts=("tower", "lamp")),
-            Shape(
-                shape="agent, text tool",
-                query=STAIRS,
-                missing="contexts: tool calls of an agent are not recorded as spans",
-            ),
+            Shape(shape="agent, text tool", query=STAIRS, with_tool=("stairs", "tower"), missing=TEXT_TOOL),
             Shape(shape="retriever, streamed", query=LAMP, contexts=("lamp", "tower")),
             Shape(shape="failing model", contexts=("lamp", "tower"), **FAILED),
         ],
@@ -227,6 +223,15 @@ def test_a_declared_tool_retrieves(name, number):
     shape, trace = PRODUCERS[name][1][number], traces(name, TOOLS)[number]
 
     assert (shape.with_tool or shape.contexts) == names(trace)
+
+
+@pytest.mark.parametrize(("name", "number"), CASES)
+def test_an_undeclared_text_tool_is_a_doubt(name, number):
+    """Its name is in the evidence, so that `ragstone status` can say which tool to declare."""
+    shape, trace = PRODUCERS[name][1][number], traces(name)[number]
+    is_undeclared = shape.missing == TEXT_TOOL
+
+    assert is_undeclared == ("text_tool:search_shelf" in trace.evidence.doubts)
 
 
 @pytest.mark.parametrize("name", PRODUCERS)

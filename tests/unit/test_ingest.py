@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from ragstone.cli._output import ledger_lines
 from ragstone.errors import ConfigurationError, StoreError, StoreOwnedError
 from ragstone.ingest import OtlpReceiver, OtlpTraceSource, SharedSpanBuffer
 from ragstone.store import SqliteStore
@@ -217,7 +218,11 @@ def test_traces_that_are_no_requests_are_left_out_and_counted(stage, store, cloc
         intake.transfer_batch(store, StepErrors())
 
     assert (0, 1) == (store.ledger().total.captured, intake.n_others)
-    assert "1 traces are not RAG requests (most often: not a request" in caplog.text
+    reason = "not a request: no span follows a convention that is known"
+    assert f"1 traces are not RAG requests (most often: {reason}; the last one: trace {TRACE})" in caplog.text
+    ignored = store.ledger().ignored
+    assert {reason: (1, f"trace {TRACE}")} == {name: (found.n, found.example) for name, found in ignored.items()}
+    assert f"ignored, {reason}: 1 (for example trace {TRACE})" in ledger_lines(store.ledger())
 
 
 @pytest.mark.parametrize(

@@ -494,6 +494,15 @@ def request_that_failed_inside_another_chain() -> Request:
 
 
 @case(Expected((A, B)))
+def declared_tool_without_a_step() -> Request:
+    """A tracer that records tools in prompts only: the message has what the declared tool returned."""
+    steps, root = _start()
+    result = Message("tool", f"{A}\n---\n{B}", tool="find")
+    steps.model(root, [Message("user", QUESTION), result], ANSWER)
+    return steps.request(retriever_tools={"find": "\n---\n"})
+
+
+@case(Expected((A, B)))
 def declared_tool_that_returned_a_list() -> Request:
     """A list of documents or texts is its passages as it is; only a single text is split."""
     steps, root = _start()

@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from ragstone.errors import ConfigurationError, SinkUnavailableError
-from ragstone.schema import DeliveryCounts, Failure, Ledger, LedgerRow, NotApplicable, Score, Usage
+from ragstone.schema import DeliveryCounts, Failure, IgnoredTraces, Ledger, LedgerRow, NotApplicable, Score, Usage
 from ragstone.sinks import Delivery, PrometheusSink, Sink, StatusSink, sink_from
 
 
@@ -208,6 +208,7 @@ class TestBooks:
             "jsonl:/x": DeliveryCounts(pending=2, sent=7, skipped=3, failed=1, oldest_pending_s=60.0),
             "otlp:h": DeliveryCounts(sent=1, stopped="401"),
         },
+        ignored={"not a request: only embeddings": IgnoredTraces(n=7, example="trace 1")},
     )
 
     def test_the_books_are_the_store_s(self, sink, registry):
@@ -220,6 +221,7 @@ class TestBooks:
         outcomes = ("queued", "sampled_out", "dropped", "scored", "not_applicable", "failed")
         assert [12, 3, 5, 4, 1, 2] == [value("captures_total", outcome=outcome) for outcome in outcomes]
         assert 5 == value("queue_depth")
+        assert 7 == value("ignored_traces_total", reason="not a request: only embeddings")
         x = {"sink": "jsonl:/x"}
         assert [7, 3, 1] == [value("sink_deliveries_total", outcome=o, **x) for o in ("sent", "skipped", "failed")]
         assert [2, 1] == [value("deliveries_depth", state=state, **x) for state in ("pending", "failed")]

@@ -126,6 +126,9 @@ def ledger_lines(ledger: Ledger) -> list[str]:
     if rules := ledger.rules.get("contexts"):
         counted = sorted(rules.items(), key=lambda item: -item[1])
         lines.append("contexts, by rule: " + ", ".join(f"{n} {sanitize_for_terminal(rule)}" for rule, n in counted))
+    for reason, found in sorted(ledger.ignored.items(), key=lambda item: -item[1].n):
+        example = f" (for example {sanitize_for_terminal(found.example)})" if found.example else ""
+        lines.append(f"ignored, {sanitize_for_terminal(reason)}: {found.n}{example}")
     for doubt, n in ledger.doubts.items():
         lines.append(f"in doubt, {sanitize_for_terminal(doubt)}: {n}. {describe_doubt(doubt)}")
     return lines

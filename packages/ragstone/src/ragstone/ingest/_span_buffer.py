@@ -14,9 +14,9 @@ from typing import Final
 
 from ragstone._util.filelock import FileLock
 from ragstone.errors import StoreOwnedError
-from ragstone.replay import BufferedSpan, BufferedTrace, RejectedRecord, SpanBuffer
+from ragstone.replay import BufferedSpan, BufferedTrace, RejectedRecord, SpanBuffer, ignored_entries
 from ragstone.replay.otlp import traces_of
-from ragstone.schema import Captured, Trace
+from ragstone.schema import Captured, Ignored, Trace
 from ragstone.store import Store
 from ragstone.worker import StepErrors
 
@@ -140,6 +140,7 @@ class OtlpTraceSource:
         """Number of requests whose trace was already in the store: late spans."""
         self.n_others = 0
         """Number of traces that are not RAG requests."""
+        self._example = ""
         self.others: Counter[str] = Counter()
         """Reasons why traces are not RAG requests, the most frequent ones."""
 
@@ -172,11 +173,13 @@ class OtlpTraceSource:
                 (traces if isinstance(item, Trace) else rejected).append(item)  # type: ignore[arg-type]
         # The offset only needs to increase, because the store identifies traces by their ids.
         self._offset += 1
-        n_new = store.ingest(self._segment, self._offset, [Captured(trace=trace) for trace in traces])
+        entries: list[Captured | Ignored] = [*(Captured(trace=trace) for trace in traces), *ignored_entries(rejected)]
+        n_new = store.ingest(self._segment, self._offset, entries)
         self.n_requests += n_new
         self.n_late += len(traces) - n_new
         self.n_others += len(rejected)
         self.others.update(item.reason for item in rejected)
+        self._example = rejected[-1].place if rejected else self._example
         if len(self.others) > _BATCH:
             self.others = Counter(dict(self.others.most_common(_BATCH // 2)))
         return True
@@ -190,6 +193,6 @@ class OtlpTraceSource:
             "ragstone ingest: %d requests stored, %d traces are not RAG requests%s, %d requests late",
             self.n_requests,
             self.n_others,
-            f" (most often: {most_common[0][0]})" if most_common else "",
+            f" (most often: {most_common[0][0]}; the last one: {self._example})" if most_common else "",
             self.n_late,
         )

@@ -3,6 +3,7 @@
 from ragstone.replay._formats import DetectedFormat, RejectedRecord, TraceFormat, all_formats, detect
 from ragstone.replay._intake import FileReport as FileReport
 from ragstone.replay._intake import ReplayTraceSource as ReplayTraceSource
+from ragstone.replay._intake import ignored_entries as ignored_entries
 from ragstone.replay._replay import ReplayPlan, ReplayReport, areplay_traces, plan_replay, replay_traces
 from ragstone.replay._source import InputFile
 from ragstone.replay._stage import BufferedSpan as BufferedSpan

@@ -22,11 +22,13 @@ _APPLICATION_ID: Final = slice(68, 72)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedRecord:
-    """A record that could not be read as a trace: counted, explained, and the rest goes on."""
+    """A record that is not read as a trace. It is counted with the reason, and the next record is read."""
 
     place: str
     """Where in the source: "line 12", "trace 4bf92f…"."""
     reason: str
+    is_ignored: bool = False
+    """Whether it was read, and is not a request: then the reason is one of few, and is counted in the store."""
 
 
 @runtime_checkable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import islice
@@ -13,11 +13,11 @@ from typing import Final
 from ragstone.errors import DataError
 from ragstone.replay._formats import DetectedFormat, RejectedRecord
 from ragstone.replay._source import InputFile
-from ragstone.schema import Captured, Trace
+from ragstone.schema import Captured, Ignored, Trace
 from ragstone.store import Store
 from ragstone.worker import StepErrors
 
-__all__ = ["FileReport", "ReplayTraceSource"]
+__all__ = ["FileReport", "ReplayTraceSource", "ignored_entries"]
 
 logger = logging.getLogger("ragstone")
 
@@ -128,7 +128,9 @@ class ReplayTraceSource:
         traces = [record for record in batch if isinstance(record, Trace)]
         fresh, n_known, clashing = _split_known(traces, store)
         # Another replay of this file, into a database, may have been faster.
-        n_new = store.ingest(self._segment, counts.n_read + len(batch), [Captured(trace=trace) for trace in fresh])
+        ignored = ignored_entries(record for record in batch if isinstance(record, RejectedRecord))
+        entries: list[Captured | Ignored] = [*(Captured(trace=trace) for trace in fresh), *ignored]
+        n_new = store.ingest(self._segment, counts.n_read + len(batch), entries)
         counts.n_read += len(batch)
         counts.n_new += n_new
         counts.n_known += n_known + len(fresh) - n_new
@@ -143,6 +145,15 @@ class ReplayTraceSource:
                 trace_id[:80],
             )
         return True
+
+
+def ignored_entries(rejected: Iterable[RejectedRecord]) -> list[Ignored]:
+    """Count the records that are not requests, by reason, each reason with an example."""
+    found: dict[str, list[str]] = {}
+    for record in rejected:
+        if record.is_ignored:
+            found.setdefault(record.reason, []).append(record.place)
+    return [Ignored(reason=reason, n=len(places), example=places[-1]) for reason, places in found.items()]
 
 
 def _split_known(traces: Sequence[Trace], store: Store) -> tuple[list[Trace], int, list[str]]:

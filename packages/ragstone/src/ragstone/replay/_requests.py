@@ -9,7 +9,16 @@ from pydantic import ValidationError
 
 from ragstone.replay._complete import complete_steps
 from ragstone.replay._formats import RejectedRecord
-from ragstone.requests import TRACE_ID_KEY, PassageDraft, Request, Step, TraceDraft, assemble, find_requests
+from ragstone.requests import (
+    TRACE_ID_KEY,
+    PassageDraft,
+    Request,
+    RetrievalDraft,
+    Step,
+    TraceDraft,
+    assemble,
+    find_requests,
+)
 from ragstone.schema import Passage, Retrieval, Trace, Usage
 
 __all__ = ["requests_in"]
@@ -45,7 +54,7 @@ def requests_in(
     requests = find_requests(steps, source=source, trace_id=trace_id, retriever_tools=retriever_tools, ignored=ignored)
     if not requests:
         found = ", ".join(_REASONS.get(reason, reason) for reason in sorted(ignored))
-        return [RejectedRecord(place=f"trace {trace_id}", reason=f"not a request: only {found}")]
+        return [RejectedRecord(place=f"trace {trace_id}", reason=f"not a request: only {found}", is_ignored=True)]
     _use_ids_of_captured(requests, steps)
     return [_trace(assemble(request)) for request in requests]
 
@@ -80,7 +89,7 @@ def _trace(draft: TraceDraft) -> Trace | RejectedRecord:
             session_id=draft.session_id,
             user_id=draft.user_id,
             query=draft.query,
-            retrievals=tuple(_retrieval(found.query, found.passages, found.name) for found in draft.retrievals),
+            retrievals=tuple(_retrieval(found) for found in draft.retrievals),
             contexts=None if draft.contexts is None else _passages(draft.contexts),
             response=draft.response,
             reference=tuple(draft.reference),
@@ -96,6 +105,8 @@ def _trace(draft: TraceDraft) -> Trace | RejectedRecord:
             else None,
             tags=tuple(draft.tags),
             metadata=draft.metadata,
+            standalone_query=draft.standalone_query,
+            evidence=draft.evidence,
         )
     except ValidationError as error:
         fields = "; ".join(
@@ -104,8 +115,9 @@ def _trace(draft: TraceDraft) -> Trace | RejectedRecord:
         return RejectedRecord(place=f"trace {draft.trace_id}", reason=f"its steps make an invalid trace: {fields}")
 
 
-def _retrieval(query: str | None, passages: Sequence[PassageDraft], name: str | None) -> Retrieval:
-    return Retrieval(query=query, passages=_passages(passages), name=name)
+def _retrieval(draft: RetrievalDraft) -> Retrieval:
+    stages = tuple(_retrieval(stage) for stage in draft.stages)
+    return Retrieval(query=draft.query, passages=_passages(draft.passages), name=draft.name, stages=stages)
 
 
 def _passages(drafts: Sequence[PassageDraft]) -> tuple[Passage, ...]:

@@ -216,9 +216,14 @@ class Facts:
             if step.kind != "tool":
                 for value in step.outputs:
                     yield from value.passages or ()
+        seen = {step.name for step in self.tree.steps if step.kind == "tool"}
         for call in self.calls:
             for message in call.messages:
                 yield from message.passages or ()
+                # Some tracers record what tools returned in prompts only.
+                if message.role == "tool" and message.tool in self.request.retriever_tools and message.tool not in seen:
+                    separator = self.request.retriever_tools[message.tool or ""]
+                    yield from (PassageDraft(text=text) for text in _split(message.text, separator))
 
     @cached_property
     def candidates(self) -> list[Candidate]:

@@ -4,6 +4,7 @@ from ragstone.schema._base import SCHEMA_VERSION as SCHEMA_VERSION
 from ragstone.schema._base import migrate as migrate
 from ragstone.schema._entry import Captured as Captured
 from ragstone.schema._entry import Dropped as Dropped
+from ragstone.schema._entry import Ignored as Ignored
 from ragstone.schema._entry import SampledOut as SampledOut
 from ragstone.schema._entry import SpoolEntry as SpoolEntry
 from ragstone.schema._entry import spool_entry_adapter as spool_entry_adapter
@@ -14,6 +15,7 @@ from ragstone.schema._evidence import ResponseRule as ResponseRule
 from ragstone.schema._evidence import describe_doubt as describe_doubt
 from ragstone.schema._json_schema import committed_json_schema, json_schema
 from ragstone.schema._ledger import DeliveryCounts as DeliveryCounts
+from ragstone.schema._ledger import IgnoredTraces as IgnoredTraces
 from ragstone.schema._ledger import Ledger
 from ragstone.schema._ledger import LedgerRow as LedgerRow
 from ragstone.schema._names import field_names as field_names

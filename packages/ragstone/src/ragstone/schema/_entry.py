@@ -9,7 +9,7 @@ from pydantic import Field, TypeAdapter
 from ragstone.schema._base import Record
 from ragstone.schema._trace import Trace
 
-__all__ = ["Captured", "Dropped", "SampledOut", "SpoolEntry", "spool_entry_adapter"]
+__all__ = ["Captured", "Dropped", "Ignored", "SampledOut", "SpoolEntry", "spool_entry_adapter"]
 
 
 class Captured(Record):
@@ -36,6 +36,16 @@ class Dropped(Record):
     n: int = Field(gt=0)
     at: float
     """Unix seconds."""
+
+
+class Ignored(Record):
+    """A number of recorded traces that are not requests, and the reason. They are counted, but not captured."""
+
+    entry: Literal["ignored"] = "ignored"
+    reason: str
+    n: int = Field(gt=0)
+    example: str
+    """Id or place of one of them."""
 
 
 SpoolEntry = Annotated[Captured | SampledOut | Dropped, Field(discriminator="entry")]

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from ragstone.schema._base import Model
 
-__all__ = ["DeliveryCounts", "Ledger", "LedgerRow"]
+__all__ = ["DeliveryCounts", "IgnoredTraces", "Ledger", "LedgerRow"]
 
 
 class LedgerRow(Model):
@@ -48,6 +48,14 @@ class DeliveryCounts(Model):
     """Reason why delivery is paused until the worker restarts, or None if it is not paused."""
 
 
+class IgnoredTraces(Model):
+    """Recorded traces that are not requests, for one reason."""
+
+    n: int
+    example: str | None = None
+    """Id or place of one of them."""
+
+
 class Ledger(Model):
     """Request accounting of a store: for traces, and for each metric.
 
@@ -65,5 +73,7 @@ class Ledger(Model):
     """Delivery counts by sink name."""
     rules: dict[str, dict[str, int]] = Field(default_factory=dict)
     """By part (query, contexts, response), the number of captured traces by the rule that found it."""
+    ignored: dict[str, IgnoredTraces] = Field(default_factory=dict)
+    """Recorded traces that are not requests, by reason. They are not in `captured`."""
     doubts: dict[str, int] = Field(default_factory=dict)
     """Number of captured traces by doubt, see `Evidence`."""

@@ -25,6 +25,7 @@ _EXEMPLAR_MAX_CHARS: Final = 100
 """OpenMetrics allows 128 characters for names and values of an exemplar together."""
 _METRICS_MAX: Final = 200
 _MODELS_MAX: Final = 20
+_REASONS_MAX: Final = 20
 
 
 class Families:
@@ -92,6 +93,7 @@ class LedgerCollector(Collector):
     """The ledgers of one or several stores, summed at each scrape."""
 
     def __init__(self) -> None:
+        self._reason = _Bounded(_REASONS_MAX)
         self._lock = threading.Lock()
         self._ledgers: dict[int, tuple[Ledger, float]] = {}
         self._metrics: dict[str, tuple[str, str, str]] = {}
@@ -131,6 +133,20 @@ class LedgerCollector(Collector):
         if ledgers:
             yield from _queue(ledgers)
             yield from _deliveries(ledgers)
+            yield self._ignored(ledgers)
+
+    def _ignored(self, ledgers: Sequence[tuple[Ledger, float]]) -> CounterMetricFamily:
+        ignored: dict[str, int] = {}
+        for ledger, _ in ledgers:
+            for text, found in ledger.ignored.items():
+                reason = self._reason(text)
+                ignored[reason] = ignored.get(reason, 0) + found.n
+        family = CounterMetricFamily(
+            "ragstone_ignored_traces", "Recorded traces that are not requests, by reason.", labels=["reason"]
+        )
+        for reason, n in ignored.items():
+            family.add_metric([reason], n)
+        return family
 
 
 def _queue(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:

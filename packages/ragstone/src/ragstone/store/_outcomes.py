@@ -6,17 +6,21 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.schema import Evidence, Failure, Ledger, LedgerRow, NotApplicable, Score
+from ragstone.schema import Evidence, Failure, IgnoredTraces, Ledger, LedgerRow, NotApplicable, Score
 from ragstone.store._deliveries import count_deliveries, deliveries
 from ragstone.store._protocol import MetricCounts, PlannedMetric, ScoredTrace, TraceReport, TraceState
 from ragstone.store._sql import PAGE, Sql, SqlStore, to_body, to_outcome, to_trace
 
-__all__ = ["SqlOutcomes", "complete_trace", "evidence_counters", "read_counter", "read_plan", "write_plan"]
+__all__ = ["IGNORED", "SqlOutcomes", "complete_trace", "evidence_counters", "read_counter", "read_plan", "write_plan"]
+
+
+IGNORED: Final = "ignored:"
+"""Beginning of the names of the counters of ignored traces. The same key in `meta` has one example."""
 
 
 class SqlOutcomes(SqlStore):
@@ -123,6 +127,7 @@ class SqlOutcomes(SqlStore):
                 oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
                 outbox=count_deliveries(db, now=now),
                 rules=_rules(db),
+                ignored=_ignored(db),
                 doubts=_counts_of(db, "doubt:"),
             )
 
@@ -352,6 +357,14 @@ def _rules(db: Sql) -> dict[str, dict[str, int]]:
         part, _, rule = name.partition(":")
         rules.setdefault(part, {})[rule] = n
     return rules
+
+
+def _ignored(db: Sql) -> dict[str, IgnoredTraces]:
+    examples: dict[str, str] = dict(db.execute("SELECT key, value FROM meta"))
+    return {
+        reason: IgnoredTraces(n=n, example=examples.get(f"{IGNORED}{reason}"))
+        for reason, n in _counts_of(db, IGNORED).items()
+    }
 
 
 def _counts_of(db: Sql, prefix: str) -> dict[str, int]:

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
-from ragstone.schema import Captured, Delivery, Dropped, Failure, Ledger, NotApplicable, SampledOut, Score, Trace
+from ragstone.schema import (
+    Captured,
+    Delivery,
+    Dropped,
+    Failure,
+    Ignored,
+    Ledger,
+    NotApplicable,
+    SampledOut,
+    Score,
+    Trace,
+)
 
 __all__ = [
     "DeliveryState",
@@ -131,7 +142,9 @@ class Store(Protocol):
         """Return the offset up to which each spool segment is stored."""
         ...
 
-    def ingest(self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Dropped]) -> int:
+    def ingest(
+        self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Dropped | Ignored]
+    ) -> int:
         """Store a batch of a segment's entries, and in the same transaction the new offset of the segment.
 
         A batch that does not exceed the stored offset was stored before and is ignored. A trace id that is already

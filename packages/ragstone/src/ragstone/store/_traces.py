@@ -10,8 +10,8 @@ from typing import Final
 from typing_extensions import override
 
 from ragstone.errors import ConfigurationError, StoreCorruptError
-from ragstone.schema import Captured, Dropped, Failure, SampledOut, Trace
-from ragstone.store._outcomes import complete_trace, evidence_counters, read_counter, read_plan
+from ragstone.schema import Captured, Dropped, Failure, Ignored, SampledOut, Trace
+from ragstone.store._outcomes import IGNORED, complete_trace, evidence_counters, read_counter, read_plan
 from ragstone.store._protocol import TraceState
 from ragstone.store._sql import PAGE, Sql, SqlStore, to_body, to_trace
 
@@ -32,16 +32,22 @@ class SqlTraces(SqlStore):
             return _segment_offsets(db)
 
     @override
-    def ingest(self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Dropped]) -> int:
+    def ingest(
+        self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Dropped | Ignored]
+    ) -> int:
         with self._database.write() as db:
             if next_offset <= _segment_offsets(db).get(segment, -1):
                 return 0
-            drops = Counter[str]()
+            drops, ignored = Counter[str](), Counter[str]()
+            examples: dict[str, str] = {}
             traces: dict[str, Captured | SampledOut] = {}
             came = 0
             for entry in entries:
                 if isinstance(entry, Dropped):
                     drops[entry.reason] += entry.n
+                elif isinstance(entry, Ignored):
+                    ignored[f"{IGNORED}{entry.reason}"] += entry.n
+                    examples[f"{IGNORED}{entry.reason}"] = entry.example
                 else:
                     came += 1
                     traces.setdefault(entry.trace.trace_id if isinstance(entry, Captured) else entry.trace_id, entry)
@@ -57,7 +63,11 @@ class SqlTraces(SqlStore):
                 counted.update(evidence_counters(entry.trace.evidence) if isinstance(entry, Captured) else ())
             db.executemany(
                 "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET n = counters.n + excluded.n",
-                [("captured", new + drops.total()), ("duplicates", came - new), *counted.items()],
+                [("captured", new + drops.total()), ("duplicates", came - new), *counted.items(), *ignored.items()],
+            )
+            db.executemany(
+                "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                list(examples.items()),
             )
             db.execute(
                 "INSERT INTO segments VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET next_offset = excluded.next_offset",

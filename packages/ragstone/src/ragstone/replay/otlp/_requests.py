@@ -38,6 +38,7 @@ CONVENTIONS: Final = (
 """Richer ones first: of two that read the same, the first wins. A producer comes before the convention that it follows."""
 
 _ALL: Final = 3
+_UNKNOWN: Final = "not a request: no span follows a convention that is known"
 _MEANT: Final = (
     "openinference.", "input.", "output.", "llm.", "retrieval.", "reranker.", "embedding.", "tool.", "session.", "user.",
     "metadata", "tag.", "prompt.", "agent.", "graph.", "message.", "gen_ai.", "traceloop.", "langfuse.", "mlflow.", "ai.",
@@ -108,7 +109,7 @@ def traces_of(
     spans = [OtelSpan.from_staged(body) for body in staged.spans]
     claiming = [convention for convention in CONVENTIONS if any(convention.claims(span) for span in spans)]
     if not claiming:
-        return [RejectedRecord(place=place, reason="not a request: no span follows a convention that is known")]
+        return [RejectedRecord(place=place, reason=_UNKNOWN, is_ignored=True)]
     tools = retriever_tools or {}
     readings = [_read(spans, [convention], staged.trace_id, tools) for convention in claiming]
     best = max(readings, key=_rate_completeness)
