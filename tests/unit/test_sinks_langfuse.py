@@ -108,7 +108,7 @@ def test_a_score_as_langfuse_takes_it():
             "dataType": "NUMERIC",
             "timestamp": "2023-11-14T22:13:21.500000+00:00",
             "metadata": {
-                "schema_version": 2,
+                "schema_version": 3,
                 "trace_id": "t1",
                 "run_id": "r",
                 "otel_trace_id": _TRACE,
