@@ -118,7 +118,9 @@ def test_a_bad_row_is_told_and_the_rest_goes_on(read):
 
     assert 2 == len(traces)
     assert [f"line {n}" for n in (2, 3, 4, 5)] == [r.place for r in rejected]
-    for reason, said in zip(["an object", "no field with a known name", "differ", "passage 1"], rejected, strict=True):
+    for reason, said in zip(
+        ["an object", "not have a field with a known name", "differ", "passage 1"], rejected, strict=True
+    ):
         assert reason in said.reason
 
 

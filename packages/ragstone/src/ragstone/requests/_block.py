@@ -339,7 +339,7 @@ class RequestBlock:
                 return self._tap(response, explicit=explicit)
             inner = get(response, "response_gen")
             if is_async_stream(inner) or is_stream(inner):
-                # A streamed response of LlamaIndex. If it makes the stream anew each time, only its own steps show it.
+                # A streamed response of LlamaIndex. If its stream cannot be replaced, only its own steps show the answer.
                 if "response_gen" in getattr(response, "__dict__", ()):
                     response.response_gen = self._tap(inner, explicit=explicit)
             elif (reply := read_reply(response)) is not None:

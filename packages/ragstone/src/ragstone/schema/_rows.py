@@ -59,7 +59,7 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         fields: Our field name to the row's, where the aliases do not fit (`{"query": "Frage"}`).
 
     Raises:
-        DataError: The row is no mapping, none of its fields is known, two aliases of one field disagree, or a value has
+        DataError: The row is not a mapping, none of its fields is known, two aliases of one field disagree, or a value has
             a type that cannot be read.
 
     Example:
@@ -75,11 +75,11 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         wanted = (fields or {}).get(field)
         if wanted is not None and wanted not in flat:
             raise DataError(
-                f"row {position} has no field {wanted!r}, which was named for {field!r}; it has {sorted(flat)}"
+                f"row {position} does not have the field {wanted!r}, which was named for {field!r}; it has {sorted(flat)}"
             )
-        # deepeval keeps what was retrieved under `retrieval_context`, and beside it the ideal passages as `context`.
+        # deepeval keeps the retrieved passages under `retrieval_context`, and the ideal ones as `context`.
         others = {"context"} if "retrieval_context" in flat else set()
-        # Several contexts of one question: each row has its own id, and beside it that of the question.
+        # Several contexts of one question: each row has its own id and that of the question.
         if not all(_missing(flat.get(a)) for a in ("id", "sample_id", "_id")):
             others.add("question_id")
         known = (a for a in aliases if a not in others and not _missing(flat.get(a)))
@@ -97,7 +97,7 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         found[field] = values[0][1]
     if flat and not fields and _KNOWN.isdisjoint(flat):
         raise DataError(
-            f"row {position} has no field with a known name; it has {sorted(map(str, flat))}. Say what is what, "
+            f"row {position} does not have a field with a known name; it has {sorted(map(str, flat))}. Name its fields, "
             "for example fields={'query': 'Frage'} (--field query=Frage)"
         )
     try:
@@ -120,7 +120,7 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
 
 
 def _metadata(row: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
-    """Return the row's own metadata and, beside it, its other fields."""
+    """Return the row's own metadata together with its other fields."""
     others = {k: _plain(v) for k, v in row.items() if k not in used and k not in ("inputs", "outputs")}
     stated = others.get("metadata")
     if not isinstance(stated, Mapping):
@@ -137,7 +137,7 @@ def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(inner, Mapping):
             flat.pop(outer)
             for name, value in inner.items():
-                # `outputs.reference` would be the system judging itself, `inputs.answer` is no response.
+                # `outputs.reference` would be the system judging itself, `inputs.answer` is not a response.
                 if outer == "inputs" and name in FIELD_ALIASES["response"]:
                     continue
                 flat.setdefault(name, value)
@@ -158,7 +158,7 @@ def _plain(value: Any) -> Any:
 def _id(value: Any, position: int) -> str:
     value = _plain(value)
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # whole numbers beside an empty cell: pandas makes floats of them all
+        value = int(value)  # pandas makes floats of integers if a cell is empty
     return str(position) if value is None or value == "" else str(value)
 
 
@@ -200,7 +200,7 @@ def _contexts(value: Any, position: int) -> tuple[Passage, ...] | None:
 
 
 def _identified(passages: tuple[Passage, ...] | None, ids: Any) -> tuple[Passage, ...] | None:
-    """Give passages the ids that ragas keeps beside them."""
+    """Give passages the ids that ragas keeps in another field."""
     names = _names(ids)
     if not passages or len(names) != len(passages) or any(passage.id is not None for passage in passages):
         return passages
@@ -285,7 +285,7 @@ def _label(value: Any, rank: int, position: int) -> float | None:
     if number is None:
         raise DataError(
             f"row {position}: passage {rank + 1} has the relevance {_short(value)}; a label is a number (0, 1, or a grade), "
-            "true or false, yes or no; leave it out where nobody labelled the passage"
+            "true or false, yes or no; leave it out if the passage does not have a label"
         )
     return number
 
