@@ -426,6 +426,18 @@ def output_that_python_shows_as_an_object() -> Request:
     return steps.request()
 
 
+@case(Expected(("Two years.",), query_rule="retrieval", response=None, response_rule="unknown", contexts_rule="found"))
+def stream_that_nobody_finished() -> Request:
+    """The inputs of a stream arrive with its end: a prompt that quotes passages, short ones too, is not the question."""
+    steps = Steps()
+    root = steps.chain()
+    steps.retrieval(root, "Two years.")
+    steps.model(root, prompt("Two years."), None)
+    request = steps.request()
+    request.draft.status = "abandoned"
+    return request
+
+
 @case(Expected((A, C), "made_by_last_step"))
 def without_prompts_a_reranker_decides() -> Request:
     """No prompt is visible: what the last step made of the passages."""
@@ -460,6 +472,27 @@ def retrieval_that_found_nothing() -> Request:
     steps, root = _start()
     steps.retrieval(root)
     steps.model(root, prompt(), ANSWER)
+    return steps.request()
+
+
+@case(Expected((), "made_by_last_step"))
+def filter_that_left_nothing() -> Request:
+    """A step was given all that was found and returned none of it: known, not unknown."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    steps.add("transform", within=root, input_texts=[A, B], passages=[])
+    steps.model(root, prompt(), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A, B), standalone_query="warranty"))
+def tool_whose_text_result_is_json() -> Request:
+    """A framework hands a list of hits to the model as a JSON text."""
+    steps, root = _start()
+    steps.model(root, QUESTION, None, calls_tool=True)
+    hits = json.dumps([{"title": "Guide", "text": text, "score": 0.5} for text in (A, B)])
+    steps.add("tool", within=root, name="search", query="warranty", outputs=hits)
+    steps.model(root, [Message("user", QUESTION), Message("tool", hits, tool="search")], ANSWER)
     return steps.request()
 
 
@@ -511,6 +544,14 @@ def declared_tool_that_returned_a_list() -> Request:
     steps.model(root, prompt(A, B), ANSWER)
     assert model.calls_tool
     return steps.request(retriever_tools={"find": None})
+
+
+@case(Expected(None, "unknown", query=None, query_rule="unknown"))
+def bare_text_that_answers_an_unknown_question() -> Request:
+    """The text that a request returns is not its question."""
+    steps = Steps()
+    steps.chain(outputs=ANSWER)
+    return steps.request()
 
 
 @case(Expected((A,)))

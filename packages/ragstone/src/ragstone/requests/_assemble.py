@@ -85,7 +85,9 @@ def _fill_measures(draft: TraceDraft, facts: Facts, answering: Sequence[Step]) -
     if draft.output_tokens is None:
         draft.output_tokens = _sum(step.output_tokens for step in spent)
     if draft.first_token_s is None:
-        timed = [step for step in (root, *answering) if step is not None and step.first_token_at is not None]
+        # A stream that was closed early does not have an answer, but had a first token.
+        calls = answering or [call.step for call in facts.calls]
+        timed = [step for step in (root, *calls) if step is not None and step.first_token_at is not None]
         if timed:
             draft.first_token_s = max(0.0, (timed[0].first_token_at or 0.0) - draft.started_at)
     errors = [*draft.inner_errors, *(step.error for step in facts.tree.steps if step.error is not None)]

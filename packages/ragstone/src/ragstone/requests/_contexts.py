@@ -9,7 +9,7 @@ from typing import Final
 from ragstone.requests._answer import Answer
 from ragstone.requests._draft import PassageDraft
 from ragstone.requests._facts import Call, Facts, output_texts
-from ragstone.requests._fallback import without_prompt
+from ragstone.requests._fallback import left_nothing, without_prompt
 from ragstone.requests._match import Match, Text, TooLargeError, canonical
 from ragstone.requests._step import Message, Step
 from ragstone.schema import ContextsRule
@@ -73,6 +73,8 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
     if matches:
         is_cut = any(match.excerpt is not None for match in matches)
         return Contexts(_passages(matches), "part_of_prompt" if is_cut else "in_prompt", doubts)
+    if left_nothing(facts):
+        return Contexts([], "made_by_last_step", doubts)
     if any(candidate.text for candidate in facts.candidates):
         return Contexts(None, "unknown", [*doubts, "not_in_prompt"])
     if facts.searches:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
 from ragstone.requests._boundary import find_root
 from ragstone.requests._draft import PassageDraft, RetrievalDraft
+from ragstone.requests._harvest import harvest
 from ragstone.requests._match import (
     Budget,
     Candidate,
@@ -19,7 +21,7 @@ from ragstone.requests._match import (
     canonical,
     has_word_edges,
 )
-from ragstone.requests._step import Message, Request, Step
+from ragstone.requests._step import Message, Request, Step, Value
 from ragstone.requests._tree import Tree
 
 __all__ = ["Call", "Facts", "Search", "output_texts"]
@@ -28,6 +30,7 @@ _INDEX_PAIRS: Final = 400
 """Pairs of passage and prompt from which on prompts are indexed."""
 _MAX_STAGES: Final = 8
 _MIN_SENTENCE: Final = 32
+_MAX_JSON_CHARS: Final = 1_000_000
 
 
 class Call:
@@ -174,10 +177,11 @@ class Facts:
         if step.passages is not None:
             return step.passages
         declared = step.name is not None and step.name in self.request.retriever_tools
-        for value in step.outputs:
+        values = [*step.outputs, *_values_in_json(step)]
+        for value in values:
             if value.passages and (declared or self._is_shown(step, [passage.text for passage in value.passages])):
                 return value.passages
-        listed = [value.text for value in step.outputs if value.text and value.path and value.path[-1].isdigit()]
+        listed = [value.text for value in values if value.text and value.path and value.path[-1].isdigit()]
         sentences = [text for text in listed if len(text) >= _MIN_SENTENCE and " " in text.strip()]
         if sentences and (declared or self._is_shown(step, sentences)):
             return [PassageDraft(text=text) for text in sentences]
@@ -254,6 +258,17 @@ class Facts:
     def finder(self, call: Call, *, question: str | None) -> Finder:
         """Return what finds passages in the prompt of a call, without those that the question quotes."""
         return Finder(call.prompt, blanked=[canonical(question)] if question else ())
+
+
+def _values_in_json(step: Step) -> Sequence[Value]:
+    """Return the values in a tool's text result that is JSON: frameworks write a list of hits as a text."""
+    text = next((text for text in output_texts(step)[:1]), "")
+    if text[:1] not in ("[", "{") or len(text) > _MAX_JSON_CHARS:
+        return ()
+    try:
+        return harvest(json.loads(text))
+    except (ValueError, RecursionError):
+        return ()
 
 
 def _split(text: str, separator: str | None) -> list[str]:

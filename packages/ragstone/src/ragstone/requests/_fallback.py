@@ -10,7 +10,7 @@ from ragstone.requests._facts import Facts, output_texts
 from ragstone.requests._step import Step, Value
 from ragstone.schema import ContextsRule, field_names
 
-__all__ = ["without_prompt"]
+__all__ = ["left_nothing", "without_prompt"]
 
 _NAMES: Final = frozenset(field_names("contexts", "output"))
 _MAKING: Final = frozenset({"transform", "chain", "agent", "part", "other"})
@@ -40,6 +40,12 @@ def without_prompt(facts: Facts, answering: Sequence[Step]) -> tuple[list[Passag
     if given is not None:
         return given, "given"
     return (found, "found") if searches else (None, "unknown")
+
+
+def left_nothing(facts: Facts) -> bool:
+    """Whether steps were given all that was found, and returned none of it."""
+    found = [passage for search in facts.searches for passage in search.passages]
+    return _made(found, list(_changes(facts))) == []
 
 
 def _in_output(facts: Facts, known: Collection[str]) -> list[PassageDraft] | None:

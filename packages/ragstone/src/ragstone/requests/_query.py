@@ -35,9 +35,11 @@ def find_query(facts: Facts) -> tuple[str | None, QueryRule]:
             return text, "only_input"
     if text := _nested(facts):
         return text, "nested_input"
-    if root is not None and (text := look_up(root.outputs, _STATE_NAMES, last_question)):
-        # A graph that is resumed gets a command, and has the question in its state.
-        return text, "output"
+    if root is not None:
+        # A graph that is resumed gets a command, and has the question in its state. A bare text is its answer.
+        state = [value for value in root.outputs if value.path or value.text is None]
+        if text := look_up(state, _STATE_NAMES, last_question):
+            return text, "output"
     if text := _asked_of_model(facts):
         return text, "prompt"
     for step in facts.tree.steps:
@@ -70,7 +72,7 @@ def _asked_of_model(facts: Facts) -> str | None:
     for call in facts.calls[:1]:
         text = last_question(call.messages)
         known = canonical(text or "")
-        if text and not any(not one.is_short and facts.find(one.text, known) >= 0 for one in facts.candidates):
+        if text and not any(facts.find(one.text, known) >= 0 for one in facts.candidates):
             return text
     return None
 
