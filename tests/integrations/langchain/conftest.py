@@ -18,18 +18,18 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnablePassthrough
 
 from langchain_ragstone import RagstoneCallbackHandler
-from ragstone.requests import TraceDraft
+from ragstone.requests import Request, TraceDraft, assemble
 
 
 class ListRecorder:
-    """Keeps the drafts it is given."""
+    """Keeps what it is given, as drafts."""
 
     def __init__(self) -> None:
         self.drafts: list[TraceDraft] = []
 
-    def record(self, draft: TraceDraft) -> bool:
-        """Keep it."""
-        self.drafts.append(draft)
+    def record(self, request: Request | TraceDraft) -> bool:
+        """Keep it, assembled."""
+        self.drafts.append(assemble(request) if isinstance(request, Request) else request)
         return True
 
 
@@ -170,7 +170,7 @@ def contexts_of(draft: TraceDraft) -> list[str] | None:
     """The texts that reached the prompt, by the rule of `ragstone.schema.Trace.prompt_contexts`."""
     if draft.contexts is not None:
         return [passage.text for passage in draft.contexts]
-    if not draft.retrievals:
+    if not draft.retrievals or (draft.evidence is not None and draft.evidence.contexts == "unknown"):
         return None
     return [passage.text for search in draft.retrievals for passage in search.passages]
 

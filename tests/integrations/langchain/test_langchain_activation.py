@@ -13,8 +13,11 @@ import threading
 import pytest
 from langchain_core.callbacks import dispatch_custom_event
 from langchain_core.documents import Document
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers import context as langchain_hooks
+from langchain_scenarios import agents
 
 from langchain_ragstone import (
     RagstoneCallbackHandler,
@@ -121,6 +124,58 @@ class TestProcess:
             reply = enabled.model("answer").invoke(str(documents), {"callbacks": group})
             group.on_chain_end({"output": reply.content})
         assert [OK] == enabled.seen()
+
+    def test_bare_model_calls_are_counted_and_left_out(self, enabled):
+        """A title, a moderation with structured output, retries: only the chain is a request."""
+        model = enabled.model("a title", "safe", "safe")
+        enabled.model("a title").invoke("Title of: who?")
+        asyncio.run(enabled.model("safe").ainvoke("Is this safe? who?"))
+        list(enabled.model("safe").stream("Is this safe? who?"))
+        (model | StrOutputParser()).invoke("Is this safe? who?")
+        model.with_retry().invoke("Is this safe? who?")
+        enabled.rag().invoke(Q)
+        assert ([OK], 5, 0) == (enabled.seen(), enabled.handler.ignored_models, enabled.handler.in_flight)
+
+    def test_chains_of_a_model_are_requests_if_they_ask_or_are_named(self, enabled):
+        """A prompt template, or a name, says that a chain is more than a call of a model."""
+        prompt = ChatPromptTemplate.from_template("Be brief. {question}")
+        (prompt | enabled.model("answer") | StrOutputParser()).invoke({"question": Q})
+        (enabled.model("answer") | StrOutputParser()).with_config(run_name="chat").invoke(Q)
+        assert [(Q, None, "answer", "ok")] * 2 == enabled.seen()
+        assert 0 == enabled.handler.ignored_models
+
+    def test_a_bare_model_call_that_was_given_the_handler_is_a_request(self, enabled):
+        """It is captured once, and so are bare calls in a block."""
+        enabled.model("answer").invoke(Q, enabled.config)
+        with collect_traces() as traces:
+            enabled.model("answer").invoke(Q)
+        assert [(Q, None, "answer", "ok")] == enabled.seen()
+        assert (1, 1, 0) == (len(traces), enabled.handler.ignored_models, enabled.handler.late_events)
+
+    def test_evaluators_are_no_requests(self, enabled):
+        """Neither LangChain's, nor chains that LangSmith runs as an evaluator."""
+        from langchain_classic.evaluation.criteria import CriteriaEvalChain
+        from langsmith.run_helpers import tracing_context
+
+        evaluator = CriteriaEvalChain.from_llm(enabled.model("Because.\nY"), criteria="conciseness")
+        assert 1 == evaluator.evaluate_strings(prediction="me", input=Q)["score"]
+        with tracing_context(project_name="evaluators", enabled=False):
+            enabled.rag().invoke("judge this")
+        enabled.rag().invoke(Q)
+        assert ([OK], 0) == (enabled.seen(), enabled.handler.late_events)
+
+    def test_retriever_tools_are_those_of_the_handler(self, app):
+        """An option here, but not beside a handler that was made with options."""
+        try:
+            recorder = MemoryRecorder()
+            ragstone_enable(recorder, retriever_tools={"search"})
+            agents.agent_text_tool_no_artifact(app)
+        finally:
+            ragstone_disable()
+        (draft,) = recorder.drafts
+        assert ["alpha and beta"] == [passage.text for passage in draft.retrievals[0].passages]
+        with pytest.raises(ConfigurationError, match="pass it to the RagstoneCallbackHandler"):
+            ragstone_enable(app.handler, retriever_tools={"search"})
 
     def test_what_cannot_record_is_refused(self):
         """At once, rather than by a warning at each request."""

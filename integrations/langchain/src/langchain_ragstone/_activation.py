@@ -1,30 +1,36 @@
-"""Capture without touching the calls: for a whole process, or for a block of code.
+"""Capture without callbacks in the calls: for a whole process, or for a block of code.
 
-LangChain asks registered hooks, at the start of every call, for a handler to add, and does not add one that the call
-has already. A hook cannot be taken back, so both are registered once, when first needed, and switched off by answering
-None. They are two, because a hook answers with one handler, and a block may be collected inside a process that is
-captured anyway.
+At the start of every call, LangChain asks registered hooks for a handler to add, and does not add a handler that the call
+already has. A hook cannot be removed, so both hooks are registered once, when first needed, and switched off by returning
+None. There are two, because a hook returns one handler, and a block may be collected inside a process that is captured.
+
+The hook of the process returns a twin of the handler, which shares its state: so the handler can tell a model call that
+it was passed to from a model call that is merely captured with everything else.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
 
-from langchain_core.documents import Document
 from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ragstone._handler import RagstoneCallbackHandler
+from langchain_ragstone._statements import AnswerExtractor, ContextsExtractor
+from ragstone.errors import ConfigurationError
 from ragstone.requests import Recorder, Request, TraceDraft, assemble
 
 __all__ = ["collect_traces", "ragstone_disable", "ragstone_enable"]
 
 
 class _ProcessWide:
-    """Looks to LangChain like a context variable, and has one value for all threads: a new one starts without context."""
+    """An object with the method of a context variable that LangChain calls, and one value for all threads.
+
+    A new thread starts without context.
+    """
 
     handler: RagstoneCallbackHandler | None = None
 
@@ -38,25 +44,44 @@ _block: ContextVar[RagstoneCallbackHandler | None] = ContextVar("langchain_ragst
 
 @functools.cache
 def _register() -> None:
-    # Two threads that come first at once would register twice, which only costs time: LangChain skips known handlers.
+    # Two threads at the same time would register twice, which only costs time: LangChain skips known handlers.
     register_configure_hook(cast("ContextVar[Any]", _process), inheritable=True)
     register_configure_hook(_block, inheritable=True)
 
 
-def ragstone_enable(recorder: Recorder | RagstoneCallbackHandler) -> RagstoneCallbackHandler:
+def _on_every_call(handler: RagstoneCallbackHandler) -> RagstoneCallbackHandler:
+    """Return a twin of a handler, for the hook of the process."""
+    own: Any = type(handler)
+    twin: RagstoneCallbackHandler = object.__new__(_twin_of(own))
+    twin.__dict__ = handler.__dict__
+    return twin
+
+
+@functools.cache
+def _twin_of(kind: type[Any]) -> type[Any]:
+    return type(kind.__name__, (kind,), {"__module__": kind.__module__, "_on_every_call": True})
+
+
+def ragstone_enable(
+    recorder: Recorder | RagstoneCallbackHandler, *, retriever_tools: Iterable[str] | Mapping[str, str | None] = ()
+) -> RagstoneCallbackHandler:
     """Capture every LangChain call of this process from now on, in all its threads, without passing callbacks.
 
-    Where a call is given the returned handler too, it is captured once. A handler of your own making is another one,
-    and captures the same call again.
+    Calls of evaluators are not captured. Bare model calls (`model.invoke(…)` outside any chain, agent or graph, for example
+    for a title or for moderation) are not requests: they are counted in `ignored_models` of the handler. Pass the returned
+    handler to such a call, or put it into a `Monitor.request` block, if it is a request.
+
+    A call that is passed the returned handler too is captured once. Another handler captures the same call again.
 
     Args:
-        recorder: A `ragstone.Monitor`, or a handler that you made with options. It takes the place of an earlier one.
+        recorder: A `ragstone.Monitor`, or a handler that you made with options. It replaces an earlier one.
+        retriever_tools: As for `RagstoneCallbackHandler`.
 
     Returns:
         The handler that captures.
 
     Raises:
-        ConfigurationError: The recorder has no `record` method.
+        ConfigurationError: If the recorder does not have a `record` method, or if a handler is given with `retriever_tools`.
 
     Example:
         ```python
@@ -64,39 +89,48 @@ def ragstone_enable(recorder: Recorder | RagstoneCallbackHandler) -> RagstoneCal
         chain.invoke(question)
         ```
     """
-    handler = recorder if isinstance(recorder, RagstoneCallbackHandler) else RagstoneCallbackHandler(recorder)
+    if not isinstance(recorder, RagstoneCallbackHandler):
+        handler = RagstoneCallbackHandler(recorder, retriever_tools=retriever_tools)
+    elif retriever_tools:
+        raise ConfigurationError("retriever_tools: pass it to the RagstoneCallbackHandler that you made")
+    else:
+        handler = recorder
     _register()
-    _process.handler = handler
+    _process.handler = _on_every_call(handler)
     return handler
 
 
 def ragstone_disable() -> None:
-    """End what `ragstone_enable` began; requests in flight are still recorded. Without effect where nothing is on."""
+    """Stop the capture that `ragstone_enable` started. Requests in flight are still recorded. No effect if it is off."""
     _process.handler = None
 
 
 @contextmanager
 def collect_traces(
     *,
-    question: Callable[[Any], str | None] | None = None,
-    contexts: Callable[[Any], Iterable[Document | str | Mapping[str, Any]] | None] | None = None,
-    answer: Callable[[Any], str | None] | None = None,
+    question: AnswerExtractor | None = None,
+    contexts: ContextsExtractor | None = None,
+    answer: AnswerExtractor | None = None,
     contexts_event: str = "rag.contexts",
+    retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
 ) -> Iterator[list[TraceDraft]]:
-    """Collect what the LangChain calls inside a block did, in memory; for tests, notebooks and looking closer.
+    """Collect the requests of the LangChain calls inside a block, in memory; for tests, notebooks and debugging.
+
+    Every call is a request, bare model calls too, as if the handler was passed to it.
 
     Calls in threads and tasks belong to the block if they carry its context, as `asyncio.create_task`,
-    `asyncio.to_thread` and LangChain's own threads do. Blocks may be nested: an outer one gets everything. It needs no
-    monitor, and leaves alone what else captures.
+    `asyncio.to_thread` and LangChain's own threads do. Blocks may be nested: an outer one gets everything. A monitor is not
+    needed, and other handlers are not affected.
 
     Args:
         question: As for `RagstoneCallbackHandler`, like the others.
         contexts: As above.
         answer: As above.
         contexts_event: As above.
+        retriever_tools: As above.
 
     Yields:
-        The finished requests, in the order in which they end; streams that end after the block come late.
+        The finished requests, in the order in which they end. Streams that end after the block are added later.
 
     Example:
         ```python
@@ -108,7 +142,12 @@ def collect_traces(
     outer = _block.get()
     collected = _Collected(None if outer is None else outer.recorder)
     handler = RagstoneCallbackHandler(
-        collected, question=question, contexts=contexts, answer=answer, contexts_event=contexts_event
+        collected,
+        question=question,
+        contexts=contexts,
+        answer=answer,
+        contexts_event=contexts_event,
+        retriever_tools=retriever_tools,
     )
     _register()
     _block.set(handler)
@@ -126,9 +165,8 @@ class _Collected:
         self.drafts: list[TraceDraft] = []
         self._outer = outer
 
-    def record(self, draft: TraceDraft | Request) -> bool:
+    def record(self, request: TraceDraft | Request) -> bool:
         """Keep it, assembled."""
-        if isinstance(draft, Request):
-            draft = assemble(draft)
+        draft = assemble(request) if isinstance(request, Request) else request
         self.drafts.append(draft)
         return self._outer is None or self._outer.record(draft)

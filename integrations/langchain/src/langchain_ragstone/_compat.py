@@ -7,7 +7,7 @@ from langchain_core.version import VERSION
 __all__ = ["LANGCHAIN_CORE_FLOOR", "check_floor"]
 
 LANGCHAIN_CORE_FLOOR = (1, 4)
-"""The oldest langchain-core whose callback events have the shapes that `_translate` knows."""
+"""The oldest langchain-core whose callback events have the shapes that `_steps` and `_messages` read."""
 
 
 def check_floor(version: str) -> None:

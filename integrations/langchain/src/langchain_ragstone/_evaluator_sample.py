@@ -8,8 +8,11 @@ from typing import Any, Final
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 
-from langchain_ragstone._translate import answer_from, passages_from, question_from, text_of
+from langchain_ragstone._documents import Passages
+from langchain_ragstone._messages import text_of
+from langchain_ragstone._steps import values_in
 from ragstone.errors import DataError
+from ragstone.requests import Request, Step, TraceDraft, assemble
 from ragstone.schema import FIELD_ALIASES, Sample, sample_from_row
 
 __all__ = ["sample_from_run"]
@@ -94,10 +97,10 @@ def _plain(field: str, value: Any) -> Any:
     """LangChain's objects as the plain values that data sets have; other values as they are."""
     value = _unpacked(value)
     if field == "query" and not isinstance(value, str):
-        found = question_from(value)
+        found = _read(inputs=value).query
         return value if found is None else found
     if field == "response" and not isinstance(value, str):
-        found = answer_from(value)
+        found = _read(outputs=value).response
         return value if found is None else found
     if field == "contexts":
         return [_passage(document) for document in value] if isinstance(value, list) else _passage(value)
@@ -111,6 +114,13 @@ def _plain(field: str, value: Any) -> Any:
         if isinstance(value, list | tuple):
             return [text_of(item) if isinstance(item, BaseMessage) else item for item in value]
     return value
+
+
+def _read(*, inputs: Any = None, outputs: Any = None) -> TraceDraft:
+    """Read values by the rules of captured requests: as the inputs and outputs of a request of one step."""
+    passages = Passages()
+    root = Step(id=0, kind="chain", inputs=values_in(inputs, passages), outputs=values_in(outputs, passages))
+    return assemble(Request(draft=TraceDraft(), steps=[root], root=root))
 
 
 def _unpacked(value: Any) -> Any:
@@ -128,5 +138,5 @@ def _fields_of(value: Any) -> Any:
 def _passage(document: Any) -> Any:
     if not isinstance(document, Document):
         return document
-    (passage,) = passages_from([document])
+    passage = Passages().of(document)
     return {"text": passage.text, "id": passage.id, "score": passage.score, "metadata": passage.metadata}

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from langchain_ragstone._otel import link_current_span
-from langchain_ragstone._translate import stated_contexts
+from langchain_ragstone._statements import stated_contexts
 from ragstone.capture import Guard, capture_suppressed, make_draft
 from ragstone.requests import PassageDraft, Recorder
 

@@ -1,44 +1,31 @@
-"""The parent that LangChain forgets to name: attempts of an outermost `with_fallbacks` come as requests of their own."""
+"""The parent that LangChain does not report: attempts of an outermost `with_fallbacks` arrive as separate requests."""
 
 from __future__ import annotations
 
-from typing import TypeVar
 from uuid import UUID
 
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langchain_ragstone._tree import Run, RunTree
+from langchain_ragstone._live import LiveRequests
 
-__all__ = ["start_run"]
+__all__ = ["fallbacks_around"]
 
 _DEFAULT_NAME = "RunnableWithFallbacks"
 
-_R = TypeVar("_R", bound=Run)
 
-
-def start_run(tree: RunTree, run_id: UUID, parent_id: UUID | None, kind: type[_R], *, name: str | None) -> _R | None:
-    """Start a run in its place; an attempt without a parent belongs to the fallbacks around it.
+def fallbacks_around(live: LiveRequests, name: str | None) -> UUID | None:
+    """Return the run of the fallbacks around an attempt that has no parent; None if there are none.
 
     Args:
-        tree: The requests in flight.
-        run_id: The run.
-        parent_id: Its parent, as LangChain says.
-        kind: What it is.
-        name: What it is called.
-
-    Returns:
-        The run, or None when the event is to be ignored.
+        live: The requests in flight.
+        name: The name of the run without a parent.
     """
-    return tree.start(run_id, _fallbacks_around(tree, name) if parent_id is None else parent_id, kind)
-
-
-def _fallbacks_around(tree: RunTree, name: str | None) -> UUID | None:
     # `RunnableWithFallbacks.invoke` puts itself into the context of its attempts, but calls them with its own
-    # configuration, so they know no parent, and have its name if it was given one. Other runs without a parent are
-    # requests that the application starts by itself inside another, and stay that.
+    # configuration, so they have no parent, and have its name if it was given one. Other runs without a parent are
+    # requests that the application starts itself inside another one, and stay requests.
     config = var_child_runnable_config.get()
     around: UUID | None = getattr(config.get("callbacks"), "parent_run_id", None) if config else None
-    run = None if around is None else tree.find(around)
-    if run is None or run.parent is not None:
+    begun = None if around is None else live.find(around)
+    if begun is None or begun[0] is not begun[1].root:
         return None
-    return around if run.trace.draft.name in (_DEFAULT_NAME, name or _DEFAULT_NAME) else None
+    return around if begun[1].draft.name in (_DEFAULT_NAME, name or _DEFAULT_NAME) else None

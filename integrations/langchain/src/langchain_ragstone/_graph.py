@@ -1,7 +1,7 @@
-"""LangGraph's graphs: where they pause, and what of their state is of this request.
+"""LangGraph's graphs: when they pause, and which keys of their state belong to this request.
 
-They tell of pauses only to handlers of their own class, which takes half a second to import. And what a graph returns on
-a thread is the whole state: a question that needs no search returns with the documents of the question before it.
+They report pauses only to handlers of their own class, which takes half a second to import. What a graph returns on a
+thread is the whole state: a request without a retrieval returns the documents of the request before it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import Any
 from langchain_core.callbacks import BaseCallbackHandler
 from pydantic import BaseModel
 
-from langchain_ragstone._tree import ChainRun, LiveTrace
+from langchain_ragstone._live import Live
+from ragstone.requests import Step
 
 __all__ = ["enable_interrupt_events", "input_keys", "keys_written", "note_node", "only_written"]
 
 
 def enable_interrupt_events(handler: BaseCallbackHandler) -> None:
-    """Make a handler one of LangGraph's, once the application itself has imported LangGraph.
+    """Make a handler an instance of LangGraph's class, if the application itself has imported LangGraph.
 
-    A graph reports its start before it looks which of its handlers want to hear of pauses, so that a handler which
-    was made before LangGraph was imported is in time when it does this at the start of each request.
+    A graph reports its start before it selects the handlers that receive pauses. So this is in time at the start of each
+    request, also for a handler that was made before LangGraph was imported.
 
     Args:
         handler: The handler; its class becomes a subclass of the one it had.
@@ -41,19 +42,18 @@ def _with(own: type[Any], kind: type[Any]) -> type[Any]:
 
 
 def input_keys(inputs: object) -> set[str] | None:
-    """The keys of its state that a graph is given; None where it is given none, as when it resumes."""
+    """Return the keys of its state that a graph is given; None if it is given none, for example when it resumes."""
     return keys_written(inputs) if isinstance(inputs, Mapping | BaseModel) else None
 
 
-def note_node(run: ChainRun, metadata: Mapping[str, Any] | None) -> None:
-    """Note whether a run is a step of a graph on a thread that is the request itself."""
-    at_the_top = run.parent is not None and run.parent.parent is None
-    if run.trace.written is not None and at_the_top and "langgraph_node" in (metadata or ()):
-        run.is_node = run.trace.is_graph = True
+def note_node(step: Step, live: Live, metadata: Mapping[str, Any] | None) -> None:
+    """Note whether a step is a node of a graph on a thread that is the request itself."""
+    if live.written is not None and step.parent == live.root.id and "langgraph_node" in (metadata or ()):
+        live.nodes.add(step.id)
 
 
 def keys_written(output: object) -> set[str] | None:
-    """The keys of its graph's state that a step writes by what it returns; None where that cannot be told."""
+    """Return the keys of its graph's state that a step writes by what it returns; None if they are unknown."""
     if output is None or isinstance(output, str | bool):  # what routers return
         return set()
     if isinstance(output, Mapping):
@@ -71,8 +71,8 @@ def keys_written(output: object) -> set[str] | None:
     return set() if kind == "Send" else None
 
 
-def only_written(trace: LiveTrace, outputs: Any) -> Any:
-    """Of the state that a graph on a thread returns, what this request put there."""
-    if trace.written is None or not trace.is_graph or not isinstance(outputs, Mapping):
+def only_written(live: Live, outputs: Any) -> Any:
+    """Return the part of the state that this request wrote, if a graph on a thread returned the state."""
+    if live.written is None or not live.nodes or not isinstance(outputs, Mapping):
         return outputs
-    return {key: value for key, value in outputs.items() if key in trace.written}
+    return {key: value for key, value in outputs.items() if key in live.written}

@@ -1,11 +1,11 @@
-"""The callback handler: LangChain's events in, one finished `TraceDraft` per request out."""
+"""The callback handler: LangChain's events in, one `Request` of neutral steps out."""
 # ruff: noqa: ARG002 - the hooks have LangChain's signatures
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -13,40 +13,47 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
-from langchain_ragstone import _translate as translate
-from langchain_ragstone._assemble import finish
+from langchain_ragstone import _messages as messages_of
+from langchain_ragstone import _steps as steps_of
+from langchain_ragstone._documents import document_texts, documents_in
 from langchain_ragstone._explicit import ExplicitRecording
-from langchain_ragstone._fallbacks import start_run
-from langchain_ragstone._find import Finder
+from langchain_ragstone._fallbacks import fallbacks_around
 from langchain_ragstone._graph import enable_interrupt_events, input_keys, keys_written, note_node, only_written
-from langchain_ragstone._otel import link_current_span
-from langchain_ragstone._tree import ChainRun, LiveTrace, LlmRun, RetrieverRun, Run, RunTree, Step, ToolRun
+from langchain_ragstone._live import Begun, Live, LiveRequests
+from langchain_ragstone._not_requests import is_bare_model_call, runs_in_evaluator
+from langchain_ragstone._otel import link_current_span, link_root_span
+from langchain_ragstone._statements import (
+    AnswerExtractor,
+    ContextsExtractor,
+    Extractors,
+    contexts_in_event,
+    stated_contexts,
+)
 from ragstone.capture import Guard, capture_suppressed, guarded, register_exit_hook
 from ragstone.errors import ConfigurationError
-from ragstone.requests import PassageDraft, Recorder, RetrievalDraft
+from ragstone.requests import Message, Recorder, StepKind, current_request, read_retriever_tools
 from ragstone.schema import TraceStatus
 
 __all__ = ["RagstoneCallbackHandler"]
 
-_NOT_GIVEN: Any = object()
-
-_StepRun = TypeVar("_StepRun", bound=Run)
+_NOT_GIVEN: Final[Any] = object()
 
 
 class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
     """Captures each request of a LangChain chain, agent or graph, and hands it to a recorder.
 
-    Make one and share it: it may serve any number of requests, threads and event loops at once. It copies what it
-    needs out of the events as plain strings, never raises into the application and never waits.
+    One handler can serve any number of requests, threads and event loops at the same time. It keeps references to texts and
+    copies of documents, never raises into the application and never waits.
 
     ```python
     monitor = Monitor(store="ragstone.db")
     chain.invoke(question, config={"callbacks": [RagstoneCallbackHandler(monitor)]})
     ```
 
-    The metadata of a call may name `user_id`, `session_id` (or LangGraph's `thread_id`) and `reference`: one correct
-    answer, or several. An application that searches without a retriever can state, inside a chain step, what it put
-    into the prompt: `dispatch_custom_event("rag.contexts", {"contexts": documents})`.
+    The metadata of a call may contain `user_id`, `session_id` (or LangGraph's `thread_id`) and `reference`: one correct
+    answer, or several. An application that searches without a retriever can state the contexts inside a chain step:
+    `dispatch_custom_event("rag.contexts", {"contexts": documents})`. Calls inside a `Monitor.request` block become steps
+    of that request.
     """
 
     # Plain attributes: LangChain reads them at each event, and a property is a call.
@@ -60,44 +67,51 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
     ignore_chat_model = False
     ignore_custom_event = False
 
+    _on_every_call = False
+    """Whether LangChain adds this handler to every call, so that bare model calls and evaluators are not requests."""
+
     def __init__(
         self,
         recorder: Recorder,
         *,
-        question: Callable[[Any], str | None] | None = None,
-        contexts: Callable[[Any], Iterable[Document | str | Mapping[str, Any]] | None] | None = None,
-        answer: Callable[[Any], str | None] | None = None,
+        question: AnswerExtractor | None = None,
+        contexts: ContextsExtractor | None = None,
+        answer: AnswerExtractor | None = None,
         contexts_event: str = "rag.contexts",
+        retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
         ttl_s: float = 3600.0,
         max_live: int = 10_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Capture into `recorder`.
+        r"""Capture into `recorder`.
 
         Args:
-            recorder: Takes the finished requests: a `ragstone.Monitor`, or anything else with its `record` method.
-            question: Finds the question in the root's inputs where the usual rules do not; None means "not here".
-            contexts: Finds in the root's outputs what was put into the prompt: documents, texts, or mappings with a
-                `text`.
+            recorder: Takes the finished requests: a `ragstone.Monitor`, or any object with its `record` method.
+            question: Finds the question in the root's inputs if the usual rules do not. None means "not found".
+            contexts: Finds the contexts of the prompt in the root's outputs: documents, texts, or mappings with a `text`.
             answer: Finds the answer in the root's outputs.
-            contexts_event: The name of the custom event that states contexts, if your application dispatches one already.
-            ttl_s: Age in seconds at which a request that has not ended (a stream that nobody reads) is recorded as
+            contexts_event: Name of the custom event that states contexts, if your application already dispatches one.
+            retriever_tools: Names of tools whose text results are passages: `{"search_policy"}`, or with the separator
+                between passages, `{"search_policy": "\n\n"}`. Tools that return documents need no entry.
+            ttl_s: Age in seconds at which a request that has not ended (a stream that is not read) is recorded as
                 `abandoned`.
-            max_live: Requests in flight beyond which the oldest is recorded as `abandoned`.
+            max_live: Number of requests in flight beyond which the oldest is recorded as `abandoned`.
             clock: Unix time in seconds.
 
         Raises:
-            ConfigurationError: The recorder has no `record` method, or is a handler.
+            ConfigurationError: If the recorder does not have a `record` method or is a handler, or if `retriever_tools`
+                contains anything but names and separators.
         """
         if isinstance(recorder, BaseCallbackHandler) or not callable(getattr(recorder, "record", None)):
             raise ConfigurationError(f"needs a recorder, such as a ragstone.Monitor, got {type(recorder).__name__}")
         super().__init__()
         self._recorder = recorder
         self._contexts_event = contexts_event
+        self._retriever_tools = read_retriever_tools(retriever_tools)
         self._clock = clock
-        self._tree = RunTree(ttl_s=ttl_s, max_live=max_live, clock=clock)
+        self._live = LiveRequests(ttl_s=ttl_s, max_live=max_live, clock=clock)
         self._guard = Guard("ragstone.langchain")
-        self._find = Finder(self._guard, question=question, contexts=contexts, answer=answer)
+        self._extractors = Extractors(self._guard, question=question, contexts=contexts, answer=answer)
         enable_interrupt_events(self)
         register_exit_hook(self._give_up_all)
 
@@ -105,101 +119,107 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RagstoneCallbackHandler:
-        """The handler itself: whoever copies a chain or its configuration still means this one."""
+        """Return the handler itself: a copied chain or configuration reports to the same handler."""
         return self
 
     @property
     def recorder(self) -> Recorder:
-        """Who gets the finished requests."""
+        """The recorder of the finished requests."""
         return self._recorder
 
     @property
     def errors(self) -> int:
-        """How many events failed inside this handler; 0 unless it has a bug, or an extractor raised."""
+        """Number of events that failed inside this handler: 0 unless it has a bug, or an extractor raised."""
         return self._guard.total
 
     @property
     def late_events(self) -> int:
-        """How many events were ignored because they came twice, or after their request had ended."""
-        return self._tree.late
+        """Number of events ignored because they came twice, or after their request had ended."""
+        return self._live.late
+
+    @property
+    def ignored_models(self) -> int:
+        """Number of bare model calls that were not recorded, because the handler was not passed to the call itself."""
+        return self._live.ignored_models
 
     @property
     def in_flight(self) -> int:
-        """How many requests are in flight."""
-        return len(self._tree)
+        """Number of requests in flight."""
+        return len(self._live)
 
     def record_abandoned(self, *, older_than_s: float | None = None) -> int:
         """Record requests that have not ended for too long as `abandoned`.
 
-        Each new request sweeps a little; call this at shutdown, or where no new requests come.
+        Each new request gives up two old ones. Call this at shutdown, or if no new requests come.
 
         Args:
-            older_than_s: Age in seconds from which a request counts as abandoned; `ttl_s` by default, 0 for all.
+            older_than_s: Age in seconds from which a request counts as abandoned: `ttl_s` by default, 0 for all.
 
         Returns:
-            How many were recorded.
+            The number of requests recorded.
         """
-        given_up = self._tree.give_up(older_than_s=older_than_s, at_most=None)
-        for trace in given_up:
-            self._record(trace, "abandoned")
+        given_up = self._live.give_up(older_than_s=older_than_s, at_most=None)
+        for live in given_up:
+            self._record(live, "abandoned")
         return len(given_up)
 
     def _give_up_all(self) -> None:
         self.record_abandoned(older_than_s=0)
 
-    # Hooks take what they use by name; `about` holds the rest of the event: tags, metadata, the run's name.
+    # Hooks take what they use by name. `about` holds the rest of the event: tags, metadata, the run's name.
 
     @guarded
     def on_chain_start(
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any
     ) -> None:
-        """Note a step, and what documents it was given."""
-        run = start_run(self._tree, run_id, parent_run_id, ChainRun, name=about.get("name"))
-        if run is None:
+        """Begin a chain's step, and note the documents that it was given."""
+        begun = self._begin(steps_of.chain_kind(about.get("run_type")), run_id, parent_run_id, about)
+        if begun is None:
             return
-        if run.parent is None:
+        step, live = begun
+        if step is live.root:
             # The inputs of a stream are not read yet: they come with its end.
-            self._open(run, _NOT_GIVEN if "defers_inputs" in about else inputs, parent_run_id, about)
-        else:
-            run.documents_in = translate.document_texts(inputs)
-            note_node(run, about.get("metadata"))
+            self._open(live, _NOT_GIVEN if "defers_inputs" in about else inputs, parent_run_id, about)
+        elif not (live.ignored or step.muted):
+            step.input_texts = document_texts(inputs)
+            note_node(step, live, about.get("metadata"))
 
     @guarded
     def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = _NOT_GIVEN, **about: Any) -> None:
-        """Finish the request with its root; of the other steps only re-rankings matter."""
-        run = self._tree.end(run_id)
-        if run is None:
+        """Finish the request with its root; for other steps note the documents that they returned."""
+        begun = self._end(run_id)
+        if begun is None:
             return
-        if isinstance(run, ChainRun) and run.is_node:
-            run.trace.wrote(keys_written(outputs))
-        if run.parent is None:
-            self._close(run.trace, outputs, inputs)
-        elif type(outputs) is list and isinstance(run, ChainRun) and not run.muted and not run.inside_search:
-            documents_in = run.documents_in or translate.document_texts(inputs)
-            if documents_in is None or run.searched or capture_suppressed():
-                return
-            if all(isinstance(output, Document) for output in outputs):
-                run.trace.steps.append(Step(run, documents_in, translate.passages_from(outputs)))
+        step, live = begun
+        if step.id in live.nodes:
+            live.wrote(keys_written(outputs))
+        if step is live.root:
+            self._close(live, outputs, inputs)
+        elif not (live.ignored or step.muted):
+            if step.input_texts is None and inputs is not _NOT_GIVEN:
+                step.input_texts = document_texts(inputs)
+            step.outputs = documents_in(outputs, live.passages, expected=step.input_texts is not None)
+            if steps_of.is_transform(step, live.steps):
+                step.kind, step.passages = "transform", step.outputs[0].passages
 
     @guarded
     def on_chain_error(self, error: BaseException, *, run_id: UUID, inputs: Any = _NOT_GIVEN, **about: Any) -> None:
-        """Finish the request with its root; elsewhere remember what the request survived."""
-        failed = translate.is_failure(error)
-        run = self._tree.end(run_id, failed=failed)
-        if run is None:
+        """Finish the request with its root; for other steps keep the error, which the request survived."""
+        begun = self._end(run_id)
+        if begun is None:
             return
-        trace = run.trace
-        description = translate.describe_error(error)
-        if translate.is_interrupt(error):
-            trace.interrupted = True
+        step, live = begun
+        failed = steps_of.is_failure(error)
+        if failed:
+            step.error = steps_of.describe_error(error)
+        if steps_of.is_interrupt(error):
+            live.interrupted = True
         elif not failed:
-            trace.wrote(None)  # a graph inside jumps out of itself, and may take along what the outer one is to keep
-        if run.parent is None:
-            self._take_question(trace, inputs)
-            trace.draft.error = description if failed else None
-            self._record(trace, "error" if failed else "interrupted" if trace.interrupted else "truncated")
-        elif failed and not run.muted and not capture_suppressed():
-            trace.note_inner_error(description)
+            live.wrote(None)  # a graph inside jumps out of itself, and may take along what the outer one is to keep
+        if step is live.root:
+            self._take_inputs(live, inputs)
+            live.draft.error = step.error
+            self._record(live, "error" if failed else "interrupted" if live.interrupted else "truncated")
 
     on_llm_error = on_retriever_error = on_tool_error = on_chain_error
 
@@ -207,26 +227,24 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
     def on_retriever_start(
         self, serialized: Any, query: str, *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any
     ) -> None:
-        """Note a search; searches inside a search are its own business."""
-        run = self._start_step(RetrieverRun, query, run_id, parent_run_id, about)
-        if run is None or run.muted or run.inside_search:
-            return
-        run.outermost = True
-        run.query = translate.text_of(query)
-        run.name = about.get("name")
-        run.trace.searching.append(run)
-        run.counts_as_search()
+        """Begin a retrieval."""
+        begun = self._begin("retrieval", run_id, parent_run_id, about)
+        if begun is not None:
+            begun[0].query = messages_of.text_of(query)
+            if begun[0] is begun[1].root:
+                self._open(begun[1], query, parent_run_id, about)
 
     @guarded
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **about: Any) -> None:
-        """Copy what was found."""
-        run = self._tree.end(run_id)
-        if not isinstance(run, RetrieverRun):
+        """Copy the documents found."""
+        begun = self._end(run_id)
+        if begun is None:
             return
-        if run.outermost and (passages := self._guard.attempt(translate.passages_from, documents)) is not None:
-            run.search = RetrievalDraft(query=run.query, passages=passages, name=run.name)
-        if run.parent is None:
-            self._record(run.trace, "ok")
+        step, live = begun
+        if not (live.ignored or step.muted):
+            step.passages = self._guard.attempt(live.passages.found, documents)
+        if step is live.root:
+            self._record(live, "ok")
 
     @guarded
     def on_chat_model_start(
@@ -238,15 +256,21 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **about: Any,
     ) -> None:
-        """Note the call of a chat model."""
-        self._start_llm(messages[0] if messages else [], run_id, parent_run_id, about)
+        """Begin the call of a chat model, and keep its prompt."""
+        begun = self._begin("model", run_id, parent_run_id, about)
+        if begun is not None:
+            prompt = self._guard.attempt(messages_of.prompt_from, messages[0] if messages else (), begun[1].passages)
+            self._start_model(begun, serialized, prompt or (), parent_run_id, about)
 
     @guarded
     def on_llm_start(
         self, serialized: Any, prompts: list[str], *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any
     ) -> None:
-        """Note the call of a completion model."""
-        self._start_llm(prompts[0] if prompts else "", run_id, parent_run_id, about)
+        """Begin the call of a completion model, and keep its prompt."""
+        begun = self._begin("model", run_id, parent_run_id, about)
+        if begun is not None:
+            prompt = (Message("user", prompts[0]),) if prompts else ()
+            self._start_model(begun, serialized, prompt, parent_run_id, about)
 
     @guarded
     def on_llm_new_token(self, token: str | list[str | dict[str, Any]], *, run_id: UUID, **about: Any) -> None:
@@ -255,22 +279,21 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
 
     @guarded
     def on_stream_event(self, event: Any, *, run_id: UUID, **about: Any) -> None:
-        """Note when the first text of a stream of version 3 came."""
-        if (text := translate.text_in_stream_event(event)) is not None:
+        """Note when the first text of a version 3 stream came."""
+        if (text := messages_of.text_in_stream_event(event)) is not None:
             self._note_text(run_id, text)
 
     @guarded
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **about: Any) -> None:
-        """Copy the reply, the model's name and the tokens spent."""
-        run = self._tree.end(run_id)
-        if not isinstance(run, LlmRun):
+        """Keep the reply, the model's name and the token counts."""
+        begun = self._end(run_id)
+        if begun is None:
             return
-        if not run.muted and (reply := self._guard.attempt(translate.reply_from, response)) is not None:
-            reply.add_to(run.trace.draft)
-            if reply.text is not None and not run.inside_search:
-                run.trace.last_answer = (run, reply.text)
-        if run.parent is None:
-            self._record(run.trace, "ok")
+        step, live = begun
+        if not (live.ignored or step.muted):
+            self._guard.attempt(messages_of.fill_reply, step, response)
+        if step is live.root:
+            self._record(live, "ok")
 
     @guarded
     def on_tool_start(
@@ -283,113 +306,128 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         inputs: dict[str, Any] | None = None,
         **about: Any,
     ) -> None:
-        """Note the call of a tool, which may turn out to be a search."""
-        run = self._start_step(ToolRun, inputs or input_str, run_id, parent_run_id, about)
-        if run is not None:
-            run.query = translate.tool_query_from(inputs, input_str)
-            run.name = (serialized or {}).get("name")
+        """Begin the call of a tool."""
+        begun = self._begin("tool", run_id, parent_run_id, about)
+        if begun is not None:
+            step, live = begun
+            step.name = (serialized or {}).get("name") or step.name
+            step.query = steps_of.tool_query_from(inputs, input_str)
+            if step is live.root:
+                self._open(live, inputs or input_str, parent_run_id, about)
 
     @guarded
     def on_tool_end(self, output: Any, *, run_id: UUID, **about: Any) -> None:
-        """Copy the documents that a tool found without a retriever of LangChain's."""
-        run = self._tree.end(run_id)
-        if not isinstance(run, ToolRun):
+        """Keep the texts and documents that a tool returned."""
+        begun = self._end(run_id)
+        if begun is None:
             return
-        if not run.searched and not run.muted and not run.inside_search:
-            passages = self._guard.attempt(translate.documents_in_tool_output, output)
-            if passages is not None:
-                run.search = RetrievalDraft(query=run.query, passages=passages, name=run.name)
-                run.trace.searching.append(run)
-                run.counts_as_search()
-        if run.parent is None:
-            self._close(run.trace, output, _NOT_GIVEN)
+        step, live = begun
+        if not (live.ignored or step.muted):
+            self._guard.attempt(steps_of.fill_tool_result, step, output, live.passages)
+        if step is live.root:
+            self._record(live, "ok")
 
     @guarded
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **about: Any) -> None:
-        """Take the contexts that the application states itself."""
-        if name == self._contexts_event and (run := self._tree.find(run_id)) is not None and not run.muted:
-            run.trace.contexts = translate.stated_contexts(translate.contexts_in_event(data))
+        """Take the contexts that the application states."""
+        if name == self._contexts_event and (begun := self._live.find(run_id)) is not None and not begun[0].muted:
+            begun[1].request.statements.contexts = stated_contexts(contexts_in_event(data))
 
     @guarded
     def on_interrupt(self, event: Any) -> None:
-        """Note that a graph pauses, also where no step asked for it (`interrupt_before`, `interrupt_after`)."""
-        if event.run_id is not None and (run := self._tree.find(event.run_id)) is not None:
-            run.trace.interrupted = True
+        """Note that a graph pauses, also without an error (`interrupt_before`, `interrupt_after`)."""
+        if event.run_id is not None and (begun := self._live.find(event.run_id)) is not None:
+            begun[1].interrupted = True
+
+    def _begin(
+        self, kind: StepKind, run_id: UUID, parent_run_id: UUID | None, about: Mapping[str, Any]
+    ) -> Begun | None:
+        name = about.get("name")
+        parent = fallbacks_around(self._live, name) if parent_run_id is None else parent_run_id
+        begun = self._live.start(run_id, parent, kind, name, counted=not self._on_every_call)
+        if begun is not None:
+            begun[0].muted = capture_suppressed()
+        return begun
+
+    def _end(self, run_id: UUID) -> Begun | None:
+        return self._live.end(run_id, counted=not self._on_every_call)
+
+    def _start_model(
+        self,
+        begun: Begun,
+        serialized: Any,
+        prompt: tuple[Message, ...],
+        parent_run_id: UUID | None,
+        about: Mapping[str, Any],
+    ) -> None:
+        step, live = begun
+        step.name = step.name or messages_of.model_class_from(serialized)
+        if step is live.root:
+            self._open(live, _NOT_GIVEN, parent_run_id, about)
+        if live.ignored or step.muted:
+            return
+        live.keep_prompt(step, prompt)
+        step.model = messages_of.requested_model_from(about.get("metadata"))
 
     def _note_text(self, run_id: UUID, text: Any) -> None:
-        run = self._tree.find(run_id)
-        if run is None or run.muted:
-            return
-        draft = run.trace.draft
-        if draft.first_token_s is None and translate.text_of(text) and not run.inside_search:
-            draft.first_token_s = self._clock() - draft.started_at
+        begun = self._live.find(run_id)
+        if begun is not None and begun[0].first_token_at is None and messages_of.text_of(text):
+            begun[0].first_token_at = self._clock()
 
-    def _start_step(
-        self, kind: type[_StepRun], inputs: Any, run_id: UUID, parent_run_id: UUID | None, about: dict[str, Any]
-    ) -> _StepRun | None:
-        run = start_run(self._tree, run_id, parent_run_id, kind, name=about.get("name"))
-        if run is not None:
-            if run.parent is None:
-                self._open(run, inputs, parent_run_id, about)
-            elif not run.muted:
-                run.muted = capture_suppressed()
-        return run
-
-    def _start_llm(self, inputs: Any, run_id: UUID, parent_run_id: UUID | None, about: dict[str, Any]) -> None:
-        run = self._start_step(LlmRun, inputs, run_id, parent_run_id, about)
-        if run is not None and not run.muted and run.trace.draft.model is None:
-            # What was asked for; the reply may name it more precisely.
-            run.trace.draft.model = translate.requested_model_from(about.get("metadata"))
-
-    def _open(self, root: Run, inputs: Any, parent_run_id: UUID | None, about: dict[str, Any]) -> None:
+    def _open(self, live: Live, inputs: Any, parent_run_id: UUID | None, about: Mapping[str, Any]) -> None:
         """Fill in what is known when a request begins."""
         enable_interrupt_events(self)
-        trace = root.trace
-        trace.ignored = root.muted = capture_suppressed()
-        if not trace.ignored:
-            self._take_question(trace, inputs)
-            draft = trace.draft
+        live.ignored = live.root.muted or (self._on_every_call and runs_in_evaluator())
+        if not live.ignored:
+            live.block = current_request(self._recorder)
+            live.request.retriever_tools = self._retriever_tools
+            draft = live.draft
             draft.parent_run_id = None if parent_run_id is None else str(parent_run_id)
             draft.name = about.get("name")
             metadata = about.get("metadata") or {}
-            translate.fill_identity(draft, metadata, about.get("tags") or ())
+            steps_of.fill_identity(draft, metadata, about.get("tags") or ())
             if "thread_id" in metadata:  # its outputs may hold what earlier requests of the thread left
-                trace.written = input_keys(inputs)
+                live.written = input_keys(inputs)
             link_current_span(draft)
-        for given_up in self._tree.give_up():
+            self._take_inputs(live, inputs)
+        for given_up in self._live.give_up():
             self._record(given_up, "abandoned")
 
-    def _take_question(self, trace: LiveTrace, inputs: Any) -> None:
-        if inputs is not _NOT_GIVEN and not trace.ignored:
-            trace.draft.query = self._find.question(inputs)
+    def _take_inputs(self, live: Live, inputs: Any) -> None:
+        if inputs is not _NOT_GIVEN and not live.ignored:
+            self._extractors.read_inputs(inputs, live.request.statements)
+            live.root.inputs = self._values(live, inputs)
 
-    def _close(self, trace: LiveTrace, outputs: Any, inputs: Any) -> None:
-        """The root has returned: find the question, the contexts and the answer in what it returned."""
-        if trace.ignored:
+    def _close(self, live: Live, outputs: Any, inputs: Any) -> None:
+        """Finish a request whose root has returned."""
+        if live.ignored:
             return
-        self._take_question(trace, inputs)
-        if not trace.draft.query and isinstance(outputs, dict):
-            # A graph that is resumed gets a command, and has the question in its state.
-            trace.draft.query = self._guard.attempt(translate.question_from, outputs)
+        self._take_inputs(live, inputs)
         status: TraceStatus = "ok"
-        if trace.interrupted:
+        if live.interrupted:
             status = "interrupted"
-        elif trace.open and inputs is not _NOT_GIVEN:
-            # A stream that is closed early looks like success, but for the steps that are still at work. (In a call
-            # that is no stream such steps are background work of the application.)
+        elif live.n_open and inputs is not _NOT_GIVEN:
+            # A stream that is closed early looks like success, except that other steps are still open. (In a call that is
+            # not a stream, such steps are background work of the application.)
             status = "truncated"
-        written = only_written(trace, outputs)
-        contexts = self._find.contexts(outputs, written=written)
-        self._record(trace, status, contexts=contexts, answer=self._find.answer(outputs, written=written))
+        self._extractors.read_outputs(outputs, live.request.statements)
+        live.root.outputs = self._values(live, only_written(live, outputs))
+        self._record(live, status)
 
-    def _record(
-        self,
-        trace: LiveTrace,
-        status: TraceStatus,
-        *,
-        contexts: list[PassageDraft] | None = None,
-        answer: str | None = None,
-    ) -> None:
-        if not trace.ignored:
-            finish(trace, status=status, ended_at=self._clock(), stated_contexts=contexts, stated_answer=answer)
-            self._recorder.record(trace.draft)
+    def _values(self, live: Live, value: Any) -> Any:
+        return self._guard.attempt(steps_of.values_in, value, live.passages) or ()
+
+    def _record(self, live: Live, status: TraceStatus) -> None:
+        if live.ignored:
+            return
+        draft = live.draft
+        draft.status = status
+        draft.ended_at = self._clock()
+        if live.block is not None:
+            live.block.join(live.request)
+        elif self._on_every_call and is_bare_model_call(live.root, live.steps):
+            self._live.ignore_model()
+        else:
+            if status != "abandoned":  # given up by the next request, in another span
+                link_root_span(draft)
+            self._recorder.record(live.request)

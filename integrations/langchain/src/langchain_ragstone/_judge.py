@@ -12,7 +12,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
 from langsmith.run_helpers import get_tracing_context, tracing_context
 
-from langchain_ragstone._translate import text_of
+from langchain_ragstone._messages import text_of
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ChatRequest, ClientSettings, Completion, FunctionModel, ModelJudge, TokenLogprobs
 from ragstone.schema import Usage

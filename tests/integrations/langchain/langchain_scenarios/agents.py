@@ -44,7 +44,7 @@ def agent_artifact_tool_no_retriever(app):
     @tool("search", response_format="content_and_artifact")
     def search(query: str) -> tuple[str, list[Document]]:
         """Search an index that is none of LangChain's."""
-        return "found", [Document(page_content=text) for text in FOUND]
+        return str(FOUND), [Document(page_content=text) for text in FOUND]
 
     agent_with(app, search).invoke(ASK, app.config)
 
@@ -62,7 +62,7 @@ def agent_rag_chain_as_tool(app):
     @tool("search")
     def search(query: str) -> str:
         """Ask another chain."""
-        return app.rag(model=app.model("inner answer")).invoke(query)
+        return app.rag(model=app.model("an inner answer of a few more words than that")).invoke(query)
 
     agent_with(app, search).invoke(ASK, app.config)
 

@@ -15,7 +15,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel
 
-from langchain_scenarios import FOUND, Q
+from langchain_scenarios import FOUND, Q, prompt_of
 
 UNKNOWN = uuid.UUID(int=7)
 
@@ -33,7 +33,7 @@ def search_and_write(app, *, write=None, **options):
     """Two steps, the second of which may be given."""
     graph = StateGraph(State)
     graph.add_node("search", lambda state: {"context": app.retriever(*FOUND).invoke(state["question"])})
-    graph.add_node("write", write or (lambda _: {"answer": app.model("answer").invoke("a prompt").content}))
+    graph.add_node("write", write or (lambda state: {"answer": app.model("answer").invoke(prompt_of(state)).content}))
     graph.add_edge(START, "search")
     graph.add_edge("search", "write")
     return graph.compile(**options)
@@ -108,7 +108,7 @@ def graph_subgraph(app):
     inner.add_edge(START, "search")
     graph = StateGraph(State)
     graph.add_node("retrieval", inner.compile())
-    graph.add_node("write", lambda _: {"answer": app.model("answer").invoke("a prompt").content})
+    graph.add_node("write", lambda state: {"answer": app.model("answer").invoke(prompt_of(state)).content})
     graph.add_edge(START, "retrieval")
     graph.add_edge("retrieval", "write")
     graph.compile().invoke({"question": Q}, app.config)

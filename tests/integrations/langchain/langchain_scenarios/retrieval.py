@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langgraph.graph import START, StateGraph
 
-from langchain_scenarios import FOUND, Q
+from langchain_scenarios import FOUND, Q, prompt_of
 
 
 def answer_from(app, search):
@@ -160,7 +160,7 @@ def graph_two_nodes(app):
     graph = StateGraph(dict)
     graph.add_node("search", lambda state: {**state, "context": app.retriever(*FOUND).invoke(state["question"])})
     graph.add_node("filter", lambda state: {**state, "context": state["context"][:1]})
-    graph.add_node("write", lambda state: {**state, "answer": app.model("answer").invoke(Q).content})
+    graph.add_node("write", lambda state: {**state, "answer": app.model("answer").invoke(prompt_of(state)).content})
     graph.add_edge(START, "search")
     graph.add_edge("search", "filter")
     graph.add_edge("filter", "write")

@@ -7,7 +7,7 @@ import asyncio
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, StateGraph
 
-from langchain_scenarios import FOUND, Q
+from langchain_scenarios import FOUND, Q, prompt_of
 
 
 def lcel_stream(app):
@@ -48,7 +48,7 @@ def graph(app):
     """Search, then write."""
     steps = StateGraph(dict)
     steps.add_node("search", lambda state: {**state, "context": app.retriever(*FOUND).invoke(state["question"])})
-    steps.add_node("write", lambda state: {**state, "answer": app.model("answer").invoke("a prompt").content})
+    steps.add_node("write", lambda state: {**state, "answer": app.model("answer").invoke(prompt_of(state)).content})
     steps.add_edge(START, "search")
     steps.add_edge("search", "write")
     return steps.compile()

@@ -1,0 +1,184 @@
+"""LangChain's documents, copied into passages: each document of a request once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from numbers import Integral, Real
+from typing import Any, Final
+
+from langchain_core.documents import Document
+from langchain_core.load.serializable import Serializable
+from pydantic import BaseModel
+
+from ragstone.requests import PassageDraft, Value
+from ragstone.schema import field_names
+
+__all__ = ["MAX_PASSAGES", "Passages", "document_texts", "documents_in"]
+
+MAX_PASSAGES: Final = 1_000
+"""Documents copied from one list. `CaptureLimits.max_passages` cuts further, and notes it in the trace."""
+_MAX_DEPTH: Final = 3
+_MAX_FIELDS: Final = 32
+
+_ID_KEYS: Final = field_names("id", "output")
+_SCORE_KEYS: Final = field_names("score", "output")
+_CONTEXT_KEYS: Final = field_names("contexts", "output")
+_FLAT: Final = frozenset({str, int, float, bool, type(None)})
+
+
+class Passages:
+    """The passages of one request: a document that appears again, by the identity of its text, gives the same object.
+
+    Attributes:
+        n_chars: Characters of the texts copied so far.
+    """
+
+    __slots__ = ("_by_text", "n_chars")
+
+    def __init__(self) -> None:
+        self._by_text: dict[int, PassageDraft] = {}
+        self.n_chars = 0
+
+    def of(self, document: Document, score: float | None = None) -> PassageDraft:
+        """Return the passage for a document; its metadata are those of now, flat values only."""
+        text = document.page_content
+        known = self._by_text.get(id(text))
+        metadata = _flat(document.metadata)
+        # The passage holds the text, so that no other text can have this identity.
+        if known is not None and known.text is text and known.metadata == metadata and score in (None, known.score):
+            return known
+        identity = document.id
+        if identity is None:
+            identity = next((metadata[key] for key in _ID_KEYS if metadata.get(key) is not None), None)
+        if score is None:
+            score = next((found for key in _SCORE_KEYS if (found := _finite(metadata.get(key))) is not None), None)
+        passage = PassageDraft(
+            text=text, id=None if identity is None else str(identity), score=score, metadata=metadata
+        )
+        self._by_text[id(text)] = passage
+        self.n_chars += len(text)
+        return passage
+
+    def in_list(self, items: object) -> tuple[PassageDraft, ...] | None:
+        """Return the passages for a list of documents, of texts, or of (document, score) pairs; None for all else.
+
+        The first item decides. At most `MAX_PASSAGES` items are copied. An empty list is None, because it does not say
+        what it is a list of.
+        """
+        if not isinstance(items, list | tuple) or not items or not _is_document(items[0]):
+            return None
+        return tuple(self._item(item) for item in islice(items, MAX_PASSAGES) if _is_document(item))
+
+    def found(self, documents: Sequence[Document]) -> tuple[PassageDraft, ...]:
+        """Return the passages for what a retriever found, which may be nothing."""
+        return tuple(self.of(document) for document in islice(documents, MAX_PASSAGES))
+
+    def _item(self, item: Any) -> PassageDraft:
+        return self.of(item) if isinstance(item, Document) else self.of(item[0], _finite(item[1]))
+
+
+def _is_document(item: object) -> bool:
+    return isinstance(item, Document) or (type(item) is tuple and len(item) == 2 and isinstance(item[0], Document))
+
+
+def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    flat = {key: value for key, value in metadata.items() if type(value) in _FLAT}
+    if len(flat) == len(metadata):
+        return flat
+    for key, value in metadata.items():
+        if key in flat:
+            continue
+        if isinstance(value, str):
+            flat[str(key)] = str(value)
+        elif isinstance(value, Integral):
+            flat[str(key)] = int(value)  # NumPy's numbers; the id of a data frame's row is 7, not 7.0
+        elif isinstance(value, Real):
+            flat[str(key)] = float(value)
+    return flat
+
+
+def _finite(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def documents_in(value: object, passages: Passages, *, expected: bool) -> tuple[Value, ...]:
+    """Collect the document lists in the outputs of a step, by key path, at most three levels deep.
+
+    Args:
+        value: The outputs.
+        passages: Copies of documents.
+        expected: Whether the step was given documents, so that an empty list says that it left none of them.
+    """
+    if type(value) is str:
+        return ()
+    found = [Value(path, passages=found) for path, items in _lists(value, (), 0) if (found := passages.in_list(items))]
+    if expected and not found:
+        found = [Value(path, passages=()) for path in _empty_lists(value)]
+    return tuple(found)
+
+
+def _empty_lists(value: object) -> list[tuple[str, ...]]:
+    if isinstance(value, list):
+        return [] if value else [()]
+    fields = _fields(value) or {}
+    return [(key,) for key in _CONTEXT_KEYS if isinstance(fields.get(key), list) and not fields[key]]
+
+
+def document_texts(value: object) -> frozenset[str] | None:
+    """Return the texts of the documents in a step's inputs; None if there are none."""
+    if type(value) is str:
+        return None
+    texts = frozenset(
+        item.page_content if isinstance(item, Document) else item[0].page_content
+        for _, items in _lists(value, (), 0)
+        for item in islice(items, MAX_PASSAGES)
+        if _is_document(item)
+    )
+    return texts or None
+
+
+_Lists = list[tuple[tuple[str, ...], Sequence[Any]]]
+
+
+def _lists(value: object, path: tuple[str, ...], depth: int) -> _Lists:
+    """Return the lists of documents in a value. The first item of a list decides what it is a list of."""
+    if isinstance(value, list | tuple):
+        if not value:
+            return []
+        if _is_document(value[0]):
+            return [(path, value)]
+        if depth == _MAX_DEPTH or not isinstance(value[0], list | tuple | Mapping):
+            return []
+        return [found for item in value[:_MAX_FIELDS] for found in _lists(item, path, depth + 1)]
+    if isinstance(value, Document):
+        return [(path, (value,))]
+    fields = _fields(value) if depth < _MAX_DEPTH else None
+    if not fields:
+        return []
+    lists: _Lists = []
+    for key, item in islice(fields.items(), _MAX_FIELDS):
+        if type(item) is not str and item is not None:
+            lists += _lists(item, (*path, str(key)), depth + 1)
+    return lists
+
+
+def _fields(value: object) -> Mapping[Any, Any] | None:
+    """Return the fields of a mapping, of a state of the application, or of a graph's command; None for all else."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, BaseModel):
+        if isinstance(value, Serializable):
+            return None
+        return {name: getattr(value, name, None) for name in type(value).model_fields}
+    if type(value).__name__ == "Command":
+        update = getattr(value, "update", None)
+        return update if isinstance(update, Mapping) else None
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+    return None

@@ -1,0 +1,165 @@
+"""LangChain's messages and model replies, read as neutral messages and texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+
+from langchain_ragstone._documents import Passages
+from ragstone.requests import Message, Role, Step
+
+__all__ = [
+    "fill_reply",
+    "message_from",
+    "model_class_from",
+    "prompt_from",
+    "requested_model_from",
+    "text_in_stream_event",
+    "text_of",
+]
+
+_ROLES: Final[Mapping[str, Role]] = {
+    "human": "user", "HumanMessageChunk": "user", "user": "user",
+    "ai": "assistant", "AIMessageChunk": "assistant", "assistant": "assistant",
+    "system": "system", "SystemMessageChunk": "system", "developer": "system",
+    "tool": "tool", "ToolMessageChunk": "tool", "function": "tool", "FunctionMessageChunk": "tool",
+}  # fmt: skip
+
+
+def text_of(content: object) -> str | None:
+    """Return the text of a string, a message or a list of content blocks; None if there is none.
+
+    Only text blocks count: reasoning, tool calls and images are not part of an answer.
+    """
+    if isinstance(content, str):
+        return content
+    if isinstance(content, BaseMessage):
+        return text_of(content.content)
+    if isinstance(content, list):
+        texts = [text for block in content if (text := _block_text(block)) is not None]
+        return "".join(texts) if texts else None
+    return None
+
+
+def _block_text(block: object) -> str | None:
+    if isinstance(block, str):
+        return block
+    if isinstance(block, Mapping) and block.get("type") == "text" and isinstance(block.get("text"), str):
+        return str(block["text"])
+    return None
+
+
+def message_from(message: BaseMessage, passages: Passages, *, tool: str | None = None) -> Message:
+    """Read a message.
+
+    Args:
+        message: The message.
+        passages: Copies of documents.
+        tool: Name of the tool, for a tool's message that does not name it.
+    """
+    role = _ROLES.get(message.type) or _ROLES.get(getattr(message, "role", ""), "other")
+    content = message.content
+    if role == "assistant":
+        return Message(role, text_of(content) or "", calls_tool=bool(getattr(message, "tool_calls", None)))
+    text = content if type(content) is str else _prompt_text(content)
+    if role == "tool":
+        artifact = message.artifact if isinstance(message, ToolMessage) else None
+        return Message(role, text, tool=message.name or tool, passages=passages.in_list(artifact))
+    return Message(role, text)
+
+
+def prompt_from(messages: Sequence[BaseMessage], passages: Passages) -> tuple[Message, ...]:
+    """Read the messages that a chat model was sent."""
+    tools: dict[str | None, str] = {}
+    read = []
+    for message in messages:
+        for call in getattr(message, "tool_calls", ()):
+            tools[call.get("id")] = call.get("name")
+        read.append(message_from(message, passages, tool=tools.get(getattr(message, "tool_call_id", None))))
+    return tuple(read)
+
+
+def _prompt_text(content: object) -> str:
+    """Return every text that a model reads in a message: text blocks, documents, search results."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(text for block in content if (text := _prompt_text(block)))
+    if isinstance(content, Mapping):
+        if content.get("type") in ("image", "image_url", "audio", "video", "tool_use", "tool_call", "reasoning"):
+            return ""
+        parts = (content.get(key) for key in ("title", "text", "content", "data", "source"))
+        return "\n".join(text for part in parts if (text := _prompt_text(part)))
+    return ""
+
+
+def text_in_stream_event(event: Mapping[str, Any]) -> str | None:
+    """Return the text that an event of a version 3 stream adds; None if it adds none."""
+    delta = event.get("delta")
+    return delta.get("text") if isinstance(delta, Mapping) else None
+
+
+def model_class_from(serialized: Any) -> str | None:
+    """Return the name of the class of a model, as LangChain serializes it."""
+    if not isinstance(serialized, Mapping):
+        return None
+    path = serialized.get("id")
+    return _first_text(serialized.get("name"), path[-1] if isinstance(path, list) and path else None)
+
+
+def requested_model_from(metadata: Mapping[str, Any] | None) -> str | None:
+    """Return the name of the model that a call requested."""
+    return None if metadata is None else _first_text(metadata.get("ls_model_name"))
+
+
+class _Usage(NamedTuple):
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+def fill_reply(step: Step, result: LLMResult) -> None:
+    """Fill in the reply, model name and token counts of a model's step.
+
+    A reply without text that calls tools is kept as the arguments of the calls, in JSON: with structured output, they are
+    the answer.
+
+    Args:
+        step: The step.
+        result: The result of the call. Only its first generation is read.
+    """
+    generation = result.generations[0][0] if result.generations and result.generations[0] else None
+    output = result.llm_output or {}
+    about: Mapping[str, Any] = {}
+    usage: Mapping[str, Any] | None = None
+    if isinstance(generation, ChatGeneration):
+        message: Any = generation.message
+        calls = getattr(message, "tool_calls", None) or ()
+        about, usage = message.response_metadata, getattr(message, "usage_metadata", None)
+        step.reply = text_of(message)
+        step.calls_tool = bool(calls)
+        if calls and not step.reply:
+            arguments = [call["args"] for call in calls]
+            step.reply = json.dumps(arguments[0] if len(calls) == 1 else arguments, ensure_ascii=False, default=str)
+    elif generation is not None:
+        step.reply = generation.text
+    step.model = _first_text(about.get("model_name"), about.get("model"), output.get("model_name")) or step.model
+    step.input_tokens, step.output_tokens = _usage(usage or output.get("token_usage") or {})
+
+
+def _usage(usage: Mapping[str, Any]) -> _Usage:
+    return _Usage(
+        _count(usage.get("input_tokens", usage.get("prompt_tokens"))),
+        _count(usage.get("output_tokens", usage.get("completion_tokens"))),
+    )
+
+
+def _first_text(*values: object) -> str | None:
+    return next((value for value in values if isinstance(value, str) and value), None)
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
