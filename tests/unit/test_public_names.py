@@ -57,7 +57,7 @@ PUBLIC = {
     """,
     "ragstone.schema": """
         FIELD_ALIASES Evidence Failure FailureKind Interval Ledger NotApplicable Outcome Passage Retrieval Sample Score
-        Trace TraceStatus Usage committed_json_schema json_schema sample_from_row
+        Trace TraceStatus Usage committed_json_schema field_names json_schema sample_from_row
     """,
     "ragstone.scoring": """
         Scorer run_async

@@ -47,6 +47,15 @@ def test_a_frameworks_request_joins_the_block():
     assert [request.root, *steps] == list(ended.steps)
 
 
+def test_the_retriever_tools_of_a_joined_request_are_the_blocks():
+    """A tool that a handler declares is declared for the block."""
+    request = live()
+    assert request.join(
+        Request(draft=TraceDraft(), steps=[Step(id=1)], retriever_tools={"search": None}), parent=request.root
+    )
+    assert {"search": None} == request.end("ok").retriever_tools
+
+
 def test_a_joined_request_gives_what_the_block_lacks():
     """What the block states wins; identity, tags and statements of the framework fill the gaps."""
     request = live(session_id="ours", tags=["a"], metadata={"k": 1})

@@ -34,6 +34,7 @@ class LiveRequest:
         self.draft = draft
         self.root = root
         self.statements = Statements()
+        self.retriever_tools: dict[str, str | None] = {}
         self.ended = False
         self.n_late = 0
         """Steps that came after the end of the request, or beyond the limit."""
@@ -64,6 +65,7 @@ class LiveRequest:
         if not self.add(*request.steps):
             return False
         stated, draft, inner = self.statements, self.draft, request.draft
+        self.retriever_tools.update(request.retriever_tools)
         if stated.contexts is None:
             stated.contexts = request.statements.contexts
         if stated.response is None:
@@ -87,4 +89,10 @@ class LiveRequest:
         self.draft.status = status
         self.draft.error = self.root.error = error
         self.draft.ended_at = self.root.ended_at = time.time()
-        return Request(draft=self.draft, steps=self._steps, root=self.root, statements=self.statements)
+        return Request(
+            draft=self.draft,
+            steps=self._steps,
+            root=self.root,
+            statements=self.statements,
+            retriever_tools=self.retriever_tools,
+        )

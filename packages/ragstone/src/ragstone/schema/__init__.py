@@ -18,7 +18,7 @@ from ragstone.schema._ledger import DeliveryCounts as DeliveryCounts
 from ragstone.schema._ledger import IgnoredTraces as IgnoredTraces
 from ragstone.schema._ledger import Ledger
 from ragstone.schema._ledger import LedgerRow as LedgerRow
-from ragstone.schema._names import field_names as field_names
+from ragstone.schema._names import field_names
 from ragstone.schema._outcome import Delivery as Delivery
 from ragstone.schema._outcome import Failure, FailureKind, Interval, NotApplicable, Outcome, Score
 from ragstone.schema._outcome import outcome_adapter as outcome_adapter
@@ -45,6 +45,7 @@ __all__ = [
     "TraceStatus",
     "Usage",
     "committed_json_schema",
+    "field_names",
     "json_schema",
     "sample_from_row",
 ]
