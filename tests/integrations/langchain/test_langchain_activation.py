@@ -378,3 +378,36 @@ class TestExplicit:
         with TracerProvider().get_tracer("test").start_as_current_span("request") as span:
             app.handler.record(query=Q)
         assert f"{span.get_span_context().span_id:016x}" == app.draft.otel_span_id
+
+
+class TestRequestBlock:
+    """Calls inside a block that the application marks as a request."""
+
+    @pytest.fixture
+    def recorded(self):
+        """A recorder that the blocks and the handlers share."""
+        return MemoryRecorder()
+
+    def test_calls_become_steps_of_the_block(self, recorded, app):
+        """Retriever, bare model and chain are one request, with the contexts in the prompt."""
+        ragstone_enable(recorded)
+        try:
+            with recorded.request(Q) as request:
+                documents = app.retriever(*FOUND, "gamma").invoke(Q)
+                kept = "\n".join(document.page_content for document in documents[:2])
+                reply = app.model("answer").invoke(f"{kept}\n{Q}").content
+                app.model("a title").invoke("Title of: who?")
+                request.answer(reply)
+        finally:
+            ragstone_disable()
+        (draft,) = recorded.drafts
+        assert (Q, "answer", "ok") == (draft.query, draft.response, draft.status)
+        assert FOUND == [passage.text for passage in draft.contexts]
+        assert 1 == len(draft.retrievals)
+
+    def test_a_handler_of_another_recorder_records_for_itself(self, recorded, app):
+        """A block is of its own recorder."""
+        with recorded.request(Q) as request:
+            request.answer(app.rag().invoke(Q, app.config))
+        assert [OK] == app.seen()
+        assert [None] == [draft.contexts for draft in recorded.drafts]

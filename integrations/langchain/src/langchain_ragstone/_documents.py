@@ -44,54 +44,68 @@ class Passages:
 
     def of(self, document: Document, score: float | None = None) -> PassageDraft:
         """Return the passage for a document; its metadata are those of now, flat values only."""
-        text = document.page_content
+        text, metadata = document.page_content, document.metadata
         known = self._by_text.get(id(text))
-        metadata = _flat(document.metadata)
         # The passage holds the text, so that no other text can have this identity.
-        if known is not None and known.text is text and known.metadata == metadata and score in (None, known.score):
+        if known is not None and known.text is text and score in (None, known.score) and _is_same(known, metadata):
             return known
+        flat = _flat(metadata)
         identity = document.id
         if identity is None:
-            identity = next((metadata[key] for key in _ID_KEYS if metadata.get(key) is not None), None)
+            identity = next((flat[key] for key in _ID_KEYS if flat.get(key) is not None), None)
         if score is None:
-            score = next((found for key in _SCORE_KEYS if (found := _finite(metadata.get(key))) is not None), None)
-        passage = PassageDraft(
-            text=text, id=None if identity is None else str(identity), score=score, metadata=metadata
-        )
+            for key in _SCORE_KEYS:
+                if key in flat and (score := _finite(flat[key])) is not None:
+                    break
+        passage = PassageDraft(text=text, id=None if identity is None else str(identity), score=score, metadata=flat)
         self._by_text[id(text)] = passage
         self.n_chars += len(text)
         return passage
 
     def in_list(self, items: object) -> tuple[PassageDraft, ...] | None:
-        """Return the passages for a list of documents, of texts, or of (document, score) pairs; None for all else.
+        """Return the passages for a list of documents, or of (document, score) pairs; None for all else.
 
         The first item decides. At most `MAX_PASSAGES` items are copied. An empty list is None, because it does not say
         what it is a list of.
         """
-        if not isinstance(items, list | tuple) or not items or not _is_document(items[0]):
+        if not isinstance(items, list | tuple) or not items:
             return None
-        return tuple(self._item(item) for item in islice(items, MAX_PASSAGES) if _is_document(item))
+        if isinstance(items[0], Document):
+            return self.found(items)
+        if not _is_pair(items[0]):
+            return None
+        pairs = (item for item in items[:MAX_PASSAGES] if _is_pair(item))
+        return tuple([self.of(document, _finite(score)) for document, score in pairs])
 
-    def found(self, documents: Sequence[Document]) -> tuple[PassageDraft, ...]:
+    def found(self, documents: Sequence[Any]) -> tuple[PassageDraft, ...]:
         """Return the passages for what a retriever found, which may be nothing."""
-        return tuple(self.of(document) for document in islice(documents, MAX_PASSAGES))
+        of = self.of
+        return tuple([of(document) for document in documents[:MAX_PASSAGES] if isinstance(document, Document)])
 
-    def _item(self, item: Any) -> PassageDraft:
-        return self.of(item) if isinstance(item, Document) else self.of(item[0], _finite(item[1]))
+
+def _is_pair(item: object) -> bool:
+    return type(item) is tuple and len(item) == 2 and isinstance(item[0], Document)
 
 
 def _is_document(item: object) -> bool:
-    return isinstance(item, Document) or (type(item) is tuple and len(item) == 2 and isinstance(item[0], Document))
+    return isinstance(item, Document) or _is_pair(item)
+
+
+def _is_same(known: PassageDraft, metadata: Mapping[str, Any]) -> bool:
+    try:
+        return known.metadata == metadata or known.metadata == _flat(metadata)
+    except ValueError:  # an array does not say whether it is equal
+        return False
 
 
 def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    flat = {key: value for key, value in metadata.items() if type(value) in _FLAT}
-    if len(flat) == len(metadata):
-        return flat
+    if _FLAT.issuperset(map(type, metadata.values())):
+        return dict(metadata)
+    flat: dict[str, Any] = {}
     for key, value in metadata.items():
-        if key in flat:
-            continue
-        if isinstance(value, str):
+        if type(value) in _FLAT:
+            flat[key] = value
+        elif isinstance(value, str):
             flat[str(key)] = str(value)
         elif isinstance(value, Integral):
             flat[str(key)] = int(value)  # NumPy's numbers; the id of a data frame's row is 7, not 7.0
@@ -101,10 +115,11 @@ def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _finite(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
-    number = float(value)
-    return number if math.isfinite(number) else None
+    if type(value) is not float:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            return None
+        value = float(value)
+    return value if math.isfinite(value) else None
 
 
 def documents_in(value: object, passages: Passages, *, expected: bool) -> tuple[Value, ...]:
@@ -134,13 +149,14 @@ def document_texts(value: object) -> frozenset[str] | None:
     """Return the texts of the documents in a step's inputs; None if there are none."""
     if type(value) is str:
         return None
-    texts = frozenset(
-        item.page_content if isinstance(item, Document) else item[0].page_content
-        for _, items in _lists(value, (), 0)
-        for item in islice(items, MAX_PASSAGES)
-        if _is_document(item)
-    )
-    return texts or None
+    texts: set[str] = set()
+    for _, items in _lists(value, (), 0):
+        for item in items[:MAX_PASSAGES]:
+            if isinstance(item, Document):
+                texts.add(item.page_content)
+            elif _is_pair(item):
+                texts.add(item[0].page_content)
+    return frozenset(texts) or None
 
 
 _Lists = list[tuple[tuple[str, ...], Sequence[Any]]]

@@ -38,6 +38,8 @@ def chain_kind(run_type: str | None) -> StepKind:
 
 def values_in(value: object, passages: Passages) -> tuple[Value, ...]:
     """Collect the texts, message lists and document lists in inputs or outputs; see `ragstone.requests.harvest`."""
+    if type(value) is str:  # most of them
+        return (Value((), text=value),)
 
     def read(item: Any) -> Any:
         if isinstance(item, Document):
