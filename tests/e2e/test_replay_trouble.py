@@ -62,7 +62,7 @@ def test_a_format_that_was_named_wrongly_is_an_error(tmp_path, capsys):
 
     assert 2 == replay(file, "--format", "otlp", "--store", tmp_path / "r.db", "--judge", "lexical")
     told = capsys.readouterr().err
-    assert "rejected, line 1: no OTLP message" in told
+    assert "rejected, line 1: not an OTLP message" in told
     assert "If the detected format is wrong, set --format" in told
 
 

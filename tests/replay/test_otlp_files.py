@@ -331,8 +331,8 @@ def test_a_request_to_a_receiver_is_read_as_files_are():
     assert [] == spans_of_request(b"{}", "application/json")
     for body, content_type, reason in (
         (b"{", "application/json", "no JSON"),
-        (b'{"a": 1}', "application/json", "no OTLP message"),
-        (b"\xff\xff\xff", "application/x-protobuf", "no OTLP trace request in protobuf"),
+        (b'{"a": 1}', "application/json", "not an OTLP message"),
+        (b"\xff\xff\xff", "application/x-protobuf", "not an OTLP trace request in protobuf"),
         (b"{}", "text/html", "content type"),
     ):
         with pytest.raises(DataError, match=reason):

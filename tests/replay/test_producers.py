@@ -52,7 +52,7 @@ class Shape:
 
 
 TEXT_TOOL = "contexts need `--retriever-tool`: the tool returns text"
-NO_RETRIEVAL = "contexts and the question alone: nothing in the trace tells them from the prompt"
+NO_RETRIEVAL = "contexts and the question alone: the trace has only the prompt"
 PLAIN_PROMPT = {"query": PROMPT, "quotes_prompt": True, "missing": NO_RETRIEVAL}
 FAILED = {"query": FAILS, "failed": True}
 

@@ -150,7 +150,7 @@ def test_a_run_beside_qrels_is_one_data_set(read, tmp_path):
     found = detect(InputFile(tmp_path, "folder"))
     traces, _ = read(found.format, tmp_path)
 
-    assert ("rows", "a TREC run beside qrels") == (found.format.name, found.detected_by)
+    assert ("rows", "a TREC run and its qrels") == (found.format.name, found.detected_by)
     assert [("q1", ["d1"], {"d1": 1.0}), ("q2", [], {"d9": 1.0})] == [
         (t.trace_id, [p.id for p in t.contexts], t.qrels) for t in traces
     ]

@@ -253,7 +253,7 @@ def test_tokens_of_the_trace_stand_in_where_no_span_counts(read):
     ("value", "reason"),
     [
         ({"info": {"trace_id": "tr-1", "request_preview": "Why?"}, "data": {}}, "only previews"),
-        ({"info": {"trace_id": "tr-1"}, "data": {"spans": []}}, "no spans"),
+        ({"info": {"trace_id": "tr-1"}, "data": {"spans": []}}, "not have any spans"),
         ({"info": {"trace_id": "tr-1"}, "data": {"spans": [{"name": "x"}]}}, "must have a `span_id`"),
         ([1], "must have `spans`"),
     ],

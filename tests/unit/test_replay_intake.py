@@ -420,7 +420,7 @@ def test_a_plan_tries_metrics_on_an_even_spread(known, tmp_path, n, most, kept):
 def test_a_file_that_nobody_can_read_shows_before_anything_is_done(known, tmp_path):
     """The message shows how it begins; no store is made."""
     good, bad = write(tmp_path / "a.jsonl", *rows(1)), write(tmp_path / "b.txt", "hello")
-    with pytest.raises(DataError, match=r"begins with 'hello\\n', which is no format that is known \(lines\)"):
+    with pytest.raises(DataError, match=r"begins with 'hello\\n', which is not a known format \(lines\)"):
         replay_traces([str(good), str(bad)], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical")
 
     assert not (tmp_path / "r.db").exists()
@@ -428,12 +428,15 @@ def test_a_file_that_nobody_can_read_shows_before_anything_is_done(known, tmp_pa
 
 def test_nothing_to_replay_is_an_error(tmp_path):
     """A path that is not there, a format that is not known, nothing at all."""
-    with pytest.raises(ConfigurationError, match="there is no file or folder 'nowhere'"), open_inputs(["nowhere"]):
+    with (
+        pytest.raises(ConfigurationError, match="file or directory 'nowhere' does not exist"),
+        open_inputs(["nowhere"]),
+    ):
         pass
     with pytest.raises(ConfigurationError, match="nothing to replay was named"), open_inputs([]):
         pass
     path = write(tmp_path / "a.jsonl", *rows(1))
-    with pytest.raises(ConfigurationError, match="there is no format 'nonsense'"):
+    with pytest.raises(ConfigurationError, match="unknown format 'nonsense'"):
         plan_replay([str(path)], format="nonsense")
 
 

@@ -143,7 +143,7 @@ def test_a_full_disk_ends_a_fetch_with_a_message(server, monkeypatch):
 @pytest.mark.parametrize("address", ["http://[::1/x?token=hunter2", "http://user:hunter2\u2100@host/x"])
 def test_an_address_that_is_none_is_told_without_being_shown(address):
     """It may hold a password as well as any."""
-    with pytest.raises(ConfigurationError, match="is no address; write it as") as raised, opened(address):
+    with pytest.raises(ConfigurationError, match=r"is not valid\. Write it as") as raised, opened(address):
         pass
 
     assert "hunter2" not in str(raised.value)
@@ -165,7 +165,7 @@ def test_a_pipe_is_told_before_anybody_waits_for_it(tmp_path, in_folder):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with (
-        pytest.raises(ConfigurationError, match=r"pipe' is no file .*; write it to a file first"),
+        pytest.raises(ConfigurationError, match=r"pipe' is not a regular file .*Write it to a file first"),
         opened(str(tmp_path if in_folder else pipe)),
     ):
         pass
@@ -174,7 +174,7 @@ def test_a_pipe_is_told_before_anybody_waits_for_it(tmp_path, in_folder):
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="devices with names are of Unix")
 def test_a_device_is_no_file():
     """It would be read for ever."""
-    with pytest.raises(ConfigurationError, match="'/dev/zero' is no file"), opened("/dev/zero"):
+    with pytest.raises(ConfigurationError, match="'/dev/zero' is not a regular file"), opened("/dev/zero"):
         pass
 
 

@@ -1,4 +1,4 @@
-"""The seam to formats: `TraceFormat` recognises and reads one kind of file; which one a file has is told, with a reason."""
+"""Trace formats: the protocol `TraceFormat` of readers, and the detection of the format of a file with its evidence."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class TraceFormat(Protocol):
         ...
 
     def detect(self, head: bytes) -> str | None:
-        """Recognise a file by its first bytes (decompressed; they may end anywhere).
+        """Detect a file by its first bytes (decompressed, cut anywhere).
 
         Returns:
-            What it was recognised by, in words for people, such as "spans with `openinference.span.kind`"; None when it
+            The evidence, such as "spans with `openinference.span.kind`". None if it
             is something else. Never raises, whatever the bytes are.
         """
         ...
@@ -58,7 +58,7 @@ class TraceFormat(Protocol):
         `RejectedRecord`; nothing in the file can raise anything but what is said here, or make this take long.
 
         Raises:
-            DataError: The file itself cannot be read on: it is damaged from here on, or is no such file.
+            DataError: If the rest of the file is damaged, or the file has another format.
         """
         ...
 
@@ -68,7 +68,7 @@ class FolderFormat(TraceFormat, Protocol):
     """A format that also comes as a folder of files with names of their own."""
 
     def detect_folder(self, folder: Path) -> str | None:
-        """Recognise a folder by the names in it; what it was recognised by, or None. It may be anything."""
+        """Detect a directory by the names in it. Returns the evidence, or None. The directory may contain anything."""
         ...
 
 
@@ -83,12 +83,12 @@ class DetectedFormat:
 def all_formats() -> dict[str, TraceFormat]:
     """The formats of the entry points `ragstone.formats`, by name, the most specific first."""
     found = {entry.name: entry for entry in entry_points(group=_GROUP)}
-    # Rows of any data set are recognised by a question alone, so they are asked last.
+    # Rows of any dataset are detected by a question alone, so they are tried last.
     return {name: found[name].load()() for name in sorted(found, key=lambda name: (name == "rows", name))}
 
 
 def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceFormat] | None = None) -> DetectedFormat:
-    """Find the format of a file, or of a folder: by the names in it, else that of all its files, if they are alike.
+    """Detect the format of a file, or of a directory: by the names in it, otherwise the common format of its files.
 
     Args:
         source: The file or folder.
@@ -96,13 +96,13 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
         formats: The formats to choose from; None takes all that are installed.
 
     Raises:
-        ConfigurationError: There is no format of that name.
-        DataError: The file has no format that is known, or cannot be read.
+        ConfigurationError: If the name is unknown.
+        DataError: If the format of the file is unknown, or the file cannot be read.
     """
     known = {f.name: f for f in formats} if formats is not None else all_formats()
     if name != "auto":
         if name not in known:
-            raise ConfigurationError(f"there is no format {name!r}; known are {', '.join(known)}, and 'auto'")
+            raise ConfigurationError(f"unknown format {name!r}: expected 'auto' or one of {', '.join(known)}")
         return DetectedFormat(format=known[name], detected_by="it was named")
     if source.path.is_dir():
         return _of_folder(source, known)
@@ -123,8 +123,8 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
         )
     beginning = head[:40].decode("utf-8", "replace")
     raise DataError(
-        f"{source.name!r} begins with {beginning!r}, which is no format that is known ({', '.join(known)}); "
-        "name it with --format, or convert it to JSON lines with the fields query, contexts and response"
+        f"{source.name!r} begins with {beginning!r}, which is not a known format ({', '.join(known)}). "
+        "Name the format with --format, or convert the file to JSON lines with the fields query, contexts and response"
     )
 
 

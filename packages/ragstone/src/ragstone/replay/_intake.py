@@ -32,7 +32,7 @@ class FileReport:
     name: str
     format: str
     detected_by: str
-    """What the format was recognised by."""
+    """Evidence for the format."""
     n_read: int = 0
     """Records read so far, those of earlier runs included."""
     n_new: int = 0
@@ -52,7 +52,7 @@ class ReplayTraceSource:
     """Reads files, one after another, batch by batch.
 
     How far a file was read is noted in the store, with the traces, in one transaction; the same file is read on from
-    there, and records that are passed over cost no more than reading them.
+    there, and records of earlier runs cost no more than reading them.
 
     Args:
         files: The files with their formats.
@@ -115,7 +115,7 @@ class ReplayTraceSource:
         self._segment = _segment(source, found)
         counts.n_read = offsets.get(self._segment, 0)
         records = found.format.read(source)
-        # What earlier runs have taken in is read again and passed over: its rejections are told again, its traces are
+        # Records of earlier runs are read again and skipped: their rejections are reported again, their traces are
         # in the store.
         for record in islice(records, counts.n_read):
             if isinstance(record, RejectedRecord):
@@ -185,7 +185,7 @@ def _reject(counts: FileReport, record: RejectedRecord) -> None:
 def _segment(source: InputFile, found: DetectedFormat) -> str:
     """A name for this file, or these, as they are now and as they are read now.
 
-    What has grown or was replaced is read anew, and so it is in another format, or by another version of the readers:
+    A file that has grown or was replaced is read again, also in another format or by another version of the readers:
     the number of records that were taken in would mean others.
     """
     known_by = f"{source.identity or source.path.resolve()}|{found.format.name}|{version('ragstone')}"

@@ -1,4 +1,4 @@
-"""JSON from strangers: parsed within limits, and made fit to be kept and written again."""
+"""JSON of unknown origin: parsed within limits, and cleaned so that it can be stored and written again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def parse_json(text: bytes | str) -> Any:
     """The value of a JSON text, cleaned.
 
     Raises:
-        DataError: It is no JSON, is no UTF-8, or nests too deeply.
+        DataError: If it is not valid JSON in UTF-8, or nests too deeply.
     """
     try:
         value = json.loads(text.decode("utf-8-sig") if isinstance(text, bytes) else text)

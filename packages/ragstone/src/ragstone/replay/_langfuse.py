@@ -48,7 +48,7 @@ _HEX_SPAN: Final = re.compile("[0-9a-f]{16}")
 
 
 class LangfuseFormat:
-    """Exports and API answers of Langfuse: observations of either generation, beside traces or without them.
+    """Exports and API answers of Langfuse: observations of either generation, with or without traces.
 
     A folder with `traces` and `observations` in it is one export.
     """
@@ -56,7 +56,7 @@ class LangfuseFormat:
     name = "langfuse"
 
     def detect(self, head: bytes) -> str | None:
-        """Observations name their parent observation; traces have fields that nobody else's have."""
+        """Observations name their parent observation. Traces have fields that only Langfuse writes."""
         for field in ("parent_observation_id", "parentObservationId"):
             if has_fields(head, field):
                 return f"observations with `{field}`"
@@ -68,7 +68,7 @@ class LangfuseFormat:
     def detect_folder(self, folder: Path) -> str | None:
         """A legacy export keeps traces apart from observations."""
         names = {path.name.partition(".")[0] for path in folder.iterdir()}
-        return "`traces` beside `observations`" if {"traces", "observations"} <= names else None
+        return "`traces` and `observations`" if {"traces", "observations"} <= names else None
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read traces. `latency` is not looked at: it is in seconds in some exports and in milliseconds in others."""

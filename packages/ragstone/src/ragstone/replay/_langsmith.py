@@ -47,7 +47,7 @@ class LangsmithFormat:
         return f"runs with `run_type` and `{place}`" if "run_type" in found and place is not None else None
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
-        """Read traces; feedback is passed over, and so are the settings and names of hosts that the SDK records."""
+        """Read traces. Feedback is ignored, and so are the settings and host names that the SDK records."""
         runs, tools = records(source, within=("data", "runs")), source.retriever_tools
         yield from traces_of(runs, spans=_spans, steps=_steps, source=self.name, retriever_tools=tools)
 
@@ -125,7 +125,7 @@ def _error(run: Mapping[str, Any]) -> str | None:
     error = run.get("error")
     if not isinstance(error, str) or not error:
         return "error" if run.get("status") == "error" else None
-    # The stack below it names the files of whoever ran it.
+    # The stack below it names files of the machine that ran it.
     return error.partition("Traceback (most recent call last)")[0].strip() or error.strip().splitlines()[-1]
 
 

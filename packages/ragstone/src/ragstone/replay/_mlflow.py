@@ -70,7 +70,7 @@ class MlflowFormat:
         return None
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
-        """Read traces. Previews are not looked at, for they are cut; feedback is passed over, expectations are kept."""
+        """Read traces. Previews are not read because they are truncated. Feedback is ignored, expectations are kept."""
         for record in records(source, within=("traces", "data")):
             if isinstance(record, RejectedRecord):
                 yield record
@@ -90,15 +90,15 @@ def _steps(value: Any) -> tuple[str, list[Step]]:
         value = parse_json(value)
     row = mapping(value)
     whole = mapping(inner_json(row.get("trace"))) or row
-    # A row of a table has beside each other what a trace has in `info` and in `data`.
+    # A row of a table has the fields of a trace's `info` and `data` on one level.
     info = mapping(whole.get("info")) or row
     spans = inner_json(mapping(whole.get("data")).get("spans", row.get("spans")))
     if not isinstance(spans, list) or not all(isinstance(span, Mapping) for span in spans):
         raise DataError(
-            "a trace must have `spans`, in `data` or beside it; an export without spans holds only previews"
+            "a trace must have `spans`, in `data` or on the top level; an export without spans has only previews"
         )
     if not spans:
-        raise DataError("the trace has no spans: they may have been archived, or it is still open")
+        raise DataError("the trace does not have any spans: they may have been archived, or it is still open")
     if len(spans) > _MAX_SPANS:
         raise DataError(f"the trace has {len(spans)} spans, more than {_MAX_SPANS}")
     run_id = text_or_none(info.get("trace_id")) or text_or_none(info.get("request_id"))

@@ -43,7 +43,7 @@ class ObjectsFormat:
         if "run_type" in found or "trace_id" in found:
             return None
         if found >= _LANGCHAIN:
-            return "LangChain's serialised objects, with `lc` and `kwargs`"
+            return "LangChain's serialized objects, with `lc` and `kwargs`"
         return "LlamaIndex's responses, with `source_nodes`" if any(found >= names for names in _LLAMA_INDEX) else None
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:

@@ -30,7 +30,7 @@ class PhoenixFormat:
     name = "phoenix"
 
     def detect(self, head: bytes) -> str | None:
-        """Recognise exports of Phoenix; see `TraceFormat`."""
+        """Detect exports of Phoenix; see `TraceFormat`."""
         if head.startswith(PARQUET):
             # The names of the columns are at the end of such a file; what is read of a small one has them.
             return "a Parquet file with Phoenix's columns" if all(name in head for name in _COLUMNS) else None

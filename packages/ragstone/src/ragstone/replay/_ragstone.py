@@ -23,7 +23,7 @@ class RagstoneFormat:
     name = "ragstone"
 
     def detect(self, head: bytes) -> str | None:
-        """A trace of ours has an id, a beginning and a schema version."""
+        """A trace of Ragstone has an id, a start time and a schema version."""
         fields = ("trace_id", "started_at", "schema_version")
         return "traces with `trace_id`, `started_at` and `schema_version`" if has_fields(head, *fields) else None
 
@@ -41,7 +41,7 @@ class RagstoneFormat:
 
 def _trace(value: Any) -> Trace:
     if isinstance(value, Mapping) and isinstance(value.get("trace"), Mapping):
-        value = value["trace"]  # beside it stands what became of the trace
+        value = value["trace"]  # the other fields are its outcomes
     if not isinstance(value, Mapping):
         raise DataError("a trace must be an object")
     try:

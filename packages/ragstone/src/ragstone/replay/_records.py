@@ -35,10 +35,10 @@ class Record:
 
 
 def records(source: InputFile, *, within: Sequence[str] = ("data",)) -> Iterator[Record | RejectedRecord]:
-    """The records of a file or of a folder's files, in their order; what cannot be read is told and passed over.
+    """Yield the records of a file or of a directory's files, in order. Unreadable records are reported and skipped.
 
     Args:
-        source: JSON lines, one JSON document, or Parquet: its bytes tell.
+        source: JSON lines, one JSON document, or Parquet, detected by its bytes.
         within: Names under which a JSON object may hold the list that is meant, such as a page of an API's answer.
 
     Raises:

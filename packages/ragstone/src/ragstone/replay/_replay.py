@@ -1,4 +1,4 @@
-"""`replay_traces`: other tools' files in, scored traces in a store and at the sinks out; stopped at any time, it goes on."""
+"""`replay_traces`: reads trace files of other tools, scores the traces and delivers the scores. It can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def plan_replay(
     calls_per_reading: int = 1,
     max_rehearsed: int = 1000,
 ) -> ReplayPlan:
-    """Read everything, ask nobody, and say what a replay would do.
+    """Read all files without calling a model, and return what a replay would do.
 
     Args:
         sources: Files, folders, http(s) addresses.
         metrics: Names, groups or metric objects.
         format: Name of the format, or "auto".
         retriever_tools: As for `areplay_traces`.
-        calls_per_reading: Requests for one p(abstain): 1 where the endpoint tells probabilities, else the draws.
+        calls_per_reading: Calls for one p(abstain): 1 if the endpoint returns probabilities, otherwise the draws.
         max_rehearsed: Traces that metrics are tried on; the numbers are scaled up from there.
 
     Raises:
@@ -134,7 +134,7 @@ async def areplay_traces(
 ) -> ReplayReport:
     """Take traces of other tools into a store, score them, deliver the outcomes.
 
-    Stopped at any moment, even killed, the same call goes on: what was taken in is not taken in again, what was scored
+    If it is stopped at any time, even killed, the same call resumes: traces that were read are not read again, traces that were scored
     is not scored again. With a reply cache (`RAGSTONE_CACHE`) no answered question is asked again either.
 
     Args:
@@ -144,14 +144,14 @@ async def areplay_traces(
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`, else "lexical".
         reader: The application's generator, for metrics that need it: the forms of `judge`, or a `Reader`.
         sinks: Where outcomes go besides the store.
-        format: Name of the format, or "auto" to recognise it from the file.
+        format: Name of the format, or "auto" to detect it from the file.
         retriever_tools: Names of tools that retrieve and return text, or a mapping from such names to the separator
             between the passages in their results. Without it, such a result is not read as contexts.
         concurrency: Traces scored at once.
         deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
-        max_outage_s: Seconds for which a trace waits for a judge that answers nobody.
+        max_outage_s: Seconds to keep a trace pending while the judge is unavailable.
         redact: Text to text, applied to every text before it touches the store; None keeps texts as they are.
-        started: Called before work begins, with what shows its progress and what can be told to stop.
+        started: Called before work begins, with the source, which has the progress, and the worker, which can be stopped.
 
     Raises:
         ConfigurationError: A source, format, metric, judge or sink that does not exist.

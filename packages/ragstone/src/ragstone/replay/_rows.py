@@ -56,10 +56,10 @@ class RowsFormat:
         return f"rows with {_listed(found)}" if found else None
 
     def detect_folder(self, folder: Path) -> str | None:
-        """BEIR's names of files, or one TREC run beside one file of qrels."""
+        """The file names of BEIR, or one TREC run and one file of qrels."""
         if (folder / "queries.jsonl").is_file() and any((folder / "qrels").glob("*.tsv")):
             return "BEIR's `queries.jsonl` and `qrels`"
-        return "a TREC run beside qrels" if _run_and_qrels(folder) else None
+        return "a TREC run and its qrels" if _run_and_qrels(folder) else None
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read rows as traces. One without an id gets one from its contents and its place, the same each time.

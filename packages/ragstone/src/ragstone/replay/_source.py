@@ -39,14 +39,14 @@ class Line:
     """1-based."""
     text: bytes
     is_torn: bool = False
-    """Whether it is the last one and has no end: its writer may have been killed."""
+    """Whether it is the last one and does not have a line end: its writer may have been killed."""
     is_too_long: bool = False
     """Whether it is longer than `MAX_RECORD_BYTES`; then `text` is only its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file to read traces from; gzip and Zstandard are recognised by their first bytes, not by the name.
+    """A file to read traces from; gzip and Zstandard are detected by their first bytes, not by the name.
 
     It may be a folder whose files belong together: the parts of one export, a BEIR data set.
 
@@ -78,7 +78,7 @@ class InputFile:
             return
         n_files = 0
         for folder, folders, files in os.walk(self.path):
-            # What begins with "_" are the notes of whoever wrote the export, such as Spark's _SUCCESS.
+            # Names that begin with "_" are notes of the exporting tool, such as Spark's _SUCCESS.
             folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
             for name in sorted(name for name in files if not name.startswith((".", "_"))):
                 n_files += 1
@@ -117,7 +117,7 @@ class InputFile:
             raise DataError(f"{self.name!r} cannot be read: {error}") from error
 
     def head(self, n_bytes: int = _HEAD_BYTES) -> bytes:
-        """The first bytes, decompressed, to recognise a format by; those of a folder's first file.
+        """The first bytes, decompressed, to detect a format by; those of a directory's first file.
 
         A Parquet file names its columns at its end, so its first four bytes and its end are what is given.
         """
@@ -130,7 +130,7 @@ class InputFile:
             return head
 
     def lines(self) -> Iterator[Line]:
-        """The lines, without their ends; empty ones are left out. One that is too long is cut, marked, and passed over."""
+        """The lines, without their ends. Empty ones are skipped. One that is too long is cut and marked."""
         with self.open() as stream:
             number = 0
             while text := stream.readline(MAX_RECORD_BYTES + 1):
@@ -262,12 +262,12 @@ def open_inputs(named: Sequence[str]) -> Iterator[list[InputFile]]:
 def _source(name: str) -> InputFile:
     source = InputFile(path=Path(name), name=name)
     if not source.path.exists():
-        raise ConfigurationError(f"there is no file or folder {name!r}")
+        raise ConfigurationError(f"file or directory {name!r} does not exist")
     for part in source.parts():
-        # Reading begins anew for each look and in each run; a pipe gives its bytes once, a device for ever.
+        # A file is read several times. A pipe returns its bytes once, a device without end.
         if part.path.exists() and not part.path.is_file():
             raise ConfigurationError(
-                f"{part.name!r} is no file (a pipe, a device?) and cannot be read twice; write it to a file first"
+                f"{part.name!r} is not a regular file (a pipe, a device?) and cannot be read twice. Write it to a file first"
             )
     return source
 
@@ -296,9 +296,7 @@ def _fetched(address: str, folder: Path) -> InputFile:
         name = url._replace(netloc=host, query="", fragment="").geturl()
     except ValueError:
         # What is wrong with it would quote it, credentials and all.
-        raise ConfigurationError(
-            "an address to replay from is no address; write it as https://host:port/path"
-        ) from None
+        raise ConfigurationError("the URL to replay from is not valid. Write it as https://host:port/path") from None
     target = folder / (Path(url.path).name[-_NAME_LENGTH:] or "export")
     import httpx
 

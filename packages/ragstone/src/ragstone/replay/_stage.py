@@ -52,7 +52,7 @@ class BufferedSpan:
     trace_id: str
     span_id: str
     is_root: bool
-    """Whether it has no parent."""
+    """Whether it does not have a parent."""
     body: bytes
 
 
@@ -72,7 +72,7 @@ class BufferedTrace:
 class SpanBuffer:
     """Groups spans by trace on disk. What `add` has returned from survives `kill -9` when the stage has a file.
 
-    A span that comes again is ignored: the first one counts. Not for several threads at once.
+    A repeated span is ignored: the first one counts. Not safe for several threads.
 
     Args:
         path: The file; None makes one that is gone when the stage is closed.
@@ -208,7 +208,7 @@ class SpanBuffer:
         return _Transaction(self._db, self._path)
 
     def close(self) -> None:
-        """Let go of the file, and remove it if it was only for now. Safe to call twice."""
+        """Close the file, and delete it if it is temporary. Safe to call twice."""
         self._db.close()
         if self._folder is not None:
             self._folder.cleanup()

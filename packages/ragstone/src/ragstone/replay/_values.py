@@ -315,7 +315,7 @@ def _passage(item: Any) -> PassageDraft | None:
             return _passage(inner)
         return None if _REPR.fullmatch(item) else PassageDraft(text=item)
     if isinstance(item, list) and len(item) == 2 and isinstance(item[0], Mapping):
-        # A document beside its score, as vector stores return them.
+        # A pair of document and score, as vector stores return them.
         passage, score = _passage(item[0]), number_in(item[1])
         return passage if passage is None or score is None else replace(passage, score=score)
     if not isinstance(item, Mapping):

@@ -87,5 +87,9 @@ def describe_doubt(doubt: str) -> str:
         >>> describe_doubt("too_large")
         'Passages and prompts are too large to compare (more than 20 million characters).'
     """
-    reason = _DOUBTFUL.get(doubt.partition(":")[0], _UNKNOWN)[1]
-    return f"{reason[0].upper()}{reason[1:]}."
+    code, _, name = doubt.partition(":")
+    reason = _DOUBTFUL.get(code, _UNKNOWN)[1]
+    sentence = f"{reason[0].upper()}{reason[1:]}."
+    if code == "text_tool" and name:
+        sentence += f" If it retrieves, add retriever_tools={{{name!r}}} in code, or --retriever-tool {name} to replay or ingest."
+    return sentence

@@ -29,7 +29,7 @@ class Convention:
     """Whether a span follows this convention. A trace with such a span is read by it."""
     read: Callable[[OtelSpan], Step]
     covers: Callable[[OtelSpan], bool] | None = None
-    """Spans that are read in such a trace beside the claimed ones, if the producer follows another convention too."""
+    """Further spans that are read in such a trace, if the producer follows another convention too."""
 
     def reads(self, span: OtelSpan) -> bool:
         """Whether it reads a span of a trace with a claimed span."""

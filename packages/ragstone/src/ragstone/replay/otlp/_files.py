@@ -49,7 +49,7 @@ def _json(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
         if isinstance(record, RejectedRecord):
             yield record
         elif not is_request(record.value):
-            yield RejectedRecord(place=record.place, reason="no OTLP message: it has no `resourceSpans`")
+            yield RejectedRecord(place=record.place, reason="not an OTLP message: `resourceSpans` is missing")
         else:
             for span in spans_of(record.value):
                 yield span if isinstance(span, OtelSpan) else RejectedRecord(place=record.place, reason=span)

@@ -35,7 +35,7 @@ class OtlpFormat:
     name = "otlp"
 
     def detect(self, head: bytes) -> str | None:
-        """Recognise OTLP messages; see `TraceFormat`."""
+        """Detect OTLP messages; see `TraceFormat`."""
         by_protobuf = looks_like_protobuf(head)
         if by_protobuf is None and not _MESSAGE.match(head):
             return None

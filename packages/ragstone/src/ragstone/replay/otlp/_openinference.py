@@ -150,7 +150,7 @@ def _retrieved(attributes: Mapping[str, Any]) -> tuple[PassageDraft, ...] | None
 
 
 def _documents(attributes: Mapping[str, Any], prefix: str) -> tuple[PassageDraft, ...] | None:
-    """Return the documents of a list in attributes; None if there is no such list."""
+    """Return the documents of a list in attributes; None if the list is missing."""
     listed = indexed(attributes, prefix)
     if not listed:
         return None

@@ -17,7 +17,7 @@ _ERROR: Final = 2
 
 
 def looks_like_protobuf(head: bytes) -> str | None:
-    """What a file of trace requests is recognised by; None when it is something else.
+    """Return the evidence that a file has trace requests; None if it is something else.
 
     A resource's spans begin with the resource (field 1) or with a scope's spans (field 2), each with its length.
     """
@@ -55,14 +55,14 @@ def spans_of_bytes(message: bytes) -> Iterator[OtelSpan | str]:
     """The spans of one request.
 
     Raises:
-        DataError: It is no such request.
+        DataError: If it is not such a request.
         MissingExtraError: The package that reads protobuf is not installed.
     """
     request_type, decode_error = _messages()
     try:
         request = request_type.FromString(message)
     except (decode_error, ValueError) as error:
-        raise DataError(f"it is no OTLP trace request in protobuf: {error}") from error
+        raise DataError(f"it is not an OTLP trace request in protobuf: {error}") from error
     number = 0
     for resource in request.resource_spans:
         for span in (span for scope in resource.scope_spans for span in scope.spans):

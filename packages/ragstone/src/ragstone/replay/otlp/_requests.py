@@ -66,7 +66,7 @@ def spans_of_request(
         redact: Text to text, applied to all that an application put into a span; None keeps texts as they are.
 
     Raises:
-        DataError: The body is no OTLP message, or its type is neither.
+        DataError: If the body is not an OTLP message, or has another type.
         MissingExtraError: Protobuf, without the package that reads it.
     """
     kind = content_type.partition(";")[0].strip().lower()
@@ -75,7 +75,7 @@ def spans_of_request(
     elif kind == "application/json":
         value = parse_json(message)
         if not is_request(value) and value != {}:
-            raise DataError("it is JSON, but no OTLP message: that has `resourceSpans`")
+            raise DataError("it is JSON, but not an OTLP message: `resourceSpans` is missing")
         spans = spans_of(value)
     else:
         raise DataError(

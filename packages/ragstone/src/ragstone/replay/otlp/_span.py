@@ -97,7 +97,7 @@ class OtelSpan:
 
 
 def hex_id(value: object, *, n_bytes: int) -> str | None:
-    """An id as hex digits, of hex digits (OTLP's JSON), base64 (protobuf's own JSON) or bytes; None if it is no id.
+    """An id as hex digits, of hex digits (OTLP's JSON), base64 (protobuf's own JSON) or bytes; None if it is not an id.
 
     An id of zeros is none: so OpenTelemetry writes "no parent".
     """
@@ -116,7 +116,7 @@ def hex_id(value: object, *, n_bytes: int) -> str | None:
 
 
 def seconds(nanoseconds: object) -> float | None:
-    """Unix seconds, of nanoseconds that may be written as text; None where there is no time."""
+    """Unix seconds, of nanoseconds that may be written as text; None without a valid time."""
     if isinstance(nanoseconds, str) and len(nanoseconds) <= 20 and nanoseconds.isascii() and nanoseconds.isdigit():
         nanoseconds = int(nanoseconds)
     if isinstance(nanoseconds, bool) or not isinstance(nanoseconds, int | float):

@@ -1,4 +1,4 @@
-"""Spring AI: spans with `spring.ai.kind`, beside OpenTelemetry's conventions for models and vector databases."""
+"""Spring AI: spans with `spring.ai.kind`, in addition to OpenTelemetry's conventions for models and vector databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traceloop (OpenLLMetry): spans with `traceloop.entity.input` and `.output`, beside `gen_ai.*` for what models report."""
+"""Traceloop (OpenLLMetry): spans with `traceloop.entity.input` and `.output`, in addition to `gen_ai.*` for what models report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vercel AI SDK: spans with `ai.operationId`, beside `gen_ai.*` for what the model reports."""
+"""Vercel AI SDK: spans with `ai.operationId`, in addition to `gen_ai.*` for what the model reports."""
 
 from __future__ import annotations
 
