@@ -15,7 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.request_steps import ANSWER, QUESTION, Steps, passages, prompt
 
-from ragstone.requests import Message, PassageDraft, Request, Step, TraceDraft, Value, assemble, find_requests, harvest
+from ragstone.requests import (
+    Message,
+    PassageDraft,
+    Request,
+    Step,
+    TraceDraft,
+    Value,
+    _facts,
+    _match,
+    assemble,
+    find_requests,
+    harvest,
+)
 from ragstone.requests._match import MAX_CHARS
 
 WORDS = [
@@ -102,6 +114,17 @@ def test_passage_taken_out_of_the_prompt_leaves_the_contexts(found: list[str], d
     assert whole == shown[:n]
     assert all(len(text) >= 80 for text in contexts or [] if text not in found)
     assert evidence.contexts in ("in_prompt", "part_of_prompt")
+
+
+@given(found=passage_lists, data=st.data())
+def test_index_finds_what_a_search_finds(found: list[str], data: st.DataObject) -> None:
+    """Large requests are indexed, and get the same contexts."""
+    shown = data.draw(st.lists(st.sampled_from(found), min_size=1, unique=True))
+    cuts = [text[: data.draw(st.integers(min_value=len(text) // 2, max_value=len(text)))] for text in shown]
+    searched = decided(request(found, prompt(*cuts)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_facts, "_INDEX_PAIRS", 0)
+        assert decided(request(found, prompt(*cuts))) == searched
 
 
 @given(found=passage_lists, data=st.data())
@@ -232,7 +255,6 @@ def _check(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assemble a tree, find requests in it, and count what was compared."""
     built = _Trees(seed).request()
     spent: list[int] = []
-    from ragstone.requests import _match
 
     original = _match.Budget.spend
 
