@@ -40,7 +40,7 @@ def test_build_review_apply_evaluate(folder):
     with FakeJudgeServer() as server:
         done = run_command("dataset", "build", "docs", "-o", "set", "--judge", server.url)
         assert (0, "") == (done.returncode, done.stderr.partition("Traceback")[1])
-        assert f"{plan_dataset('docs').calls} calls to the judge at most" in done.stderr
+        assert f"{plan_dataset('docs').calls} judge calls" in done.stderr
         assert "3 of 3 items" in done.stdout
         with (folder / "set/review.csv").open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -161,10 +161,10 @@ def test_nobody_there_ends_with_3(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "there is no file or folder 'nowhere'"),
+        (["nowhere"], "file or directory not found: 'nowhere'"),
         (["docs", "--judge", "lexical"], "lexical baseline"),
-        (["docs", "--judge", "http://127.0.0.1:9/v1", "-o", "docs/market.md"], "cannot be a folder"),
-        (["docs", "--report", "docs/none.md"], "there is no file or folder"),
+        (["docs", "--judge", "http://127.0.0.1:9/v1", "-o", "docs/market.md"], "cannot create the directory"),
+        (["docs", "--report", "docs/none.md"], "file or directory not found"),
         (["docs", "--max-items", "0"], "--max-items"),
         (["docs", "--budget-usd", "1", "--judge", "http://127.0.0.1:9/v1"], "requires prices"),
     ],

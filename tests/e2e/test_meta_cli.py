@@ -70,8 +70,8 @@ def test_meta_of_two_systems_with_labels_and_repeats(run: Callable[..., Done], o
     done = run(*command)
     assert 0 == done.returncode, done.stderr
     for part in (
-        "12 / 0 / 0", "ccrs.qr and ccrs.ac", "mean of 2 systems", "discriminative power", "told apart", "pairs that flip",
-        "12 samples, 24 scores", "against people", "prediction-powered", "lexical baseline",
+        "12 / 0 / 0", "ccrs.qr and ccrs.ac", "mean of 2 systems", "discriminative power", "significant pairs", "pairs that flip",
+        "12 samples, 24 scores", "agreement with people", "prediction-powered", "lexical baseline",
     ):  # fmt: skip
         assert part in done.stdout
     found = json.loads(run(*command, "--json").stdout)
@@ -90,7 +90,7 @@ def test_meta_of_one_file(run: Callable[..., Done], outcomes: Callable[..., str]
     assert "at ceiling [95% CI]" in done.stdout
     assert "Kendall" in done.stdout
     assert "discriminative power" not in done.stdout
-    assert "against people" not in done.stdout
+    assert "agreement with people" not in done.stdout
 
 
 def test_label_options(run: Callable[..., Done], outcomes: Callable[..., str]) -> None:
@@ -117,7 +117,7 @@ def test_topicality(run: Callable[..., Done], outcomes: Callable[..., str]) -> N
         "SD of scores",
         "in minus out",
         "12 scored queries",
-        "serves questions of the domain",
+        "serves in-domain queries",
     ):
         assert part in done.stdout
     found = json.loads(run("topicality", "inside.jsonl", "outside.jsonl", "--metrics", "ccrs.ir", "--json").stdout)

@@ -127,7 +127,7 @@ def test_rank_reads_with_the_application_s_own_prompt(graded: Path, tmp_path: Pa
     ("arguments", "code", "message"),
     [
         (("fit", "no.jsonl"), 2, "file not found"),
-        (("fit", "GRADED"), 2, "nobody is named to ask"),
+        (("fit", "GRADED"), 2, "rows lack a passage"),
         (("correlate", "GRADED"), 2, "12 of 12 rows lack"),
         (("correlate", "GRADED", "--theta", "no.json"), 2, "no.json"),
         (("rank", "GRADED", "--rank-by", "luck"), 2, "--rank-by must be utility or erag"),

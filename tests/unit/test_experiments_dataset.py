@@ -98,7 +98,7 @@ def test_the_plan_is_what_is_asked_at_most(folder):
     judge = FakeJudge()
     build_dataset("docs", "set", judge=judge)
     assert plan.calls == len(judge.prompts)
-    assert f"{plan.calls} calls" in str(plan)
+    assert f"{plan.calls} judge calls" in str(plan)
 
 
 def test_the_same_call_asks_nothing_twice(folder):
@@ -165,7 +165,7 @@ def test_another_judge_is_told(folder):
     other = writing()
     other._name = "another"
     built = build_dataset("docs", "set", judge=other)
-    assert any("asked fake judge" in note for note in built.notes)
+    assert any("used the judge fake judge" in note for note in built.notes)
     assert 0 == built.n_known
 
 
@@ -210,7 +210,7 @@ def test_reports_are_the_references(folder):
     (folder / "docs" / "market.txt").write_text(MARKET * 40)
     plan = plan_dataset("docs", reports="reports.jsonl", max_passages=1)
     assert ["docs/market.txt"] == [span.document for span in plan.items[0].pool]
-    assert any("left out of its pool" in reason for reason in plan.left_out)
+    assert any("are not in its pool" in reason for reason in plan.left_out)
     built = build_dataset("docs", "set", reports="reports.jsonl", judge=writing())
     assert ["A report about the market."] == [row["reference"] for row in built.rows]
     assert "reports.jsonl#r1" == built.rows[0]["id"]
@@ -219,7 +219,7 @@ def test_reports_are_the_references(folder):
 def test_a_report_that_names_no_document_of_ours(folder):
     """The error names both."""
     (folder / "r.jsonl").write_text(json.dumps({"id": 1, "text": "x y", "documents": ["nowhere.md"]}) + "\n")
-    with pytest.raises(DataError, match=r"r.jsonl#1.*nowhere.md.*fits no document"):
+    with pytest.raises(DataError, match=r"r.jsonl#1.*nowhere.md.*matches no document"):
         plan_dataset("docs", reports="r.jsonl")
 
 
@@ -280,7 +280,7 @@ def test_questions_left_out_as_repetitions_are_counted(folder):
         "docs", "set", judge=writing(questions=("Who built it?", "When was it built?", "who built it"))
     )
     assert 2 == built.n_repeated
-    assert "2 that repeat others" in str(built)
+    assert "2 repeated" in str(built)
 
 
 def test_two_builds_at_once_in_one_folder(folder):

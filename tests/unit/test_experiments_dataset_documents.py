@@ -31,10 +31,10 @@ def folder(tmp_path, monkeypatch):
     [
         ("a.txt", b"abc\0def", "NUL bytes"),
         ("a.txt", "Straße".encode("latin-1"), "not UTF-8"),
-        ("a.txt", b" \n ", "no text"),
+        ("a.txt", b" \n ", "is empty"),
         ("a.txt", b"x" * 101, "101 bytes"),
-        ("a.pdf", b"%PDF", "cannot tell"),
-        ("a.jsonl", b"{", "line 1 of .* is no JSON"),
+        ("a.pdf", b"%PDF", "unknown type"),
+        ("a.jsonl", b"{", "line 1 of .* is not valid JSON"),
         ("a.jsonl", b'["text"]', "must be an object"),
         ("a.jsonl", b'{"id": 1, "text": "x"}\n{"id": 1, "text": "y"}', "two documents"),
         ("a.jsonl", b'{"id": 1, "text": "x", "documents": "y"}', "list of names"),
@@ -45,7 +45,7 @@ def test_documents_that_cannot_be_read(tmp_path, name, data, message):
     (tmp_path / name).write_bytes(data)
     with pytest.raises((DataError, ConfigurationError), match=message):
         read_documents([tmp_path / name], max_bytes=100)
-    with pytest.raises(ConfigurationError, match="there is no document"):
+    with pytest.raises(ConfigurationError, match="no document in"):
         read_documents([tmp_path], max_bytes=100)
 
 

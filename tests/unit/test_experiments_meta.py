@@ -122,7 +122,7 @@ def test_p_values_that_another_seed_may_move(written):
         near = abs(p - 0.05) <= 2 * math.sqrt(p * (1 - p) / 101)
         if power.n_permutations == 100 and near:
             assert 1 == power.n_uncertain
-            assert "more permutations decide" in str(report)
+            assert "Use more permutations." in str(report)
             return
     pytest.fail("no shift gave a p-value near the limit")
 
@@ -155,11 +155,11 @@ def test_flip_threshold_is_a_share_of_the_range(written):
 def test_repeats_belong_to_a_system(written):
     """With several systems a repeat is named; one that shares no sample is a mistake."""
     a, b = written("a", {"ccrs.qr": [0.5]}), written("b", {"ccrs.qr": [0.5]})
-    with pytest.raises(ConfigurationError, match="name it"):
+    with pytest.raises(ConfigurationError, match="each repeat needs its system"):
         validate_metrics(a, b, repeats=[a])
     with pytest.raises(ConfigurationError, match="'c'"):
         validate_metrics(a, b, repeats={"c": [a]})
-    with pytest.raises(DataError, match="scores the same samples again"):
+    with pytest.raises(DataError, match="must contain the same samples"):
         validate_metrics(a, repeats=[written("c", {"ccrs.qr": [0.5]}, prefix="z")])
     assert 1 == len(validate_metrics(a, b, repeats={"b": [a]}, **FAST).repeatability)
 
@@ -181,7 +181,7 @@ def test_yes_no_labels(written):
     assert 5 / 6 == pytest.approx(found.exact.value)
     expected = prediction_powered_mean([1, 0, 0, 0, 1, 1], [0.9, 0.5, 0.4, 0.1, 0.8, 0.7], [0.2, 0.6, 0.3])
     assert expected.estimate == found.human_mean.estimate
-    assert any("6 labels are few" in note for note in found.notes)
+    assert any("with 6 labels (fewer than 30)" in note for note in found.notes)
     (strict,) = validate_metrics(a, labels=labels, threshold=0.6, **FAST).labels
     assert 1.0 == strict.exact.value
 
@@ -252,35 +252,36 @@ def test_much_is_printed_briefly(written):
     block = text.split("\n\ncorrelation")[1].split("\n\n", maxsplit=1)[0].splitlines()
     assert block[2].startswith("own.09 and own.10")
     assert 45 == sum(" and " in line.split("  ")[0] for line in block[2:47])
-    assert "these are the 45 strongest of 55 pairs" in block[-1]
+    assert "the 45 strongest of 55 pairs" in block[-1]
     assert 1 == text.count("labels from 0 to 1")
-    assert "all of these: labels from 0 to 1" in text
+    assert "all metrics: labels from 0 to 1" in text
 
 
 def test_what_stands_out_is_said_in_words(written):
     """Two metrics that say the same, a judge that agrees by chance alone, or as well as people do, and one that is mild."""
     values = noisy(9)
     a = written("a", {"ccrs.qr": values, "ccrs.ir": [v * 0.9 for v in values], "ccrs.ac": noisy(10)})
-    assert ["ccrs.qr says nearly the same as ccrs.ir (1.00), by Spearman's correlation"] == [
+    assert ["ccrs.qr measures nearly the same as ccrs.ir (1.00) (Spearman correlation)"] == [
         found for found in validate_metrics(a).findings() if "nearly" in found
     ]
     opposite = written("o", {"ccrs.qr": values, "ccrs.ir": [1 - v for v in values]})
-    assert "ccrs.qr says nearly the opposite of ccrs.ir (-1.00)" in " ".join(validate_metrics(opposite).findings())
+    assert "ccrs.qr measures nearly the opposite of ccrs.ir (-1.00)" in " ".join(validate_metrics(opposite).findings())
     few = written("f", {"ccrs.qr": values[:2], "ccrs.ir": values[:2]})
-    assert "says nearly" not in " ".join(validate_metrics(few).findings())
+    assert "measures nearly" not in " ".join(validate_metrics(few).findings())
     b = written("b", {"ccrs.qr": [0.9, 0.1] * 30})
     by_chance = [{"id": f"q{i}", "label": i // 2 % 2} for i in range(40)]
-    assert "beyond chance cannot be claimed" in " ".join(validate_metrics(b, labels=by_chance, **FAST).findings())
+    assert "is not significantly better than chance" in " ".join(
+        validate_metrics(b, labels=by_chance, **FAST).findings()
+    )
     exactly = [{"id": f"q{i}", "label": 1 - i % 2, "rater": rater} for i in range(40) for rater in "ab"]
     quarrel = [*exactly[:-4], *({**row, "label": 1 - row["label"]} for row in exactly[-4::2]), *exactly[-3::2]]
     words = " ".join(validate_metrics(b, labels=quarrel, **FAST).findings())
-    assert "cannot be claimed" not in words
+    assert "better than chance" not in words
     assert (
-        "on these 40 samples the judge agrees with people at least as well as they do among themselves (alpha 0."
-        in words
+        "on these 40 samples the judge agrees with people at least as well as people with each other (alpha 0." in words
     )
     mild = written("c", {"ccrs.qr": [0.9, 0.7] * 30})
-    assert "is above what people would give" in " ".join(validate_metrics(mild, labels=exactly, **FAST).findings())
+    assert "is above the estimated human mean" in " ".join(validate_metrics(mild, labels=exactly, **FAST).findings())
 
 
 def test_labels_of_a_selected_sample_are_noticed(written):
@@ -297,12 +298,12 @@ def test_labels_of_a_selected_sample_are_noticed(written):
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        ([{"label": 1}], {}, "row 1 has no id"),
-        ([{"id": "q0"}], {}, "row 1 has no label"),
+        ([{"label": 1}], {}, "row 1 does not have an id"),
+        ([{"id": "q0"}], {}, "row 1 does not have a label"),
         ([{"id": "q0", "label": "perhaps"}], {}, "'perhaps'"),
         ([{"id": "q0", "label": math.inf}], {}, "finite"),
         ([{"id": "q0", "label": -1.7e308}, {"id": "q1", "label": 1.7e308}], {}, r"within 1e\+100"),
-        ([{"id": "q0", "label": ""}], {}, "there are no labels"),
+        ([{"id": "q0", "label": ""}], {}, "does not contain labels"),
         ([{"id": "zz", "label": 1}], {}, "zz"),
         ([{"id": "q0", "label": 1, "system": "other"}], {}, "'other'"),
         ([{"id": "q0", "verdict": 1}], {"label_column": "verdikt"}, "'verdikt'"),
@@ -333,11 +334,11 @@ def test_names_of_systems_and_metrics(written):
     assert ("a", "a (2)", "new") == validate_metrics(a, a, {"new": a}, **FAST).systems
     assert ["ccrs.qr", "ccrs.ir"] == [d.metric for d in validate_metrics(a, metrics=["ccrs"]).distributions]
     assert ["other"] == [d.metric for d in validate_metrics(a, metrics=["other"]).distributions]
-    with pytest.raises(DataError, match=r"'vera'; there are ccrs\.qr"):
+    with pytest.raises(DataError, match=r"'vera'\. Available: ccrs\.qr"):
         validate_metrics(a, metrics=["vera"])
     with pytest.raises(ConfigurationError, match="at least one"):
         validate_metrics()
-    with pytest.raises(ConfigurationError, match="called 'x'"):
+    with pytest.raises(ConfigurationError, match="have the name 'x'"):
         validate_metrics({"x": a}, {"x": a})
 
 
@@ -384,11 +385,9 @@ def test_topicality_of_a_repository_that_is_about_the_domain(written):
     assert ["in", "in"] == [m.advantage for m in report.metrics]
     assert [True, False] == [m.carries_signal for m in report.metrics]
     assert (40, 30, 10) == (report.metrics[0].n_in, report.metrics[0].n_out, report.metrics[0].n_failed_out)
-    assert report.verdict().startswith(
-        "the repository serves questions of the domain better than the others, on 1 of 1"
-    )
+    assert report.verdict().startswith("the repository serves in-domain queries better on 1 of 1")
     text = str(report)
-    assert "carries no topicality signal" in text
+    assert "not informative, excluded from the verdict" in text
     assert "40 / 0 / 0" in text
     assert "30 / 10 / 0" in text
     json.dumps(report.to_dict(), allow_nan=False)
@@ -397,12 +396,12 @@ def test_topicality_of_a_repository_that_is_about_the_domain(written):
 @pytest.mark.parametrize(
     ("inside", "outside", "verdict"),
     [
-        ({"p": noisy(1)}, {"p": noisy(2)}, "no difference can be claimed on any of 1 metric"),
-        ({"p": [0.1, 0.2] * 20}, {"p": [0.8, 0.9] * 20}, "from outside the domain better"),
+        ({"p": noisy(1)}, {"p": noisy(2)}, "no significant difference on any of 1 metric"),
+        ({"p": [0.1, 0.2] * 20}, {"p": [0.8, 0.9] * 20}, "serves out-of-domain queries better"),
         ({"p": [0.1, 0.2] * 20, "r": [0.9, 0.8] * 20}, {"p": [0.8, 0.9] * 20, "r": [0.1, 0.2] * 20}, "mixed"),
-        ({"p": [0.5] * 3}, {"r": [0.5] * 3}, "nothing can be said"),
-        ({"p": [0.5] * 3}, {"p": [None] * 3}, "nothing can be said"),
-        ({"vera.faithfulness": [0.9] * 3}, {"vera.faithfulness": [0.1] * 3}, "nothing can be said"),
+        ({"p": [0.5] * 3}, {"r": [0.5] * 3}, "no verdict"),
+        ({"p": [0.5] * 3}, {"p": [None] * 3}, "no verdict"),
+        ({"vera.faithfulness": [0.9] * 3}, {"vera.faithfulness": [0.1] * 3}, "no verdict"),
     ],
 )
 def test_verdicts(written, inside, outside, verdict):
@@ -439,7 +438,7 @@ def test_a_handful_of_queries_shows_no_topic(written, n, advantage):
     (found,) = report.metrics
     assert 0 < found.contrast.difference.low
     assert advantage == found.advantage
-    assert (advantage == "none") == report.verdict().startswith("no difference can be claimed")
+    assert (advantage == "none") == report.verdict().startswith("no significant difference")
 
 
 def test_failed_queries_may_undo_the_verdict(written):
@@ -449,8 +448,8 @@ def test_failed_queries_may_undo_the_verdict(written):
     sure, unsure = (topicality(inside, written(f"out{len(row)}", {"ccrs.qr": row})) for row in (one, many))
     assert (0.85 - (14 + 360) / 400, 0.85 - 14 / 400) == pytest.approx(unsure.metrics[0].bounds)
     assert ["in", "in"] == [report.metrics[0].advantage for report in (sure, unsure)]
-    assert [False, True] == ["could undo it on ccrs.qr" in report.verdict() for report in (sure, unsure)]
-    assert "360 queries failed; whatever those had scored, the difference is between -0.085 and +0.815" in str(unsure)
+    assert [False, True] == ["could reverse it on ccrs.qr" in report.verdict() for report in (sure, unsure)]
+    assert "360 queries failed. Depending on their scores, the difference is between -0.085 and +0.815" in str(unsure)
 
 
 def test_topicality_warns(written):

@@ -58,7 +58,7 @@ def test_questions_with_one_grade_and_constant_metrics_are_counted():
     assert metrics["hits"].all.value == pytest.approx(metrics["hits"].defined.value / 2)
     assert (2, 1.0) == (metrics["udcg"].defined.n, metrics["udcg"].defined.value)
     assert 2 == metrics["hits"].difference.n
-    assert "questions with one grade only, undefined and in no mean: 1" in str(found)
+    assert "questions with only one grade, undefined and excluded: 1" in str(found)
 
 
 def test_ndcg_and_map_know_the_question_s_pool():
@@ -86,10 +86,10 @@ def test_theta_is_never_tested_on_what_it_learned():
         rows += rows_of(((R, W), 2), ((W, W), 1), ((W, H), 0), ((H, H), 0), question=str(question))
     learned = correlate_udcg(rows, n_resamples=100)
     assert by_name(learned)["udcg_theta"].all.value > 0.9
-    assert any("learned from the others" in note for note in learned.notes)
+    assert any("fitted to the other questions" in note for note in learned.notes)
     backwards = correlate_udcg(rows, theta=UdcgTheta([-1, -1], [-1, -1]), n_resamples=100)
     assert by_name(backwards)["udcg_theta"].all.value < -0.9
-    assert any("with the weights given" in note for note in backwards.notes)
+    assert any("with the given weights" in note for note in backwards.notes)
 
 
 def test_without_scikit_learn_theta_is_left_out_with_a_note(monkeypatch):
@@ -108,7 +108,7 @@ def test_theta_is_of_the_contexts_of_its_length():
     assert (1, 1) == (theta.defined.n, theta.all.n)
     assert theta.pooled is None
     assert 2 == by_name(found)["udcg"].all.n
-    assert any("3 contexts with 2 passages, of 5" in note for note in found.notes)
+    assert any("3 of 5 contexts (those with 2 passages)" in note for note in found.notes)
 
 
 def test_what_is_missing_is_asked_once_for_each_passage_of_a_question():
@@ -145,7 +145,7 @@ def test_rows_that_cannot_be_completed_are_counted_by_what_they_lack():
     found = correlate_udcg(rows, reader=reader, judge=FakeJudge())
     assert {"no grade": 1, "no passages": 1, "no query": 1, "no utility": 1} == found.left_out
     assert found.errors[0].startswith("gone")
-    assert "left out, no grade: 1" in str(found)
+    assert "excluded, no grade: 1" in str(found)
 
 
 def test_rows_that_cannot_be_read_are_named_without_an_option_that_is_not_there():

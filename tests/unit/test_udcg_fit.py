@@ -142,7 +142,7 @@ def test_rows_of_another_length_are_left_out_and_counted():
     rows += [row | {"contexts": []} for row in rows[:2]]
     fit = fit_udcg(rows, n_resamples=50)
     assert (3, 80, {"no passages": 2, "not 3 passages": 5}) == (fit.theta.k, fit.n_contexts, fit.left_out)
-    assert "left out, not 3 passages: 5" in str(fit)
+    assert "excluded, not 3 passages: 5" in str(fit)
 
 
 def test_a_fit_can_be_saved_and_used(tmp_path):
@@ -161,7 +161,7 @@ def test_a_fit_can_be_saved_and_used(tmp_path):
     [
         (world(1), "1 of 1 questions"),
         ([row | {"grade": "wrong"} for row in world(3)], "0 of 3 questions"),
-        ([], "no rows"),
+        ([], "does not contain rows"),
         ([row | {"contexts": []} for row in world(2)], "none of 16 rows has passages"),
         ([row | {"grade": "good"} for row in world(2)], "'correct' \\(2\\), 'abstain' \\(1\\)"),
         ([{"contexts": ["a"], "grade": 1}], "neither a question_id nor a query"),
@@ -176,7 +176,7 @@ def test_data_that_cannot_teach_is_refused(rows, words):
 @pytest.mark.parametrize("grid", [(), (0.0,), (-1.0,), (float("nan"),), (float("inf"),)])
 def test_grid_must_be_positive(grid):
     """Before anything is asked."""
-    with pytest.raises(ConfigurationError, match="grid"):
+    with pytest.raises(ConfigurationError, match="svm_c"):
         fit_udcg(world(3), svm_c=grid)
 
 

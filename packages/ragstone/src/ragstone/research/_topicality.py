@@ -1,4 +1,4 @@
-"""Topicality: does a repository answer questions of its domain better than others? Two query sets, side by side."""
+"""Topicality: compares in-domain with out-of-domain queries to check if a repository is about a domain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ragstone.stats import GroupDifference, compare_groups, failure_bounds
 __all__ = ["TopicalityMetric", "TopicalityReport", "topicality"]
 
 _FEW: Final = 30
-"""Below so many queries the bootstrap of a mean is too sure of itself."""
+"""Number of queries below which bootstrap intervals of a mean are too narrow."""
 _NO_SIGNAL: Final = ("faithfulness", "hallucination")
 
 
@@ -30,12 +30,12 @@ class TopicalityMetric:
 
     metric: str
     contrast: GroupDifference | None
-    """In-domain minus out-of-domain; None where either set has no score."""
+    """In-domain minus out-of-domain, or None if a set does not have scores."""
     bounds: tuple[float, float] | None
-    """Between what the difference lies, whatever the queries that failed had scored; infinite for a metric without bounds,
-    None where nothing was scored and nothing failed on a side."""
+    """Lowest and highest possible difference for any scores of failed queries. Infinite for an unbounded metric. None if a
+    set has neither scores nor failures."""
     carries_signal: bool
-    """False for faithfulness: an answer can be true to passages that have nothing to do with the domain."""
+    """False for faithfulness: an answer can be faithful to passages that are unrelated to the domain."""
     higher_is_better: bool
     n_in: int
     n_out: int
@@ -46,66 +46,64 @@ class TopicalityMetric:
 
     @property
     def advantage(self) -> str:
-        """Who is ahead: "in", "out", "none" (no difference can be claimed) or "unknown"."""
+        """The significantly better query set: "in", "out", "none" (no significant difference) or "unknown"."""
         if self.contrast is None:
             return "unknown"
         difference = self.contrast.difference
-        # The bootstrap of two queries may well exclude 0. Of all the ways to deal the scores to two sets, the most extreme one
-        # and its mirror image come up by luck as often as this; where that is often, nothing can be claimed.
+        # With very few queries the bootstrap interval may exclude 0 by chance. This is the smallest possible p-value of a
+        # two-sided permutation test (the most extreme assignment and its mirror image). If it is too large for the confidence
+        # level, the difference is not significant.
         n_in, n_out = min(self.n_in, _FEW), min(self.n_out, _FEW)
-        by_luck = 2 / math.comb(n_in + n_out, n_in)
-        if difference.low <= 0 <= difference.high or by_luck > 1 - difference.confidence_level:
+        smallest_p = 2 / math.comb(n_in + n_out, n_in)
+        if difference.low <= 0 <= difference.high or smallest_p > 1 - difference.confidence_level:
             return "none"
         return "in" if (difference.value > 0) == self.higher_is_better else "out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicalityReport:
-    """What two query sets on one repository say about what it is about."""
+    """The comparison of two query sets on one repository."""
 
     in_domain: str
     out_of_domain: str
     metrics: tuple[TopicalityMetric, ...]
     confidence_level: float
-    """Of each mean, and of all differences together: each of k metrics that carry a signal has 1 - (1 - level) / k."""
+    """Confidence level of each mean, and of all differences together: each of k informative metrics has 1 - (1 - level) / k."""
     n_resamples: int
     seed: int
     notes: tuple[str, ...] = ()
 
     def verdict(self) -> str:
-        """In words; about the metrics that carry a signal."""
-        undone = [m.metric for m in self.metrics if m.carries_signal and _open(m)]
-        doubt = (
-            f" (but queries failed, and what those had scored could undo it on {', '.join(undone)})" if undone else ""
-        )
+        """Return the verdict as a sentence, from the metrics that carry a signal."""
+        reversible = [m.metric for m in self.metrics if m.carries_signal and _is_reversible(m)]
+        doubt = f" (but the scores of failed queries could reverse it on {', '.join(reversible)})" if reversible else ""
         return self._verdict() + doubt
 
     def _verdict(self) -> str:
-        telling = [m for m in self.metrics if m.carries_signal and m.contrast is not None]
-        if not telling:
-            return "nothing can be said: no metric that carries a topicality signal has scores on both query sets"
-        ahead, behind = ([m.metric for m in telling if m.advantage == side] for side in ("in", "out"))
-        of = f"{len(telling)} metric{'s' if len(telling) > 1 else ''}"
+        informative = [m for m in self.metrics if m.carries_signal and m.contrast is not None]
+        if not informative:
+            return "no verdict: no informative metric has scores on both query sets"
+        ahead, behind = ([m.metric for m in informative if m.advantage == side] for side in ("in", "out"))
+        of = f"{len(informative)} metric{'s' if len(informative) > 1 else ''}"
         if ahead and behind:
             return (
-                f"mixed: questions of the domain are ahead on {', '.join(ahead)} and behind on {', '.join(behind)}; "
-                "look at the samples before you conclude"
+                f"mixed: in-domain queries score higher quality on {', '.join(ahead)} and lower on {', '.join(behind)}. "
+                "Look at the samples before you draw a conclusion"
             )
         if ahead:
-            rest = "" if len(ahead) == len(telling) else "; on the others no difference can be claimed"
-            return (
-                f"the repository serves questions of the domain better than the others, on {len(ahead)} of {of} "
-                f"({', '.join(ahead)}){rest}"
-            )
+            rest = "" if len(ahead) == len(informative) else ", no significant difference on the others"
+            return f"the repository serves in-domain queries better on {len(ahead)} of {of} ({', '.join(ahead)}{rest})"
         if behind:
             return (
-                f"the repository serves questions from outside the domain better, on {len(behind)} of {of} "
-                f"({', '.join(behind)}): it is about something else, or the in-domain questions are harder"
+                f"the repository serves out-of-domain queries better on {len(behind)} of {of} "
+                f"({', '.join(behind)}): it is about something else, or the in-domain queries are harder"
             )
-        return f"no difference can be claimed on any of {of}: these queries do not show what the repository is about"
+        return (
+            f"no significant difference on any of {of}: these queries do not show if the repository is about the domain"
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         metrics = [asdict(m) | {"advantage": m.advantage} for m in self.metrics]
         plain: dict[str, Any] = finite(
             asdict(self)
@@ -130,20 +128,19 @@ class TopicalityReport:
                 spread = "undefined" if mean.spread is None else f"{mean.spread:.3f}"
                 rows.append((m.metric, name, shown(mean.mean), f"{mean.standard_error:.3f}", spread, counts))
             if m.contrast is not None:
-                signal = "" if m.carries_signal else "carries no topicality signal, in no verdict"
+                signal = "" if m.carries_signal else "not informative, excluded from the verdict"
                 differences.append(
                     (m.metric, shown(m.contrast.difference, sign="+"), shown(m.contrast.superiority), signal)
                 )
         lines = [self.verdict(), "", text_table(rows, n_keys=2), ""]
         if len(differences) > 1:
             lines += [text_table(differences), ""]
-        drawn = f"{self.n_resamples:,} resamples of as many queries as there are"
         lines += [
-            f"CI: bootstrap over queries, {drawn}; all differences together hold with {self.confidence_level:.0%}",
-            "SE: how well the mean is known, it shrinks with more queries; SD: how much queries differ, it does not",
+            f"CI: bootstrap over queries with {self.n_resamples:,} resamples, {self.confidence_level:.0%} for all differences",
+            "SE: standard error of the mean (decreases with more queries). SD: standard deviation of the scores",
             *(
-                f"{m.metric}: {m.n_failed_in + m.n_failed_out} queries failed; whatever those had scored, the difference is "
-                f"between {m.bounds[0]:+.3f} and {m.bounds[1]:+.3f}"
+                f"{m.metric}: {m.n_failed_in + m.n_failed_out} queries failed. Depending on their scores, the difference is "
+                f"between {m.bounds[0]:+.3f} and {m.bounds[1]:+.3f}."
                 for m in self.metrics
                 if m.bounds is not None and m.n_failed_in + m.n_failed_out
             ),
@@ -161,32 +158,32 @@ def topicality(
     n_resamples: int = 10_000,
     seed: int = 0,
 ) -> TopicalityReport:
-    """Compare queries of a domain with queries from outside it, both answered from the same repository.
+    """Compare in-domain with out-of-domain queries, both answered from the same repository.
 
-    For each metric the means of both sets and their difference, by bootstrap over queries. A repository that is about the
-    domain retrieves precisely and completely for its questions, and not for the others. Faithfulness says nothing about
-    it and is in no verdict: answers are as true to useless passages.
+    The report contains the means of both sets and their difference for each metric, with bootstrap intervals over queries.
+    A repository that is about the domain retrieves precisely and completely for in-domain queries, but not for others.
+    Faithfulness is not informative and is excluded from the verdict: answers can be faithful to useless passages.
 
-    The comparison is of query sets. If the questions of one set are harder, or a judge is milder with one kind of text,
-    that is in the difference too. Noise of the judge on a single query is not resampled; score queries several times, and
-    use `validate_metrics`, to see it.
+    Other differences between the query sets are part of the result, for example if the queries of one set are harder, or a
+    judge is more lenient with one kind of text. The noise of the judge on a single query is not resampled. To measure it,
+    score queries several times and use `validate_metrics`.
 
     Args:
-        in_domain: Outcomes of the queries of the domain: an `Experiment`, a file (`evaluate --output`) or a store.
-        out_of_domain: Outcomes of queries that have nothing to do with it, by the same judge.
-        metrics: Names or groups; None for all that have outcomes. Retrieval precision and recall and answer relevance
-            tell most.
-        confidence_level: Probability that all differences of the verdict hold together, in (0, 1).
-        n_resamples: Bootstrap resamples.
-        seed: Of the random numbers.
+        in_domain: Outcomes of in-domain queries: an `Experiment`, a file (`evaluate --output`) or a store.
+        out_of_domain: Outcomes of unrelated queries, from the same judge.
+        metrics: Names or groups. Default: all with outcomes. Retrieval precision, retrieval recall and answer relevance are
+            the most informative.
+        confidence_level: Simultaneous confidence level of all differences of the verdict, in (0, 1).
+        n_resamples: Number of bootstrap resamples.
+        seed: Seed of the random numbers.
 
     Raises:
-        ConfigurationError: A file that does not exist, or an option out of range.
-        DataError: Outcomes that cannot be read, or metrics without any.
+        ConfigurationError: If a file does not exist or an option is out of range.
+        DataError: If outcomes are invalid, or a metric does not have outcomes.
 
     Source:
-        VERA, sections 3.4 and 5 (there 50 of 200 queries are drawn, which doubles the spread, and it is not said what the
-        plus-minus signs mean).
+        VERA, sections 3.4 and 5 (which draws 50 of 200 queries, doubling the spread, and does not define its plus-minus
+        values).
 
     Example:
         ```python
@@ -195,15 +192,15 @@ def topicality(
     """
     if not 0 < confidence_level < 1 or n_resamples < 2:
         raise ConfigurationError(
-            f"topicality needs confidence_level in (0, 1) and n_resamples >= 2, got {confidence_level!r} and {n_resamples!r}"
+            f"confidence_level must lie in (0, 1) and n_resamples must be at least 2, got {confidence_level!r} and {n_resamples!r}"
         )
     inside, outside = read_outcomes(in_domain), read_outcomes(out_of_domain)
     names = (inside.name, outside.name) if inside.name != outside.name else ("in-domain", "out-of-domain")
     chosen = metrics_of((inside, outside), metrics)
     usable = [m for m in chosen if inside.values(m) and outside.values(m)]
-    n_telling = sum(_select_informative(m) for m in usable)
-    # Bonferroni: the verdict rests on all differences together.
-    together = 1 - (1 - confidence_level) / max(n_telling, 1)
+    n_informative = sum(_is_informative(m) for m in usable)
+    # Bonferroni correction, because the verdict uses all differences.
+    difference_level = 1 - (1 - confidence_level) / max(n_informative, 1)
     return TopicalityReport(
         in_domain=names[0],
         out_of_domain=names[1],
@@ -213,7 +210,7 @@ def topicality(
                 inside,
                 outside,
                 confidence_level=confidence_level,
-                together=together,
+                difference_level=difference_level,
                 n_resamples=n_resamples,
                 seed=seed,
             )
@@ -226,13 +223,13 @@ def topicality(
     )
 
 
-def _open(metric: TopicalityMetric) -> bool:
-    """Whether a difference is claimed that the queries which failed could undo."""
-    claimed = metric.advantage in {"in", "out"} and metric.n_failed_in + metric.n_failed_out > 0
-    return claimed and metric.bounds is not None and metric.bounds[0] <= 0 <= metric.bounds[1]
+def _is_reversible(metric: TopicalityMetric) -> bool:
+    """Return whether failed queries could reverse a significant difference."""
+    has_failures = metric.advantage in {"in", "out"} and metric.n_failed_in + metric.n_failed_out > 0
+    return has_failures and metric.bounds is not None and metric.bounds[0] <= 0 <= metric.bounds[1]
 
 
-def _select_informative(metric: str) -> bool:
+def _is_informative(metric: str) -> bool:
     return not any(word in metric.casefold() for word in _NO_SIGNAL)
 
 
@@ -242,7 +239,7 @@ def _metric(
     outside: SystemOutcomes,
     *,
     confidence_level: float,
-    together: float,
+    difference_level: float,
     n_resamples: int,
     seed: int,
 ) -> TopicalityMetric:
@@ -254,7 +251,7 @@ def _metric(
         counts.append((len(values), n_failed, len(outcomes) - len(values) - n_failed))
     card = inside.cards.get(metric) or outside.cards.get(metric)
     low, high = inside.range_of(metric) if metric in inside.cards else outside.range_of(metric)
-    found = bounds = None
+    contrast = bounds = None
     if all(n + n_failed for n, n_failed, _ in counts):
         (a, b), (c, d) = (
             failure_bounds(math.fsum(values) / len(values) if values else None, n, n_failed, low=low, high=high)
@@ -262,15 +259,15 @@ def _metric(
         )
         bounds = a - d, b - c
     if first and second:
-        found = compare_groups(first, second, n_resamples=n_resamples, confidence_level=together, seed=seed)
-        # The means are there to be read one by one, the differences to be claimed together.
-        alone = compare_groups(first, second, n_resamples=n_resamples, confidence_level=confidence_level, seed=seed)
-        found = dataclasses.replace(found, first=alone.first, second=alone.second)
+        contrast = compare_groups(first, second, n_resamples=n_resamples, confidence_level=difference_level, seed=seed)
+        # Intervals of means are separate, those of differences simultaneous.
+        means = compare_groups(first, second, n_resamples=n_resamples, confidence_level=confidence_level, seed=seed)
+        contrast = dataclasses.replace(contrast, first=means.first, second=means.second)
     return TopicalityMetric(
         metric=metric,
-        contrast=found,
+        contrast=contrast,
         bounds=bounds,
-        carries_signal=_select_informative(metric),
+        carries_signal=_is_informative(metric),
         higher_is_better=card is None or card.direction == "higher",
         n_in=counts[0][0],
         n_out=counts[1][0],
@@ -289,20 +286,18 @@ def _notes(
         fewest = min((len(values) for m in metrics if (values := side.values(m))), default=0)
         if 0 < fewest < _FEW:
             scored = f"{fewest} scored {'query' if fewest == 1 else 'queries'}"
-            notes.append(f"{name} has metrics with {scored}: below {_FEW} the intervals are too short")
+            notes.append(f"{name} has metrics with {scored}. Below {_FEW} the intervals are too narrow.")
         for m in metrics:
             scores = scores_of(side, m)
-            if len(scores) > 1 and len(alike := set(scores.values())) == 1:
+            if len(scores) > 1 and len(distinct := set(scores.values())) == 1:
                 notes.append(
-                    f"{m} is {alike.pop():.3f} for all {len(scores)} queries of {name}: resampling them shows no "
-                    "error, and there is one"
+                    f"{m} is {distinct.pop():.3f} for all {len(scores)} queries of {name}: the bootstrap underestimates the "
+                    "error as 0"
                 )
     for metric in metrics:
-        ours, theirs = inside.judges.get(metric, frozenset()), outside.judges.get(metric, frozenset())
-        if ours and theirs and ours != theirs:
-            notes.append(
-                f"{metric}: the two sets were scored by different judges, so that the difference is theirs too"
-            )
+        in_judges, out_judges = inside.judges.get(metric, frozenset()), outside.judges.get(metric, frozenset())
+        if in_judges and out_judges and in_judges != out_judges:
+            notes.append(f"{metric}: different judges scored the two sets, which may cause a part of the difference")
     if inside.is_baseline or outside.is_baseline:
         notes.append(BASELINE_NOTE)
     return notes

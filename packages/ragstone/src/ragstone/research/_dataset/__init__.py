@@ -1,1 +1,1 @@
-"""Data sets in the manner of CRUX, made from a user's own documents or reference reports."""
+"""CRUX-style datasets from a user's documents or reference reports."""

@@ -1,4 +1,4 @@
-"""`apply_review`: the data set that a person's review leaves."""
+"""`apply_review`: applies a human review to a dataset."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ __all__ = ["DatasetReview", "apply_review"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetReview:
-    """What a review came to."""
+    """The result of applying a review."""
 
     folder: Path
     rows: tuple[dict[str, Any], ...]
     n_dropped: int
-    """Lines with no, and lines that were removed."""
+    """Number of lines with `keep` = no, and of removed lines."""
     n_removed: int
-    """Of these, lines that were removed."""
+    """Number of removed lines."""
     n_edited: int
     n_asked: int
-    """Questions to the judge, for what was edited."""
+    """Number of judge calls for edited texts."""
     left_out: tuple[str, ...]
     rated_by_baseline: bool = False
-    """Whether a stand-in that is no judge rated what was edited."""
+    """Whether the lexical baseline, which is not a judge, rated the edited texts."""
 
     def __str__(self) -> str:
         lines = [
             f"{len(self.rows)} rows in {self.folder / DATASET}",
-            f"review: {self.n_edited} {'text' if self.n_edited == 1 else 'texts'} edited, {self.n_dropped} dropped ({self.n_removed} by removing their line)",
+            f"review: {self.n_edited} {'text' if self.n_edited == 1 else 'texts'} edited, {self.n_dropped} dropped ({self.n_removed} of them by removing the line)",
         ]
         if self.n_asked:
-            lines.append(f"judge: {self.n_asked} questions asked about what was edited")
+            lines.append(f"judge: {self.n_asked} calls for edited texts")
         if self.rated_by_baseline:
             lines.append(
-                "what was edited is rated by the lexical baseline (word overlap), which is not a judge, and the rest by one: "
-                "apply again with --judge before you measure with it"
+                "the lexical baseline (word overlap), which is not a judge, rated the edited texts. Run the command again "
+                "with --judge before you use the dataset."
             )
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return {
             "folder": str(self.folder),
             "n_rows": len(self.rows),
@@ -67,22 +67,22 @@ class DatasetReview:
 def apply_review(
     folder: str | Path, *, judge: str | Judge | None = None, keep_ratings: bool = False, concurrency: int = 8
 ) -> DatasetReview:
-    """Write the data set that `review.csv` leaves of what `build_dataset` found.
+    """Write the dataset that results from the draft of `build_dataset` and its edited `review.csv`.
 
-    Ratings of a text that was edited are asked for anew, and kept in the journal; what is answerable and required is found
-    again from what is left.
+    The judge rates edited texts again, and the journal keeps its replies. Answerable sub-questions and required passages are
+    computed again from the remaining texts.
 
     Args:
-        folder: What `build_dataset` was given as output.
-        judge: Who rates what was edited; None takes `RAGSTONE_JUDGE`. Nobody is asked where nothing was edited.
-        keep_ratings: Edits were of wording alone: the ratings stay as they are.
-        concurrency: Questions in flight at once.
+        folder: The output directory of `build_dataset`.
+        judge: Judge for edited texts. Default: `RAGSTONE_JUDGE`. Without edits, no judge is called.
+        keep_ratings: Keep the ratings of edited texts, for edits that do not change the meaning.
+        concurrency: Number of concurrent judge calls.
 
     Raises:
-        ConfigurationError: Something was edited, and there is no judge to rate it.
-        DataError: There is no draft, or the review is damaged: an unknown or repeated line, a `keep` that is neither yes
-            nor no, an empty text.
-        JudgeError: The judge gave no usable answer; what it answered is in the journal, and nothing was written.
+        ConfigurationError: If texts were edited and no judge is given.
+        DataError: If the draft is missing, or the review is invalid: an unknown or repeated line, a `keep` that is neither
+            yes nor no, or an empty text.
+        JudgeError: If a judge call fails. The journal keeps earlier replies, and no dataset is written.
 
     Example:
         ```python
@@ -98,8 +98,8 @@ def apply_review(
     if edits.ratings and not keep_ratings:
         if judge is None:
             raise ConfigurationError(
-                f"{len(edits.ratings)} {'text was' if len(edits.ratings) == 1 else 'texts were'} edited, and their ratings are of what stood there before; name a judge "
-                "to rate them anew (--judge), or keep the ratings where wording alone was changed (--keep-ratings)"
+                f"{len(edits.ratings)} {'text was' if len(edits.ratings) == 1 else 'texts were'} edited, so that their ratings are outdated. Set a judge (--judge) to rate them "
+                "again, or keep the ratings if the meaning did not change (--keep-ratings)."
             )
         resolved_judge = judge_from(judge)
         by_baseline = resolved_judge.identity.is_baseline
@@ -109,23 +109,23 @@ def apply_review(
                 asker = JournaledJudge(resolved_judge, journal, concurrency=concurrency)
                 try:
                     await prepared(resolved_judge)
-                    return await _rated_anew(reviewed, edits.ratings, asker), asker.n_asked
+                    return await _rate_again(reviewed, edits.ratings, asker), asker.n_asked
                 finally:
                     await asker.aclose()
                     if not isinstance(judge, Judge):
                         await resolved_judge.aclose()
 
         reviewed, n_asked = run_async(work())
-    found = write_rows(folder, reviewed)
+    written = write_rows(folder, reviewed)
     removed = texts_of(draft).keys() - decisions.keys()
     return DatasetReview(
         folder=folder,
-        rows=found.rows,
+        rows=written.rows,
         n_dropped=len(removed) + sum(not kept for kept, _ in decisions.values()),
         n_removed=len(removed),
         n_edited=edits.n,
         n_asked=n_asked,
-        left_out=found.left_out,
+        left_out=written.left_out,
         rated_by_baseline=by_baseline,
     )
 
@@ -134,48 +134,49 @@ def apply_review(
 class _Edits:
     n: int
     ratings: frozenset[Key]
-    """Texts whose ratings are of another text."""
+    """Edited texts whose ratings are outdated."""
 
 
 def _reviewed(draft: Draft, decisions: Mapping[Key, tuple[bool, str]]) -> tuple[Draft, _Edits]:
-    """The draft with what was kept, as it was edited."""
+    """Return the draft with the kept and edited texts."""
     known = texts_of(draft)
     for key, (is_kept, text) in decisions.items():
         if key not in known:
             raise DataError(
-                f"the review has a line for {' '.join(key)!r}, which the draft does not have; was it built anew since?"
+                f"the review has a line for {' '.join(key)!r}, which is not in the draft. The draft may have been rebuilt."
             )
         if is_kept and not 0 < len(text) <= MAX_TEXT:
             raise DataError(
-                f"the review keeps {' '.join(key)!r} with a text of {len(text)} characters; say no, or give 1 to {MAX_TEXT}"
+                f"the review keeps {' '.join(key)!r} with a text of {len(text)} characters. Texts need 1 to {MAX_TEXT} "
+                "characters. To drop the line, set keep to no."
             )
     kept = {key: decisions[key][1] for key in known if key in decisions and decisions[key][0]}
-    # A spreadsheet may write line ends in its own way, which is no edit.
+    # A spreadsheet may change line ends, which does not count as an edit.
     changed = frozenset(key for key, text in kept.items() if text.split() != known[key].split())
-    now = {key: text if key in changed else known[key] for key, text in kept.items()}
+    final = {key: text if key in changed else known[key] for key, text in kept.items()}
     passages = {
-        name: replace(passage, text=now["passage", "", name])
+        name: replace(passage, text=final["passage", "", name])
         for name, passage in draft.passages.items()
-        if ("passage", "", name) in now
+        if ("passage", "", name) in final
     }
     items = []
     for item in draft.items:
-        if ("query", item.id, "query") not in now:
+        if ("query", item.id, "query") not in final:
             continue
-        texts = {q: now["sub_question", item.id, q] for q in item.questions if ("sub_question", item.id, q) in now}
+        texts = {q: final["sub_question", item.id, q] for q in item.questions if ("sub_question", item.id, q) in final}
         if len(set(texts.values())) < len(texts):
-            raise DataError(f"the review gives two sub-questions of {item.id!r} the same text; say no to one of them")
-        left = only(item, texts, passages)
-        items.append(replace(left, query=now["query", item.id, "query"], questions=texts))
+            raise DataError(f"two sub-questions of {item.id!r} have the same text. Set keep to no for one of them.")
+        remaining = only(item, texts, passages)
+        items.append(replace(remaining, query=final["query", item.id, "query"], questions=texts))
     rated = frozenset(key for key in changed if key[0] != "query")
     return replace(draft, passages=passages, items=tuple(items)), _Edits(n=len(changed), ratings=rated)
 
 
-async def _rated_anew(draft: Draft, changed: frozenset[Key], asker: JournaledJudge) -> Draft:
-    """Ask for the ratings of all pairs of which one text was edited.
+async def _rate_again(draft: Draft, changed: frozenset[Key], asker: JournaledJudge) -> Draft:
+    """Rate all pairs with an edited text again.
 
     Raises:
-        JudgeError: The judge gave no usable answer.
+        JudgeError: If a judge call fails.
     """
     items: list[DraftItem] = []
     for item in draft.items:

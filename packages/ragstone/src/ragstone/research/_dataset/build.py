@@ -1,4 +1,4 @@
-"""`build_dataset`: documents in; a data set, its passages, a draft and a review file out."""
+"""`build_dataset`: builds a dataset, its passages, a draft and a review file from documents."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ _MOST_QUESTIONS: Final = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetBuild:
-    """What was made, and what was not."""
+    """The result of building a dataset."""
 
     folder: Path
     plan: DatasetPlan
     rows: tuple[dict[str, Any], ...]
     left_out: tuple[str, ...]
-    """Files, items and passages that are not in the data set, each with the reason."""
+    """Files, items and passages that were skipped, with reasons."""
     failures: Mapping[str, int]
-    """How often the judge gave no usable answer, by kind."""
+    """Number of failed judge calls, by kind."""
     notes: tuple[str, ...]
     n_asked: int
-    """Questions that went to the judge."""
+    """Number of judge calls."""
     n_known: int
-    """Questions that an earlier run had an answer to."""
+    """Number of judge calls answered from the journal of an earlier run."""
     n_repeated: int
-    """Sub-questions left out because they repeat another."""
+    """Number of sub-questions that were dropped because they repeat another."""
     n_unanswerable: int
-    """Sub-questions left out because no passage answers them."""
+    """Number of sub-questions that were dropped because no passage answers them."""
     usage: Usage = field(default_factory=Usage)
 
     @property
     def unfinished(self) -> bool:
-        """Whether the same command may find more: a cap was reached, or the judge did not answer."""
+        """Whether running the same command again may complete more items (after a reached budget or an outage)."""
         return any(kind in PASSING for kind in self.failures)
 
     def __str__(self) -> str:
         n_questions = sum(len(row["sub_questions"]) for row in self.rows)
         lines = [
             f"{len(self.rows)} of {len(self.plan.items)} items, {n_questions} sub-questions, in {self.folder / DATASET}",
-            f"sub-questions left out: {self.n_unanswerable} that no passage answers, {self.n_repeated} that repeat others",
-            f"judge: {self.n_asked} questions asked, {self.n_known} known from an earlier run",
+            f"dropped sub-questions: {self.n_unanswerable} unanswerable, {self.n_repeated} repeated",
+            f"judge: {self.n_asked} calls, {self.n_known} replies from an earlier run",
         ]
         if self.failures:
             kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(self.failures.items()))
-            lines.append(f"without a usable answer: {kinds}")
+            lines.append(f"failed judge calls: {kinds}")
         return "\n".join([*lines, *self.notes])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return {
             "folder": str(self.folder),
             "plan": self.plan.to_dict(),
@@ -93,29 +93,29 @@ def build_dataset(
     concurrency: int = 8,
     progress: Callable[[int, int], None] | None = None,
 ) -> DatasetBuild:
-    """Make a data set in the manner of CRUX from documents, or from reports that were written from them.
+    """Build a CRUX-style dataset from documents, or from reports about them.
 
-    For each item: an open query, sub-questions that differ, the pool's passages rewritten to stand by themselves, a rating
-    from 0 to 5 for every (sub-question, passage), sub-questions that nothing answers left out, and a required subset.
-    The folder gets `dataset.jsonl` (for `evaluate`), `passages.jsonl` (for an index), `review.csv` (for a person),
-    `draft.json` and `journal.jsonl`. Killed at any moment, the same call goes on and asks nothing twice.
+    Each item has an open query, distinct sub-questions, a pool of self-contained passages, a rating from 0 to 5 for every
+    pair of sub-question and passage, and a required subset of passages. Unanswerable sub-questions are dropped. The
+    directory contains `dataset.jsonl` (for `evaluate`), `passages.jsonl` (for an index), `review.csv` (for a person),
+    `draft.json` and `journal.jsonl`. After a kill, the same call resumes without repeating answered judge calls.
 
     Args:
-        documents: Files and folders: text, Markdown, or JSONL with `id` and `text`.
-        output_dir: A folder; made when it is missing.
-        reports: Reference reports; each is an item then. Without them each section of a document is.
-        judge: Who writes and rates: what `evaluate` takes.
-        max_items: Items at most.
-        max_passages: Passages in one item's pool at most.
-        questions: Sub-questions of one item at most, up to 30.
-        rating_threshold: A passage answers from this rating on.
-        concurrency: Questions in flight at once.
-        progress: Called with (items done, items in all).
+        documents: Files and directories: text, Markdown, or JSONL with `id` and `text`.
+        output_dir: Output directory. It is created if missing.
+        reports: Reference reports, each of which becomes an item. Without reports, each section of a document becomes one.
+        judge: The model that generates and rates, as for `evaluate`.
+        max_items: Maximum number of items.
+        max_passages: Maximum passages per item's pool.
+        questions: Maximum sub-questions per item, up to 30.
+        rating_threshold: Rating from which a passage counts as answering.
+        concurrency: Number of concurrent judge calls.
+        progress: Called with (finished items, all items).
 
     Raises:
-        ConfigurationError: Something that cannot work: no documents, a folder in use, a number out of range.
-        DataError: A document or an earlier state that cannot be read.
-        JudgeError: The judge cannot be reached at all.
+        ConfigurationError: If documents are missing, the directory is in use or a number is out of range.
+        DataError: If a document or an earlier state is invalid.
+        JudgeError: If the judge is unavailable.
 
     Example:
         ```python
@@ -127,13 +127,14 @@ def build_dataset(
         raise ConfigurationError(f"questions must be from 1 to {_MOST_QUESTIONS}, got {questions!r}")
     if concurrency < 1 or not 0 < rating_threshold <= 5:
         raise ConfigurationError(
-            f"concurrency must be at least 1, and eta above 0 and at most 5, got {concurrency!r} and {rating_threshold!r}"
+            f"concurrency must be at least 1 and rating_threshold must lie in (0, 5], got {concurrency!r} and "
+            f"{rating_threshold!r}"
         )
     plan = plan_dataset(documents, reports=reports, max_items=max_items, max_passages=max_passages)
     resolved_judge = judge_from(judge)
     if resolved_judge.identity.is_baseline:
         raise ConfigurationError(
-            f"a data set is written by a model, and {resolved_judge.identity.name} is none; name one with judge= (--judge)"
+            f"building a dataset needs a model, but {resolved_judge.identity.name} is not a model. Set judge= (--judge)."
         )
     folder = folder_of(output_dir)
 
@@ -142,64 +143,68 @@ def build_dataset(
             asker = JournaledJudge(resolved_judge, journal, concurrency=concurrency)
             try:
                 await prepared(resolved_judge)
-                notes = _set_out(journal, plan, resolved_judge)
-                made = await ItemBuilder(plan, asker, n_questions=questions, rating_threshold=rating_threshold).build(
-                    progress
-                )
+                notes = _record_run(journal, plan, resolved_judge)
+                builder = await ItemBuilder(
+                    plan, asker, n_questions=questions, rating_threshold=rating_threshold
+                ).build(progress)
             finally:
                 await asker.aclose()
                 if not isinstance(judge, Judge):
                     await resolved_judge.aclose()
-            found, more = _write(folder, made.draft)
+            written, more = _write(folder, builder.draft)
             return DatasetBuild(
                 folder=folder,
                 plan=plan,
-                rows=found.rows,
-                left_out=(*plan.left_out, *made.left_out, *found.left_out),
-                failures=dict(made.failures),
+                rows=written.rows,
+                left_out=(*plan.left_out, *builder.left_out, *written.left_out),
+                failures=dict(builder.failures),
                 notes=(*notes, *more),
                 n_asked=asker.n_asked,
                 n_known=asker.n_known,
-                n_repeated=made.n_repeated,
-                n_unanswerable=found.n_unanswerable,
+                n_repeated=builder.n_repeated,
+                n_unanswerable=written.n_unanswerable,
                 usage=meter.total,
             )
 
     return run_async(work())
 
 
-def _set_out(journal: Journal, plan: DatasetPlan, judge: Judge) -> list[str]:
-    """Note what this run is about, and say what is not as it was in the last one."""
-    now = {
+def _record_run(journal: Journal, plan: DatasetPlan, judge: Judge) -> list[str]:
+    """Store the documents and the judge of this run, and return notes about changes since the last run."""
+    current = {
         "documents": {document.name: document.digest for document in plan.documents},
         "judge": {"name": judge.identity.name, "hash": judge.identity.hash},
     }
     before = journal.plan
-    journal.record_run(now)
+    journal.record_run(current)
     if before is None:
         return []
-    old, new = before.get("documents", {}), now["documents"]
+    old, new = before.get("documents", {}), current["documents"]
     notes = []
     for what, names in (
         ("changed", [n for n in new if n in old and old[n] != new[n]]),
         ("new", [n for n in new if n not in old]),
-        ("gone", [n for n in old if n not in new]),
+        ("removed", [n for n in old if n not in new]),
     ):
         if names:
             shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-            notes.append(f"documents {what} since the last run: {len(names)} ({shown}); what they change is asked anew")
-    if before.get("judge", {}).get("hash") != now["judge"]["hash"]:
-        notes.append(f"the last run asked {before.get('judge', {}).get('name')}; this judge is asked everything anew")
+            notes.append(
+                f"documents {what} since the last run: {len(names)} ({shown}). Judge calls that they affect are repeated."
+            )
+    if before.get("judge", {}).get("hash") != current["judge"]["hash"]:
+        notes.append(
+            f"the last run used the judge {before.get('judge', {}).get('name')}. All judge calls are repeated."
+        )
     return notes
 
 
 def _write(folder: Path, draft: Draft) -> tuple[Rows, list[str]]:
-    """Write all files but the journal; a review that a person has edited stays as it is."""
+    """Write all files except the journal. An edited review is not overwritten."""
     write_json(folder / DRAFT, draft.to_dict())
     notes = []
     if edited(folder):
         notes.append(
-            f"{folder / REVIEW} was edited and is left as it is; `ragstone dataset apply-review {folder}` uses it"
+            f"{folder / REVIEW} was edited and is not overwritten. Apply it with `ragstone dataset apply-review {folder}`."
         )
     else:
         write_review(folder, draft)

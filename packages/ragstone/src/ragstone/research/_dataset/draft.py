@@ -1,4 +1,4 @@
-"""The draft of a dataset, and the files of its directory, each written whole or not at all."""
+"""The draft of a dataset, and the files of its directory, each written atomically."""
 
 from __future__ import annotations
 
@@ -34,47 +34,47 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftPassage:
-    """A passage that stands by itself, and the place in a document that it is from."""
+    """A self-contained passage, and its position in a document."""
 
     id: str
-    """Names the place: "notes/a.md:120-480"."""
+    """Document and position: "notes/a.md:120-480"."""
     text: str
     source: str
-    """The document's own words at that place."""
+    """The document's original text at this position."""
     document: str
     start: int
     end: int
     document_digest: str
     unsupported_numbers: tuple[str, ...] = ()
-    """Numbers that the document does not have."""
+    """Numbers that are not in the document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftItem:
-    """One row to be: a query, its sub-questions, and ratings of the pool for each."""
+    """The draft of one row: a query, its sub-questions, and ratings of the pool for each."""
 
     id: str
     query: str
     anchor: Mapping[str, Any]
-    """What the query was made from: document, start, end, digest."""
+    """Source of the query: document, start, end, digest."""
     questions: Mapping[str, str]
-    """By id: "q1", "q2", ..."""
+    """Sub-questions by id: "q1", "q2", ..."""
     ratings: Mapping[str, Mapping[str, float]]
-    """Question id to passage id to rating; all pairs."""
+    """Ratings of all pairs, by question id and passage id."""
     reference: str | None = None
-    """The report, where a report was given."""
+    """The reference report, if one was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """All items, and the passages that they share."""
+    """All items of a dataset, and their passages."""
 
     passages: Mapping[str, DraftPassage]
     items: tuple[DraftItem, ...]
     rating_threshold: float = ETA
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return {
             "eta": self.rating_threshold,
             "passages": [asdict(passage) for passage in self.passages.values()],
@@ -84,60 +84,61 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """What a draft comes to."""
+    """The rows of a draft."""
 
     rows: tuple[dict[str, Any], ...]
     left_out: tuple[str, ...] = field(default=())
-    """Items that make no row, and why."""
+    """Skipped items, with reasons."""
     n_unanswerable: int = 0
-    """Sub-questions that no passage answers, and that so are in no row."""
+    """Number of dropped sub-questions, which no passage answers."""
 
 
 def read_draft(path: Path) -> Draft:
-    """Read what `build` wrote.
+    """Read the draft of `build_dataset`.
 
     Raises:
-        DataError: There is no draft there, or it is damaged.
+        DataError: If the draft is missing or damaged.
     """
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-        passages = TypeAdapter(list[DraftPassage]).validate_python(held["passages"])
-        items = TypeAdapter(list[DraftItem]).validate_python(held["items"])
+        values = json.loads(path.read_text(encoding="utf-8"))
+        passages = TypeAdapter(list[DraftPassage]).validate_python(values["passages"])
+        items = TypeAdapter(list[DraftItem]).validate_python(values["items"])
         draft = Draft(
-            rating_threshold=float(held["eta"]),
+            rating_threshold=float(values["eta"]),
             passages={passage.id: passage for passage in passages},
             items=tuple(items),
         )
         _check(draft)
     except FileNotFoundError as error:
-        raise DataError(f"there is no draft {str(path)!r}; make one with `ragstone dataset build`") from error
+        raise DataError(f"draft not found: {str(path)!r}. Create it with `ragstone dataset build`.") from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        why = str(error)
+        problem = str(error)
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_input=False)[0]
-            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise DataError(
-            f"the draft {str(path)!r} cannot be read ({why}); make it anew with `ragstone dataset build`: nothing is asked twice"
+            f"the draft {str(path)!r} cannot be read ({problem}). Create it again with `ragstone dataset build`, which does "
+            "not repeat answered judge calls."
         ) from error
     return draft
 
 
 def _check(draft: Draft) -> None:
-    """Hold the parts of a draft against each other: a file may have been edited, or come from elsewhere."""
+    """Check the consistency of a draft, because the file may have been edited."""
     if not 0 < draft.rating_threshold <= 5:
-        raise ValueError(f"eta must be above 0 and at most 5, got {draft.rating_threshold!r}")
+        raise ValueError(f"eta must lie in (0, 5], got {draft.rating_threshold!r}")
     for item in draft.items:
         pools = {frozenset(row) for row in item.ratings.values()}
         if item.ratings.keys() != item.questions.keys() or len(pools) > 1 or not all(pools):
-            raise ValueError(f"the item {item.id!r} has no rating of every sub-question and passage")
-        if strangers := sorted(frozenset().union(*pools) - draft.passages.keys()):
-            raise ValueError(f"the item {item.id!r} has ratings of {strangers[0]!r}, which is no passage of the draft")
+            raise ValueError(f"the item {item.id!r} lacks ratings of sub-questions and passages")
+        if unknown := sorted(frozenset().union(*pools) - draft.passages.keys()):
+            raise ValueError(f"the item {item.id!r} has ratings of the unknown passage {unknown[0]!r}")
         if not all(0 <= rating <= 5 for row in item.ratings.values() for rating in row.values()):
             raise ValueError(f"the item {item.id!r} has a rating that is not from 0 to 5")
 
 
 def dataset_rows(draft: Draft) -> Rows:
-    """The rows of a data set: unanswerable sub-questions filtered out, the required subset marked."""
+    """Build the rows of a dataset, without unanswerable sub-questions and with the required passages."""
     rows, left_out, n_unanswerable = [], [], 0
     for item in draft.items:
         by_text = {text: dict(item.ratings[question]) for question, text in item.questions.items()}
@@ -173,13 +174,13 @@ def _row(item: DraftItem, ratings: dict[str, dict[str, float]], draft: Draft) ->
 
 
 def _grade(passage: str, ratings: Mapping[str, Mapping[str, float]], rating_threshold: float) -> int:
-    """0 for a passage that answers nothing, else 1 for a best rating of eta, 2 for one more, and so on."""
+    """Return 0 if the passage does not answer any question, otherwise 1 + (best rating - threshold), rounded down."""
     best = max(row[passage] for row in ratings.values())
     return int(best - rating_threshold) + 1 if best >= rating_threshold else 0
 
 
 def only(item: DraftItem, questions: Collection[str], passages: Collection[str]) -> DraftItem:
-    """The item with these sub-questions and passages alone."""
+    """Return the item with only these sub-questions and passages."""
     ratings = {
         question: {passage: rating for passage, rating in row.items() if passage in passages}
         for question, row in item.ratings.items()
@@ -194,29 +195,31 @@ DATASET: Final = "dataset.jsonl"
 PASSAGES: Final = "passages.jsonl"
 """The passages of all pools, for an index."""
 DRAFT: Final = "draft.json"
-"""What the review is about."""
+"""The draft that the review refers to."""
 JOURNAL: Final = "journal.jsonl"
-"""What the judge answered."""
+"""The judge's replies."""
 
 
 def folder_of(output: str | Path) -> Path:
-    """The folder, made when it is missing.
+    """Return the output directory, and create it if missing.
 
     Raises:
-        ConfigurationError: It cannot be one.
+        ConfigurationError: If it cannot be created.
     """
     folder = Path(output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigurationError(f"--output {str(folder)!r} cannot be a folder: {error.strerror or error}") from error
+        raise ConfigurationError(
+            f"cannot create the directory {str(folder)!r} (--output-dir): {error.strerror or error}"
+        ) from error
     return folder
 
 
 def write_rows(folder: Path, draft: Draft) -> Rows:
-    """Write the data set and its passages."""
-    found = dataset_rows(draft)
-    _write_jsonl(folder / DATASET, found.rows)
+    """Write the dataset and its passages."""
+    rows = dataset_rows(draft)
+    _write_jsonl(folder / DATASET, rows.rows)
     _write_jsonl(
         folder / PASSAGES,
         [
@@ -224,24 +227,24 @@ def write_rows(folder: Path, draft: Draft) -> Rows:
             for p in draft.passages.values()
         ],
     )
-    return found
+    return rows
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file whole or not at all."""
-    _written(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+    """Write a JSON file atomically."""
+    _write_text(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
 
 
 def _write_jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write a file whole or not at all, one row a line."""
-    _written(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    """Write a JSONL file atomically."""
+    _write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
-def _written(path: Path, text: str) -> None:
-    beside = path.with_name(path.name + ".new")
+def _write_text(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".new")
     try:
-        # Lone surrogates, which JSON can spell and UTF-8 cannot, must not end the work.
-        beside.write_text(text, encoding="utf-8", errors="replace", newline="")
-        os.replace(beside, path)  # noqa: PTH105  the same, and says what it does
+        # Lone surrogates are valid in JSON but not in UTF-8, so they are replaced.
+        temporary.write_text(text, encoding="utf-8", errors="replace", newline="")
+        os.replace(temporary, path)  # noqa: PTH105  same as Path.replace, but more explicit
     except OSError as error:
         raise StoreError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error

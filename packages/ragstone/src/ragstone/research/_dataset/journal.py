@@ -1,4 +1,4 @@
-"""Questions to the judge, each asked once: a journal keeps every answer."""
+"""A journal of judge replies, so that no judge call is repeated."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _PLAN: Final = "plan"
 
 
 def key_of(judge_hash: str, prompt: Prompt) -> str:
-    """Names a question: who is asked, what, and about which texts."""
+    """Return the key of a judge call: a hash of judge, prompt and texts."""
     parts = [judge_hash, prompt.construct, prompt.task, *([name, value] for name, value in prompt.fields.items())]
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest()[:32]
 
 
 class Journal:
-    """An append-only JSONL file of answers by question, with one owner at a time; used in a `with` block.
+    """An append-only JSONL file of judge replies with one owner at a time, used in a `with` block.
 
-    Each answer is one line in one write. A line that was cut off by a kill is cut away when the file is opened again, and
-    its question is asked again; nothing else is.
+    Each reply is written as one line in one write. If a kill leaves an incomplete last line, it is removed when the file is
+    opened, and only this judge call is repeated.
 
     Args:
-        path: The file; made when it is missing.
+        path: The file. It is created if missing.
 
     Raises:
-        ConfigurationError: Another process builds here, or the file cannot be written.
-        DataError: The file is no journal, or damaged before its last line.
+        ConfigurationError: If another process uses the file, or it cannot be written.
+        DataError: If the file is not a journal, or a line before the last is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +50,7 @@ class Journal:
         self._answers: dict[str, Any] = {}
         self._fd: int | None = None
         self.plan: dict[str, Any] | None = None
-        """What the last run set out to do; None at first."""
+        """Documents and judge of the last run, or None before the first."""
 
     def __enter__(self) -> Self:
         try:
@@ -73,30 +73,30 @@ class Journal:
         self.close()
 
     def __len__(self) -> int:
-        """How many questions have an answer."""
+        """Return the number of replies."""
         return len(self._answers)
 
     def __contains__(self, key: str) -> bool:
-        """Whether a question has an answer."""
+        """Return whether the journal has a reply for a key."""
         return key in self._answers
 
     def answer(self, key: str) -> Any:
-        """The answer to a question that has one."""
+        """Return the reply for a key."""
         return self._answers[key]
 
     def append(self, key: str, value: Any) -> None:
-        """Keep an answer; when this returns, a kill of the process loses it no more."""
+        """Write a reply. After this returns, a kill of the process does not lose it."""
         self._append({"kind": _ANSWER, "key": key, "value": value})
         self._answers[key] = value
 
     def record_run(self, plan: dict[str, Any]) -> None:
-        """Keep what this run sets out to do, where it differs from the last."""
+        """Write documents and judge of this run if they differ from the last run."""
         if plan != self.plan:
             self._append({"kind": _PLAN, "plan": plan})
             self.plan = plan
 
     def close(self) -> None:
-        """Let go of file and lock. Safe to call twice."""
+        """Close the file and release the lock. Can be called twice."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
@@ -105,7 +105,7 @@ class Journal:
     def _own(self) -> None:
         if not self._lock.acquire():
             raise ConfigurationError(
-                f"process {self._lock.owner()} is building in {str(self._path.parent)!r}; wait, or give another folder"
+                f"process {self._lock.owner()} is building in {str(self._path.parent)!r}. Wait, or give another directory."
             )
 
     def _append(self, record: dict[str, Any]) -> None:
@@ -117,14 +117,17 @@ class Journal:
         except OSError as error:
             raise StoreError(f"the journal {str(self._path)!r} cannot be written: {error.strerror or error}") from error
         if written < len(line):
-            # The next line must not be glued to a half one.
+            # Remove the incomplete line, so that the next one starts on a new line.
             os.ftruncate(self._fd, size)
-            raise StoreError(f"the journal {str(self._path)!r} took {written} of {len(line)} bytes; is the disk full?")
+            raise StoreError(
+                f"only {written} of {len(line)} bytes could be written to the journal {str(self._path)!r}. Check for free "
+                "disk space."
+            )
 
     def _load(self, data: bytes) -> int:
-        """Take in all whole lines; returns where the last one ends."""
-        whole = data.rfind(b"\n") + 1
-        for number, line in enumerate(data[:whole].split(b"\n")[:-1], start=1):
+        """Load all complete lines, and return the end of the last one."""
+        end = data.rfind(b"\n") + 1
+        for number, line in enumerate(data[:end].split(b"\n")[:-1], start=1):
             try:
                 record = json.loads(line)
                 if record["kind"] == _PLAN:
@@ -133,91 +136,91 @@ class Journal:
                     self._answers[str(record["key"])] = record["value"]
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise DataError(
-                    f"line {number} of {str(self._path)!r} is damaged ({error}); remove that line, and what it held is "
-                    "asked again, or give another folder"
+                    f"line {number} of {str(self._path)!r} is damaged ({error}). Remove the line to repeat its judge call, or "
+                    "give another directory."
                 ) from error
-        return whole
+        return end
 
 
 T = TypeVar("T")
 
 PASSING: Final = frozenset({"budget", "unavailable", "timeout"})
-"""Kinds of failures that the same command may overcome another time."""
+"""Kinds of temporary failures, after which running the same command again may succeed."""
 
 
 class JournaledJudge:
-    """Asks what the journal does not know yet, and keeps each answer before it is used.
+    """A judge whose replies are read from a journal, or written to it before they are used.
 
     Args:
-        judge: Who is asked.
-        journal: Where answers are kept.
-        concurrency: Questions in flight at once; so many are lost at most when the process is killed.
+        judge: The judge.
+        journal: The journal.
+        concurrency: Number of concurrent judge calls. A kill of the process loses at most this many.
     """
 
     def __init__(self, judge: Judge, journal: Journal, *, concurrency: int) -> None:
         self.judge = judge
         self._journal = journal
-        self._room = asyncio.Semaphore(concurrency)
+        self._slots = asyncio.Semaphore(concurrency)
         self._work: dict[str, asyncio.Task[Any]] = {}
         self.n_asked = 0
-        """Questions that went to the judge."""
+        """Number of judge calls."""
         self._known: set[str] = set()
 
     @property
     def n_known(self) -> int:
-        """Questions that the journal knew."""
+        """Number of calls answered from the journal."""
         return len(self._known)
 
     async def ask(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int) -> T:
-        """A value of a shape.
+        """Ask for a JSON value that matches `schema`.
 
         Raises:
-            JudgeError: The judge gave no usable answer.
+            JudgeError: If the reply is unusable.
         """
 
-        async def asked() -> Any:
+        async def call() -> Any:
             return (await self.judge.ask_json(prompt, schema, max_tokens=max_tokens)).value
 
-        return await self._once(prompt, asked, schema.validate_python)
+        return await self._once(prompt, call, schema.validate_python)
 
     async def rate(self, text: str, questions: Sequence[str]) -> tuple[int, ...]:
-        """Ratings of a text, one for each question.
+        """Rate a text for each question.
 
         Raises:
-            JudgeError: The judge gave no usable answer.
+            JudgeError: If the reply is unusable.
         """
         prompt = Prompt(
             construct="answerability", task=RATING_TASK, fields={"sub_questions": tuple(questions), "evidence": text}
         )
 
-        async def asked() -> Any:
+        async def call() -> Any:
             return list((await rate_answerability(self.judge, text, questions)).marks)
 
-        return await self._once(prompt, asked, lambda value: _marks(value, len(questions)))
+        return await self._once(prompt, call, lambda value: _marks(value, len(questions)))
 
-    async def _once(self, prompt: Prompt, asked: Callable[[], Coroutine[Any, Any, Any]], read: Callable[[Any], T]) -> T:
+    async def _once(self, prompt: Prompt, call: Callable[[], Coroutine[Any, Any, Any]], read: Callable[[Any], T]) -> T:
         key = key_of(self.judge.identity.hash, prompt)
         if key in self._journal and key not in self._work:
             try:
                 known = read(self._journal.answer(key))
             except (ValidationError, ValueError):
-                pass  # Somebody changed the line: it is no answer, and is asked for again.
+                pass  # The line was edited and is not a valid reply, so the call is repeated.
             else:
                 self._known.add(key)
                 return known
         if key not in self._work:
-            self._work[key] = asyncio.create_task(self._kept(key, asked))
+            self._work[key] = asyncio.create_task(self._call(key, call))
         return read(await asyncio.shield(self._work[key]))
 
-    async def _kept(self, key: str, asked: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        async with self._room:
+    async def _call(self, key: str, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        async with self._slots:
             self.n_asked += 1
-            value = await asked()
+            value = await call()
             self._journal.append(key, value)
         return value
 
     async def aclose(self) -> None:
-        """Stop what is still being asked."""
+        """Cancel calls in flight."""
         for task in self._work.values():
             task.cancel()
         await asyncio.gather(*self._work.values(), return_exceptions=True)
@@ -231,10 +234,10 @@ def _marks(value: Any, n: int) -> tuple[int, ...]:
 
 
 async def prepared(judge: Judge) -> None:
-    """Have a judge find out what it needs, so that its identity is final.
+    """Prepare a judge, so that its identity is final.
 
     Raises:
-        JudgeError: It cannot be reached.
+        JudgeError: If the judge is unavailable.
     """
     if isinstance(judge, Preparable):
         await judge.prepare()

@@ -1,4 +1,4 @@
-"""Making items: a query, sub-questions, passages that stand by themselves, and a rating of every pair."""
+"""Building of items: a query, sub-questions, self-contained passages, and a rating of every pair."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["ItemBuilder"]
 
 
 class ItemBuilder:
-    """One run over all items."""
+    """Builds all items of a plan."""
 
     def __init__(self, plan: DatasetPlan, asker: JournaledJudge, *, n_questions: int, rating_threshold: float) -> None:
         self._plan = plan
@@ -42,7 +42,7 @@ class ItemBuilder:
         self.draft = Draft(passages={}, items=(), rating_threshold=rating_threshold)
 
     async def build(self, progress: Callable[[int, int], None] | None) -> ItemBuilder:
-        """Make all items; what fails is left out and told."""
+        """Build all items. Failed items are skipped and reported."""
         n_done = 0
 
         async def one(item: PlannedItem) -> DraftItem | None:
@@ -58,8 +58,8 @@ class ItemBuilder:
                 if progress is not None:
                     progress(n_done, len(self._plan.items))
 
-        # One item after the other: when the work ends early, whole items are there, in place of a part of each.
-        items = [made for item in self._plan.items if (made := await one(item)) is not None]
+        # Sequential, so that an early end leaves complete items instead of a part of each.
+        items = [built for item in self._plan.items if (built := await one(item)) is not None]
         used = {passage for item in items for row in item.ratings.values() for passage in row}
         passages = {span.id: self._passages[span.id] for span in self._plan.spans if span.id in used}
         self.draft = Draft(passages=passages, items=tuple(items), rating_threshold=self._eta)
@@ -77,14 +77,14 @@ class ItemBuilder:
         texts = distinct_questions(written["items"])
         self.n_repeated += len(written["items"]) - len(texts)
         if not texts:
-            raise JudgeError("the judge found no sub-question in it", kind="unparseable")
+            raise JudgeError("the judge did not return a sub-question", kind="unparseable")
         if not query["query"].strip():
-            raise JudgeError("the judge wrote no query for it", kind="unparseable")
-        rated = await asyncio.gather(*(self._rated(item, span, texts) for span in item.pool), return_exceptions=True)
-        for outcome in rated:
+            raise JudgeError("the judge did not return a query", kind="unparseable")
+        results = await asyncio.gather(*(self._rate(item, span, texts) for span in item.pool), return_exceptions=True)
+        for outcome in results:
             if isinstance(outcome, BaseException):
                 raise outcome
-        marks = {span.id: found for span, found in zip(item.pool, rated, strict=True) if isinstance(found, tuple)}
+        marks = {span.id: row for span, row in zip(item.pool, results, strict=True) if isinstance(row, tuple)}
         if not marks:
             raise JudgeError("none of its passages could be rewritten and rated", kind="unparseable")
         questions = {f"q{number}": text for number, text in enumerate(texts, start=1)}
@@ -94,17 +94,17 @@ class ItemBuilder:
             anchor=item.anchor,
             questions=questions,
             ratings={
-                question: {passage: float(found[number]) for passage, found in marks.items()}
+                question: {passage: float(row[number]) for passage, row in marks.items()}
                 for number, question in enumerate(questions)
             },
             reference=item.reference,
         )
 
-    async def _rated(self, item: PlannedItem, span: Span, questions: tuple[str, ...]) -> tuple[int, ...] | None:
-        """Ratings of one passage; None for one that the judge will not rewrite or rate, which is left out of this item.
+    async def _rate(self, item: PlannedItem, span: Span, questions: tuple[str, ...]) -> tuple[int, ...] | None:
+        """Rate one passage, or return None if the judge cannot rewrite or rate it. The item is then built without it.
 
         Raises:
-            JudgeError: For a reason that may pass: then the item waits for another run, in place of losing a passage.
+            JudgeError: If the failure is temporary. The item is then left to another run, so that no passage is lost.
         """
         try:
             passage = await self._passage(span)
@@ -123,7 +123,7 @@ class ItemBuilder:
         if span.id not in self._passages:
             self._passages[span.id] = DraftPassage(
                 id=span.id,
-                # A blank rewriting is none; the document's own words stand then.
+                # If the rewritten passage is blank, the original text is used.
                 text=written or span.text,
                 source=span.text,
                 document=span.document,
@@ -136,7 +136,7 @@ class ItemBuilder:
 
 
 async def _all(first: Any, second: Any) -> tuple[Any, Any]:
-    """Await both; the error of the first, then of the second is raised when both are done."""
+    """Await both, then raise the first error, if any."""
     outcomes = await asyncio.gather(first, second, return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):

@@ -1,4 +1,4 @@
-"""What a build sets out to do: items, their pools, and what that costs at most. Nobody is asked for it."""
+"""The plan of a dataset: items, their pools, and the maximum number of judge calls. Planning does not call the judge."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ragstone.research._dataset.spans import Span, find_similar_spans, sections_
 __all__ = ["DatasetPlan", "PlannedItem", "plan_dataset"]
 
 _MAX_REPORT_CHARS: Final = 40_000
-"""Of a reference report: a judge has to read it whole."""
+"""Maximum length of a reference report, which must fit into one prompt."""
 
 Paths = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedItem:
-    """One row to be."""
+    """A planned row."""
 
     id: str
     text: str
-    """The report, or the section of a document, that query and sub-questions are made from."""
+    """The report or the section of a document from which query and sub-questions are generated."""
     anchor: Mapping[str, Any]
     pool: tuple[Span, ...]
     reference: str | None = None
@@ -34,41 +34,38 @@ class PlannedItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetPlan:
-    """What would be asked."""
+    """The plan of a dataset."""
 
     documents: tuple[Document, ...]
     items: tuple[PlannedItem, ...]
     left_out: tuple[str, ...] = field(default=())
-    """Files and reports that cannot be used, and why."""
+    """Skipped files and reports, with reasons."""
     n_beyond: int = 0
-    """Items that there would be besides, were it not for `max_items`."""
+    """Number of further items beyond `max_items`."""
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """All spans of all pools, each once."""
+        """All distinct spans of all pools."""
         return tuple({span.id: span for item in self.items for span in item.pool}.values())
 
     @property
     def calls(self) -> int:
-        """Calls to the judge, if none fails.
+        """Maximum number of judge calls.
 
-        A query and sub-questions for each item, a rewriting of each passage, a rating of each passage of each pool.
+        One call each for the query and the sub-questions of each item, for each rewritten passage, and for each passage of
+        each pool.
         """
         return 2 * len(self.items) + len(self.spans) + sum(len(item.pool) for item in self.items)
 
     def __str__(self) -> str:
-        beyond = (
-            f" ({self.n_beyond} more {'is' if self.n_beyond == 1 else 'are'} left for a larger --max-items)"
-            if self.n_beyond
-            else ""
-        )
+        beyond = f" ({self.n_beyond} more with a larger --max-items)" if self.n_beyond else ""
         return (
             f"{len(self.documents)} documents, {len(self.items)} items{beyond}, {len(self.spans)} passages: "
-            f"{self.calls} calls to the judge at most"
+            f"at most {self.calls} judge calls"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return {
             "n_documents": len(self.documents),
             "n_items": len(self.items),
@@ -80,21 +77,21 @@ class DatasetPlan:
 
 
 def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, max_passages: int = 12) -> DatasetPlan:
-    """Read the documents and say what a data set from them would take. Nobody is asked.
+    """Read the documents and plan a dataset, without calling the judge.
 
-    Without reports each section of a document (about 1000 words) is an item. With reports each report is one.
-    The pool of an item are the passages of its own section or of the documents that its report names, and those of all
-    documents that share most words with it.
+    Without reports, each section of a document (about 1000 words) becomes an item. With reports, each report becomes one.
+    The pool of an item consists of the passages of its section or of the report's documents, and of the passages of all
+    documents with the largest word overlap.
 
     Args:
-        documents: Files and folders: text, Markdown, or JSONL with `id` and `text`.
-        reports: The same, of reference reports; a JSONL row may list its `documents`.
-        max_items: Items at most, from all documents in turn.
-        max_passages: Passages in one item's pool at most.
+        documents: Files and directories: text, Markdown, or JSONL with `id` and `text`.
+        reports: Reference reports, in the same formats. A JSONL row can list its `documents`.
+        max_items: Maximum number of items, taken from the documents in turn.
+        max_passages: Maximum passages per item's pool.
 
     Raises:
-        ConfigurationError: A path that does not exist, or a number below 1.
-        DataError: A file that cannot be read, or a report that names an unknown document.
+        ConfigurationError: If a path does not exist or a number is below 1.
+        DataError: If a file cannot be read or a report names an unknown document.
 
     Example:
         ```python
@@ -106,8 +103,8 @@ def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, 
             raise ConfigurationError(f"{name} must be at least 1, got {value!r}")
     library = read_documents(_paths(documents))
     spans = {document.name: spans_of(document) for document in library.documents}
-    everything = tuple(span for found in spans.values() for span in found)
-    verify(everything, library.documents)
+    all_spans = tuple(span for of_document in spans.values() for span in of_document)
+    verify(all_spans, library.documents)
     left_out = list(library.left_out)
     if _paths(reports):
         read = read_documents(_paths(reports))
@@ -121,7 +118,7 @@ def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, 
             text=anchor.text,
             anchor=anchor.anchor,
             reference=anchor.reference,
-            pool=find_similar_spans(anchor.text, everything, own=anchor.pool, most=max_passages),
+            pool=find_similar_spans(anchor.text, all_spans, own=anchor.pool, most=max_passages),
         )
         for anchor in anchors[:max_items]
     )
@@ -133,12 +130,12 @@ def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, 
     )
 
 
-def _paths(given: Paths) -> list[str | Path]:
-    return [given] if isinstance(given, str | Path) else list(given)
+def _paths(paths: Paths) -> list[str | Path]:
+    return [paths] if isinstance(paths, str | Path) else list(paths)
 
 
 def _from_sections(documents: Sequence[Document], spans: Mapping[str, Sequence[Span]]) -> list[PlannedItem]:
-    """The first section of each document, then the second of each, and so on: a cap leaves something of them all."""
+    """Plan the first section of each document, then the second of each, so that `max_items` keeps parts of all."""
     by_document = [
         [
             PlannedItem(
@@ -161,15 +158,15 @@ def _from_reports(
     for report in reports:
         if len(report.text) > _MAX_REPORT_CHARS:
             left_out.append(
-                f"the report {report.name!r} has {len(report.text)} characters, more than the {_MAX_REPORT_CHARS} a judge "
-                "is given at once; cut it into several"
+                f"the report {report.name!r} has {len(report.text)} characters, more than the maximum of {_MAX_REPORT_CHARS}. "
+                "Split it into several reports."
             )
             continue
         own = tuple(span for name in report.about for span in spans[_document(name, report, spans)])
         if len(own) > max_passages:
             left_out.append(
-                f"the documents that {report.name!r} names have {len(own)} passages: {len(own) - max_passages} are left out "
-                "of its pool; raise --max-passages for all"
+                f"the documents of {report.name!r} have {len(own)} passages, of which {len(own) - max_passages} are not in its "
+                "pool. To include all, increase --max-passages."
             )
         anchor = _anchor(report, 0, len(report.text))
         items.append(PlannedItem(id=report.name, text=report.text, anchor=anchor, pool=own, reference=report.text))
@@ -177,14 +174,14 @@ def _from_reports(
 
 
 def _document(name: str, report: Document, spans: Mapping[str, Sequence[Span]]) -> str:
-    """The one document that a report means by a name: its whole name, or how it ends."""
-    fits = [known for known in spans if known == name or known.endswith((f"/{name}", f"#{name}"))]
-    if len(fits) != 1:
-        what = "no document" if not fits else f"{len(fits)} documents"
+    """Return the document that a report refers to by its name or the end of its name."""
+    matches = [known for known in spans if known == name or known.endswith((f"/{name}", f"#{name}"))]
+    if len(matches) != 1:
+        what = "no document" if not matches else f"{len(matches)} documents"
         raise DataError(
-            f"the report {report.name!r} names {name!r}, which fits {what}; known are {', '.join(list(spans)[:5])}, ..."
+            f"the report {report.name!r} names {name!r}, which matches {what}. Documents: {', '.join(list(spans)[:5])}, ..."
         )
-    return fits[0]
+    return matches[0]
 
 
 def _anchor(document: Document, start: int, end: int) -> dict[str, Any]:

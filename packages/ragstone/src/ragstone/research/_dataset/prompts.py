@@ -1,4 +1,4 @@
-"""What a judge is asked when a data set is made: the wording is ours. Documents are untrusted, and stand in fields."""
+"""Prompts for building a dataset. Documents are untrusted, so they are passed only in fields."""
 
 from __future__ import annotations
 
@@ -51,27 +51,27 @@ _Query = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
 _Question = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 _Passage = Annotated[str, StringConstraints(min_length=1, max_length=8000)]
 _SAME_FROM: Final = 0.9
-"""Share of common words from which two questions are one; a person sees what is kept, and never what was left out."""
+"""Share of common words from which two questions are duplicates. High, because a reviewer does not see dropped questions."""
 
 
 def query_prompt(report: str) -> Prompt:
-    """Ask for the open query to a report."""
+    """Build the prompt for the open query of a report."""
     return Prompt(construct="report_request", task=_QUERY_TASK, fields={"report": report})
 
 
 def questions_prompt(report: str, n: int) -> Prompt:
-    """Ask for the sub-questions of a report."""
+    """Build the prompt for the sub-questions of a report."""
     return Prompt(construct="report_questions", task=_QUESTIONS_TASK.format(n=n), fields={"report": report})
 
 
 def passage_prompt(document: str, start: int, text: str) -> Prompt:
-    """Ask for a passage that stands by itself, given what comes before it."""
+    """Build the prompt for a self-contained passage, with the text before it."""
     fields = {
         "beginning": document[: min(_BEGINNING_CHARS, start)],
         "before": document[max(0, start - _BEFORE_CHARS) : start],
     }
-    given = {name: value for name, value in fields.items() if value.strip()}
-    return Prompt(construct="standalone_passage", task=_PASSAGE_TASK, fields=given | {"passage": text})
+    non_empty = {name: value for name, value in fields.items() if value.strip()}
+    return Prompt(construct="standalone_passage", task=_PASSAGE_TASK, fields=non_empty | {"passage": text})
 
 
 def _closed(name: str, **fields: Any) -> TypeAdapter[Any]:
@@ -82,25 +82,25 @@ def _closed(name: str, **fields: Any) -> TypeAdapter[Any]:
 
 
 def query_shape() -> TypeAdapter[dict[str, str]]:
-    """An object with the query."""
+    """Return the schema of an object with the query."""
     return _closed("Request", query=_Query)
 
 
 def passage_shape() -> TypeAdapter[dict[str, str]]:
-    """An object with the passage."""
+    """Return the schema of an object with the passage."""
     return _closed("Standalone", passage=_Passage)
 
 
 def questions_shape(n: int) -> TypeAdapter[dict[str, list[str]]]:
-    """An object with the sub-questions."""
+    """Return the schema of an object with at most `n` sub-questions."""
     return _closed("Questions", items=Annotated[list[_Question], Field(max_length=n)])
 
 
 def distinct_questions(questions: Sequence[str]) -> tuple[str, ...]:
-    """Leave out questions that nearly repeat one before them.
+    """Remove questions that nearly repeat an earlier one.
 
-    Two are the same when nine of ten of all their words are common to both, and their numbers are equal: "in 2019?" and
-    "in 2020?" ask for two things.
+    Two questions are duplicates if they share at least 90% of their words and contain the same numbers: "in 2019?" and "in
+    2020?" are different.
 
     Example:
         >>> distinct_questions(["Who built the tower?", "Who built the  tower", "Who built the tower in 1884?"])
@@ -120,6 +120,6 @@ def _same(words: set[str], other: set[str]) -> bool:
 
 
 def find_unsupported_numbers(text: str, document: str) -> tuple[str, ...]:
-    """Numbers in a rewritten passage that its document does not have: what a person should look at first."""
+    """Return the numbers in a rewritten passage that are not in its document, which a reviewer should check first."""
     known = set(re.findall(r"\d+", document))
     return tuple(dict.fromkeys(number for number in re.findall(r"\d+", text) if number not in known))

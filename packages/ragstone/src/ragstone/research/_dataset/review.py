@@ -1,8 +1,8 @@
-"""The review: a table that a person edits in a spreadsheet, and what follows from it.
+"""The review: a table that a person edits in a spreadsheet.
 
-One line for each query, sub-question and passage. `keep` says yes or no, `text` may be changed; a line that was removed
-counts as no. Cells that begin like a formula are written with an apostrophe in front, which is taken away again: text of
-a document must not run in a spreadsheet.
+It has one line for each query, sub-question and passage. `keep` is yes or no, `text` can be edited, and a removed line counts
+as no. Cells that begin like a formula are written with a leading apostrophe, which is removed when they are read, so that
+text of a document does not run in a spreadsheet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["MAX_TEXT", "REVIEW", "Key", "edited", "read_review", "texts_of", "wr
 
 REVIEW: Final = "review.csv"
 _WRITTEN: Final = ".review.sha256"
-"""Holds the digest of the review as it was written: an edited one is never written over."""
+"""Contains the digest of the written review, so that an edited review is never overwritten."""
 _COLUMNS: Final = ("keep", "kind", "item", "id", "text", "about", "source")
 _NEEDED: Final = ("keep", "kind", "item", "id", "text")
 _YES: Final = frozenset({"yes", "y", "true", "1", "x", "keep"})
@@ -34,14 +34,14 @@ Key = tuple[str, str, str]
 
 
 def write_review(folder: Path, draft: Draft) -> None:
-    """Write the table, and remember what was written."""
-    held = io.StringIO(newline="")
-    table = csv.writer(held)
+    """Write the table and its digest."""
+    buffer = io.StringIO(newline="")
+    table = csv.writer(buffer)
     table.writerow(_COLUMNS)
     for row in _lines(draft):
         table.writerow([_guarded(cell) for cell in row])
-    # With a byte order mark, spreadsheets take it for UTF-8.
-    data = held.getvalue().encode("utf-8-sig", errors="replace")
+    # Spreadsheets detect UTF-8 by the byte order mark.
+    data = buffer.getvalue().encode("utf-8-sig", errors="replace")
     try:
         (folder / REVIEW).write_bytes(data)
         (folder / _WRITTEN).write_text(hashlib.sha256(data).hexdigest(), encoding="ascii")
@@ -50,7 +50,7 @@ def write_review(folder: Path, draft: Draft) -> None:
 
 
 def edited(folder: Path) -> bool:
-    """Whether there is a review that somebody has edited since it was written."""
+    """Return whether a review exists that was edited since it was written."""
     try:
         data = (folder / REVIEW).read_bytes()
         return (folder / _WRITTEN).read_text(encoding="ascii") != hashlib.sha256(data).hexdigest()
@@ -58,7 +58,7 @@ def edited(folder: Path) -> bool:
         return (folder / REVIEW).exists()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{str(folder / REVIEW)!r} cannot be read ({error}); move it away, or give another folder"
+            f"{str(folder / REVIEW)!r} cannot be read ({error}). Move it away, or give another directory."
         ) from error
 
 
@@ -70,11 +70,11 @@ def _lines(draft: Draft) -> Iterator[tuple[str, ...]]:
             row = item.ratings[question]
             n = sum(rating >= draft.rating_threshold for rating in row.values())
             best = f"best rating {max(row.values(), default=0):g}"
-            about = f"{n} passages answer it, {best}" if n else f"no passage answers it, {best}: left out"
+            about = f"{n} passages answer it, {best}" if n else f"no passage answers it, {best}: dropped"
             yield "yes", "sub_question", item.id, question, text, about, anchor
     for passage in draft.passages.values():
-        strange = ", ".join(passage.unsupported_numbers)
-        about = f"numbers that the document does not have: {strange}" if strange else ""
+        numbers = ", ".join(passage.unsupported_numbers)
+        about = f"numbers that are not in the document: {numbers}" if numbers else ""
         yield "yes", "passage", "", passage.id, passage.text, about, passage.source
 
 
@@ -83,7 +83,7 @@ def _guarded(cell: str) -> str:
 
 
 def texts_of(draft: Draft) -> dict[Key, str]:
-    """Every text that the review lists."""
+    """Return all texts of the review, by key."""
     texts: dict[Key, str] = {}
     for item in draft.items:
         texts["query", item.id, "query"] = item.query
@@ -92,33 +92,33 @@ def texts_of(draft: Draft) -> dict[Key, str]:
 
 
 def read_review(path: Path) -> dict[Key, tuple[bool, str]]:
-    """Whether each line is kept, and its text."""
+    """Read the review, and return for each key whether the line is kept, and its text."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError as error:
-        raise DataError(f"there is no review {str(path)!r}; `ragstone dataset build` writes one") from error
+        raise DataError(f"review not found: {str(path)!r}. `ragstone dataset build` writes it.") from error
     except OSError as error:
         raise DataError(f"the review {str(path)!r} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{str(path)!r} is not UTF-8 (byte {error.start}); save it as CSV in UTF-8") from error
+        raise DataError(f"{str(path)!r} is not UTF-8 (byte {error.start}). Save it as CSV in UTF-8.") from error
     head = text.split("\n", 1)[0]
-    # Spreadsheets of some countries separate by semicolons.
+    # Spreadsheets use semicolons as separators in some locales.
     delimiter = max(",;\t", key=head.count)
     csv.field_size_limit(64 * 1024 * 1024)
     try:
         rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
     except csv.Error as error:
-        raise DataError(f"{str(path)!r} is no CSV: {error}") from error
+        raise DataError(f"{str(path)!r} is not valid CSV: {error}") from error
     decisions: dict[Key, tuple[bool, str]] = {}
     for number, row in enumerate(rows, start=2):
         if missing := [name for name in _NEEDED if row.get(name) is None]:
             raise DataError(
-                f"line {number} of {str(path)!r} has no {', '.join(missing)}; the columns are {', '.join(_COLUMNS)}"
+                f"line {number} of {str(path)!r} lacks {', '.join(missing)}. Columns: {', '.join(_COLUMNS)}."
             )
         cells = {name: _plain(row[name]) for name in _NEEDED}
         key = (cells["kind"], cells["item"], cells["id"])
         if key in decisions:
-            raise DataError(f"line {number} of {str(path)!r} is a second one for {' '.join(key)!r}")
+            raise DataError(f"line {number} of {str(path)!r} repeats {' '.join(key)!r}")
         decisions[key] = (_kept(cells["keep"], number, path), cells["text"].strip())
     return decisions
 
@@ -130,5 +130,5 @@ def _plain(cell: str) -> str:
 def _kept(cell: str, number: int, path: Path) -> bool:
     word = cell.strip().casefold()
     if word not in _YES | _NO:
-        raise DataError(f"line {number} of {str(path)!r}: keep is yes or no, got {cell[:40]!r}")
+        raise DataError(f"line {number} of {str(path)!r}: keep must be yes or no, got {cell[:40]!r}")
     return word in _YES

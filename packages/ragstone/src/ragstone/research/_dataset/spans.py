@@ -1,4 +1,4 @@
-"""Documents cut into spans: each a place in a document, found there again at any time."""
+"""Splitting of documents into spans with exact positions."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from ragstone.research._dataset.documents import Document
 __all__ = ["SECTION_WORDS", "SPAN_WORDS", "Span", "find_similar_spans", "sections_of", "spans_of", "verify"]
 
 SPAN_WORDS: Final = 200
-"""Of a passage, about (CRUX, figure 7)."""
+"""Approximate length of a passage (CRUX, figure 7)."""
 SECTION_WORDS: Final = 1000
-"""Of a part of a document from which a query is made; the source cuts longer documents, too (CRUX, figure 7)."""
+"""Maximum length of a section from which a query is generated (CRUX, figure 7, also splits longer documents)."""
 _MAX_CHARS: Final = 2000
-"""Of a piece without any end of a sentence; then it is cut where it stands."""
+"""Maximum length of a piece without a sentence end. Longer pieces are split at this length."""
 
 _END: Final = re.compile("(?<=[.!?\u2026])[\"'\u201d\u2019)\\]]*\\s+|(?<=[\u3002\uff01\uff1f])|(?:\r?\n)+\\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A place in a document."""
+    """A range of characters in a document."""
 
     document: str
     start: int
-    """In characters of the decoded file (without a byte order mark); `end` is behind the last."""
+    """Start in characters of the decoded file (without a byte order mark). `end` is exclusive."""
     end: int
     text: str
 
     @property
     def id(self) -> str:
-        """Names the place: "notes/a.md:120-480"."""
+        """Document and position: "notes/a.md:120-480"."""
         return f"{self.document}:{self.start}-{self.end}"
 
 
 def spans_of(document: Document, *, words: int = SPAN_WORDS) -> tuple[Span, ...]:
-    """Cut a document at ends of sentences and paragraphs into spans of about `words` words; none overlap."""
+    """Split a document at sentence and paragraph ends into non-overlapping spans of about `words` words."""
     spans: list[Span] = []
     start, n_words = 0, 0
     end = 0
     for piece_start, piece_end in _pieces(document.text):
         n = _size(document.text[piece_start:piece_end])
-        # A paragraph that ends is a better place to cut than the sentence that would fill the span.
+        # If the span is at least half full, the end of a paragraph is a better split point than the next sentence.
         broken = "\n" in document.text[end:piece_start] and n_words * 2 >= words
         if n_words and (n_words + n > words or broken):
             spans += _trimmed(document, start, end)
@@ -61,14 +61,14 @@ def spans_of(document: Document, *, words: int = SPAN_WORDS) -> tuple[Span, ...]
 
 
 def _size(text: str) -> int:
-    """Words; of text that goes on and on without a space, a word for each twelve characters."""
+    """Return the number of words. Text without spaces counts one word per twelve characters."""
     return max(len(split_words(text)), len(text) // 12)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int]]:
-    """Sentences, by their places; white space between them belongs to none."""
+    """Yield the positions of sentences, without the whitespace between them."""
     start = 0
-    # A quotation mark behind the full stop belongs to the sentence.
+    # A quotation mark after the full stop belongs to the sentence.
     ends = [(match.start() + len(match.group().rstrip()), match.end()) for match in _END.finditer(text)]
     for end, following in [*ends, (len(text), len(text))]:
         for at in range(start, end, _MAX_CHARS):
@@ -84,7 +84,7 @@ def _trimmed(document: Document, start: int, end: int) -> list[Span]:
 
 
 def sections_of(spans: Sequence[Span], *, words: int = SECTION_WORDS) -> tuple[tuple[Span, ...], ...]:
-    """Put consecutive spans of one document together to sections of at most about `words` words."""
+    """Group consecutive spans of a document into sections of at most about `words` words."""
     sections: list[list[Span]] = []
     n_words = 0
     for span in spans:
@@ -98,31 +98,31 @@ def sections_of(spans: Sequence[Span], *, words: int = SECTION_WORDS) -> tuple[t
 
 
 def find_similar_spans(text: str, spans: Sequence[Span], *, own: Sequence[Span], most: int) -> tuple[Span, ...]:
-    """The spans that share most with a text: its own, then by common words, each worth more the fewer spans have it.
+    """Return at most `most` spans: a text's own, then those with the largest word overlap, weighted by word rarity.
 
-    Spans without a common word are never among them. Word overlap finds what a rating has to be asked for; what answers
-    in quite other words is missed, and then is no part of the pool.
+    Spans without a common word are never included. Word overlap misses passages that answer in different words, which are
+    then not in the pool.
     """
-    sought = set(split_words(text))
+    text_words = set(split_words(text))
     bags = {span.id: set(split_words(span.text)) for span in spans}
-    found_in = Counter(word for bag in bags.values() for word in bag)
-    weight = {word: math.log(1 + len(bags) / found_in[word]) for word in sought if word in found_in}
-    score = {span.id: math.fsum(weight[word] for word in sorted(sought & bags[span.id])) for span in spans}
-    mine = {span.id for span in own}
-    others = [span for span in spans if span.id not in mine and score[span.id] > 0]
+    n_spans = Counter(word for bag in bags.values() for word in bag)
+    weight = {word: math.log(1 + len(bags) / n_spans[word]) for word in text_words if word in n_spans}
+    score = {span.id: math.fsum(weight[word] for word in sorted(text_words & bags[span.id])) for span in spans}
+    own_ids = {span.id for span in own}
+    others = [span for span in spans if span.id not in own_ids and score[span.id] > 0]
     others.sort(key=lambda span: (-score[span.id], span.id))
     return tuple([*own, *others][:most])
 
 
 def verify(spans: Sequence[Span], documents: Sequence[Document]) -> None:
-    """Make sure that each span is in its document, letter by letter.
+    """Check that each span's text is at its position in the document.
 
     Raises:
-        DataError: One is not.
+        DataError: If a text differs.
     """
     texts = {document.name: document.text for document in documents}
     for span in spans:
         if span.text != texts.get(span.document, "")[span.start : span.end]:
             raise DataError(
-                f"the text of {span.id!r} is not in the document at that place; please report this as a bug"
+                f"the text of {span.id!r} differs from the document at this position. Please report this bug."
             )

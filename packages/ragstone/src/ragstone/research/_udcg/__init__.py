@@ -1,1 +1,1 @@
-"""UDCG beyond a single sample: learning its weights, correlating it with graded answers, ranking by it."""
+"""Experiments with UDCG: fitting its weights, correlation with graded answers, and ranking."""

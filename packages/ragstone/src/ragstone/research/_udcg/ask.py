@@ -1,4 +1,4 @@
-"""Finding out what rows lack: what passages are worth, what the reader answers, and whether an answer is right."""
+"""Model calls for missing values of rows: passage utilities, answers and grades."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _CORRECT_FROM: Final = 0.5
 
 
 def is_model_configured(reader: str | Reader | None, judge: str | Judge | None) -> bool:
-    """Whether the user, or the environment, names a model to ask."""
+    """Return whether the arguments or the environment name a model."""
     return any((reader, judge, os.environ.get("RAGSTONE_READER"), os.environ.get("RAGSTONE_JUDGE")))
 
 
 async def erag_scores(
     query: str, passages: Sequence[str], *, reference: Sequence[str], reader: Reader
 ) -> tuple[float, ...]:
-    """Score each passage by the answer the reader gives from it alone: ROUGE-L F1 against the best reference.
+    """Score each passage by the reader's answer from it alone: ROUGE-L F1 with the best reference.
 
     Args:
-        query: The question.
-        passages: Their texts; the same text is asked about once.
+        query: The query.
+        passages: Texts of the passages. Equal texts need one call.
         reference: Correct answers.
         reader: The application's generator.
 
@@ -51,8 +51,8 @@ async def erag_scores(
         One value in [0, 1] for each passage.
 
     Raises:
-        JudgeError: The reader gave no usable answer.
-        ValueError: No reference has a word.
+        JudgeError: If the reader's reply is unusable.
+        ValueError: If no reference contains a word.
 
     Source:
         Salemi and Zamani 2024, "Evaluating Retrieval Quality in Retrieval-Augmented Generation" (eRAG).
@@ -77,21 +77,21 @@ async def open_models(
     threshold: float = 0.5,
     concurrency: int = 16,
 ) -> AsyncIterator[CachedModels]:
-    """Have a reader and a judge at hand, ready to be asked; those made here are closed at the end.
+    """Open a reader and a judge, and close those that were created here at the end.
 
     Args:
-        reader: What the user wrote as `reader=`.
-        judge: What the user wrote as `judge=`; where nobody judges, the model that reads does.
-        labels: Where relevance comes from, as for `Udcg`.
-        threshold: From here on a label of the data means relevant.
-        concurrency: Rows in work at once.
+        reader: The user's `reader` argument.
+        judge: The user's `judge` argument. Without a judge, the reader's model judges.
+        labels: Source of relevance labels, as for `Udcg`.
+        threshold: Label from which a passage of the data is relevant.
+        concurrency: Number of rows processed concurrently.
 
     Raises:
-        ConfigurationError: One of them cannot work as configured.
-        JudgeError: One of them cannot be reached.
+        ConfigurationError: If a model's configuration is invalid.
+        JudgeError: If a model is unavailable.
     """
-    named = judge is not None or os.environ.get("RAGSTONE_JUDGE")
-    resolved_judge = judge_from(judge if named or not isinstance(reader, str) else reader)
+    has_judge = judge is not None or os.environ.get("RAGSTONE_JUDGE")
+    resolved_judge = judge_from(judge if has_judge or not isinstance(reader, str) else reader)
     resolved_reader = reader_from(reader, judge=resolved_judge)
     asker = CachedModels(resolved_reader, resolved_judge, labels=labels, threshold=threshold, concurrency=concurrency)
     try:
@@ -110,7 +110,7 @@ async def open_models(
 
 
 class CachedModels:
-    """A reader and a judge with a memory: what several rows need of one passage is asked once. Made by `asking`."""
+    """A reader and a judge with cached results, so that rows with the same passage share calls. See `open_models`."""
 
     def __init__(self, reader: Reader, judge: Judge, *, labels: LabelMode, threshold: float, concurrency: int) -> None:
         self.judge = judge
@@ -123,9 +123,9 @@ class CachedModels:
         self._judged = self._read = False
 
     def notes(self) -> tuple[str, ...]:
-        """What a person must know of the models that were asked."""
+        """Return notes about the used models."""
         return tuple(
-            f"{what} by the lexical baseline (word overlap): it tries out the plumbing, and measures nothing"
+            f"{what} by the lexical baseline (word overlap), which is not a judge: use it only to test your setup"
             for what, done, identity in (
                 ("passages were read", self._read, self.reader.identity),
                 ("relevance or answers were judged", self._judged, self.judge.identity),
@@ -134,7 +134,7 @@ class CachedModels:
         )
 
     async def forget(self) -> None:
-        """Drop what was found out, and stop what is still being asked."""
+        """Clear the cache and cancel calls in flight."""
         for task in self._memory.values():
             task.cancel()
         await asyncio.gather(*self._memory.values(), return_exceptions=True)
@@ -146,13 +146,13 @@ class CachedModels:
         items: Sequence[K],
         progress: Callable[[int, int], None] | None = None,
     ) -> list[T]:
-        """Do something with each item, `concurrency` at once; results in the order of the items."""
-        room = asyncio.Semaphore(self._concurrency)
+        """Process each item with limited concurrency, and return results in the order of the items."""
+        slots = asyncio.Semaphore(self._concurrency)
         done = 0
 
         async def one(item: K) -> T:
             nonlocal done
-            async with room:
+            async with slots:
                 result = await work(item)
             done += 1
             if progress is not None:
@@ -166,9 +166,9 @@ class CachedModels:
             raise errors.exceptions[0] from errors
         return [task.result() for task in tasks]
 
-    async def gathered(self, asked: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """Await all; the first error, in their order, is raised when all are done."""
-        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    async def gathered(self, calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """Await all calls, then raise the first error in their order, if any."""
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
         results: list[T] = []
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -177,10 +177,10 @@ class CachedModels:
         return results
 
     async def rate(self, sample: Sample, passage: Passage) -> PassageRating:
-        """What a passage is worth for a sample's question; from its annotation where that is of the same models.
+        """Rate a passage for a sample's query, from its annotation if that is from the same models.
 
         Raises:
-            JudgeError: Its label or its probability could not be found.
+            JudgeError: If its label or its abstention probability could not be computed.
         """
         known = rating_from(
             passage,
@@ -192,10 +192,10 @@ class CachedModels:
         if known is not None:
             return known
         key = ("rate", sample.query, sample.reference, passage.text, passage.relevance)
-        return await self._remembered(key, lambda: self._rated(sample, passage))
+        return await self._cached(key, lambda: self._ask_rating(sample, passage))
 
-    async def _rated(self, sample: Sample, passage: Passage) -> PassageRating:
-        (found,) = await passage_utilities(
+    async def _ask_rating(self, sample: Sample, passage: Passage) -> PassageRating:
+        (utility,) = await passage_utilities(
             sample.query or "",
             [passage],
             reader=self.reader,
@@ -205,16 +205,16 @@ class CachedModels:
             threshold=self._threshold,
         )
         self._read = True
-        if found.error is not None:
-            raise found.error
-        self._judged |= found.label is not None and found.label.source != "data"
-        return rating_of(found, reader=self.reader.identity.hash, judge=self.judge.identity.hash)
+        if utility.error is not None:
+            raise utility.error
+        self._judged |= utility.label is not None and utility.label.source != "data"
+        return rating_of(utility, reader=self.reader.identity.hash, judge=self.judge.identity.hash)
 
     async def erag(self, sample: Sample, passage: Passage) -> float:
-        """The eRAG score of a passage.
+        """Compute the eRAG score of a passage.
 
         Raises:
-            JudgeError: The reader gave no usable answer.
+            JudgeError: If the reader's reply is unusable.
         """
         key = ("erag", sample.query, sample.reference, passage.text)
 
@@ -225,13 +225,13 @@ class CachedModels:
             )
             return score
 
-        return await self._remembered(key, ask)
+        return await self._cached(key, ask)
 
     async def grade(self, sample: Sample) -> int:
-        """Grade a sample's response, which the reader makes where there is none: 2 correct, 1 abstained, 0 wrong.
+        """Grade a sample's response (or the reader's answer without one): 2 correct, 1 abstained, 0 wrong.
 
         Raises:
-            JudgeError: An answer or a grade could not be had; kind "unsupported" when there is no reference.
+            JudgeError: If a reply is unusable. Kind "unsupported" if the sample does not have a reference.
         """
         response = sample.response
         if response is None:
@@ -241,7 +241,8 @@ class CachedModels:
             return GRADES["abstain"]
         if not any(reference.strip() for reference in sample.reference):
             raise JudgeError(
-                "there is no reference to grade the answer against; give `reference`, or `grade`", kind="unsupported"
+                "the sample does not have a reference to grade the answer. Set `reference` or `grade`.",
+                kind="unsupported",
             )
         fields: dict[str, str | tuple[str, ...]] = {
             "query": sample.query or "",
@@ -253,7 +254,7 @@ class CachedModels:
         reply = await self.judge.ask_number(prompt, low=0, high=1)
         return GRADES["correct" if reply.value >= _CORRECT_FROM else "wrong"]
 
-    async def _remembered(self, key: object, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _cached(self, key: object, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         task = self._memory.get(key)
         if task is None:
             task = self._memory[key] = asyncio.create_task(ask())

@@ -1,4 +1,4 @@
-"""Rows made whole: each passage with its utility, each answer with its grade; what cannot be had is counted."""
+"""Completion of rows: passage utilities and answer grades. Incomplete rows are counted."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ _FEW: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedContext:
-    """One context with everything UDCG's experiments need of it."""
+    """One context with the utilities and the grade for UDCG's experiments."""
 
     question: str
     id: str
     ratings: tuple[PassageRating, ...]
-    """In prompt order."""
+    """Ratings of the passages, in prompt order."""
     grade: int
-    """Of the answer made from them: 2 correct, 1 abstained, 0 wrong."""
+    """Grade of the answer from this context: 2 correct, 1 abstained, 0 wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedContexts:
-    """Rows that are complete, and what became of the others."""
+    """Complete rows, and counts of the others."""
 
     contexts: tuple[RatedContext, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """How many rows are in no number, by what they lack."""
+    """Number of excluded rows, by reason."""
     errors: tuple[str, ...] = ()
-    """What was said about the first of them."""
+    """The first errors."""
     notes: tuple[str, ...] = ()
     usage: Usage = field(default_factory=Usage)
 
 
 def warn_small_sample(n: int) -> tuple[str, ...]:
-    """What to say of intervals from resampling `n` questions: from 5 they hold the mean 83 times in 100, from 15, 92."""
+    """Return a note if bootstrap intervals over `n` questions are too narrow (coverage 83% for 5, 92% for 15)."""
     if n >= _FEW:
         return ()
-    return (f"intervals rest on {n} questions with different grades, and from fewer than {_FEW} they are too narrow",)
+    return (f"the intervals use {n} questions with different grades. Below {_FEW} they are too narrow.",)
 
 
-class _IncompleteRow(Exception):  # noqa: N818  never leaves this file
+class _IncompleteRow(Exception):  # noqa: N818  only used in this module
     """A row that cannot be completed."""
 
     def __init__(self, what: str, why: JudgeError | None = None) -> None:
@@ -72,69 +72,67 @@ async def complete(
     concurrency: int = 16,
     progress: Callable[[int, int], None] | None = None,
 ) -> RatedContexts:
-    """Read graded contexts and find out what they lack, from the reader and the judge if they are named.
+    """Read graded contexts, and compute missing values with the reader and the judge if they are named.
 
     Raises:
-        ConfigurationError: Something is missing and nobody is named to ask.
-        DataError: A row cannot be read, or none is left.
-        JudgeError: A model cannot be reached, or answered nothing at all.
+        ConfigurationError: If values are missing and no model is named.
+        DataError: If a row is invalid, or no row remains.
+        JudgeError: If a model is unavailable or all calls fail.
     """
     rows = read_contexts(data)
     if not rows:
         raise DataError(
-            "there are no rows; each holds one context of a question, with the grade of the answer made from it"
+            "the data does not contain rows. Each row needs one context of a question and the grade of the answer from it."
         )
     usage, notes = Usage(), tuple[str, ...]()
     if is_model_configured(reader, judge):
         async with open_models(reader, judge, labels=labels, threshold=threshold, concurrency=concurrency) as asker:
 
             async def ask(row: ContextRow) -> RatedContext | _IncompleteRow:
-                return await _asked(row, asker, erag=erag)
+                return await _complete_row(row, asker, erag=erag)
 
-            found = await asker.each(ask, rows, progress)
+            results = await asker.each(ask, rows, progress)
             usage, notes = asker.spent.total, asker.notes()
     else:
-        found = [_as_given(row, threshold, labels) for row in rows]
-        unknown = sum(isinstance(one, _IncompleteRow) and one.what != "no passages" for one in found)
-        if unknown:
+        results = [_from_annotations(row, threshold, labels) for row in rows]
+        n_missing = sum(isinstance(one, _IncompleteRow) and one.what != "no passages" for one in results)
+        if n_missing:
             raise ConfigurationError(
-                f"{unknown} of {len(rows)} rows lack a passage's utility or the answer's grade, and nobody is named to ask; "
-                "name reader= and judge= (--reader, --judge), or annotate the rows first (ragstone udcg rank --keep-order)"
+                f"{n_missing} of {len(rows)} rows lack a passage's utility or the answer's grade. Set reader= and judge= "
+                "(--reader, --judge), or annotate the rows first (ragstone udcg rank --keep-order)."
             )
         if erag:
-            raise ConfigurationError(
-                "eRAG scores come from the reader's answers, and nobody is named to ask; name reader= (--reader)"
-            )
-    return _summed(found, usage, notes)
+            raise ConfigurationError("eRAG scores need the reader's answers. Set reader= (--reader).")
+    return _summarize(results, usage, notes)
 
 
-def _summed(found: Sequence[RatedContext | _IncompleteRow], usage: Usage, notes: tuple[str, ...]) -> RatedContexts:
-    whole = tuple(one for one in found if isinstance(one, RatedContext))
-    lacking = [one for one in found if isinstance(one, _IncompleteRow)]
-    why = [one.why for one in lacking if one.why is not None]
-    if not whole:
-        if why:
+def _summarize(results: Sequence[RatedContext | _IncompleteRow], usage: Usage, notes: tuple[str, ...]) -> RatedContexts:
+    complete_rows = tuple(one for one in results if isinstance(one, RatedContext))
+    incomplete = [one for one in results if isinstance(one, _IncompleteRow)]
+    errors = [one.why for one in incomplete if one.why is not None]
+    if not complete_rows:
+        if errors:
             raise JudgeError(
-                f"none of {len(found)} rows could be completed; the first says: {why[0]}",
-                kind=why[0].kind,
-                raw=why[0].raw,
+                f"none of {len(results)} rows could be completed. First error: {errors[0]}",
+                kind=errors[0].kind,
+                raw=errors[0].raw,
             )
-        raise DataError(f"none of {len(found)} rows has passages")
+        raise DataError(f"none of {len(results)} rows has passages")
     return RatedContexts(
-        contexts=whole,
-        left_out=dict(sorted(Counter(one.what for one in lacking).items())),
-        errors=tuple(str(error) for error in why[:5]),
+        contexts=complete_rows,
+        left_out=dict(sorted(Counter(one.what for one in incomplete).items())),
+        errors=tuple(str(error) for error in errors[:5]),
         notes=notes,
         usage=usage,
     )
 
 
-def _as_given(row: ContextRow, threshold: float, labels: LabelMode) -> RatedContext | _IncompleteRow:
+def _from_annotations(row: ContextRow, threshold: float, labels: LabelMode) -> RatedContext | _IncompleteRow:
     passages = row.sample.contexts
     if not passages:
         return _IncompleteRow("no passages")
-    found = (rating_from(p, threshold=threshold, labels=labels) for p in passages)
-    ratings = [rating for rating in found if rating is not None]
+    known = (rating_from(p, threshold=threshold, labels=labels) for p in passages)
+    ratings = [rating for rating in known if rating is not None]
     if len(ratings) < len(passages):
         return _IncompleteRow("no utility")
     if row.grade is None:
@@ -142,7 +140,7 @@ def _as_given(row: ContextRow, threshold: float, labels: LabelMode) -> RatedCont
     return RatedContext(question=row.question, id=row.sample.id, ratings=tuple(ratings), grade=row.grade)
 
 
-async def _asked(row: ContextRow, asker: CachedModels, *, erag: bool) -> RatedContext | _IncompleteRow:
+async def _complete_row(row: ContextRow, asker: CachedModels, *, erag: bool) -> RatedContext | _IncompleteRow:
     sample = row.sample
     if not sample.contexts:
         return _IncompleteRow("no passages")

@@ -1,4 +1,4 @@
-"""How well metrics of retrieval foretell the answer: rank correlation per question, with intervals over questions."""
+"""Rank correlation of retrieval metrics with answer grades per question, with intervals over questions."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 __all__ = ["MetricCorrelation", "UdcgCorrelation", "correlate_udcg"]
 
 _SAME: Final = 12
-"""Decimals: sums of the same numbers in another order are ties."""
+"""Decimals to round to, so that sums of the same numbers in another order are ties."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricCorrelation:
-    """How one metric's order of contexts agrees with that of the answers' grades."""
+    """The rank correlation of one metric with the answers' grades."""
 
     metric: str
     defined: Estimate | None
-    """Mean Spearman over the questions where the metric tells contexts apart; None when there is none."""
+    """Mean Spearman correlation over the questions with different values of the metric, or None if there are none."""
     all: Estimate | None
-    """Mean over all questions with different grades, 0 where the metric is constant: it said nothing there."""
+    """Mean over all questions with different grades. A constant metric counts as 0."""
     pooled: Estimate | None
-    """Spearman over all contexts of all questions together."""
+    """Spearman correlation over all contexts of all questions together."""
     difference: Estimate | None
-    """UDCG's mean minus this one's (as in `all`), question by question; None for UDCG itself."""
+    """UDCG's mean minus this metric's (as in `all`), by question. None for UDCG itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,22 +51,22 @@ class UdcgCorrelation:
     metrics: tuple[MetricCorrelation, ...]
     n_questions: int
     n_one_grade: int
-    """Questions whose contexts all have the same grade: nothing to correlate with, in no mean."""
+    """Number of questions whose contexts all have the same grade. Their correlation is undefined and excluded."""
     n_contexts: int
     grades: Mapping[str, int]
-    """How many answers were correct, abstained or wrong."""
+    """Numbers of correct, abstained and wrong answers."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """Rows in none of these numbers, by why."""
+    """Number of excluded rows, by reason."""
     errors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     seed: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return asdict(self) | {"grades": dict(self.grades), "left_out": dict(self.left_out)}
 
     def __str__(self) -> str:
-        head = ("metric", "Spearman, mean [95% CI]", "n", "0 where constant", "n", "UDCG ahead by", "pooled")
+        head = ("metric", "Spearman, mean [95% CI]", "n", "constant as 0", "n", "UDCG minus metric", "pooled")
         rows = [
             head,
             *(
@@ -85,9 +85,9 @@ class UdcgCorrelation:
         answers = ", ".join(f"{n} {grade}" for grade, n in self.grades.items())
         lines = [text_table(rows), "", f"{self.n_questions} questions, {self.n_contexts} contexts; answers: {answers}"]
         if self.n_one_grade:
-            lines.append(f"questions with one grade only, undefined and in no mean: {self.n_one_grade}")
-        lines.append("n: questions; the first is of those where the metric tells the contexts apart")
-        lines += [f"left out, {why}: {n}" for why, n in self.left_out.items()]
+            lines.append(f"questions with only one grade, undefined and excluded: {self.n_one_grade}")
+        lines.append("n: number of questions. The first n counts questions with different values of the metric")
+        lines += [f"excluded, {reason}: {n}" for reason, n in self.left_out.items()]
         return "\n".join([*lines, *self.notes])
 
 
@@ -110,33 +110,33 @@ def correlate_udcg(
     concurrency: int = 16,
     progress: Callable[[int, int], None] | None = None,
 ) -> UdcgCorrelation:
-    """Correlate metrics of retrieval with graded answers, question by question.
+    """Correlate retrieval metrics with graded answers, question by question.
 
-    For each question Spearman's correlation (average ranks) of each metric with the grades of the answers, correct (2)
-    above abstained (1) above wrong (0), over the question's contexts; then the mean over questions, with a bootstrap
-    interval that resamples questions.
+    For each question, the Spearman correlation (average ranks) of each metric with the grades of the answers (correct 2,
+    abstained 1, wrong 0) over the question's contexts. Then the mean over questions, with a bootstrap interval over
+    questions.
 
     Args:
         data: Rows as for `fit_udcg`.
-        theta: Weights, or their file. Without them, and with scikit-learn, each question's are learned from the others.
-        erag: Also ask the reader for an answer from each passage alone.
+        theta: Weights, or their file. Default: cross-validated weights if scikit-learn is installed.
+        erag: Also let the reader answer from each passage alone.
         reader: As for `fit_udcg`.
         judge: As for `fit_udcg`.
         gamma: Weight of distraction in UDCG.
         labels: As for `fit_udcg`.
         threshold: As for `fit_udcg`.
-        n_resamples: Bootstrap resamples of the questions.
-        seed: Of folds and bootstrap; recorded.
-        concurrency: Rows in work at once.
-        progress: Called with (rows done, rows in all).
+        n_resamples: Number of bootstrap resamples of the questions.
+        seed: Seed of folds and bootstrap. It is stored in the result.
+        concurrency: Number of rows processed concurrently.
+        progress: Called with (finished rows, all rows).
 
     Raises:
-        ConfigurationError: Something is missing and nobody is named to ask.
-        DataError: A row, or the file of weights, that cannot be read.
-        JudgeError: A model cannot be reached.
+        ConfigurationError: If values are missing and no model is named.
+        DataError: If a row or the file of weights is invalid.
+        JudgeError: If a model is unavailable.
 
     Source:
-        UDCG, section 7.2; the source does not say what became of questions with one grade, or of constant metrics.
+        UDCG, section 7.2. The source does not define the treatment of questions with one grade and of constant metrics.
 
     Example:
         ```python
@@ -170,13 +170,13 @@ def correlate_udcg(
         [row for i in range(len(numbers)) if (row := _correlations(columns, grades, clusters == i)) is not None]
     ).reshape(-1, len(names))
     notes += warn_small_sample(per_question.shape[0])
-    said = np.nan_to_num(per_question, nan=0.0)
+    with_constants = np.nan_to_num(per_question, nan=0.0)
     for column, name in enumerate(names):
-        # Not constant but absent: the metric has no value for any context of the question.
+        # A metric without values for a question is missing, not constant.
         absent = np.isnan(per_question[:, column]) & _absent(columns[name], grades, clusters)
-        said[absent, column] = np.nan
-    ahead = said[:, [0]] - said
-    table = np.concatenate([per_question, said, ahead], axis=1)
+        with_constants[absent, column] = np.nan
+    differences = with_constants[:, [0]] - with_constants
+    table = np.concatenate([per_question, with_constants, differences], axis=1)
     estimates = bootstrap_mean(table, n_resamples=n_resamples, seed=seed)
     pooled = _pooled(columns, grades, clusters, n_resamples=n_resamples, seed=seed)
     n = len(names)
@@ -205,7 +205,7 @@ def correlate_udcg(
 
 
 def _columns(contexts: Sequence[RatedContext], gamma: float) -> dict[str, NDArray[np.float64]]:
-    """Each metric's value for each context; UDCG first, before it is squashed, which changes no order."""
+    """Return each metric's value for each context. UDCG is first, before its sigmoid, which does not change ranks."""
     import numpy as np
 
     pools: dict[str, dict[str, PassageRating]] = {}
@@ -225,7 +225,7 @@ def _columns(contexts: Sequence[RatedContext], gamma: float) -> dict[str, NDArra
                 "udcg": helped + gamma * distracted,
                 "relevance_only": helped,
                 "binary": float(np.mean([rating.relevant for rating in context.ratings])),
-                # Nothing relevant for the question: 0, as for all its contexts, which ranks none above another.
+                # Without relevant passages, all contexts of the question get 0.
                 "ndcg": ndcg(texts, graded, k=len(texts), gain="linear") or 0.0,
                 "map": average_precision(texts, relevant) or 0.0,
                 "mrr": reciprocal_rank(texts, relevant) or 0.0,
@@ -243,7 +243,7 @@ def _columns(contexts: Sequence[RatedContext], gamma: float) -> dict[str, NDArra
 def _theta(
     contexts: Sequence[RatedContext], theta: UdcgTheta | None, seed: int, notes: list[str]
 ) -> dict[str, NDArray[np.float64]]:
-    """UDCG-theta for the contexts of its length, NaN for the others; nothing where it cannot be had, with a note."""
+    """Return UDCG-theta for contexts with its number of passages (NaN for others), or an empty dict and a note."""
     import numpy as np
 
     k = theta.k if theta is not None else common_length(contexts)
@@ -251,44 +251,48 @@ def _theta(
     values = np.full(len(contexts), np.nan)
     if theta is not None:
         values[fitting] = [theta.linear([r.utility for r in contexts[i].ratings]) for i in fitting]
-        source = "udcg_theta: with the weights given; if they were learned from these very questions, it looks too good"
+        source = (
+            "udcg_theta: with the given weights. If they were fitted to these questions, the correlation is too high."
+        )
     else:
         try:
             need_sklearn()
         except MissingExtraError as error:
-            notes.append(f"udcg_theta is left out: {error}")
+            notes.append(f"udcg_theta is not available: {error}")
             return {}
         values[fitting] = cross_validated(design_of([contexts[i] for i in fitting]), seed=seed)
-        source = "udcg_theta: each question with weights learned from the others"
+        source = "udcg_theta: each question with weights fitted to the other questions"
     if np.isnan(values).all():
-        notes.append(f"udcg_theta is left out: too few questions with contexts of {k} passages and different grades")
+        notes.append(
+            f"udcg_theta is not available: too few questions with contexts of {k} passages and different grades"
+        )
         return {}
     notes.append(source)
     if len(fitting) < len(contexts):
-        notes.append(f"udcg_theta is of the {len(fitting)} contexts with {k} passages, of {len(contexts)}")
+        notes.append(f"udcg_theta: {len(fitting)} of {len(contexts)} contexts (those with {k} passages)")
     return {"udcg_theta": values}
 
 
 def _correlations(
     columns: Mapping[str, NDArray[np.float64]], grades: NDArray[np.float64], rows: NDArray[np.bool_]
 ) -> list[float] | None:
-    """One question's correlations, NaN where a metric is constant or absent; None where all grades are alike."""
+    """Return one question's correlations (NaN for a constant or missing metric), or None if all grades are equal."""
     import numpy as np
 
     own = grades[rows]
     if (own == own[0]).all():
         return None
-    found = []
+    correlations = []
     for values in columns.values():
-        mine = values[rows]
-        known = ~np.isnan(mine)
-        correlation = spearman(mine[known].round(_SAME), own[known])
-        found.append(np.nan if correlation is None else correlation)
-    return found
+        of_question = values[rows]
+        known = ~np.isnan(of_question)
+        correlation = spearman(of_question[known].round(_SAME), own[known])
+        correlations.append(np.nan if correlation is None else correlation)
+    return correlations
 
 
 def _absent(values: NDArray[np.float64], grades: NDArray[np.float64], clusters: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """For each question with different grades: whether those of the metric's contexts are alike, or there are none."""
+    """Return for each question with different grades whether the contexts with metric values have equal grades or none."""
     import numpy as np
 
     absent = []
@@ -312,7 +316,7 @@ def _pooled(
 ) -> dict[str, Estimate | None]:
     import numpy as np
 
-    whole = [name for name, values in columns.items() if not np.isnan(values).any()]
-    table = np.stack([columns[name].round(_SAME) for name in whole], axis=1)
-    found = bootstrap_spearman(table, grades, clusters, n_resamples=n_resamples, seed=seed)
-    return dict.fromkeys(columns) | dict(zip(whole, found, strict=True))
+    complete = [name for name, values in columns.items() if not np.isnan(values).any()]
+    table = np.stack([columns[name].round(_SAME) for name in complete], axis=1)
+    estimates = bootstrap_spearman(table, grades, clusters, n_resamples=n_resamples, seed=seed)
+    return dict.fromkeys(columns) | dict(zip(complete, estimates, strict=True))

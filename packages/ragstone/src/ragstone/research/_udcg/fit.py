@@ -1,4 +1,4 @@
-"""Learning the weights of UDCG-theta: a ranking SVM on the utilities by position, checked on questions it has not seen."""
+"""Fitting of UDCG-theta's weights: a ranking SVM on utilities by position, evaluated on held-out questions."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ _FOLDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UdcgFit:
-    """Learned weights, and how well such weights rank contexts of questions they were not learned from."""
+    """Fitted weights, and how well they rank contexts of held-out questions."""
 
     theta: UdcgTheta
     c: float
-    """Chosen by cross-validation over all questions."""
+    """The cost C, selected by cross-validation over all questions."""
     by_c: Mapping[float, float]
-    """Mean Spearman per question over the folds, by C; the best of them chose itself, so it is a little too good."""
+    """Mean Spearman correlation per question over the folds, by C. The best value is slightly optimistic."""
     correlation: Estimate
-    """Mean Spearman per question, out of sample: C is chosen anew inside each fold. A constant ranking counts 0."""
+    """Mean Spearman correlation on held-out questions (nested cross-validation). A constant ranking counts as 0."""
     plain: Estimate
-    """The same for UDCG, which has nothing to learn."""
+    """The same for UDCG, which does not have fitted weights."""
     gain: Estimate
-    """Their difference, question by question."""
+    """Difference of the two, by question."""
     n_questions: int
-    """Questions with different grades; the others teach nothing."""
+    """Number of questions with different grades. Only these are used for fitting."""
     n_contexts: int
     n_pairs: int
     converged: bool
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """Rows in none of these numbers, by why."""
+    """Number of excluded rows, by reason."""
     errors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return {
             "k": self.theta.k,
             "alpha": list(self.theta.alpha),
@@ -75,8 +75,8 @@ class UdcgFit:
         ]
         scores = [
             ("metric", "Spearman with the grades, mean over questions [95% CI]"),
-            ("udcg_theta, on questions it was not fitted to", _shown(self.correlation)),
-            ("udcg, which learns nothing", _shown(self.plain)),
+            ("udcg_theta, on held-out questions", _shown(self.correlation)),
+            ("udcg, without fitted weights", _shown(self.plain)),
             ("difference", _shown(self.gain)),
         ]
         lines = [
@@ -88,9 +88,9 @@ class UdcgFit:
             "",
             f"{self.n_questions} questions with different grades, {self.n_contexts} contexts, {self.n_pairs} pairs",
         ]
-        lines += [f"left out, {why}: {n}" for why, n in self.left_out.items()]
+        lines += [f"excluded, {reason}: {n}" for reason, n in self.left_out.items()]
         if not self.converged:
-            lines.append("the solver stopped before it converged; the weights are rough")
+            lines.append("the solver did not converge, so the weights are only approximate")
         return "\n".join([*lines, *self.notes])
 
 
@@ -111,33 +111,33 @@ def fit_udcg(
     concurrency: int = 16,
     progress: Callable[[int, int], None] | None = None,
 ) -> UdcgFit:
-    """Learn the weights of UDCG-theta from several contexts per question whose answers are graded.
+    """Fit the weights of UDCG-theta to several contexts per question with graded answers.
 
-    A linear ranking SVM: it minimises |w|^2 / 2 + C / (number of questions) * sum of max(0, 1 - w . (x_i - x_j)) over
-    the pairs of contexts of one question of which i has the better answer; x holds u+ and u- by position.
+    A linear ranking SVM: it minimizes |w|^2 / 2 + C / (number of questions) * sum of max(0, 1 - w . (x_i - x_j)) over the
+    pairs of contexts (i, j) of a question where i has the better answer. x contains u+ and u- by position.
 
     Args:
-        data: Rows with `contexts` and `grade` ("correct", "abstain" or "wrong"; or 2, 1, 0). Rows belong to one question
-            when their `question_id`, else their query, is equal. Rows with other numbers of passages than most are left
-            out, and counted.
-        reader: Who is asked for utilities that are missing, and for answers where there is neither grade nor response.
-        judge: Who is asked for relevance labels and grades that are missing. Where neither is named, nobody is asked.
-        labels: Where relevance comes from, as for `Udcg`.
-        threshold: From here on a label of the data means relevant.
+        data: Rows with `contexts` and `grade` ("correct", "abstain" or "wrong", or 2, 1, 0). Rows with equal `question_id`
+            (or without it, equal query) belong to one question. Rows with an uncommon number of passages are excluded and
+            counted.
+        reader: Model for missing utilities, and for answers of rows without grade and response.
+        judge: Model for missing relevance labels and grades. Without reader and judge, no model is called.
+        labels: Source of relevance labels, as for `Udcg`.
+        threshold: Label from which a passage of the data is relevant.
         svm_c: Candidates for C.
-        n_resamples: Bootstrap resamples of the questions.
-        seed: Of folds, solver and bootstrap; recorded.
-        concurrency: Rows in work at once.
-        progress: Called with (rows done, rows in all).
+        n_resamples: Number of bootstrap resamples of the questions.
+        seed: Seed of folds, solver and bootstrap. It is stored in the result.
+        concurrency: Number of rows processed concurrently.
+        progress: Called with (finished rows, all rows).
 
     Raises:
-        MissingExtraError: scikit-learn is not installed.
-        ConfigurationError: Something is missing and nobody is named to ask, or the svm_c is no list of positive numbers.
-        DataError: A row that cannot be read, or fewer than two questions with different grades.
-        JudgeError: A model cannot be reached.
+        MissingExtraError: If scikit-learn is not installed.
+        ConfigurationError: If values are missing and no model is named, or `svm_c` contains numbers that are not positive.
+        DataError: If a row is invalid, or fewer than two questions have different grades.
+        JudgeError: If a model is unavailable.
 
     Source:
-        UDCG, section 7.2; Joachims 2002, "Optimizing Search Engines using Clickthrough Data".
+        UDCG, section 7.2. Joachims 2002, "Optimizing Search Engines using Clickthrough Data".
 
     Example:
         ```python
@@ -147,7 +147,7 @@ def fit_udcg(
     """
     need_sklearn()
     if not svm_c or not all(math.isfinite(c) and c > 0 for c in svm_c):
-        raise ConfigurationError(f"grid (--svm-c) must list positive numbers, got {svm_c!r}")
+        raise ConfigurationError(f"svm_c (--svm-c) must contain only positive numbers, got {svm_c!r}")
     rated = run_async(
         complete(
             data,
@@ -164,29 +164,29 @@ def fit_udcg(
     other = len(rated.contexts) - len(fitting)
     left_out = dict(rated.left_out) | ({f"not {k} passages": other} if other else {})
     design = design_of(fitting)
-    teaching = [question for question in range(len(design.questions)) if design.has_different_grades(question)]
-    if len(teaching) < 2:
+    informative = [question for question in range(len(design.questions)) if design.has_different_grades(question)]
+    if len(informative) < 2:
         raise DataError(
-            f"{len(teaching)} of {len(design.questions)} questions have contexts of {k} passages with different grades; "
-            "to learn, and to check what was learned, takes at least 2"
+            f"{len(informative)} of {len(design.questions)} questions have contexts of {k} passages with different grades. "
+            "Fitting and evaluation need at least 2."
         )
-    c, by_c = choose_c(design, teaching, svm_c, folds=_FOLDS, seed=seed)
-    weights, converged = solve(design, teaching, c, seed)
+    c, by_c = choose_c(design, informative, svm_c, folds=_FOLDS, seed=seed)
+    weights, converged = solve(design, informative, c, seed)
     held_out = cross_validated(design, svm_c=svm_c, seed=seed)
     plain = design.x[:, :k].sum(axis=1) + design.x[:, k:].sum(axis=1) / 3
     table = []
-    for question in teaching:
+    for question in informative:
         own, base = design.correlation(question, held_out), design.correlation(question, plain)
         table.append([own, base, own - base])
     estimates = bootstrap_mean(table, n_resamples=n_resamples, seed=seed)
     correlation, untrained, gain = (estimate for estimate in estimates if estimate is not None)
-    n_pairs = sum(design.differences[question].shape[0] for question in teaching)
+    n_pairs = sum(design.differences[question].shape[0] for question in informative)
     fit = {
         "c": c,
         "by_c": {f"{candidate:g}": value for candidate, value in by_c.items()},
         "converged": converged,
         "seed": seed,
-        "n_questions": len(teaching),
+        "n_questions": len(informative),
         "n_contexts": len(fitting),
         "n_pairs": n_pairs,
         "spearman_held_out": [correlation.value, correlation.low, correlation.high],
@@ -207,11 +207,11 @@ def fit_udcg(
         correlation=correlation,
         plain=untrained,
         gain=gain,
-        n_questions=len(teaching),
+        n_questions=len(informative),
         n_contexts=len(fitting),
         n_pairs=n_pairs,
         converged=converged,
         left_out=left_out,
         errors=rated.errors,
-        notes=(*rated.notes, *warn_small_sample(len(teaching))),
+        notes=(*rated.notes, *warn_small_sample(len(informative))),
     )

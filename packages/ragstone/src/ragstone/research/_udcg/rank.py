@@ -1,4 +1,4 @@
-"""Passages in the order of what they are worth: an oracle re-ranker, which shows what retrieval could have delivered."""
+"""An oracle reranker: sorts passages by their utility, to show how good retrieval could have been."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class UdcgRanking:
     """Samples with their passages ranked and annotated."""
 
     rows: tuple[Mapping[str, Any], ...]
-    """Rows that `evaluate`, `fit_udcg` and `correlate_udcg` read; annotations are in the passages' `metadata`."""
+    """Rows for `evaluate`, `fit_udcg` and `correlate_udcg`, with annotations in the passages' `metadata`."""
     rank_by: str
     n_passages: int
     n_failed: int
-    """Passages without a value; they come last, in the order they had."""
+    """Number of passages without a value. They are last, in their original order."""
     n_unranked: int
-    """Samples left as they were: no question, no passages, or (for eRAG) no reference."""
+    """Number of unchanged samples: without query or passages, or (for eRAG) without reference."""
     errors: tuple[str, ...]
     notes: tuple[str, ...]
     reader: JudgeIdentity
@@ -41,12 +41,12 @@ class UdcgRanking:
     usage: Usage
 
     def to_jsonl(self, path: str | Path) -> None:
-        """Write one sample a line."""
+        """Write the samples to a file, one JSON object per line."""
         with Path(path).open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts as plain values, for JSON."""
+        """Return the counts as plain values for JSON."""
         return {
             "rank_by": self.rank_by,
             "n_samples": len(self.rows),
@@ -63,19 +63,19 @@ class UdcgRanking:
     def __str__(self) -> str:
         lines = [f"{len(self.rows)} samples, {self.n_passages} passages ranked by {self.rank_by}"]
         if self.n_failed:
-            lines.append(f"{self.n_failed} passages have no value and come last; the first: {self.errors[0]}")
+            lines.append(f"{self.n_failed} passages do not have a value and are last. First error: {self.errors[0]}")
         if self.n_unranked:
             lines.append(
-                f"{self.n_unranked} samples are as they were: no question, no passages, or no reference for eRAG"
+                f"{self.n_unranked} samples are unchanged: without query or passages, or without reference for eRAG"
             )
         return "\n".join([*lines, *self.notes])
 
 
 def best_passages(scores: Sequence[float | None], top_k: int | None = None) -> list[int]:
-    """Indices of the `top_k` best scores, best first; of equals the earlier one, and what has no score at the end.
+    """Return the indices of the `top_k` best scores, best first. Ties keep their order, and None is last.
 
     Raises:
-        ConfigurationError: `top_k` is below 1.
+        ConfigurationError: If `top_k` is below 1.
 
     Example:
         >>> best_passages([0.1, None, 0.9, 0.1], 3)
@@ -100,34 +100,34 @@ def rank_udcg(
     concurrency: int = 16,
     progress: Callable[[int, int], None] | None = None,
 ) -> UdcgRanking:
-    """Put each sample's passages in the order of their utility for the reader, and write beside each what was found.
+    """Sort each sample's passages by their utility for the reader, and annotate each passage with its values.
 
-    A row whose passages change loses its `response` and `grade`, which belong to other contexts: they are kept as
+    If the passages of a row change, its `response` and `grade` belong to another context. They are renamed to
     `response_before` and `grade_before`.
 
     Args:
-        data: What `evaluate` takes, or rows as for `fit_udcg`.
-        top_k: Keep that many; None keeps all.
-        rank_by: "utility", or "erag" (ROUGE-L of the reader's answer from each passage alone; needs references).
-        keep_order: Annotate and move nothing.
-        reader: The forms of `judge`, or a `Reader`; None reads `RAGSTONE_READER`, else takes the judge's model.
+        data: Samples as for `evaluate`, or rows as for `fit_udcg`.
+        top_k: Number of passages to keep. Default: all.
+        rank_by: "utility", or "erag" (ROUGE-L of the reader's answer from each passage alone, which needs references).
+        keep_order: Annotate without reordering.
+        reader: The forms of `judge`, or a `Reader`. Default: `RAGSTONE_READER`, otherwise the judge's model.
         judge: As for `evaluate`.
         labels: As for `Udcg`.
         threshold: As for `Udcg`.
-        concurrency: Samples in work at once.
-        progress: Called with (samples done, samples in all).
+        concurrency: Number of samples processed concurrently.
+        progress: Called with (finished samples, all samples).
 
     Raises:
-        ConfigurationError: An option that cannot work.
-        DataError: A row that cannot be read, or no rows.
-        JudgeError: A model cannot be reached, or answered nothing at all.
+        ConfigurationError: If an option is invalid.
+        DataError: If a row is invalid, or the data is empty.
+        JudgeError: If a model is unavailable or all calls fail.
 
     Source:
-        UDCG, section 7.1; eRAG: Salemi and Zamani 2024.
+        UDCG, section 7.1. eRAG: Salemi and Zamani 2024.
 
     Example:
         ```python
-        rank_udcg("samples.jsonl", k=5, judge="http://localhost:8000/v1").to_jsonl("ranked.jsonl")
+        rank_udcg("samples.jsonl", top_k=5, judge="http://localhost:8000/v1").to_jsonl("ranked.jsonl")
         ```
     """
     best_passages([], top_k)
@@ -135,31 +135,31 @@ def rank_udcg(
         raise ConfigurationError(f"rank_by must be 'utility' or 'erag', got {rank_by!r}")
     if keep_order and top_k is not None:
         raise ConfigurationError(
-            f"keep_order moves nothing, so there are no best top_k={top_k} to keep; give one of them"
+            f"keep_order does not rank passages, so it cannot be combined with top_k={top_k}. Set only one of them."
         )
     samples = [row.sample for row in read_contexts(data)]
     if not samples:
-        raise DataError("there is nothing to rank: 0 samples could be read")
+        raise DataError("the data does not contain samples to rank")
 
     async def work() -> UdcgRanking:
         async with open_models(reader, judge, labels=labels, threshold=threshold, concurrency=concurrency) as asker:
 
             async def one(sample: Sample) -> _Ranked:
-                return await _ranked(sample, asker, top_k=top_k, rank_by=rank_by, keep_order=keep_order)
+                return await _rank_sample(sample, asker, top_k=top_k, rank_by=rank_by, keep_order=keep_order)
 
             ranked = await asker.each(one, samples, progress)
             errors = [error for one in ranked for error in one.errors]
-            asked = sum(one.n_passages for one in ranked)
-            if asked and len(errors) == asked:
+            n_passages = sum(one.n_passages for one in ranked)
+            if n_passages and len(errors) == n_passages:
                 raise JudgeError(
-                    f"none of {asked} passages could be ranked; the first says: {errors[0]}",
+                    f"none of {n_passages} passages could be ranked. First error: {errors[0]}",
                     kind=errors[0].kind,
                     raw=errors[0].raw,
                 )
             return UdcgRanking(
                 rows=tuple(one.row for one in ranked),
                 rank_by=rank_by,
-                n_passages=asked,
+                n_passages=n_passages,
                 n_failed=len(errors),
                 n_unranked=sum(not one.n_passages for one in ranked),
                 errors=tuple(map(str, errors[:5])),
@@ -179,29 +179,29 @@ class _Ranked:
     errors: tuple[JudgeError, ...] = ()
 
 
-async def _ranked(
+async def _rank_sample(
     sample: Sample, asker: CachedModels, *, top_k: int | None, rank_by: RankBy, keep_order: bool
 ) -> _Ranked:
-    referenced = any(reference.strip() for reference in sample.reference)
-    if not sample.contexts or not (sample.query and sample.query.strip()) or (rank_by == "erag" and not referenced):
+    has_reference = any(reference.strip() for reference in sample.reference)
+    if not sample.contexts or not (sample.query and sample.query.strip()) or (rank_by == "erag" and not has_reference):
         return _Ranked(row=row_of(sample, {}))
-    found = await asker.gathered([_annotated(sample, passage, asker, rank_by) for passage in sample.contexts])
-    annotations = {passage.text: note for passage, (note, _) in zip(sample.contexts, found, strict=True)}
-    errors = tuple(error for _, error in found if error is not None)
-    order = list(range(len(found)))
+    results = await asker.gathered([_annotate(sample, passage, asker, rank_by) for passage in sample.contexts])
+    annotations = {passage.text: note for passage, (note, _) in zip(sample.contexts, results, strict=True)}
+    errors = tuple(error for _, error in results if error is not None)
+    order = list(range(len(results)))
     if not keep_order:
-        order = best_passages([None if error else note[rank_by] for note, error in found], top_k)
+        order = best_passages([None if error else note[rank_by] for note, error in results], top_k)
     if order != list(range(len(sample.contexts))):
-        sample = _moved(sample, order)
-    return _Ranked(row=row_of(sample, annotations), n_passages=len(found), errors=errors)
+        sample = _reorder(sample, order)
+    return _Ranked(row=row_of(sample, annotations), n_passages=len(results), errors=errors)
 
 
-async def _annotated(
+async def _annotate(
     sample: Sample, passage: Passage, asker: CachedModels, rank_by: RankBy
 ) -> tuple[Mapping[str, Any], JudgeError | None]:
     try:
         rating = await asker.rate(sample, passage)
-        # Not what stood there: of another reader it would be another reader's.
+        # Relevance and utility come from this rating, because an existing annotation may be from another reader.
         note = {**rating.annotation, "relevance": 1 if rating.relevant else -1, "utility": rating.utility}
         if rank_by == "erag":
             note["erag"] = rating.erag if rating.erag is not None else await asker.erag(sample, passage)
@@ -212,9 +212,9 @@ async def _annotated(
     return note, None
 
 
-def _moved(sample: Sample, order: Sequence[int]) -> Sample:
-    """The sample with other passages or another order; what was made from the old ones is set aside."""
-    assert sample.contexts is not None  # noqa: S101  there is an order
+def _reorder(sample: Sample, order: Sequence[int]) -> Sample:
+    """Return the sample with reordered passages. Response and grade are moved to metadata."""
+    assert sample.contexts is not None  # noqa: S101  the caller checks
     passages = tuple(sample.contexts[i].model_copy(update={"rank": rank}) for rank, i in enumerate(order))
     metadata = {name: value for name, value in sample.metadata.items() if name != "grade"}
     if "grade" in sample.metadata:

@@ -1,4 +1,4 @@
-"""Rows for UDCG's experiments: several contexts of one question, graded answers, and what passages were found to be worth."""
+"""Rows of UDCG's experiments: several contexts per question, graded answers and annotated passages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 GRADES: Final[Mapping[str, int]] = {"correct": 2, "abstain": 1, "wrong": 0}
-"""What an answer is worth: to be right is better than to abstain, and that is better than to be wrong."""
+"""Grades of answers: correct is better than abstaining, which is better than wrong."""
 
 _QUESTION: Final = "question_id"
 _IDS: Final = frozenset(FIELD_ALIASES["id"]) - {_QUESTION}
@@ -33,7 +33,7 @@ _ANNOTATION: Final = "udcg"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextRow:
-    """One context of a question, with the grade of the answer that was made from it, where it is known."""
+    """One context of a question, with the grade of its answer if known."""
 
     question: str
     sample: Sample
@@ -42,24 +42,24 @@ class ContextRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageRating:
-    """What a passage is worth."""
+    """The relevance and utility of a passage."""
 
     text: str
     relevant: bool
     gain: float
-    """The grade in the data, at least 0; without one 1 or 0."""
+    """Relevance grade of the data (at least 0), or without one 1 or 0."""
     utility: float
     erag: float | None = None
     annotation: Mapping[str, Any]
-    """What is written beside the passage."""
+    """Values to write to the passage's metadata."""
 
 
 def read_contexts(data: SampleSource) -> list[ContextRow]:
-    """Read rows that belong to questions: those with the same `question_id`, else with the same query.
+    """Read rows and their questions. Rows with equal `question_id` (or without it, equal query) belong together.
 
     Raises:
-        DataError: A row that cannot be read, or a grade that is none.
-        ConfigurationError: There is no such file.
+        DataError: If a row or a grade is invalid.
+        ConfigurationError: If the file does not exist.
     """
     questions: list[str | None] = []
     times: Counter[str] = Counter()
@@ -67,9 +67,9 @@ def read_contexts(data: SampleSource) -> list[ContextRow]:
     def rows() -> Iterator[Any]:
         for row in iter_rows(data):
             if isinstance(row, Mapping):
-                # It names the question here, and not the row.
-                named = row.get(_QUESTION)
-                questions.append(None if named is None or named == "" else str(named))
+                # `question_id` identifies the question here, not the row.
+                question_id = row.get(_QUESTION)
+                questions.append(None if question_id is None or question_id == "" else str(question_id))
                 rest = {name: value for name, value in row.items() if name != _QUESTION}
                 if questions[-1] is not None and _IDS.isdisjoint(rest):
                     times[questions[-1]] += 1
@@ -77,49 +77,47 @@ def read_contexts(data: SampleSource) -> list[ContextRow]:
                     rest["id"] = questions[-1] if n == 1 else f"{questions[-1]}#{n}"
                 yield rest
             else:
-                named = row.metadata.get(_QUESTION) if isinstance(row, Sample) else None
-                questions.append(None if named is None else str(named))
+                question_id = row.metadata.get(_QUESTION) if isinstance(row, Sample) else None
+                questions.append(None if question_id is None else str(question_id))
                 yield row
 
-    # Skipping is not offered here: which rows make up a question decides its correlation.
+    # Invalid rows cannot be skipped, because a question's correlation depends on all its rows.
     samples, bad = read_samples(rows(), on_bad_row="skip")
     if bad:
-        raise build_rows_error(bad, len(samples), "Mend them, or take them out of the data")
+        raise build_rows_error(bad, len(samples), "Fix these rows, or remove them from the data")
     contexts = []
-    for position, (sample, named) in enumerate(zip(samples, questions, strict=True), start=1):
-        if named is None and not (sample.query and sample.query.strip()):
-            raise DataError(
-                f"row {position} (id {sample.id!r}) has neither a question_id nor a query; one of them says what it is about"
-            )
-        if named is not None:
-            sample = sample.model_copy(update={"metadata": {_QUESTION: named, **sample.metadata}})  # noqa: PLW2901
-        question = f"id:{named}" if named is not None else f"query:{sample.query}"
+    for position, (sample, question_id) in enumerate(zip(samples, questions, strict=True), start=1):
+        if question_id is None and not (sample.query and sample.query.strip()):
+            raise DataError(f"row {position} (id {sample.id!r}) has neither a question_id nor a query")
+        if question_id is not None:
+            sample = sample.model_copy(update={"metadata": {_QUESTION: question_id, **sample.metadata}})  # noqa: PLW2901
+        question = f"id:{question_id}" if question_id is not None else f"query:{sample.query}"
         contexts.append(ContextRow(question=question, sample=sample, grade=_grade(sample, position)))
     return contexts
 
 
 def _grade(sample: Sample, position: int) -> int | None:
-    given = sample.metadata.get("grade")
-    if given is None or given == "":
+    value = sample.metadata.get("grade")
+    if value is None or value == "":
         return None
-    if isinstance(given, str) and given.strip().casefold() in GRADES:
-        return GRADES[given.strip().casefold()]
+    if isinstance(value, str) and value.strip().casefold() in GRADES:
+        return GRADES[value.strip().casefold()]
     try:
-        number = None if isinstance(given, bool) else float(given)
+        number = None if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         number = None
     if number is None or number not in GRADES.values():
         raise DataError(
-            f"row {position} (id {sample.id!r}) has the grade {given!r}; "
-            "a grade is 'correct' (2), 'abstain' (1) or 'wrong' (0)"
+            f"row {position} (id {sample.id!r}) has the invalid grade {value!r}. "
+            "Grades are 'correct' (2), 'abstain' (1) and 'wrong' (0)."
         )
     return int(number)
 
 
 def annotation_of(passage: Passage) -> Mapping[str, Any]:
-    """What an earlier run wrote beside the passage; empty when nothing is there."""
-    held = passage.metadata.get(_ANNOTATION)
-    return held if isinstance(held, Mapping) else {}
+    """Return the passage's annotation of an earlier run, or an empty mapping."""
+    annotation = passage.metadata.get(_ANNOTATION)
+    return annotation if isinstance(annotation, Mapping) else {}
 
 
 def rating_from(
@@ -130,36 +128,36 @@ def rating_from(
     reader: str | None = None,
     judge: str | None = None,
 ) -> PassageRating | None:
-    """Rate a passage by its annotation; None where that does not say enough.
+    """Rate a passage from its annotation, or return None if the annotation is not sufficient.
 
     Args:
-        passage: With an annotation in its metadata, or without.
-        threshold: From here on a label of the data means relevant.
-        labels: Whose relevance counts: "data" takes the passage's own label only, "judge" an annotation that a judge
-            made, "auto" the first, else whatever the annotation says.
-        reader: Hash of the reader whose annotations count; None takes anybody's.
-        judge: Likewise for relevance that a judge decided.
+        passage: A passage with or without an annotation in its metadata.
+        threshold: Label from which a passage of the data is relevant.
+        labels: Source of relevance. "data": only the passage's own label. "judge": only an annotation by a judge. "auto":
+            the passage's label, or without one the annotation.
+        reader: Hash of the reader whose annotations are accepted. None accepts all.
+        judge: Hash of the judge whose relevance labels are accepted. None accepts all.
 
     Raises:
-        DataError: The annotation holds something that cannot be.
+        DataError: If the annotation contains invalid values.
     """
-    held = annotation_of(passage)
-    p = _unit(held, "p_abstain", 0, 1)
-    utility = _unit(held, "utility", -1, 1)
+    annotation = annotation_of(passage)
+    p = _number(annotation, "p_abstain", 0, 1)
+    utility = _number(annotation, "utility", -1, 1)
     if utility is not None and p is None:
         p = 1 - abs(utility)
-    if p is None or (reader is not None and held.get("reader", reader) != reader):
+    if p is None or (reader is not None and annotation.get("reader", reader) != reader):
         return None
-    if labels == "judge" and not str(held.get("label_source")).startswith("judge"):
+    if labels == "judge" and not str(annotation.get("label_source")).startswith("judge"):
         return None
     if passage.relevance is not None and labels != "judge":
         relevant = passage.relevance >= threshold
     elif labels == "data":
         return None
-    elif held.get("relevance") is not None:
-        if judge is not None and held.get("judge", judge) != judge:
+    elif annotation.get("relevance") is not None:
+        if judge is not None and annotation.get("judge", judge) != judge:
             return None
-        relevant = (_unit(held, "relevance", -1, 2) or 0) > 0
+        relevant = (_number(annotation, "relevance", -1, 2) or 0) > 0
     elif utility:
         relevant = utility > 0
     else:
@@ -169,23 +167,23 @@ def rating_from(
         relevant=relevant,
         gain=_gain(passage, relevant=relevant),
         utility=(1 - p) if relevant else p - 1,
-        erag=_unit(held, "erag", 0, 1),
-        annotation=dict(held),
+        erag=_number(annotation, "erag", 0, 1),
+        annotation=dict(annotation),
     )
 
 
-def rating_of(found: PassageUtility, *, reader: str, judge: str) -> PassageRating:
-    """Rate a passage by what was just found out."""
-    assert found.label is not None and found.utility is not None  # noqa: S101, PT018  callers look at `error` first
-    annotation = {name: value for name, value in found.as_dict().items() if name not in ("position", "id")}
+def rating_of(result: PassageUtility, *, reader: str, judge: str) -> PassageRating:
+    """Convert a computed utility to a rating."""
+    assert result.label is not None and result.utility is not None  # noqa: S101, PT018  callers check `error` first
+    annotation = {name: value for name, value in result.as_dict().items() if name not in ("position", "id")}
     annotation["reader"] = reader
-    if found.label.source != "data":
+    if result.label.source != "data":
         annotation["judge"] = judge
     return PassageRating(
-        text=found.passage.text,
-        relevant=found.label.relevant,
-        gain=_gain(found.passage, relevant=found.label.relevant),
-        utility=found.utility,
+        text=result.passage.text,
+        relevant=result.label.relevant,
+        gain=_gain(result.passage, relevant=result.label.relevant),
+        utility=result.utility,
         annotation=annotation,
     )
 
@@ -196,21 +194,21 @@ def _gain(passage: Passage, *, relevant: bool) -> float:
     return max(0.0, passage.relevance)
 
 
-def _unit(held: Mapping[str, Any], name: str, low: float, high: float) -> float | None:
-    value = held.get(name)
+def _number(annotation: Mapping[str, Any], name: str, low: float, high: float) -> float | None:
+    value = annotation.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise DataError(f"a passage's annotation has {name}={value!r}; it must be a number from {low} to {high}")
+        raise DataError(f"a passage's annotation has {name}={value!r}, but it must be a number from {low} to {high}")
     return float(value)
 
 
 def row_of(sample: Sample, ratings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A sample as a row that `read_samples` and `read_contexts` read back.
+    """Convert a sample to a row for `read_samples` and `read_contexts`.
 
     Args:
-        sample: With its passages in the order they shall have.
-        ratings: Annotations by the passage's text.
+        sample: The sample, with its passages in the final order.
+        ratings: Annotations by passage text.
     """
     known = {alias for aliases in FIELD_ALIASES.values() for alias in aliases} - {_QUESTION}
     row: dict[str, Any] = {"id": sample.id}

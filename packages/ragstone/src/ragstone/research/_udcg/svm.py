@@ -1,4 +1,4 @@
-"""The ranking SVM behind UDCG-theta: pairs within questions, a cost chosen by cross-validation over questions."""
+"""The ranking SVM of UDCG-theta: pairs within questions, with the cost selected by cross-validation over questions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["C_GRID", "Design", "choose_c", "common_length", "cross_validated", "design_of", "need_sklearn", "solve"]
 
 C_GRID: Final = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
-"""Candidates for C, which is divided by the number of questions. With 0.01, the default of SVM-rank, the weights are
-nearly a plain sum of differences; beyond 1000 they hardly change."""
+"""Candidates for C, which is divided by the number of questions. With 0.01, the default of SVM-rank, the weights are nearly
+a plain sum of differences. Above 1000 they hardly change."""
 
 _OUTER: Final = 5
 _INNER: Final = 3
@@ -29,46 +29,47 @@ _MAX_ITERATIONS: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """Features and grades, and which rows belong to which question."""
+    """Features, grades and questions of contexts."""
 
     x: NDArray[np.float64]
-    """Contexts by [u+ of each position, u- of each position]."""
+    """Features of shape (contexts, 2 * positions): u+ of each position, then u- of each position."""
     y: NDArray[np.float64]
+    """Grades of the contexts."""
     questions: tuple[NDArray[np.intp], ...]
-    """Rows of each question."""
+    """Row indices of each question."""
     differences: tuple[NDArray[np.float64], ...]
-    """For each question, x of the better context less x of the worse one, for each pair with different grades."""
+    """For each question, x of the better minus x of the worse context, for each pair with different grades."""
 
     def has_different_grades(self, question: int) -> bool:
-        """Whether a question's contexts have different grades."""
+        """Return whether a question's contexts have different grades."""
         return len(self.differences[question]) > 0
 
     def correlation(self, question: int, scores: NDArray[np.float64]) -> float:
-        """Spearman of scores and grades within a question that teaches; a constant ranking counts 0."""
+        """Return the Spearman correlation of scores and grades within a question. A constant ranking counts as 0."""
         rows = self.questions[question]
         return spearman(scores[rows].round(12), self.y[rows]) or 0.0
 
 
 def need_sklearn() -> None:
-    """Refuse early where the solver is not installed.
+    """Check that the solver is installed.
 
     Raises:
-        MissingExtraError: scikit-learn is not there.
+        MissingExtraError: If scikit-learn is not installed.
     """
     try:
-        import sklearn.svm  # noqa: F401  only whether it is there
+        import sklearn.svm  # noqa: F401  only checks the import
     except ImportError as error:
         raise MissingExtraError(feature="Learning weights", package="scikit-learn", extra="ragstone[fit]") from error
 
 
 def common_length(contexts: Sequence[RatedContext]) -> int:
-    """The number of passages most contexts have; the smaller one of two that are as frequent."""
+    """Return the most frequent number of passages. Ties go to the smaller number."""
     counts = Counter(len(context.ratings) for context in contexts)
     return min(counts, key=lambda k: (-counts[k], k))
 
 
 def design_of(contexts: Sequence[RatedContext]) -> Design:
-    """Features of contexts that all have the same number of passages."""
+    """Build the features of contexts with the same number of passages."""
     import numpy as np
 
     u = np.array([[rating.utility for rating in context.ratings] for context in contexts])
@@ -86,20 +87,22 @@ def design_of(contexts: Sequence[RatedContext]) -> Design:
 
 
 def solve(design: Design, questions: Sequence[int], c: float, seed: int) -> tuple[NDArray[np.float64], bool]:
-    """Weights learned from questions, and whether the solver converged."""
+    """Fit weights to questions, and return them with whether the solver converged."""
     import numpy as np
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import LinearSVC
 
-    teaching = [question for question in questions if design.has_different_grades(question)]
-    x = np.concatenate([design.differences[question] for question in teaching])
-    # The solver wants two classes; which pair is turned round changes nothing in the problem.
+    informative = [question for question in questions if design.has_different_grades(question)]
+    x = np.concatenate([design.differences[question] for question in informative])
+    # The solver needs two classes, so every other pair is reversed, which does not change the problem.
     sign = np.where(np.arange(x.shape[0]) % 2 == 0, 1, -1)
     x = x * sign[:, None]
     if x.shape[0] == 1:
-        # Two classes need two pairs; a pair and its reverse are one constraint, at half the cost each.
+        # Two classes need two pairs. A pair and its reverse are one constraint, so each gets half the cost.
         x, sign, c = np.concatenate([x, -x]), np.concatenate([sign, -sign]), c / 2
-    svm = LinearSVC(C=c / len(teaching), loss="hinge", fit_intercept=False, max_iter=_MAX_ITERATIONS, random_state=seed)
+    svm = LinearSVC(
+        C=c / len(informative), loss="hinge", fit_intercept=False, max_iter=_MAX_ITERATIONS, random_state=seed
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         svm.fit(x, sign)
@@ -110,37 +113,38 @@ def solve(design: Design, questions: Sequence[int], c: float, seed: int) -> tupl
 def choose_c(
     design: Design, questions: Sequence[int], svm_c: Sequence[float], *, folds: int, seed: int
 ) -> tuple[float, dict[float, float]]:
-    """The C of the best mean Spearman on held-out questions (the smallest of equals), and that mean for each C."""
-    teaching = [question for question in questions if design.has_different_grades(question)]
-    if len(svm_c) == 1 or len(teaching) < 2:
+    """Return the C with the best mean Spearman correlation on held-out questions (the smallest of ties), and all means."""
+    informative = [question for question in questions if design.has_different_grades(question)]
+    if len(svm_c) == 1 or len(informative) < 2:
         return svm_c[0], {}
     scores: dict[float, float] = {}
     for c in svm_c:
         total = 0.0
-        for held_out in _folds(teaching, folds, seed):
-            weights, _ = solve(design, [q for q in teaching if q not in held_out], c, seed)
+        for held_out in _folds(informative, folds, seed):
+            weights, _ = solve(design, [q for q in informative if q not in held_out], c, seed)
             ranked = design.x @ weights
             total += sum(design.correlation(question, ranked) for question in held_out)
-        scores[c] = total / len(teaching)
+        scores[c] = total / len(informative)
     best = max(scores.values())
     return min(c for c, score in scores.items() if score >= best - 1e-9), scores
 
 
 def cross_validated(design: Design, *, svm_c: Sequence[float] = C_GRID, seed: int = 0) -> NDArray[np.float64]:
-    """Score each context with weights learned, and a C chosen, without its question; all NaN where too few teach.
+    """Score each context with weights and C from the other questions. NaN if too few questions have different grades.
 
-    The weights of each fold have length 1: within a question only their direction counts, and so the folds compare.
+    The weights of each fold are normalized to length 1, so that scores are comparable across folds. Within a question only
+    their direction matters.
     """
     import numpy as np
 
     scores = np.full(design.y.size, np.nan)
-    teaching = [question for question in range(len(design.questions)) if design.has_different_grades(question)]
+    informative = [question for question in range(len(design.questions)) if design.has_different_grades(question)]
     others = [question for question in range(len(design.questions)) if not design.has_different_grades(question)]
-    if len(teaching) < 2:
+    if len(informative) < 2:
         return scores
-    folds = _folds(teaching, _OUTER, seed)
+    folds = _folds(informative, _OUTER, seed)
     for number, held_out in enumerate(folds):
-        training = [question for question in teaching if question not in held_out]
+        training = [question for question in informative if question not in held_out]
         c, _ = choose_c(design, training, svm_c, folds=_INNER, seed=seed)
         weights, _ = solve(design, training, c, seed)
         length = float(np.sqrt(weights @ weights)) or 1.0
@@ -151,7 +155,7 @@ def cross_validated(design: Design, *, svm_c: Sequence[float] = C_GRID, seed: in
 
 
 def _folds(questions: Sequence[int], n: int, seed: int) -> list[set[int]]:
-    """Questions dealt out at random, as evenly as can be; no fold is empty."""
+    """Split questions randomly into folds of nearly equal size. No fold is empty."""
     import numpy as np
 
     order = np.random.default_rng(seed).permutation(np.array(list(questions)))

@@ -1,1 +1,1 @@
-"""The metrics themselves, evaluated on a user's outcomes."""
+"""Validation of metrics on a user's outcomes."""

@@ -1,4 +1,4 @@
-"""What outcomes alone say of metrics: distributions, correlations between metrics, and power to tell systems apart."""
+"""Properties of metrics from outcomes alone: distributions, correlations and discriminative power."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ __all__ = ["Distribution", "MetricPairCorrelation", "MetricPower", "correlations
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """What one metric's scores of one system look like."""
+    """The distribution of one metric's scores of one system."""
 
     metric: str
     system: str
     population: Description | None
-    """None where nothing was scored."""
+    """None without scores."""
     mean: Estimate | None
-    """With its interval; as in the table of `evaluate`."""
+    """Mean with its interval, as in the table of `evaluate`."""
     n_failed: int
     n_not_applicable: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricPairCorrelation:
-    """How two metrics go together, within systems and on average over them."""
+    """The correlation of two metrics, within systems and averaged over systems."""
 
     first: str
     second: str
@@ -53,23 +53,23 @@ class MetricPairCorrelation:
     mean: CorrelationMean
     """Fisher-z mean over systems, with an interval."""
     per_system: dict[str, float | None]
-    """None where a metric is constant."""
+    """Correlation by system. None if a metric is constant."""
     n_pairs: dict[str, int]
-    """Samples that both metrics scored, by system."""
+    """Number of samples that both metrics scored, by system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricPower:
-    """How well one metric tells the systems apart."""
+    """The discriminative power of one metric for the systems."""
 
     metric: str
     power: DiscriminativePower
     p_values: dict[str, float | None]
-    """By pair of systems, "a / b", corrected for the number of pairs."""
+    """P-values by pair of systems, "a / b", corrected for the number of pairs."""
     n_samples: int
-    """Samples with at least two systems scored."""
+    """Number of samples with scores of at least two systems."""
     n_uncertain: int
-    """Pairs whose p-value is within two Monte-Carlo errors of alpha: another seed may decide otherwise."""
+    """Number of pairs whose p-value is within two Monte Carlo errors of alpha: the result may depend on the seed."""
     n_permutations: int
 
 
@@ -77,7 +77,7 @@ def distributions(
     systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, confidence_level: float
 ) -> list[Distribution]:
     """Describe each metric in each system."""
-    found = []
+    results = []
     for metric in metrics:
         for system in systems:
             outcomes = system.outcomes.get(metric, {}).values()
@@ -86,7 +86,7 @@ def distributions(
             low, high = system.range_of(metric)
             values = list(scores_of(system, metric).values())
             n_failed = sum(isinstance(o, Failure) for o in outcomes)
-            found.append(
+            results.append(
                 Distribution(
                     metric=metric,
                     system=system.name,
@@ -98,19 +98,19 @@ def distributions(
                     n_not_applicable=sum(not isinstance(o, Score) for o in outcomes) - n_failed,
                 )
             )
-    return found
+    return results
 
 
 def correlations(
     systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, confidence_level: float
 ) -> list[MetricPairCorrelation]:
-    """Correlate metrics with each other, in each system over the samples that both scored."""
+    """Correlate metrics with each other in each system, over the samples that both scored."""
     measures: dict[CorrelationKind, Callable[[list[float], list[float]], float | None]] = {
         "pearson": pearson,
         "spearman": spearman,
         "kendall": kendall,
     }
-    found = []
+    results = []
     for kind, measure in measures.items():
         for first, second in itertools.combinations(metrics, 2):
             values: dict[str, float | None] = {}
@@ -122,7 +122,7 @@ def correlations(
                     continue
                 values[system.name] = measure([one[id_] for id_ in both], [two[id_] for id_ in both])
                 sizes[system.name] = len(both)
-            found.append(
+            results.append(
                 MetricPairCorrelation(
                     first=first,
                     second=second,
@@ -134,14 +134,14 @@ def correlations(
                     n_pairs=sizes,
                 )
             )
-    return found
+    return results
 
 
 def powers(
     systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, alpha: float, n_permutations: int, seed: int
 ) -> list[MetricPower]:
-    """Test all pairs of systems with each metric, rows aligned by sample id."""
-    found = []
+    """Test all pairs of systems with each metric, with samples aligned by id."""
+    results = []
     for metric in metrics:
         columns = [(system.name, values) for system in systems if (values := scores_of(system, metric))]
         rows = sorted({id_ for _, values in columns for id_ in values})
@@ -151,7 +151,7 @@ def powers(
             continue
         result = randomized_tukey(shared, n_resamples=n_permutations, confidence_level=1 - alpha, seed=seed)
         ps = [pair.p_value for pair in result.pairs]
-        found.append(
+        results.append(
             MetricPower(
                 metric=metric,
                 power=discriminative_power(ps, alpha=alpha),
@@ -169,4 +169,4 @@ def powers(
                 n_permutations=result.n_resamples,
             )
         )
-    return found
+    return results

@@ -1,4 +1,4 @@
-"""`validate_metrics`: outcomes of systems in, what the metrics are worth out."""
+"""`validate_metrics`: evaluates the metrics themselves on outcomes of systems."""
 
 from __future__ import annotations
 
@@ -32,36 +32,36 @@ def validate_metrics(
     n_permutations: int = 10_000,
     seed: int = 0,
 ) -> MetricValidation:
-    """Evaluate the metrics themselves on outcomes of yours: can these scores be trusted, and what for?
+    """Evaluate the metrics themselves on your outcomes.
 
-    What is reported depends on what is there. One system: distributions (ceilings, floors, ties) and correlations between
-    metrics. Several: the correlations averaged over them, and how many pairs each metric tells apart. Repeats: how often
-    the judge says something else. Labels: how well each metric agrees with people, and the mean that people would give.
+    The report depends on the data. One system: distributions (ceilings, floors, ties) and correlations between metrics.
+    Several systems: average correlations, and the share of pairs with a significant difference for each metric. Repeats: how
+    often the judge's scores flip. Labels: agreement of each metric with human labels, and an estimate of the human mean.
 
     Args:
         systems: Experiments, files of outcomes (`evaluate --output`), stores, or a mapping of names to those.
-        labels: What people said: rows with an `id` and labels, in columns named like metrics, as `metric` and `label`, or
-            one `label` that all metrics are held against; `rater` and `system` where there are several. The labelled
-            samples should be a random sample: the prediction-powered mean rests on it.
-        label_column: The column of the label, where it has another name.
-        label_range: Lowest and highest possible label, (1, 5) say; None takes the metric's range where all labels lie in
-            it, else the lowest and highest that occur.
-        threshold: Scores from here on are a yes against yes-no labels; None for the middle of the metric's range.
-        repeats: Outcomes of the same samples scored again; by system where there are several.
-        flip_threshold: Scores further apart than this share of the metric's range are a flip.
-        metrics: Names or groups; None for all that have outcomes.
-        alpha: Significance level of the discriminative power.
-        confidence_level: Nominal coverage of all intervals.
-        n_resamples: Bootstrap resamples.
-        n_permutations: Permutations behind p-values.
-        seed: Of all random numbers.
+        labels: Human labels: rows with an `id` and labels, in columns named like metrics, as `metric` and `label`, or one
+            `label` for all metrics. With several raters or systems, also `rater` and `system`. The labeled samples should be
+            a random sample, as the prediction-powered mean assumes.
+        label_column: Name of the label column, if it is not detected.
+        label_range: Lowest and highest possible label, such as (1, 5). Default: the metric's range if all labels lie in
+            it, otherwise the lowest and highest label.
+        threshold: Score from which a sample is positive, for yes/no labels. Default: the middle of the metric's range.
+        repeats: Outcomes of the same samples scored again. By system if there are several.
+        flip_threshold: Two scores of a sample are a flip if they differ by more than this share of the metric's range.
+        metrics: Names or groups. Default: all with outcomes.
+        alpha: Significance level for the discriminative power.
+        confidence_level: Confidence level of all intervals.
+        n_resamples: Number of bootstrap resamples.
+        n_permutations: Number of permutations for p-values.
+        seed: Seed of all random numbers.
 
     Raises:
-        ConfigurationError: A file that does not exist, no system at all, or an option out of range.
-        DataError: Outcomes or labels that cannot be read, or labels and repeats that belong to nothing.
+        ConfigurationError: If a file does not exist, no system is given or an option is out of range.
+        DataError: If outcomes or labels are invalid, or labels or repeats do not match any sample.
 
     Source:
-        CCRS, section 4.1 and appendix C (distributions, validity, ties, discriminative power); statistics as documented in
+        CCRS, section 4.1 and appendix C (distributions, validity, ties, discriminative power). Statistics as documented in
         `ragstone.stats`.
 
     Example:
@@ -84,7 +84,7 @@ def validate_metrics(
         )
     read = read_systems(systems)
     chosen = metrics_of(read, metrics)
-    gathered = read_repeats(read, repeats)
+    repeated = read_repeats(read, repeats)
     options = LabelOptions(
         label_range=label_range,
         threshold=threshold,
@@ -92,14 +92,14 @@ def validate_metrics(
         confidence_level=confidence_level,
         seed=seed,
     )
-    said = None if labels is None else read_labels(labels, metrics=chosen, column=label_column)
+    human_labels = None if labels is None else read_labels(labels, metrics=chosen, column=label_column)
     return MetricValidation(
         systems=tuple(system.name for system in read),
         distributions=tuple(distributions(read, chosen, confidence_level=confidence_level)),
         correlations=tuple(correlations(read, chosen, confidence_level=confidence_level)),
         powers=tuple(powers(read, chosen, alpha=alpha, n_permutations=n_permutations, seed=seed)),
-        repeatability=tuple(flips(read, gathered, chosen, threshold=flip_threshold, confidence_level=confidence_level)),
-        labels=() if said is None else tuple(agreements(read, chosen, said, options)),
+        repeatability=tuple(flips(read, repeated, chosen, threshold=flip_threshold, confidence_level=confidence_level)),
+        labels=() if human_labels is None else tuple(agreements(read, chosen, human_labels, options)),
         notes=tuple(_notes(read, chosen)),
         alpha=alpha,
         confidence_level=confidence_level,
@@ -108,19 +108,19 @@ def validate_metrics(
 
 
 def _notes(systems: Sequence[SystemOutcomes], metrics: Sequence[str]) -> list[str]:
-    """What a reader of the numbers must know about them."""
+    """Return notes that a reader needs to interpret the numbers."""
     notes = []
     for metric in metrics:
         judges = {name for system in systems for name in system.judges.get(metric, ())}
         if len(judges) > 1:
             notes.append(
-                f"{metric}: scored by {len(judges)} judges ({', '.join(sorted(judges))}); their scores are not one scale"
+                f"{metric}: scored by {len(judges)} judges ({', '.join(sorted(judges))}), which use different scales"
             )
     if len(systems) > 1:
         shared = frozenset.intersection(*(system.sample_ids for system in systems))
         all_ = frozenset.union(*(system.sample_ids for system in systems))
         if len(shared) < len(all_):
-            notes.append(f"{len(shared)} of {len(all_)} samples are in all systems; each number names its own n")
+            notes.append(f"{len(shared)} of {len(all_)} samples are in all systems. Each number has its own n.")
     if any(system.is_baseline for system in systems):
         notes.append(BASELINE_NOTE)
     return notes

@@ -1,4 +1,4 @@
-"""Agreement of metrics with labels that people gave, read from a file or rows."""
+"""Agreement of metrics with human labels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ragstone.stats import (
 __all__ = ["Label", "LabelAgreement", "LabelOptions", "agreements", "read_labels"]
 
 _LARGEST: Final = 1e100
-"""Larger labels are refused: their squares and sums overflow."""
+"""Maximum absolute label: squares and sums of larger values overflow."""
 _IDS: Final = (*FIELD_ALIASES["id"], "trace_id")
 _GENERIC: Final = ("label", "rating", "human", "grade", "score", "value")
 _RATERS: Final = ("rater", "annotator", "labeller", "labeler")
@@ -42,12 +42,12 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What one person said of one sample."""
+    """The label of one sample from one person."""
 
     sample_id: str
     value: float
     metric: str | None
-    """What it is a label of; None for a verdict about the sample as a whole, which all metrics are held against."""
+    """The labeled metric, or None for a label of the whole sample, which is compared with all metrics."""
     system: str | None
     rater: str
 
@@ -55,33 +55,34 @@ class Label:
 def read_labels(source: SampleSource, *, metrics: Sequence[str], column: str | None = None) -> list[Label]:
     """Read labels: one row for each sample (and rater), or for each sample, metric and rater.
 
-    A row has an `id`, and either columns named like metrics, or a `metric` and a `label`, or a `label` alone. `system` and
-    `rater` may stand beside them. Labels are numbers, or words such as yes and no. Empty ones are skipped.
+    A row has an `id`, and either columns named like metrics, or `metric` and `label`, or only `label`. `system` and `rater`
+    are optional. Labels are numbers, or words such as yes and no. Empty labels are skipped.
 
     Args:
         source: JSONL, JSON, CSV or Parquet, rows or a data frame.
         metrics: Names of metrics that may be columns.
-        column: The column of the label, where it has another name.
+        column: Name of the label column, if it is not detected.
 
     Raises:
-        DataError: Rows without an id or a label, labels that are no number and no known word, or no label at all.
+        DataError: If a row lacks an id or a label column, a label is neither a number nor a known word, or no row has a
+            label.
     """
-    found: list[Label] = []
+    labels: list[Label] = []
     bad: list[RejectedRow] = []
     n_rows = 0
     for position, row in enumerate(iter_rows(source), start=1):
         n_rows += 1
         try:
-            found += _labels(row, position, metrics, column)
+            labels += _labels(row, position, metrics, column)
         except DataError as error:
             bad.append(RejectedRow(position=position, reason=str(error)))
     if bad:
         raise build_rows_error(
-            bad, n_rows - len(bad), "Labels that cannot be read would not be missing at random; mend them"
+            bad, n_rows - len(bad), "Fix these labels. They cannot be skipped, because they are not missing at random"
         )
-    if not found:
-        raise DataError(f"there are no labels: {n_rows} rows, none with one")
-    return found
+    if not labels:
+        raise DataError(f"the data does not contain labels ({n_rows} rows)")
+    return labels
 
 
 def _labels(row: object, position: int, metrics: Sequence[str], column: str | None) -> Iterable[Label]:
@@ -91,7 +92,7 @@ def _labels(row: object, position: int, metrics: Sequence[str], column: str | No
         raise DataError(f"row {position} must be an object with an id and a label, got {type(row).__name__}")
     id_ = next((row[name] for name in _IDS if row.get(name) not in (None, "")), None)
     if id_ is None:
-        raise DataError(f"row {position} has no id ({', '.join(_IDS)}): a label belongs to a sample")
+        raise DataError(f"row {position} does not have an id ({', '.join(_IDS)}) of a sample")
     rater = next((str(row[name]) for name in _RATERS if row.get(name) not in (None, "")), "")
     system = row.get("system")
     cells = _cells(row, position, metrics, column)
@@ -113,7 +114,7 @@ def _cells(
 ) -> list[tuple[str | None, Any]]:
     if column is not None:
         if column not in row:
-            raise DataError(f"row {position} has no column {column!r}; it has {', '.join(map(str, row))}")
+            raise DataError(f"row {position} does not have a column {column!r}. Columns: {', '.join(map(str, row))}.")
         return [(row.get("metric") or None, row[column])]
     named = [(metric, row[metric]) for metric in metrics if metric in row]
     if named and "metric" not in row:
@@ -121,8 +122,8 @@ def _cells(
     generic = next((name for name in _GENERIC if name in row), None)
     if generic is None:
         raise DataError(
-            f"row {position} has no label: neither a column named like a metric ({', '.join(metrics)}) nor one of "
-            f"{', '.join(_GENERIC)}; name its column (--label-column NAME)"
+            f"row {position} does not have a label: neither a column named like a metric ({', '.join(metrics)}) nor one of "
+            f"{', '.join(_GENERIC)}. Set --label-column NAME."
         )
     return [(row.get("metric") or None, row[generic])]
 
@@ -138,10 +139,10 @@ def _number(cell: Any, position: int) -> float | None:
         number = math.nan
         if not isinstance(cell, float):
             raise DataError(
-                f"row {position}: a label is a number or one of {', '.join(_WORDS)}, got {cell!r}"
+                f"row {position}: a label must be a number or one of {', '.join(_WORDS)}, got {cell!r}"
             ) from None
     if math.isnan(number):
-        # An empty cell of a data frame.
+        # NaN is an empty cell of a data frame.
         return None
     if abs(number) > _LARGEST:
         raise DataError(f"row {position}: a label must be finite and within {_LARGEST:g}, got {cell!r}")
@@ -149,18 +150,18 @@ def _number(cell: Any, position: int) -> float | None:
 
 
 _MOST_CATEGORIES: Final = 11
-"""More distinct labels than 0 to 10 are a continuous scale, on which no two raters agree exactly."""
+"""Maximum number of distinct labels of a categorical scale (0 to 10). More labels are a continuous scale."""
 _FEW_LABELS: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelOptions:
-    """How labels are compared with scores."""
+    """Options of the comparison of labels with scores."""
 
     label_range: tuple[float, float] | None = None
-    """Lowest and highest possible label; None takes the metric's range, or where labels lie outside it, their own."""
+    """Lowest and highest possible label. None uses the metric's range, or the labels' own if they exceed it."""
     threshold: float | None = None
-    """Scores from here on count as a pass against yes-no labels; None for the middle of the range."""
+    """Score from which a sample is positive, for yes/no labels. None uses the middle of the range."""
     n_resamples: int = 2000
     confidence_level: float = 0.95
     seed: int = 0
@@ -168,56 +169,54 @@ class LabelOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelAgreement:
-    """One metric's scores of one system against the labels that people gave."""
+    """Agreement of one metric's scores of one system with human labels."""
 
     metric: str
     system: str
     n: int
-    """Samples with a label and a score."""
+    """Number of samples with a label and a score."""
     n_unscored: int
-    """Labelled samples that failed or where the metric is not applicable: in none of these numbers."""
+    """Number of labeled samples that failed or to which the metric is not applicable. No other number includes them."""
     n_unknown: int
-    """Labels of samples without any outcome."""
+    """Number of labels of samples without an outcome."""
     n_unlabelled: int
-    """Samples with a score and no label."""
+    """Number of samples with a score but without a label."""
     label_range: tuple[float, float]
     """Lowest and highest label, mapped to the lowest and highest score."""
     categories: tuple[float, ...]
-    """Labels as scores, between which a score goes to the nearest; empty for a continuous scale."""
+    """Labels converted to scores. Each score is assigned to the nearest. Empty for a continuous scale."""
     exact: Estimate | None
-    """Share of samples where judge and people agree exactly."""
+    """Share of samples on which judge and people agree exactly."""
     cohen: Agreement | None
-    """Cohen's kappa; with quadratic weights where there are more than two categories. None on a continuous scale."""
+    """Cohen's kappa, with quadratic weights for more than two categories. None on a continuous scale."""
     krippendorff: Agreement
-    """Alpha of judge and people: nominal for two categories, ordinal for several, interval on a continuous scale."""
+    """Krippendorff's alpha of judge and people: nominal for two categories, ordinal for several, interval on a continuous scale."""
     spearman: Estimate | None
     kendall: Estimate | None
     people: Agreement | None
-    """Krippendorff's alpha among people; None where nobody's label was given twice."""
+    """Krippendorff's alpha among people, or None if no sample has several labels."""
     people_fleiss: Agreement | None
-    """Fleiss' kappa among people; None unless all samples have as many labels, and a few categories."""
+    """Fleiss' kappa among people, or None if samples have different numbers of labels or the scale is continuous."""
     human_mean: PredictionPoweredMean | None
-    """The mean that people would give to all samples, as a score."""
+    """Estimated human mean of all samples, as a score."""
     notes: tuple[str, ...] = ()
 
 
 def agreements(
     systems: Sequence[SystemOutcomes], metrics: Sequence[str], labels: Sequence[Label], options: LabelOptions
 ) -> list[LabelAgreement]:
-    """Hold each metric against the labels.
+    """Compare each metric with the labels.
 
     Raises:
-        DataError: Labels of a system or of samples that are not there, or that do not say of which system they are.
-        ConfigurationError: A range of labels that some exceed.
+        DataError: If labels belong to an unknown system or to unknown samples, or lack the system.
+        ConfigurationError: If labels exceed the label range.
     """
     names = [system.name for system in systems]
     if len(systems) > 1 and any(label.system is None for label in labels):
-        raise DataError(
-            f"with several systems ({', '.join(names)}) every label needs a column 'system': whose answer was it about?"
-        )
-    if strangers := {label.system for label in labels} - {None, *names}:
-        raise DataError(f"labels are of a system {min(map(str, strangers))!r}; there are {', '.join(names)}")
-    found = []
+        raise DataError(f"with several systems ({', '.join(names)}), every label needs a column 'system'")
+    if unknown := {label.system for label in labels} - {None, *names}:
+        raise DataError(f"labels of an unknown system {min(map(str, unknown))!r}. Systems: {', '.join(names)}.")
+    results = []
     for metric in metrics:
         of_metric = [label for label in labels if label.metric in (None, metric)]
         for system in systems:
@@ -225,29 +224,29 @@ def agreements(
                 continue
             own = [label for label in of_metric if label.system in (None, system.name)]
             if own:
-                found.append(_one(system, metric, own, of_metric, options))
-    if all(one.n == one.n_unscored == 0 for one in found):
+                results.append(_one(system, metric, own, of_metric, options))
+    if all(one.n == one.n_unscored == 0 for one in results):
         ids = ", ".join(sorted({label.sample_id for label in labels})[:3])
         raise DataError(
-            f"no label has the id of a sample with an outcome: labels have {ids}, ...; both need ids that match"
+            f"no label has the id of a sample with an outcome (labels: {ids}, ...). Use the same ids in both files."
         )
-    return found
+    return results
 
 
 def _one(
     system: SystemOutcomes, metric: str, own: Sequence[Label], all_: Sequence[Label], options: LabelOptions
 ) -> LabelAgreement:
     scale = _Scale.of(system, metric, [label.value for label in all_], options)
-    said: dict[str, dict[str, float]] = {}
+    ratings: dict[str, dict[str, float]] = {}
     for label in own:
-        said.setdefault(label.sample_id, {})[label.rater] = scale.as_score(label.value)
+        ratings.setdefault(label.sample_id, {})[label.rater] = scale.as_score(label.value)
     scores = scores_of(system, metric)
-    ids = [id_ for id_ in said if id_ in scores]
-    people = [math.fsum(said[id_].values()) / len(said[id_]) for id_ in ids]
+    ids = [id_ for id_ in ratings if id_ in scores]
+    people = [math.fsum(ratings[id_].values()) / len(ratings[id_]) for id_ in ids]
     judge = [scores[id_] for id_ in ids]
-    rest = [value for id_, value in scores.items() if id_ not in said]
+    rest = [value for id_, value in scores.items() if id_ not in ratings]
     exact, cohen, alpha = _agree(people, judge, scale, options)
-    among, fleiss = _among([list(by.values()) for by in said.values()], scale, options)
+    among_people, fleiss = _agreement_among_people([list(by.values()) for by in ratings.values()], scale, options)
     human_mean, notes = _human_mean(people, judge, rest, scale, options)
     tau = kendall(people, judge)
     ends = (
@@ -271,8 +270,8 @@ def _one(
         metric=metric,
         system=system.name,
         n=len(ids),
-        n_unscored=sum(id_ in system.outcomes[metric] for id_ in said) - len(ids),
-        n_unknown=sum(id_ not in system.outcomes[metric] for id_ in said),
+        n_unscored=sum(id_ in system.outcomes[metric] for id_ in ratings) - len(ids),
+        n_unknown=sum(id_ not in system.outcomes[metric] for id_ in ratings),
         n_unlabelled=len(rest),
         label_range=scale.labels,
         categories=scale.categories,
@@ -290,7 +289,7 @@ def _one(
             method="fisher_z",
             n=len(ids),
         ),
-        people=among,
+        people=among_people,
         people_fleiss=fleiss,
         human_mean=human_mean,
         notes=tuple(notes),
@@ -299,12 +298,12 @@ def _one(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scale:
-    """Labels as scores of one metric."""
+    """The mapping of labels to scores of one metric."""
 
     labels: tuple[float, float]
     scores: tuple[float, float]
     categories: tuple[float, ...]
-    """As scores."""
+    """Categories, as scores."""
     threshold: float | None
 
     @classmethod
@@ -314,26 +313,26 @@ class _Scale:
         if options.label_range is not None:
             low, high = options.label_range
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise ConfigurationError(f"a range of labels needs finite low < high, got {low!r} and {high!r}")
+                raise ConfigurationError(f"label_range must be finite with low < high, got {low!r} and {high!r}")
             if outside := [value for value in values if not low <= value <= high]:
                 raise ConfigurationError(f"labels of {metric} must lie in [{low:g}, {high:g}], got {outside[0]:g}")
         elif bounded and all(scores[0] <= value <= scores[1] for value in values):
             low, high = scores
         else:
             low, high = min(values), max(values)
-            # Yes and no, of whatever only one occurs.
+            # Yes/no labels, of which maybe only one occurs.
             low, high = (0.0, 1.0) if low == high or {low, high} <= {0.0, 1.0} else (low, high)
         distinct = sorted({*values, low, high} if set(values) <= {low, high} else set(values))
         if high - low < _MOST_CATEGORIES and len(distinct) > 2 and all(v.is_integer() for v in (low, *distinct)):
-            # A grade that nobody gave is a grade all the same.
+            # Integer grades that do not occur are categories too.
             distinct = [low + step for step in range(int(high - low) + 1)]
-        made = cls(labels=(low, high), scores=scores if bounded else (low, high), categories=(), threshold=None)
+        scale = cls(labels=(low, high), scores=scores if bounded else (low, high), categories=(), threshold=None)
         if len(distinct) > _MOST_CATEGORIES:
-            return made
+            return scale
         return cls(
-            labels=made.labels,
-            scores=made.scores,
-            categories=tuple(made.as_score(value) for value in distinct),
+            labels=scale.labels,
+            scores=scale.scores,
+            categories=tuple(scale.as_score(value) for value in distinct),
             threshold=options.threshold if len(distinct) == 2 else None,
         )
 
@@ -342,7 +341,7 @@ class _Scale:
         return self.scores[0] + share * (self.scores[1] - self.scores[0])
 
     def category(self, score: float, *, threshold: float | None = None) -> float:
-        """The nearest category; of two as near the higher."""
+        """Return the nearest category. Ties go to the higher one."""
         if threshold is not None:
             return self.categories[score >= threshold]
         return min(self.categories, key=lambda c: (round(abs(c - score), 12), -c))
@@ -356,24 +355,26 @@ class _Scale:
 def _agree(
     people: Sequence[float], judge: Sequence[float], scale: _Scale, options: LabelOptions
 ) -> tuple[Estimate | None, Agreement | None, Agreement]:
-    """Exact agreement, Cohen's kappa and Krippendorff's alpha of judge and people."""
+    """Compute exact agreement, Cohen's kappa and Krippendorff's alpha of judge and people."""
     exact = cohen = None
-    theirs, ours = list(people), list(judge)
+    human_ratings, judge_ratings = list(people), list(judge)
     if scale.categories:
-        theirs = [scale.category(value) for value in people]
-        ours = [scale.category(value, threshold=scale.threshold) for value in judge]
+        human_ratings = [scale.category(value) for value in people]
+        judge_ratings = [scale.category(value, threshold=scale.threshold) for value in judge]
         cohen = cohen_kappa(
-            theirs,
-            ours,
+            human_ratings,
+            judge_ratings,
             weights="quadratic" if len(scale.categories) > 2 else "none",
             categories=scale.categories,
             n_resamples=options.n_resamples,
             confidence_level=options.confidence_level,
             seed=options.seed,
         )
-        exact = percent_agreement(list(zip(theirs, ours, strict=True)), confidence_level=options.confidence_level)
+        exact = percent_agreement(
+            list(zip(human_ratings, judge_ratings, strict=True)), confidence_level=options.confidence_level
+        )
     alpha = krippendorff_alpha(
-        list(zip(theirs, ours, strict=True)),
+        list(zip(human_ratings, judge_ratings, strict=True)),
         scale=scale.kind,
         n_resamples=options.n_resamples,
         confidence_level=options.confidence_level,
@@ -382,14 +383,14 @@ def _agree(
     return exact, cohen, alpha
 
 
-def _among(
-    said: Sequence[Sequence[float]], scale: _Scale, options: LabelOptions
+def _agreement_among_people(
+    ratings: Sequence[Sequence[float]], scale: _Scale, options: LabelOptions
 ) -> tuple[Agreement | None, Agreement | None]:
-    """Agreement among people: Krippendorff's alpha, and Fleiss' kappa where every sample has as many labels."""
-    most = max(map(len, said))
-    if most < 2:
+    """Compute Krippendorff's alpha among people, and Fleiss' kappa if all samples have the same number of labels."""
+    n_raters = max(map(len, ratings))
+    if n_raters < 2:
         return None, None
-    table = [[*row, *[None] * (most - len(row))] for row in said]
+    table = [[*row, *[None] * (n_raters - len(row))] for row in ratings]
     alpha = krippendorff_alpha(
         table,
         scale=scale.kind,
@@ -397,7 +398,7 @@ def _among(
         confidence_level=options.confidence_level,
         seed=options.seed,
     )
-    if not scale.categories or any(len(row) < most for row in said):
+    if not scale.categories or any(len(row) < n_raters for row in ratings):
         return alpha, None
     return alpha, fleiss_kappa(
         table, n_resamples=options.n_resamples, confidence_level=options.confidence_level, seed=options.seed
@@ -407,21 +408,21 @@ def _among(
 def _human_mean(
     people: Sequence[float], judge: Sequence[float], rest: Sequence[float], scale: _Scale, options: LabelOptions
 ) -> tuple[PredictionPoweredMean | None, list[str]]:
-    """The mean over all samples, and what speaks against believing it."""
+    """Estimate the human mean over all samples, and return notes about violated assumptions."""
     if len(people) < 2 or len(rest) < 2:
-        few = "scored samples with a label" if len(people) < 2 else "scored samples without one"
+        few = "scored samples with a label" if len(people) < 2 else "scored samples without a label"
         return None, [f"no prediction-powered mean: it needs at least two {few}"]
     low, high = scale.scores
-    found = prediction_powered_mean(people, judge, rest, low=low, high=high, confidence_level=options.confidence_level)
+    mean = prediction_powered_mean(people, judge, rest, low=low, high=high, confidence_level=options.confidence_level)
     notes = []
-    apart = compare_groups(
+    difference = compare_groups(
         judge, rest, n_resamples=options.n_resamples, confidence_level=options.confidence_level, seed=options.seed
     ).difference
-    if not apart.low <= 0 <= apart.high:
+    if not difference.low <= 0 <= difference.high:
         notes.append(
-            f"labelled samples do not look like a random sample: their scores are {apart.value:+.3f} "
-            f"[{apart.low:+.3f}, {apart.high:+.3f}] from the others'; the prediction-powered mean needs one"
+            f"the labeled samples are probably not a random sample, which the prediction-powered mean assumes: their scores "
+            f"differ from the others' by {difference.value:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
         )
     if len(people) < _FEW_LABELS:
-        notes.append(f"{len(people)} labels are few: below {_FEW_LABELS}, read the intervals as guides")
-    return found, notes
+        notes.append(f"with {len(people)} labels (fewer than {_FEW_LABELS}) the intervals are only a rough guide")
+    return mean, notes

@@ -1,4 +1,4 @@
-"""The same samples scored again: how often the judge says something else."""
+"""Repeated scoring of the same samples: how often the judge's scores flip."""
 
 from __future__ import annotations
 
@@ -15,54 +15,54 @@ __all__ = ["MetricRepeatability", "flips", "read_repeats"]
 
 AnyOutcome = Score | NotApplicable | Failure
 Repeats = dict[str, dict[str, list[AnyOutcome]]]
-"""By metric and sample all outcomes, the first one first."""
+"""All outcomes by metric and sample, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRepeatability:
-    """How steady one metric's scores of one system are when the same is asked again."""
+    """The repeatability of one metric's scores of one system."""
 
     metric: str
     system: str
     rate: FlipRate
     n_unscored: int
-    """Repeats that failed, or were not applicable: in no pair."""
+    """Number of repeats that failed or were not applicable. They are excluded."""
     n_other_judge: int
-    """Repeats by another judge, prompt or version: another measurement, not a repeat."""
+    """Number of repeats with another judge, prompt or version. They are excluded, because they are not repeats."""
 
 
 def read_repeats(
     systems: Sequence[SystemOutcomes],
     repeats: Sequence[OutcomeSource] | Mapping[str, Sequence[OutcomeSource]],
 ) -> dict[str, Repeats]:
-    """Gather, by system, the outcomes of samples that have several.
+    """Collect all outcomes of each sample, by system.
 
     Args:
-        systems: Their own files may hold a sample several times.
-        repeats: Files of the same samples scored again; by system where there are several systems.
+        systems: The systems. Their own files may contain a sample several times.
+        repeats: Files of the same samples scored again. By system if there are several.
 
     Raises:
-        ConfigurationError: Files without a system, or of a system that is not there.
-        DataError: A file of which no sample was scored before.
+        ConfigurationError: If a file's system is missing or unknown.
+        DataError: If a file does not share samples with its system.
     """
     if not isinstance(repeats, Mapping):
         if repeats and len(systems) > 1:
             names = ", ".join(system.name for system in systems)
             raise ConfigurationError(
-                f"a repeat belongs to one of several systems ({names}); name it (--repeat {systems[0].name}=FILE)"
+                f"with several systems ({names}), each repeat needs its system: --repeat {systems[0].name}=FILE"
             )
         repeats = {systems[0].name: repeats}
     known = {system.name: system for system in systems}
-    gathered: dict[str, Repeats] = {system.name: _own(system) for system in systems}
+    collected: dict[str, Repeats] = {system.name: _own(system) for system in systems}
     for name, sources in repeats.items():
         if name not in known:
-            raise ConfigurationError(f"a repeat is of a system {name!r}; there are {', '.join(known)}")
+            raise ConfigurationError(f"unknown system {name!r} of a repeat. Systems: {', '.join(known)}.")
         for source in sources:
-            if not _add(gathered[name], _own(read_outcomes(source))):
+            if not _add(collected[name], _own(read_outcomes(source))):
                 raise DataError(
-                    f"{source!s}: no outcome is of a metric and sample of {name!r}; a repeat scores the same samples again"
+                    f"{source!s} does not share a metric and sample with {name!r}. A repeat must contain the same samples."
                 )
-    return gathered
+    return collected
 
 
 def _own(system: SystemOutcomes) -> Repeats:
@@ -72,11 +72,11 @@ def _own(system: SystemOutcomes) -> Repeats:
     }
 
 
-def _add(gathered: Repeats, repeats: Repeats) -> bool:
+def _add(collected: Repeats, repeats: Repeats) -> bool:
     added = False
     for metric, by_sample in repeats.items():
         for id_, outcomes in by_sample.items():
-            several = gathered.get(metric, {}).get(id_)
+            several = collected.get(metric, {}).get(id_)
             if several is not None:
                 several += outcomes
                 added = True
@@ -85,23 +85,23 @@ def _add(gathered: Repeats, repeats: Repeats) -> bool:
 
 def flips(
     systems: Sequence[SystemOutcomes],
-    gathered: Mapping[str, Repeats],
+    collected: Mapping[str, Repeats],
     metrics: Sequence[str],
     *,
     threshold: float,
     confidence_level: float,
 ) -> list[MetricRepeatability]:
     """Measure how often repeats differ by more than `threshold` of the metric's range."""
-    found = []
+    results = []
     for metric in metrics:
         for system in systems:
             low, high = system.range_of(metric)
             width = high - low if math.isfinite(high - low) else 1.0
             rows, n_unscored, n_other = [], 0, 0
-            for several in gathered[system.name].get(metric, {}).values():
+            for several in collected[system.name].get(metric, {}).values():
                 if len(several) < 2:
                     continue
-                # What is repeated is the first measurement.
+                # Repeats must have the provenance of the first outcome.
                 same = [o for o in several if (o.metric_version, o.judge_hash) == _identity(several[0])]
                 n_other += len(several) - len(same)
                 values = [o.value for o in same if isinstance(o, Score)]
@@ -109,7 +109,7 @@ def flips(
                 rows.append(values)
             rate = flip_rate(rows, threshold=threshold * width, confidence_level=confidence_level)
             if rate is not None:
-                found.append(
+                results.append(
                     MetricRepeatability(
                         metric=metric,
                         system=system.name,
@@ -118,7 +118,7 @@ def flips(
                         n_other_judge=n_other,
                     )
                 )
-    return found
+    return results
 
 
 def _identity(outcome: AnyOutcome) -> tuple[str, str]:

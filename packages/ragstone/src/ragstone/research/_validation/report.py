@@ -1,4 +1,4 @@
-"""What is known about the metrics: the report, as text and as plain values."""
+"""The report of metric validation, as text and as plain values."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from ragstone.stats import Agreement, Estimate
 __all__ = ["MetricValidation", "finite", "shown"]
 
 _CROWDED: Final = 0.5
-"""Share of scores at one bound from which a metric says little about single answers."""
-_TWINS: Final = 0.8
-"""Correlation from which two metrics nearly say the same."""
+"""Share of scores at one bound from which a metric discriminates little between answers."""
+_REDUNDANT: Final = 0.8
+"""Correlation from which two metrics are reported as nearly redundant."""
 _FEW: Final = 10
-"""Of fewer samples than these even unrelated metrics often put most in the same order."""
+"""Minimum number of samples for this finding: with fewer, unrelated metrics often correlate strongly by chance."""
 _MOST_PAIRS: Final = 45
-"""Pairs of metrics whose correlations are printed: all those of ten metrics."""
+"""Maximum number of printed correlations: all pairs of ten metrics."""
 _ASL_SHOWN: Final = 15
 _SMALL_P: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricValidation:
-    """The metrics themselves, evaluated on a user's outcomes."""
+    """The result of `validate_metrics`."""
 
     systems: tuple[str, ...]
     distributions: tuple[Distribution, ...]
@@ -49,11 +49,11 @@ class MetricValidation:
     seed: int
 
     def findings(self) -> tuple[str, ...]:
-        """What stands out, in words; nothing that the tables do not show."""
+        """Return the main findings as sentences. The tables contain the same numbers."""
         return tuple(_findings(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         plain: dict[str, Any] = finite(
             asdict(self) | {"judge_is_baseline": BASELINE_NOTE in self.notes, "findings": list(self.findings())}
         )
@@ -61,8 +61,8 @@ class MetricValidation:
 
     def __str__(self) -> str:
         ci = f"[{self.confidence_level:.0%} CI]"
-        # What stands out comes first: of many metrics the tables are long.
-        parts = ["\n".join(found)] if (found := self.findings()) else []
+        # Findings come first, because the tables of many metrics are long.
+        parts = ["\n".join(findings)] if (findings := self.findings()) else []
         parts.append(_distributions(self.distributions, ci))
         if self.correlations:
             parts.append(_correlations(self.correlations, ci))
@@ -78,7 +78,7 @@ class MetricValidation:
 
 
 def finite(value: Any) -> Any:
-    """JSON knows no infinity: an end that an interval lacks is null there."""
+    """Replace infinite numbers and NaN by None, because JSON does not have them."""
     match value:
         case float() if not math.isfinite(value):
             return None
@@ -90,7 +90,7 @@ def finite(value: Any) -> Any:
 
 
 def shown(estimate: Estimate | None, *, sign: str = "") -> str:
-    """A number with its interval."""
+    """Format a number with its interval."""
     if estimate is None:
         return "undefined"
     return f"{estimate.value:{sign}.3f} [{estimate.low:{sign}.3f}, {estimate.high:{sign}.3f}]"
@@ -137,7 +137,7 @@ def _distributions(found: Sequence[Distribution], ci: str) -> str:
         )
     return (
         text_table(rows, n_keys=2, titles=titles_of(d.metric for d in found))
-        + "\nties: how likely two samples have the same score; kurtosis: 0 for a normal distribution"
+        + "\nties: probability that two samples have the same score. kurtosis: 0 for a normal distribution."
     )
 
 
@@ -156,14 +156,17 @@ def _correlations(found: Sequence[MetricPairCorrelation], ci: str) -> str:
         sizes = list(by_kind[kinds[0]].n_pairs.values())
         n = "0" if not sizes else str(sizes[0]) if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
         rows.append((f"{first} and {second}", *(_mean(by_kind[kind]) for kind in kinds), n))
-    text = text_table(rows) + "\nmeans are of Fisher's z, their intervals hold whatever the systems share"
+    text = (
+        text_table(rows)
+        + "\nmeans are computed with Fisher's z, and their intervals also hold for systems with common samples"
+    )
     if len(cells) > _MOST_PAIRS:
-        text += f"\nthese are the {_MOST_PAIRS} strongest of {len(cells):,} pairs; --json has them all, --metrics picks some"
+        text += f"\nthe {_MOST_PAIRS} strongest of {len(cells):,} pairs (all: --json, selected metrics: --metrics)"
     return text
 
 
 def _strength(by_kind: Mapping[str, MetricPairCorrelation]) -> float:
-    """How near to 1 or -1 any of the correlations is; undefined ones come last."""
+    """Return the largest absolute correlation, or -1 if all are undefined."""
     return max(-1.0 if c.mean.value is None else abs(c.mean.value) for c in by_kind.values())
 
 
@@ -176,7 +179,7 @@ def _mean(c: MetricPairCorrelation) -> str:
 
 
 def _powers(found: Sequence[MetricPower]) -> str:
-    rows = [("discriminative power", "pairs told apart", "untestable", "samples", "ASL: p-values in order")]
+    rows = [("discriminative power", "significant pairs", "untestable", "samples", "ASL: p-values in order")]
     for m in sorted(found, key=lambda m: -m.power.value):
         p = m.power
         curve = " ".join(_p(value) for value in p.asl[:_ASL_SHOWN]) + (" ..." if len(p.asl) > _ASL_SHOWN else "")
@@ -191,14 +194,14 @@ def _powers(found: Sequence[MetricPower]) -> str:
         )
     first = found[0]
     text = text_table(rows, titles=titles_of(m.metric for m in found)) + (
-        f"\np-values: randomized Tukey HSD, paired, {first.n_permutations:,} permutations, all pairs of a metric together, "
-        f"told apart below {first.power.alpha:g}"
+        f"\np-values: randomized Tukey HSD, paired, {first.n_permutations:,} permutations, adjusted for all pairs of a metric, "
+        f"significant below {first.power.alpha:g}"
     )
     for m in found:
         if m.n_uncertain:
             text += (
-                f"\n{m.metric}: {m.n_uncertain} p-values are within two Monte-Carlo errors of the limit; "
-                "more permutations decide"
+                f"\n{m.metric}: {m.n_uncertain} p-values are within two Monte Carlo errors of the limit. "
+                "Use more permutations."
             )
     return text
 
@@ -214,7 +217,7 @@ def _flips(found: Sequence[MetricRepeatability], ci: str) -> str:
         f"pairs that flip {ci}",
         f"samples with a flip {ci}",
         "SD of a reply",
-        "further than",
+        "threshold",
         "n",
     )
     rows = [
@@ -235,13 +238,13 @@ def _flips(found: Sequence[MetricRepeatability], ci: str) -> str:
     text = text_table(rows, n_keys=2, titles=titles_of(f.metric for f in found))
     for f in found:
         if f.n_unscored or f.n_other_judge:
-            text += f"\n{f.metric}, {f.system}: left out {f.n_unscored} without a score, {f.n_other_judge} of another judge or prompt"
+            text += f"\n{f.metric}, {f.system}: excluded {f.n_unscored} without a score, {f.n_other_judge} of another judge or prompt"
     return text
 
 
 def _labels(found: Sequence[LabelAgreement], ci: str) -> str:
     head = (
-        "against people", "system", "n", f"agree exactly {ci}", f"Cohen's kappa {ci}", f"Krippendorff's alpha {ci}",
+        "agreement with people", "system", "n", f"exact agreement {ci}", f"Cohen's kappa {ci}", f"Krippendorff's alpha {ci}",
         f"Spearman {ci}", f"Kendall {ci}",
     )  # fmt: skip
     rows: list[tuple[str, ...]] = [head]
@@ -261,13 +264,13 @@ def _labels(found: Sequence[LabelAgreement], ci: str) -> str:
     titles = titles_of(a.metric for a in found)
     text = [text_table(rows, n_keys=2, titles=titles)]
     if any(a.human_mean for a in found):
-        head = ("mean that people would give", "system", f"prediction-powered {ci}", f"labels alone {ci}", "judge alone",
-                "labels", "judged", "worth")  # fmt: skip
+        head = ("estimated human mean", "system", f"prediction-powered {ci}", f"labels alone {ci}", "judge alone",
+                "labels", "judged", "equivalent to")  # fmt: skip
         rows = [head]
         for a in found:
             if (m := a.human_mean) is None:
                 continue
-            worth = "" if m.labels_worth is None else f"{m.labels_worth:.0f} labels"
+            equivalent = "" if m.labels_worth is None else f"{m.labels_worth:.0f} labels"
             rows.append(
                 (
                     a.metric,
@@ -277,31 +280,31 @@ def _labels(found: Sequence[LabelAgreement], ci: str) -> str:
                     f"{m.judge_mean:.3f}",
                     str(m.n_labeled),
                     str(m.n_judged),
-                    worth,
+                    equivalent,
                 )
             )
         text += [
             "",
             text_table(rows, n_keys=2, titles=titles),
-            "it holds if the labelled samples are a random sample of all",
+            "valid if the labeled samples are a random sample of all samples",
         ]
-    told: dict[str, list[str]] = {}
+    notes: dict[str, list[str]] = {}
     for a in found:
-        where = f"{a.metric}, {a.system}"
+        subject = f"{a.metric}, {a.system}"
         scale = f"labels from {a.label_range[0]:g} to {a.label_range[1]:g}"
-        missing = f", left out {a.n_unscored} labelled without a score" if a.n_unscored else ""
-        missing += f", {a.n_unknown} labels of samples that are not there" if a.n_unknown else ""
-        told.setdefault(f"{scale}{missing}", []).append(where)
+        missing = f", excluded {a.n_unscored} labeled samples without a score" if a.n_unscored else ""
+        missing += f", {a.n_unknown} labels of unknown samples" if a.n_unknown else ""
+        notes.setdefault(f"{scale}{missing}", []).append(subject)
         if a.people is not None:
             fleiss = "" if a.people_fleiss is None else f", Fleiss' kappa {_agreement(a.people_fleiss)}"
-            people = f"people among themselves: alpha {_agreement(a.people)}{fleiss}, n {a.people.n}"
-            told.setdefault(people, []).append(where)
+            people = f"agreement among people: alpha {_agreement(a.people)}{fleiss}, n {a.people.n}"
+            notes.setdefault(people, []).append(subject)
         for note in a.notes:
-            told.setdefault(note, []).append(where)
-    # The same labels hold for many metrics: said once.
-    for note, places in told.items():
-        everywhere = len(places) == len(found) > 1
-        text.append(f"{'all of these' if everywhere else '; '.join(places)}: {note}")
+            notes.setdefault(note, []).append(subject)
+    # A note that applies to all metrics is printed once.
+    for note, subjects in notes.items():
+        everywhere = len(subjects) == len(found) > 1
+        text.append(f"{'all metrics' if everywhere else '; '.join(subjects)}: {note}")
     return "\n".join(text)
 
 
@@ -321,30 +324,30 @@ def _findings(report: MetricValidation) -> Iterator[str]:
                 crowded.setdefault(where, {}).setdefault(d.metric, []).append(f"{share.value:.0%} in {d.system}")
     for where, metrics in crowded.items():
         cases = "; ".join(f"{metric} ({', '.join(shares)})" for metric, shares in metrics.items())
-        yield f"many scores are at the {where}, where a metric cannot tell answers apart: {cases}"
-    twins: dict[tuple[str, str], list[str]] = {}
+        yield f"many scores are at the {where}, so that the metric does not discriminate between answers: {cases}"
+    redundant: dict[tuple[str, str], list[str]] = {}
     for c in report.correlations:
         if c.kind != "spearman" or c.mean.value is None or min(c.n_pairs.values()) < _FEW:
             continue
-        if abs(c.mean.value) >= _TWINS:
+        if abs(c.mean.value) >= _REDUNDANT:
             what = "the same as" if c.mean.value > 0 else "the opposite of"
-            twins.setdefault((c.first, what), []).append(f"{c.second} ({c.mean.value:.2f})")
-    for (metric, what), others in twins.items():
-        yield f"{metric} says nearly {what} {', '.join(others)}, by Spearman's correlation"
+            redundant.setdefault((c.first, what), []).append(f"{c.second} ({c.mean.value:.2f})")
+    for (metric, what), others in redundant.items():
+        yield f"{metric} measures nearly {what} {', '.join(others)} (Spearman correlation)"
     for a in report.labels:
         k = None if a.cohen is None else a.cohen.coefficient
         if k is not None and k.low <= 0:
-            yield f"{a.metric}, {a.system}: agreement with people beyond chance cannot be claimed (kappa {shown(k)})"
+            yield f"{a.metric}, {a.system}: agreement with people is not significantly better than chance (kappa {shown(k)})"
         if (m := a.human_mean) is not None and not m.estimate.low <= m.judge_mean <= m.estimate.high:
             side = "above" if m.judge_mean > m.estimate.value else "below"
             yield (
-                f"{a.metric}, {a.system}: the judge's mean {m.judge_mean:.3f} is {side} what people would give, "
-                f"{shown(m.estimate)}: correct it, or recalibrate the judge"
+                f"{a.metric}, {a.system}: the judge's mean {m.judge_mean:.3f} is {side} the estimated human mean "
+                f"{shown(m.estimate)}. Correct it, or recalibrate the judge."
             )
         if a.people is not None and a.people.coefficient is not None and a.krippendorff.coefficient is not None:
-            between, judge = a.people.coefficient, a.krippendorff.coefficient
-            if judge.value >= between.value:
+            among_people, judge = a.people.coefficient, a.krippendorff.coefficient
+            if judge.value >= among_people.value:
                 yield (
-                    f"{a.metric}, {a.system}: on these {a.n} samples the judge agrees with people at least as well as they do "
-                    f"among themselves (alpha {shown(judge)}, theirs {shown(between)})"
+                    f"{a.metric}, {a.system}: on these {a.n} samples the judge agrees with people at least as well as people "
+                    f"with each other (alpha {shown(judge)}, among people {shown(among_people)})"
                 )

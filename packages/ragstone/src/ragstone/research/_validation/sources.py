@@ -1,4 +1,4 @@
-"""Systems to evaluate metrics on: read, named, and narrowed down to the metrics asked for."""
+"""Reading of systems and selection of metrics for validation."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
 __all__ = ["metrics_of", "read_systems", "scores_of"]
 
 _SAME: Final = 1e-9
-"""Scores may leave the metric's range by a rounding error."""
+"""Tolerance for scores that exceed the metric's range by rounding."""
 
 
 def read_systems(sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]]) -> tuple[SystemOutcomes, ...]:
-    """Read systems, each with a name of its own.
+    """Read systems, each with a unique name.
 
     Raises:
-        ConfigurationError: No source, or two that a mapping calls the same.
+        ConfigurationError: If no source is given, or mappings repeat a name.
     """
     systems: list[SystemOutcomes] = []
     taken: set[str] = set()
@@ -29,7 +29,7 @@ def read_systems(sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]])
         )
         for name, one in named:
             if name is not None and name in taken:
-                raise ConfigurationError(f"two systems are called {name!r}; give each a name of its own")
+                raise ConfigurationError(f"two systems have the name {name!r}. Use unique names.")
             read = read_outcomes(one, name=name)
             unique = read.name
             number = 2
@@ -39,48 +39,46 @@ def read_systems(sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]])
             taken.add(unique)
             systems.append(dataclasses.replace(read, name=unique))
     if not systems:
-        raise ConfigurationError("there is nothing to look at; give at least one experiment, file of outcomes or store")
+        raise ConfigurationError("no system given. Give at least one experiment, file of outcomes or store.")
     return tuple(systems)
 
 
-def metrics_of(systems: Iterable[SystemOutcomes], asked: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of the metrics with outcomes, in their order; of those asked for where any were.
+def metrics_of(systems: Iterable[SystemOutcomes], selected: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the selected metrics with outcomes, or of all metrics with outcomes.
 
     Raises:
-        DataError: A name or group without an outcome.
+        DataError: If a name or group does not have outcomes.
     """
     systems = tuple(systems)
     present = list(dict.fromkeys(metric for system in systems for metric in system.outcomes))
-    if asked is None:
+    if selected is None:
         return tuple(present)
     chosen: dict[str, None] = {}
-    for name in asked:
-        found = [metric for metric in present if _called(metric, name, systems)]
-        if not found:
-            raise DataError(
-                f"no outcome is of a metric or group {name!r}; there are {', '.join(present) or 'none at all'}"
-            )
-        chosen |= dict.fromkeys(found)
+    for name in selected:
+        matches = [metric for metric in present if _matches(metric, name, systems)]
+        if not matches:
+            raise DataError(f"no outcomes of a metric or group {name!r}. Available: {', '.join(present) or 'none'}.")
+        chosen |= dict.fromkeys(matches)
     return tuple(chosen)
 
 
-def _called(metric: str, name: str, systems: Iterable[SystemOutcomes]) -> bool:
-    """Whether a metric goes by this name, or belongs to the group of this name."""
+def _matches(metric: str, name: str, systems: Iterable[SystemOutcomes]) -> bool:
+    """Return whether `name` is the metric's name or its group."""
     groups = {system.cards[metric].group for system in systems if metric in system.cards}
     return name in {metric, metric.partition(".")[0], *groups}
 
 
 def scores_of(system: SystemOutcomes, metric: str) -> dict[str, float]:
-    """The values of a metric by sample id, inside the metric's range.
+    """Return the values of a metric by sample id, clipped to the metric's range.
 
     Raises:
-        DataError: A value that the metric cannot have.
+        DataError: If a value is outside of the metric's range.
     """
     low, high = system.range_of(metric)
     values = system.values(metric)
     for id_, value in values.items():
         if not low - _SAME <= value <= high + _SAME:
             raise DataError(
-                f"{system.name}: {metric} of sample {id_!r} is {value!r}, and lies in [{low:g}, {high:g}] by its definition"
+                f"{system.name}: {metric} of sample {id_!r} is {value!r}, outside of its range [{low:g}, {high:g}]"
             )
     return {id_: min(max(value, low), high) for id_, value in values.items()}
