@@ -270,6 +270,7 @@ def test_samples_that_cannot_be_ranked_pass_through():
     """No passages, or no reference for eRAG: as they were, and counted."""
     rows = [{"id": "a", "query": "Q?", "contexts": []}, {"id": "b", "query": "Q?", "contexts": ["x", "y"]}]
     found = rank_udcg(rows, rank_by="erag", reader=FakeReader(), judge=FakeJudge())
+    assert "erag" == found.to_dict()["rank_by"]
     assert 2 == found.n_unranked
     assert [{"text": "x"}, {"text": "y"}] == found.rows[1]["contexts"]
 
