@@ -82,9 +82,14 @@ def demo(
 
 
 @app.command()
-def doctor(judge: JudgeOption = None, reader: ReaderOption = None, json_output: JsonOption = False) -> None:
+def doctor(
+    judge: JudgeOption = None,
+    reader: ReaderOption = None,
+    store: Annotated[str | None, typer.Option("--store", help="A store: names the tools to declare.")] = None,
+    json_output: JsonOption = False,
+) -> None:
     """Measure the capabilities of the judge's and the reader's endpoints, and explain how Ragstone uses them."""
-    if not run_doctor(judge, reader, json_output=json_output):
+    if not run_doctor(judge, reader, store=store, json_output=json_output):
         raise typer.Exit(3)
 
 

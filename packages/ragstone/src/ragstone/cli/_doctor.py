@@ -21,7 +21,8 @@ from ragstone.judges import (
     metered,
     reader_from,
 )
-from ragstone.schema import Usage
+from ragstone.schema import Usage, describe_doubt
+from ragstone.worker import read_ledger
 
 __all__ = ["run_doctor"]
 
@@ -84,18 +85,35 @@ class _Finding:
         return lines
 
 
-def run_doctor(judge: str | None, reader: str | None, *, json_output: bool) -> bool:
+def run_doctor(judge: str | None, reader: str | None, *, store: str | None = None, json_output: bool) -> bool:
     """Probe the models of judge and reader, print their capabilities, and return whether all probes succeeded.
+
+    Args:
+        judge: The judge.
+        reader: The reader.
+        store: A store, whose captured requests show which tools to declare as retrievers. None looks at no store.
+        json_output: Whether to print JSON.
 
     Raises:
         ConfigurationError: If `judge` or `reader` is invalid.
+        StoreError: If the store cannot be read.
     """
+    tools = {} if store is None else _text_tools(store)
     findings = asyncio.run(_probe_all(judge, reader))
     if json_output:
-        print_json({"endpoints": [finding.as_dict() for finding in findings]})
+        print_json({"endpoints": [finding.as_dict() for finding in findings], "text_tools": tools})
     else:
         print_text("\n\n".join("\n".join(finding.as_text()) for finding in findings))
+        for name, n in tools.items():
+            line = f"tool {sanitize_for_terminal(name)}: {n} requests. {describe_doubt(f'text_tool:{name}')}"
+            print_text(sanitize_for_terminal(line, width=600))
     return all(finding.error is None for finding in findings)
+
+
+def _text_tools(store: str) -> dict[str, int]:
+    """Return the number of requests by undeclared tool that returned a text."""
+    doubts = read_ledger(store).doubts
+    return {doubt.partition(":")[2]: n for doubt, n in doubts.items() if doubt.startswith("text_tool:")}
 
 
 async def _probe_all(judge: str | None, reader: str | None) -> list[_Finding]:
