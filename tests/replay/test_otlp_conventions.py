@@ -17,6 +17,7 @@ from ragstone.replay.otlp._traceloop import TRACELOOP
 from ragstone.requests import Step
 
 T = "0af7651916cd43dd8448eb211c80319c"
+PASSAGE = "The north tower of the lighthouse is 41 metres high."
 
 
 def span(attributes, *, name="s", number=1, parent=0, events=(), **more) -> OtelSpan:
@@ -239,7 +240,7 @@ def chain(convention: str, number: int, parent: int = 0) -> OtelSpan:
         messages = '[{"role": "%s", "parts": [{"type": "text", "content": "%s"}]}]'
         attributes = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.input.messages": messages % ("user", "the prompt"),
+            "gen_ai.input.messages": messages % ("user", f"Answer from this: {PASSAGE}"),
             "gen_ai.output.messages": messages % ("assistant", "a"),
             "gen_ai.usage.input_tokens": 3,
         }
@@ -249,10 +250,10 @@ def chain(convention: str, number: int, parent: int = 0) -> OtelSpan:
 def retrieval(convention: str, number: int, parent: int) -> OtelSpan:
     """A search's span in the words of one of the two."""
     if convention == "openinference":
-        attributes = {"openinference.span.kind": "RETRIEVER", "retrieval.documents.0.document.content": "p"}
+        attributes = {"openinference.span.kind": "RETRIEVER", "retrieval.documents.0.document.content": PASSAGE}
     else:
         attributes = {
-            "gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": '[{"id": "d", "content": "p"}]'
+            "gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": json.dumps([{"id": "d", "content": PASSAGE}])
         }  # fmt: skip
     return span(attributes, number=number, parent=parent)
 
@@ -261,7 +262,7 @@ def test_of_two_conventions_the_one_that_says_most_is_read():
     """An instrumented client below an instrumented framework adds spans, not a second reading."""
     (found,) = traces_of(staged(chain("openinference", 1), retrieval("openinference", 2, 1), chain("genai", 3, 1)))
 
-    assert ("openinference", "q", ["p"], "a") == (
+    assert ("openinference", "q", [PASSAGE], "a") == (
         found.source, found.query, [p.text for p in found.prompt_contexts], found.response
     )  # fmt: skip
 
@@ -270,7 +271,7 @@ def test_conventions_that_know_half_each_are_read_together():
     """A chain in one convention, its retrieval in another: together they are a request."""
     (found,) = traces_of(staged(chain("openinference", 1), retrieval("genai", 2, 1), chain("genai", 3, 1)))
 
-    assert ("q", ["p"], "a") == (found.query, [p.text for p in found.prompt_contexts], found.response)
+    assert ("q", [PASSAGE], "a") == (found.query, [p.text for p in found.prompt_contexts], found.response)
     assert 3 == found.usage.input_tokens
 
 
