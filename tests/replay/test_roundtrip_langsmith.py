@@ -17,12 +17,16 @@ pytest.importorskip("langchain_ragstone")
 
 
 def seen(trace: Trace):
-    """What metrics see of a request, who asked, and what LangSmith and our sink know it by."""
+    """What metrics see of a request, who asked, and what LangSmith and our sink know it by.
+
+    Of a request that failed, LangSmith's runs show documents as inputs of a step that the handler does not see: the same
+    passages by another rule.
+    """
     sample = sample_from_trace(trace)
     tokens = trace.usage and (trace.usage.input_tokens, trace.usage.output_tokens)
     told = {name: value for name, value in sample.metadata.items() if name != "langsmith_project"}
     return (
-        trace.name, trace.run_id, trace.status, sample.model_dump(exclude={"id", "metadata"}), told, tokens, trace.model,
+        trace.name, trace.run_id, trace.status, sample.model_dump(exclude={"id", "metadata", "evidence"}), trace.evidence.doubts, told, tokens, trace.model,
         trace.session_id, trace.user_id, trace.tags,
     )  # fmt: skip
 
