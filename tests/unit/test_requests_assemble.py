@@ -447,6 +447,26 @@ def without_prompts_a_reranker_decides() -> Request:
     return steps.request()
 
 
+@case(Expected((A, C), "found"))
+def without_prompts_a_reranker_inside_a_retrieval() -> Request:
+    """What a retriever makes inside itself is in its result, or not at all."""
+    steps, root = _start()
+    retrieval = steps.retrieval(root, A, C)
+    steps.add("transform", within=retrieval, input_texts=[A, B, C], passages=passages(B))
+    return steps.request()
+
+
+@case(Expected((A[:20],), "in_output"))
+def without_prompts_the_request_returns_a_shortened_passage() -> Request:
+    """Its id shows that it was found."""
+    steps = Steps()
+    document = {"page_content": A[:20], "metadata": {}, "id": passages(A)[0].id or "a"}
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"answer": ANSWER, "context": [document]})
+    found = steps.retrieval(root, A, B)
+    found.passages = [PassageDraft(text=A, id=document["id"]), PassageDraft(text=B)]
+    return steps.request()
+
+
 @case(Expected((A, B), "found"))
 def without_prompts_all_that_was_found() -> Request:
     """No prompt is visible, and nothing else says which passages were used."""

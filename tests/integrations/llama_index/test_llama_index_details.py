@@ -17,8 +17,8 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from pydantic import BaseModel
 
 from llama_index.observability.ragstone import _compat
-from llama_index.observability.ragstone._replies import reply_from
-from llama_index.observability.ragstone._translate import answer_from
+from llama_index.observability.ragstone._messages import fill_reply
+from ragstone.requests import Step
 
 Q = "who?"
 FOUND = ["alpha", "beta"]
@@ -87,6 +87,13 @@ def test_usage_as_providers_name_it(app, raw):
     assert (10, 3, "tiny-2") == (app.draft.input_tokens, app.draft.output_tokens, app.draft.model)
 
 
+def step_of(reply):
+    """Read the reply of a model."""
+    step = Step(id=1, kind="model")
+    assert fill_reply(step, reply)
+    return step
+
+
 def test_usage_beside_the_reply():
     """Some of LlamaIndex's models count into the extras of the response, or of its message."""
     usage, message = {"prompt_tokens": 10, "completion_tokens": 3}, ChatMessage(role="assistant", content="answer")
@@ -95,7 +102,7 @@ def test_usage_beside_the_reply():
         ChatResponse(message=ChatMessage(role="assistant", content="answer", additional_kwargs=usage)),
         CompletionResponse(text="answer", additional_kwargs=usage),
     ]
-    assert [(10, 3)] * 3 == [(reply.input_tokens, reply.output_tokens) for reply in map(reply_from, replies)]
+    assert [(10, 3)] * 3 == [(step.input_tokens, step.output_tokens) for step in map(step_of, replies)]
 
 
 @pytest.mark.parametrize("raw", [None, 7, {"usage": None}, {"usage": {"prompt_tokens": "many"}}, {"usage": [1]}])
@@ -326,10 +333,10 @@ def test_a_call_of_a_tool_is_no_answer():
     """Whether the call is a block of the message, as in newer versions, or beside it; what is said with it is no answer."""
     beside = ChatMessage(role="assistant", content="I search.", additional_kwargs={"tool_calls": [object()]})
     plain = ChatMessage(role="assistant", content="answer")
-    assert [None, "answer"] == [reply_from(ChatResponse(message=message)).text for message in (beside, plain)]
+    assert [True, False] == [step_of(ChatResponse(message=message)).calls_tool for message in (beside, plain)]
     if hasattr(llm_types, "ToolCallBlock"):
         blocks = [llm_types.TextBlock(text="I search."), llm_types.ToolCallBlock(tool_name="search", tool_kwargs={})]
-        assert reply_from(ChatResponse(message=ChatMessage(role="assistant", blocks=blocks))).text is None
+        assert step_of(ChatResponse(message=ChatMessage(role="assistant", blocks=blocks))).calls_tool
 
 
 def test_floor():
@@ -363,6 +370,13 @@ class Verse(BaseModel):
         ({"answer": Reply(answer="me")}, "me"),
     ],
 )
-def test_answer_in_an_object_of_the_application(result, answer):
-    """Under a usual name, else the object as JSON; an object whose place for the answer is empty has none."""
-    assert answer == answer_from(result)
+def test_answer_in_an_object_of_the_application(app, result, answer):
+    """Under a usual name, else the object as JSON. An object with an empty field for the answer does not have one."""
+
+    @get_dispatcher(__name__).span
+    def respond(question):
+        app.retriever().retrieve(question)
+        return result
+
+    respond(Q)
+    assert answer == app.draft.response

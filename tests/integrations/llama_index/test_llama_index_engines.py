@@ -34,6 +34,8 @@ from llama_index.observability.ragstone import ContextsEvent
 Q = "who?"
 FOUND = ["alpha", "beta"]
 OK = (Q, FOUND, "answer", "ok")
+PART = "a part of the answer in more than a few words"
+OTHER_PART = "another part of the answer in as many words as that"
 
 dispatcher = get_dispatcher(__name__)
 
@@ -102,7 +104,7 @@ def vector_index(app):
 
 
 def refine(app):
-    app.engine(model=app.model("draft", "answer"), response_mode="refine").query(Q)
+    app.engine(model=app.model(PART, "answer"), response_mode="refine").query(Q)
 
 
 def tree_summarize(app):
@@ -215,8 +217,10 @@ SUB_QUESTIONS = """```json
 
 
 def sub_question_engine(app, *, use_async=False):
+    one = app.engine(app.retriever("alpha"), app.model(PART))
+    two = app.engine(app.retriever("beta"), app.model(OTHER_PART))
     return SubQuestionQueryEngine.from_defaults(
-        [app.tool(app.engine(app.retriever("alpha")), "one"), app.tool(app.engine(app.retriever("beta")), "two")],
+        [app.tool(one, "one"), app.tool(two, "two")],
         llm=app.model(),
         question_gen=LLMQuestionGenerator.from_defaults(app.model(SUB_QUESTIONS)),
         use_async=use_async,
@@ -233,9 +237,9 @@ def sub_question_async(app):
 
 
 def sub_questions_to_a_citing_engine(app):
-    citing = CitationQueryEngine.from_args(app.index("alpha"), llm=app.model(), retriever=app.retriever("alpha"))
+    citing = CitationQueryEngine.from_args(app.index("alpha"), llm=app.model(PART), retriever=app.retriever("alpha"))
     SubQuestionQueryEngine.from_defaults(
-        [app.tool(citing, "one"), app.tool(app.engine(app.retriever("beta")), "two")],
+        [app.tool(citing, "one"), app.tool(app.engine(app.retriever("beta"), app.model(OTHER_PART)), "two")],
         llm=app.model(), question_gen=LLMQuestionGenerator.from_defaults(app.model(SUB_QUESTIONS)),
         use_async=False, verbose=False,
     ).query(Q)  # fmt: skip
@@ -243,7 +247,7 @@ def sub_questions_to_a_citing_engine(app):
 
 def multi_step(app):
     engine = MultiStepQueryEngine(
-        app.engine(),
+        app.engine(model=app.model(PART)),
         lambda bundle, metadata: QueryBundle("step"),
         response_synthesizer=get_response_synthesizer(app.model()),
         num_steps=1,

@@ -64,7 +64,7 @@ def test_many_requests_through_one_instrumentor(app):
 
     questions = [f"t{thread}-{i}" for thread in range(THREADS) for i in range(CALLS)] + [f"a{i}" for i in range(TASKS)]
     assert sorted((q, [f"about {q}"], q, "ok") for q in questions) == sorted(app.seen())
-    tree = app.instrumentor._tree
+    tree = app.instrumentor._live
     assert (0, 0, 0) == (len(tree._spans), len(tree), app.instrumentor.late_events)
 
 
@@ -120,7 +120,7 @@ def test_nothing_of_the_application_is_kept_alive(app):
     gc.collect()
     assert 1 == app.instrumentor.in_flight
     assert [None] * 5 == [ref() for ref in kept]
-    leave(root, engine, None)
+    leave(root, engine, Response("answer"))
     assert [(Q, ["alpha"], "answer", "ok")] == app.seen()
     assert ["OddError: no"] == app.draft.inner_errors
 
@@ -269,11 +269,12 @@ def test_late_spans_open_no_new_request(app):
 
 def test_memory_of_ended_spans_is_bounded(app):
     """Ids of ended spans are forgotten after a while, the youngest last."""
-    from llama_index.observability.ragstone._tree import _REMEMBERED, Kind
+    from llama_index.observability.ragstone._kinds import Kind
+    from llama_index.observability.ragstone._live import _REMEMBERED
 
-    tree, keys = app.instrumentor._tree, [f"X.query-{i}" for i in range(3 * _REMEMBERED)]
+    tree, keys = app.instrumentor._live, [f"X.query-{i}" for i in range(3 * _REMEMBERED)]
     for key in keys:
-        tree.close(tree.start(key, None, Kind.QUERY).trace)
+        tree.close(tree.start(key, None, Kind.QUERY).live)
     closed = tree._closed
     assert len(closed._young) + len(closed._old) <= 2 * _REMEMBERED
     assert (False, True) == (keys[0] in closed, keys[-1] in closed)
@@ -322,7 +323,7 @@ def test_a_forked_child_starts_afresh(app):
 
     tokens = app.engine(streaming=True).query(Q).response_gen
     next(tokens)
-    tree = app.instrumentor._tree
+    tree = app.instrumentor._live
     with tree._lock, _instrumentor._registering:
         child = os.fork()
         if child == 0:  # pragma: no cover - in another process
@@ -343,7 +344,7 @@ def test_a_forked_child_starts_afresh(app):
 def test_collector_may_call_back_while_the_lock_is_held(app):
     """An abandoned stream that is collected inside our own code ends there, instead of waiting for its own thread."""
     response = app.engine(streaming=True).query(Q)
-    with app.instrumentor._tree._lock:
+    with app.instrumentor._live._lock:
         del response
         gc.collect()
     assert [(Q, FOUND, None, "abandoned")] == app.seen()
@@ -389,7 +390,7 @@ def test_handlers_that_hear_everything_twice(app):
 def test_embedding_alone_opens_nothing(app):
     """While an index is built, thousands of texts are embedded: none is followed as a request."""
     opened = []
-    app.instrumentor._tree._start_root = lambda *what: opened.append(what)
+    app.instrumentor._live._start_root = lambda *what: opened.append(what)
     app.index(*FOUND)
     assert [] == opened
 

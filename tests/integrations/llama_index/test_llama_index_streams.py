@@ -68,7 +68,8 @@ def token_by_token_in_many_threads(app):
 
 
 def refine_over_two_chunks(app):
-    engine = app.engine(model=app.model("draft", "answer"), streaming=True, response_mode="refine")
+    draft = "a draft of the answer in more than a few words"
+    engine = app.engine(model=app.model(draft, "answer"), streaming=True, response_mode="refine")
     assert "answer" == str(engine.query(Q))
 
 

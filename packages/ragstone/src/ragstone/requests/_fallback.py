@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ragstone.requests._draft import PassageDraft
@@ -29,7 +29,7 @@ def without_prompt(facts: Facts, answering: Sequence[Step]) -> tuple[list[Passag
     ]
     found = [passage for search in searches for passage in search.passages]
     changes = list(_changes(facts))
-    known = {passage.text for passage in found}.union(passage.text for _, made in changes for passage in made)
+    known = [*found, *(passage for _, made in changes for passage in made)]
     in_output = _in_output(facts, known)
     if in_output is not None:
         return in_output, "in_output"
@@ -48,7 +48,7 @@ def left_nothing(facts: Facts) -> bool:
     return _made(found, list(_changes(facts))) == []
 
 
-def _in_output(facts: Facts, known: Collection[str]) -> list[PassageDraft] | None:
+def _in_output(facts: Facts, known: Sequence[PassageDraft]) -> list[PassageDraft] | None:
     """Return the passages that the request returns, of those that were found."""
     for value in facts.root.outputs if facts.root is not None else ():
         if value.passages is not None and (not value.path or value.path[-1] in _NAMES):
@@ -61,7 +61,7 @@ def _in_output(facts: Facts, known: Collection[str]) -> list[PassageDraft] | Non
 def _changes(facts: Facts) -> Iterator[tuple[frozenset[str], Sequence[PassageDraft]]]:
     """Yield the texts of the documents that a step was given, and the documents that it made of them."""
     for step in facts.tree.finished:
-        if step is facts.root or step.kind not in _MAKING or not facts.counts(step):
+        if step is facts.root or step.kind not in _MAKING or not facts.counts(step) or _is_in_retrieval(facts, step):
             continue
         made = step.passages if step.kind == "transform" else None
         if made is None:
@@ -69,6 +69,10 @@ def _changes(facts: Facts) -> Iterator[tuple[frozenset[str], Sequence[PassageDra
         texts = frozenset(step.input_texts or (passage.text for passage in _input_passages(step)))
         if made is not None and texts:
             yield texts, made
+
+
+def _is_in_retrieval(facts: Facts, step: Step) -> bool:
+    return any(around.kind == "retrieval" for around in facts.tree.ancestors(step))
 
 
 def _input_passages(step: Step) -> list[PassageDraft]:
@@ -90,7 +94,7 @@ def _made(
     return contexts
 
 
-def _given(facts: Facts, answering: Sequence[Step], known: Collection[str]) -> list[PassageDraft] | None:
+def _given(facts: Facts, answering: Sequence[Step], known: Sequence[PassageDraft]) -> list[PassageDraft] | None:
     """Return the documents in the inputs of the step that answered, of those that were found."""
     if answering:
         steps = [around for step in answering[-1:] for around in (step, *facts.tree.ancestors(step))]
@@ -104,5 +108,8 @@ def _given(facts: Facts, answering: Sequence[Step], known: Collection[str]) -> l
     return None
 
 
-def _known_of(passages: Sequence[PassageDraft], known: Collection[str]) -> list[PassageDraft]:
-    return [passage for passage in passages if not known or passage.text in known]
+def _known_of(passages: Sequence[PassageDraft], known: Sequence[PassageDraft]) -> list[PassageDraft]:
+    """Return those that were found or made, possibly shortened since, which their ids show; all if none was."""
+    texts = {passage.text for passage in known}
+    ids = {passage.id for passage in known if passage.id is not None}
+    return [passage for passage in passages if not known or passage.text in texts or passage.id in ids]

@@ -1,4 +1,4 @@
-"""Which framework versions this package works with, checked once, where the message can still help."""
+"""The check of the framework's version, when the package is imported."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from importlib.metadata import version
 __all__ = ["LLAMA_INDEX_CORE_FLOOR", "check_floor"]
 
 LLAMA_INDEX_CORE_FLOOR = (0, 14)
-"""The oldest llama-index-core whose spans and events have the shapes that `_translate` knows."""
+"""The oldest llama-index-core whose spans and events have the shapes that `_steps` knows."""
 
 
 def check_floor(installed: str) -> None:
-    """Fail at import, with the way out, rather than capture nothing at run time.
+    """Fail at import instead of capturing nothing at run time.
 
     Args:
-        installed: The version of llama-index-core, as its metadata name it.
+        installed: The version of llama-index-core in its metadata.
 
     Raises:
-        ImportError: The installed llama-index-core is older than the floor.
+        ImportError: If the installed llama-index-core is older than the oldest supported version.
     """
     found = tuple(int(part) for part in installed.split(".")[:2] if part.isdigit())
     if found < LLAMA_INDEX_CORE_FLOOR:

@@ -1,42 +1,58 @@
-"""What both handlers report to: LlamaIndex's spans and events in, one finished `TraceDraft` per request out."""
+"""The requests behind LlamaIndex's spans and events: one finished `Request` for each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from llama_index.observability.ragstone import _translate as translate
-from llama_index.observability.ragstone._assemble import finish
+from llama_index.observability.ragstone import _responses as responses
+from llama_index.observability.ragstone import _steps as steps_of
+from llama_index.observability.ragstone._kinds import REQUESTS, Kind, kind_of
+from llama_index.observability.ragstone._live import Live, LiveRequests, Span
+from llama_index.observability.ragstone._messages import fill_reply
+from llama_index.observability.ragstone._not_requests import runs_outside_requests
 from llama_index.observability.ragstone._otel import current_span
-from llama_index.observability.ragstone._replies import reply_from
+from llama_index.observability.ragstone._statements import Extractors
 from llama_index.observability.ragstone._stream import pulled_stream
-from llama_index.observability.ragstone._tree import REQUESTS, Entry, Kind, LiveTrace, Span, SpanTree
 from ragstone.capture import Guard, capture_suppressed, guarded
+<<<<<<< HEAD
 from ragstone.requests import Recorder, RetrievalDraft, link_span
+=======
+from ragstone.requests import Recorder, assemble, current_request
+>>>>>>> 31dbb28 (llama-index: Translate spans into steps that ragstone.requests assembles)
 from ragstone.schema import TraceStatus
 
-__all__ = ["Extractors", "RequestTracker"]
-
-
-class Extractors(Protocol):
-    """Where an odd application's question, contexts and answer are; see `RagstoneInstrumentor`."""
-
-    question: Callable[[Mapping[str, Any]], str | None] | None
-    contexts: Callable[[Any], Iterable[Any] | None] | None
-    answer: Callable[[Any], str | None] | None
+__all__ = ["RequestTracker"]
 
 
 class RequestTracker:
-    """The requests in flight through one instrumentor; every method may be called from any thread, and none raises."""
+    """The requests in flight through one instrumentor. Any thread may call any method, and none raises.
+
+    Args:
+        recorder: Takes the finished requests.
+        extractors: Functions of the application.
+        live: The requests in flight.
+        retriever_tools: See `ragstone.requests.Request`.
+        guard: Counts errors of this package.
+        clock: Unix time in seconds.
+    """
 
     def __init__(
-        self, recorder: Recorder, extractors: Extractors, tree: SpanTree, *, guard: Guard, clock: Callable[[], float]
+        self,
+        recorder: Recorder,
+        extractors: Extractors,
+        live: LiveRequests,
+        *,
+        retriever_tools: Mapping[str, str | None],
+        guard: Guard,
+        clock: Callable[[], float],
     ) -> None:
         self._recorder = recorder
         self._extractors = extractors
+        self._retriever_tools = retriever_tools
         self._clock = clock
         self._guard = guard
-        self.tree = tree
+        self.live = live
 
     @guarded
     def enter(
@@ -47,197 +63,187 @@ class RequestTracker:
         parent_key: str | None,
         tags: Mapping[str, Any] | None,
     ) -> None:
-        """A span begins."""
-        kind = translate.kind_of(key, instance)
-        span = self.tree.start(key, parent_key, kind, stream_key=pulled_stream())
+        """Begin a span."""
+        kind = kind_of(key, instance)
+        span = self.live.start(key, parent_key, kind, stream_key=pulled_stream())
         if span is None:
-            if (above := self.tree.find(key)) is not None and above.trace.asked_for_otel < 2:
-                self._ask_for_otel(above.trace)
+            if (around := self.live.find(key)) is not None and around.live.asked_for_otel < 2:
+                self._ask_for_otel(around.live)
             return
-        trace = span.trace
+        live = span.live
         if span.parent is None:
             self._open(span, arguments, tags)
         elif not span.muted:
-            span.muted = capture_suppressed()
-            self._ask_for_otel(trace)
+            span.step.muted = capture_suppressed()
+            self._ask_for_otel(live)
         if span.muted:
             return
         if kind in REQUESTS:
-            trace.is_request = True
+            live.is_request = True
         elif span.is_workflow_step:
-            trace.paused = False
-        if span.inside_search:
-            return
-        if kind is Kind.RETRIEVE:
-            span.name = type(instance).__name__
-            span.query = translate.text_of(next(iter(arguments.values()), None))
-            trace.log.append(span)
-        elif kind is Kind.TOOL:
-            span.name = type(instance).__name__
-        elif kind is Kind.POSTPROCESS:
-            span.texts_in = translate.node_texts(next(iter(arguments.values()), None))
-        elif kind is Kind.SYNTHESIZE:
-            passages = self._guard.attempt(translate.passages_from, arguments.get("nodes") or (), trace.passages)
-            if passages is not None:
-                trace.log.append(Entry(span, None, passages))
+            live.paused = False
+        elif kind is Kind.MODEL:
+            live.models.append(span)
+        self._guard.attempt(steps_of.fill_arguments, span.step, kind, arguments, instance, live.passages)
 
     @guarded
     def exit(self, key: str, instance: Any, result: Any) -> None:
-        """A span has returned."""
-        span = self.tree.end(key)
+        """End a span that has returned."""
+        span = self.live.end(key)
         if span is None:
             return
-        trace, kind = span.trace, span.kind
-        if not span.muted and not span.inside_search:
-            if kind is Kind.RETRIEVE:
-                passages = self._guard.attempt(translate.passages_from, result, trace.passages)
-                if passages is not None:
-                    span.search = RetrievalDraft(query=span.query, passages=passages, name=span.name)
-            elif kind is Kind.POSTPROCESS:
-                passages = self._guard.attempt(translate.passages_from, result, trace.passages)
-                if passages is not None:
-                    trace.log.append(Entry(span, span.texts_in, passages))
-            elif kind is Kind.SYNTHESIZE:
-                if (text := translate.answer_from(result)) is not None:
-                    trace.last_answer = (span, text)
-            elif kind is Kind.TOOL:
-                self._tool_returned(span, result)
-            elif kind is Kind.WRITER:
-                text = translate.writer_text(instance)
+        live = span.live
+        if not span.muted:
+            if span.kind is Kind.WRITER:
+                text = responses.writer_text(instance)
                 self._written(span, "".join(span.parts or ()).strip() if text is None else text, None)
+            elif span.kind is Kind.MODEL:
+                if span.step.reply is None and not span.step.calls_tool:
+                    self._guard.attempt(fill_reply, span.step, result)
+            elif span.parent is not None or span.kind is Kind.RETRIEVE:
+                self._guard.attempt(steps_of.fill_result, span.step, span.kind, result, live.passages)
         if span.parent is None:
-            self._root_returned(trace, translate.unwrapped(result))
+            self._root_returned(live, steps_of.unwrapped(result))
         elif span.is_workflow_step:
-            trace.paused = not span.stopped and translate.waits_for_event(result)
+            live.paused = not span.stopped and steps_of.waits_for_event(result)
 
     @guarded
     def drop(self, key: str, error: BaseException | None) -> None:
-        """A span has raised."""
-        holder = self.tree.find(key)
-        span = self.tree.end(key, failed=True)
+        """End a span that has raised."""
+        holder = self.live.find(key)
+        span = self.live.end(key)
         if holder is None or holder.muted:
             if span is not None and span.parent is None:
-                self.tree.close(span.trace)
+                self.live.close(span.live)
             return
-        trace = holder.trace
-        if error is not None and translate.is_pause(error):
+        live = holder.live
+        if error is not None and steps_of.is_pause(error):
+            if span is not None and span.parent is not None:
+                span.step.muted = True  # it runs again from its start
             return
-        description = "unknown" if error is None else translate.describe_error(error)
-        if span is not None and span.parent is None:
-            if trace.paused and translate.is_cancellation(error):
-                self.settle(trace, "interrupted")
-            else:
-                self._failed(trace, description)
-            return
-        trace.note_inner_error(description)
+        description = "unknown" if error is None else steps_of.describe_error(error)
+        if span is not None:
+            span.step.error = description
+            if span.parent is None:
+                if live.paused and steps_of.is_cancellation(error):
+                    span.step.error = None
+                    self.settle(live, "interrupted")
+                else:
+                    self._failed(live, description)
+                return
+        live.note_inner_error(description)
         if span is not None and span.kind is Kind.WRITER:
-            self._written(span, "".join(span.parts or ()), description)
+            self._written(span, None, description)
 
     @guarded
-    def on_model_request(self, key: str | None, model: str | None) -> None:
-        """A model is called; the reply may name it more precisely."""
-        if (
-            model is not None
-            and (span := self._handle_stream_event(key)) is not None
-            and span.trace.draft.model is None
-        ):
-            span.trace.draft.model = model
+    def model_asked(self, key: str | None, model: str | None) -> None:
+        """Note the model that is called. Its reply may name it more precisely."""
+        if (span := self._span_of_event(key)) is not None and span.kind is Kind.MODEL:
+            span.step.model = model
 
     @guarded
-    def on_model_response(self, key: str | None, response: Any) -> None:
-        """A model has answered."""
-        span = self._handle_stream_event(key)
-        if span is None or span.counted or (reply := reply_from(response)) is None:
-            return
-        for above in span.ancestors():
-            # A model's asynchronous methods may call its others: one call, told several times.
-            if above.kind is not Kind.LLM:
-                break
-            above.counted = True
-        reply.add_to(span.trace.draft)
-        if reply.text is not None and not span.inside_search:
-            span.trace.last_answer = (span, reply.text)
+    def model_replied(self, key: str | None, response: Any) -> None:
+        """Note the reply of a model."""
+        span = self._span_of_event(key)
+        if span is not None and span.kind is Kind.MODEL:
+            fill_reply(span.step, response)
 
     @guarded
-    def on_token(self, key: str | None, text: str | None) -> None:
-        """A piece of a reply has come."""
-        if text and (span := self._handle_stream_event(key)) is not None and not span.inside_search:
-            self.first_token(span.trace)
+    def token_came(self, key: str | None, text: str | None) -> None:
+        """Note a piece of a reply."""
+        if text and (span := self._span_of_event(key)) is not None and span.kind is Kind.MODEL:
+            self._add_part(span, text)
 
     @guarded
-    def on_turn_update(self, key: str | None, text: str) -> None:
-        """A streamed chat turn has a piece more."""
-        if (span := self._handle_stream_event(key)) is not None:
-            span.parts = span.parts or []
-            span.parts.append(text)
-            self.first_token(span.trace)
+    def turn_grew(self, key: str | None, text: str) -> None:
+        """Note a piece of a streamed chat turn."""
+        if (span := self._span_of_event(key)) is not None:
+            self._add_part(span, text)
+            self.first_token(span.live)
+
+    def _add_part(self, span: Span, text: str) -> None:
+        if span.parts is None:
+            span.parts = []
+            span.step.first_token_at = self._clock()
+        span.parts.append(text)
 
     @guarded
     def stream_failed(self, key: str | None, error: BaseException) -> None:
-        """A model's stream has raised; closing it early is no failure."""
-        if not isinstance(error, GeneratorExit) and (span := self._handle_stream_event(key)) is not None:
-            span.trace.note_inner_error(translate.describe_error(error))
+        """Note that the stream of a model has raised. Closing it early is not a failure."""
+        if not isinstance(error, GeneratorExit) and (span := self._span_of_event(key)) is not None:
+            description = steps_of.describe_error(error)
+            if span.kind is Kind.MODEL:
+                span.step.error = description
+            span.live.note_inner_error(description)
 
     @guarded
-    def cancelled(self, key: str | None) -> None:
-        """The application has stopped a workflow, or one of its steps with it."""
-        if (span := self._handle_stream_event(key)) is not None:
+    def canceled(self, key: str | None) -> None:
+        """Note that the application has stopped a workflow, and thereby one of its steps."""
+        if (span := self._span_of_event(key)) is not None:
             span.stopped = span.key == key
-            span.trace.cancelled = span.trace.cancelled or span.parent is None
+            span.live.canceled = span.live.canceled or span.parent is None
 
     @guarded
     def contexts_stated(self, key: str | None, contexts: Iterable[Any]) -> None:
-        """The application says itself what it put into the prompt."""
-        if (span := self._handle_stream_event(key)) is not None:
-            span.trace.contexts = translate.passages_from(contexts)
+        """Take the contexts that the application states."""
+        if (span := self._span_of_event(key)) is not None:
+            span.live.request.statements.contexts = span.live.passages.copied(contexts)
 
-    def first_token(self, trace: LiveTrace) -> None:
-        """The user could begin to read."""
-        if trace.draft.first_token_s is None:
-            trace.draft.first_token_s = self._clock() - trace.draft.started_at
+    def first_token(self, live: Live) -> None:
+        """Note when the user could begin to read."""
+        if live.root.step.first_token_at is None:
+            live.root.step.first_token_at = self._clock()
 
     def record_abandoned(self, *, older_than_s: float | None) -> int:
-        """Record requests that have not ended for too long as `abandoned`; returns how many."""
-        return self._abandon(self.tree.give_up(older_than_s=older_than_s, at_most=None))
+        """Record requests that have not ended for too long as `abandoned`, and return their number."""
+        return self._abandon(self.live.give_up(older_than_s=older_than_s, at_most=None))
 
     def leave(self) -> None:
-        """No more spans will come: what only they could end is `abandoned`; taps go on."""
-        self._abandon(self.tree.give_up(only=lambda trace: not trace.tapped))
+        """Record as `abandoned` what only spans could end: no more spans will come. Taps continue."""
+        self._abandon(self.live.give_up(only=lambda live: not live.tapped))
 
     def end_all(self) -> None:
-        """The process ends: nothing that is in flight will."""
-        self._abandon(self.tree.give_up(only=lambda _: True))
+        """Record all requests in flight as `abandoned`, because the process ends."""
+        self._abandon(self.live.give_up(only=lambda _: True))
 
-    def settle(self, trace: LiveTrace, status: TraceStatus) -> None:
-        """A request has ended: record it, once."""
-        if self.tree.close(trace):
-            self._record(trace, status)
+    def settle(self, live: Live, status: TraceStatus, answer: str | None = None) -> None:
+        """End a request and record it, once.
 
-    def _handle_stream_event(self, key: str | None) -> Span | None:
-        span = self.tree.find(key)
+        Args:
+            live: The request.
+            status: How it ended.
+            answer: The text of its stream.
+        """
+        if self.live.close(live):
+            if answer is not None:
+                live.root.step.reply = answer
+            self._record(live, status)
+
+    def _span_of_event(self, key: str | None) -> Span | None:
+        span = self.live.find(key)
         return None if span is None or span.muted else span
 
     def _open(self, root: Span, arguments: Mapping[str, Any], tags: Mapping[str, Any] | None) -> None:
         """Fill in what is known when a request begins."""
-        trace = root.trace
-        trace.ignored = root.muted = capture_suppressed()
-        if not trace.ignored:
-            draft = trace.draft
-            draft.name = root.key[:-37]
-            draft.query = self._stated(self._extractors.question, arguments) or self._guard.attempt(
-                translate.question_from, arguments
-            )
+        live = root.live
+        live.ignored = root.step.muted = capture_suppressed() or runs_outside_requests()
+        if not live.ignored:
+            live.block = current_request(self._recorder)
+            live.request.retriever_tools = self._retriever_tools
+            live.draft.name = root.step.name
+            self._extractors.read_arguments(arguments, live.request.statements)
             # A workflow's run is announced without its tags.
-            self._guard.attempt(translate.fill_identity, draft, translate.tags_here() if tags is None else tags)
-            self._ask_for_otel(trace)
-        self._abandon(self.tree.give_up())
+            self._guard.attempt(steps_of.fill_identity, live.draft, steps_of.current_tags() if tags is None else tags)
+            self._ask_for_otel(live)
+        self._abandon(self.live.give_up())
 
-    def _ask_for_otel(self, trace: LiveTrace) -> None:
-        """Link the request to the span that other tools show for it: the one of its root, or else that around it."""
+    def _ask_for_otel(self, live: Live) -> None:
+        """Link the request to the span that other tools show for it: the one of its root, or else the one around it."""
         # An instrumentation that is registered after ours starts its span for the root after ours has begun: when the
         # next span begins, it is there, and has the root's name. (Registered before ours, it is there at once.)
-        if trace.asked_for_otel == 2:
+        if live.asked_for_otel == 2:
             return
+<<<<<<< HEAD
         trace.asked_for_otel += 1
         draft, span = trace.draft, current_span()
         # The API's own spans, such as one that came with a request from another service, do not have a name.
@@ -256,95 +262,105 @@ class RequestTracker:
         if passages is not None:
             span.search = RetrievalDraft(query=span.query, passages=passages, name=span.name)
             trace.log.append(span)
+=======
+        live.asked_for_otel += 1
+        draft, span = live.draft, current_span()
+        if span is not None and (draft.otel_trace_id is None or span.name == draft.name):
+            draft.otel_trace_id, draft.otel_span_id, draft.otel_sampled = span.trace_id, span.span_id, span.sampled
+            if span.name == draft.name:
+                live.asked_for_otel = 2
+>>>>>>> 31dbb28 (llama-index: Translate spans into steps that ragstone.requests assembles)
 
     def _written(self, span: Span, text: str | None, error: str | None) -> None:
-        trace = span.trace
-        trace.written = (text, error)
-        if trace.root_returned:
-            self._turn_ended(trace)
+        live = span.live
+        live.written = (text, error)
+        if live.root_returned:
+            self._turn_ended(live)
 
-    def _turn_ended(self, trace: LiveTrace) -> None:
-        if trace.written is None:
+    def _turn_ended(self, live: Live) -> None:
+        if live.written is None:
             return
-        trace.answer, trace.draft.error = trace.written
-        self.settle(trace, "ok" if trace.draft.error is None else "error")
+        text, error = live.written
+        live.draft.error = live.root.step.error = error
+        self.settle(live, "ok" if error is None else "error", text)
 
-    def _failed(self, trace: LiveTrace, description: str) -> None:
-        if trace.is_request:
-            trace.draft.error = description
-            self.settle(trace, "error")
-        else:
-            self.tree.close(trace)
+    def _failed(self, live: Live, description: str) -> None:
+        live.draft.error = description
+        self.settle(live, "error")
 
-    def _root_returned(self, trace: LiveTrace, result: Any) -> None:
-        """The outermost span has returned; a streamed answer is still to come."""
-        if trace.ignored or not trace.is_request:
-            self.tree.close(trace)
+    def _root_returned(self, live: Live, result: Any) -> None:
+        """End a request whose outermost span has returned, unless its streamed answer is still to come."""
+        if live.ignored or not live.is_request:
+            self.settle(live, "ok")
             return
-        stated = None if self._extractors.contexts is None else self._guard.attempt(self._extractors.contexts, result)
-        if stated is not None:
-            trace.contexts = self._guard.attempt(translate.passages_from, stated)
-        trace.sources = self._guard.attempt(translate.sources_from, result, trace.passages)
-        if translate.is_chat_stream(result):
+        is_stream = responses.is_chat_stream(result) or responses.is_token_stream(result)
+        statements, passages = live.request.statements, live.passages
+        self._extractors.read_result(result, statements, passages, is_stream=is_stream)
+        if live.root.kind is not Kind.RETRIEVE:
+            live.root.step.outputs = self._guard.attempt(steps_of.outputs_of, result, passages) or ()
+        if responses.is_chat_stream(result):
             # Both ends of this race look whether the other was first, and `settle` settles once.
-            trace.root_returned = True
-            self._turn_ended(trace)
+            live.root_returned = True
+            self._turn_ended(live)
             return
-        if translate.is_token_stream(result):
-            trace.tapped = True
-            if translate.install_tap(result, _Listener(self, trace, self._guard)):
+        if is_stream:
+            live.tapped = True
+            if responses.install_tap(result, _Listener(self, live, self._guard)):
                 return
+        self.settle(live, "ok" if not live.canceled else "interrupted" if live.paused else "truncated")
+
+    def _abandon(self, given_up: list[Live]) -> int:
+        for live in given_up:
+            self._record(live, "abandoned")
+        return len(given_up)
+
+    def _record(self, live: Live, status: TraceStatus) -> None:
+        if live.ignored:
+            return
+        if not live.is_request and (live.block is None or not live.models):
+            self.live.ignore_models(live.n_calls)
+            return
+        draft = live.draft
+        draft.status = status
+        draft.ended_at = self._clock()
+        live.complete_models()
+        if live.block is not None:
+            live.block.join(live.request)
         else:
-            answer = self._stated(self._extractors.answer, result)
-            trace.answer = self._guard.attempt(translate.answer_from, result) if answer is None else answer
-        self.settle(trace, "ok" if not trace.cancelled else "interrupted" if trace.paused else "truncated")
-
-    def _abandon(self, traces: list[LiveTrace]) -> int:
-        for trace in traces:
-            self._record(trace, "abandoned")
-        return len(traces)
-
-    def _record(self, trace: LiveTrace, status: TraceStatus) -> None:
-        if trace.is_request and not trace.ignored:
-            finish(trace, status=status, ended_at=self._clock())
-            self._recorder.record(trace.draft)
-
-    def _stated(self, extractor: Callable[[Any], str | None] | None, value: Any) -> str | None:
-        return None if extractor is None else translate.text_of(self._guard.attempt(extractor, value))
+            self._recorder.record(assemble(live.request))
 
 
 class _Listener:
-    """Tells a request what became of its stream."""
+    """The request's end of a stream."""
 
-    __slots__ = ("__weakref__", "_guard", "_requests", "_trace", "root_key")
+    __slots__ = ("__weakref__", "_guard", "_live", "_requests", "root_key")
 
-    def __init__(self, requests: RequestTracker, trace: LiveTrace, guard: Guard) -> None:
+    def __init__(self, requests: RequestTracker, live: Live, guard: Guard) -> None:
         self._guard = guard
         self._requests = requests
-        self._trace = trace
-        self.root_key = trace.root.key
+        self._live = live
+        self.root_key = live.root.key
 
     @guarded
     def saw(self, item: Any) -> None:
         if item:
-            self._requests.first_token(self._trace)
+            self._requests.first_token(self._live)
 
     @guarded
     def ended(self, text: str) -> None:
-        self._trace.answer = text
-        self._requests.settle(self._trace, "ok")
+        self._requests.settle(self._live, "ok", text)
 
     @guarded
     def failed(self, error: BaseException) -> None:
-        if not self._trace.closed:
-            self._trace.draft.error = translate.describe_error(error)
-            self._requests.settle(self._trace, "error")
+        if not self._live.closed:
+            description = steps_of.describe_error(error)
+            self._live.draft.error = self._live.root.step.error = description
+            self._requests.settle(self._live, "error")
 
     @guarded
     def stopped(self, text: str) -> None:
-        self._trace.answer = text
-        self._requests.settle(self._trace, "truncated")
+        self._requests.settle(self._live, "truncated", text)
 
     @guarded
     def lost(self) -> None:
-        self._requests.settle(self._trace, "abandoned")
+        self._requests.settle(self._live, "abandoned")

@@ -14,19 +14,19 @@ __all__ = ["RagstoneSpanHandler"]
 
 
 class RagstoneSpanHandler(BaseSpanHandler[BaseSpan]):
-    """Hears where each span begins and ends; keeps none itself."""
+    """Hands the beginning and the end of each span to its request, and keeps none."""
 
     if TYPE_CHECKING:
         requests: RequestTracker
 
     def __init__(self, requests: RequestTracker) -> None:
         super().__init__()
-        # Past pydantic, whose private attributes cost microseconds at every look.
+        # Not through Pydantic, whose private attributes cost microseconds at each access.
         self.__dict__["requests"] = requests
 
     @classmethod
     def class_name(cls) -> str:
-        """The name LlamaIndex knows it by."""
+        """Return its name for LlamaIndex."""
         return "RagstoneSpanHandler"
 
     def span_enter(
@@ -38,7 +38,7 @@ class RagstoneSpanHandler(BaseSpanHandler[BaseSpan]):
         tags: dict[str, Any] | None = None,
         **kwargs: Any,  # noqa: ARG002 - LlamaIndex's signature
     ) -> None:
-        """A span begins."""
+        """Begin a span."""
         self.requests.enter(id_, bound_args.arguments, instance, parent_id, tags)
 
     def span_exit(
@@ -49,7 +49,7 @@ class RagstoneSpanHandler(BaseSpanHandler[BaseSpan]):
         result: Any | None = None,
         **kwargs: Any,  # noqa: ARG002
     ) -> None:
-        """A span has returned."""
+        """End a span that has returned."""
         self.requests.exit(id_, instance, result)
 
     def span_drop(
@@ -60,14 +60,14 @@ class RagstoneSpanHandler(BaseSpanHandler[BaseSpan]):
         err: BaseException | None = None,
         **kwargs: Any,  # noqa: ARG002
     ) -> None:
-        """A span has raised."""
+        """End a span that has raised."""
         self.requests.drop(id_, err)
 
     def close(self) -> None:
-        """The application shuts its dispatcher down: nothing that is in flight will end."""
+        """Give up what is in flight, because the application shuts its dispatcher down."""
         self.requests.leave()
 
-    # What the base class would call to keep spans of its own.
+    # The base class would call these to keep spans of its own.
 
     def new_span(self, *args: Any, **kwargs: Any) -> None:
         """Keep nothing."""

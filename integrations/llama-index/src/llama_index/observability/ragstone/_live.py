@@ -1,0 +1,343 @@
+"""The requests in flight: to which request each span of LlamaIndex belongs.
+
+LlamaIndex reports each step (a *span*) with its own id and the id of its parent. A span whose parent is not in flight here
+is the root of a new request.
+
+Special cases:
+
+- Most spans are details (splitters, parsers, prompts): such an id stands for the span around it, and costs no object.
+- A streamed answer is made after the root has ended, by spans without a parent, or with the parent of the reader: while the
+  application pulls a token through a tap, they join the request of the tap.
+- Handlers that are registered twice see every span twice. The second one is ignored.
+- Spans of a request that has ended must not start a new one. The ids of recent spans are remembered.
+- A stream that is held open never ends. Requests older than `ttl_s`, and the oldest beyond `max_live`, are given up.
+- The garbage collector may end an abandoned stream, and thereby call this module, while the same thread is inside it. The
+  lock is re-entrant, and each section that holds it is a few operations on plain containers.
+- A forked child inherits requests that its parent will finish. It forgets them and starts with a new lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from llama_index.observability.ragstone._kinds import Kind
+from llama_index.observability.ragstone._nodes import Passages
+from ragstone.capture import after_fork_in_child
+from ragstone.requests import Request, Step, TraceDraft
+
+__all__ = ["Live", "LiveRequests", "Span"]
+
+_REMEMBERED: Final = 20_000
+"""Hashes of the ids of ended spans kept per generation (two generations, about 3 MB at most)."""
+_MAX_ERRORS: Final = 20
+"""Different errors kept per request: an agent that runs for hours may survive thousands."""
+_SWEPT_PER_START: Final = 2
+"""More than one, so that the number of requests in flight shrinks; few, so that no request pays for many others."""
+
+
+class Live:
+    """A request in flight: its steps so far, and its state that is not part of the record.
+
+    Attributes:
+        request: What will be handed to the recorder.
+        root: The span that began it.
+        keys: Ids of all its spans, the root's first.
+        passages: Its nodes, each copied once.
+        block: The block of the application around it, which it joins.
+        models: Calls of models in it, each before those inside it.
+        ignored: Whether it is followed and not recorded.
+        is_request: Whether anything of a RAG request happened in it. Embedding a document does not make a request.
+        canceled: Whether the application stopped it.
+        paused: Whether it is a workflow that waits for an event from outside, such as a person's reply.
+        root_returned: Whether the root has returned. A streamed answer comes later.
+        tapped: Whether its answer passes through a tap, which reports its end.
+        written: The text and the error of the reader of a streamed chat turn, once it has ended.
+        asked_for_otel: How often OpenTelemetry was asked for the current span: others may start theirs after ours.
+        closed: Whether it has ended.
+    """
+
+    __slots__ = (
+        "asked_for_otel", "block", "canceled", "closed", "ignored", "is_request", "keys", "models", "passages",
+        "paused", "request", "root", "root_returned", "tapped", "written",
+    )  # fmt: skip
+
+    root: Span
+
+    def __init__(self, draft: TraceDraft) -> None:
+        self.request = Request(draft=draft, steps=[])
+        self.keys: list[str] = []
+        self.passages = Passages()
+        self.block: Any = None
+        self.models: list[Span] = []
+        self.ignored = False
+        self.is_request = False
+        self.canceled = False
+        self.paused = False
+        self.root_returned = False
+        self.tapped = False
+        self.written: tuple[str | None, str | None] | None = None
+        self.asked_for_otel = 0
+        self.closed = False
+
+    @property
+    def draft(self) -> TraceDraft:
+        """The record's identity, times and status."""
+        return self.request.draft
+
+    @property
+    def steps(self) -> list[Step]:
+        """All steps, in the order in which they began."""
+        steps: Any = self.request.steps
+        return steps  # type: ignore[no-any-return]
+
+    @property
+    def n_calls(self) -> int:
+        """The number of calls of models: a method that calls another one of the same model is one call with it."""
+        return sum(span.parent is None or span.parent.kind is not Kind.MODEL for span in self.models)
+
+    def complete_models(self) -> None:
+        """Fill in the replies of streams that were closed early, and leave out calls that report no reply of their own."""
+        for span in self.models:
+            if span.step.reply is None and span.parts:
+                span.step.reply = "".join(span.parts)
+        for span in self.models:
+            step, around = span.step, span.parent
+            is_inside = around is not None and around.kind is Kind.MODEL and around.step.reply is not None
+            if is_inside and step.reply is None and step.error is None:
+                step.kind = "other"
+
+    def note_inner_error(self, description: str) -> None:
+        """Keep an error that is not the root's, once: each span that it passes through reports it."""
+        errors = self.draft.inner_errors
+        if description not in errors and len(errors) < _MAX_ERRORS:
+            errors.append(description)
+
+
+class Span:
+    """A span: its step, and its place in the tree."""
+
+    __slots__ = ("ended", "kind", "live", "parent", "parts", "step", "stopped")
+
+    def __init__(self, step: Step, kind: Kind, live: Live, parent: Span | None) -> None:
+        self.step = step
+        self.kind = kind
+        self.live = live
+        self.parent = parent
+        self.ended = False
+        self.stopped = False
+        """Whether it ends because the application stops its run."""
+        self.parts: list[str] | None = None
+        """Pieces of a streamed reply."""
+        step.muted = parent is not None and parent.step.muted
+
+    @property
+    def key(self) -> Any:
+        """Its id."""
+        return self.step.id
+
+    @property
+    def muted(self) -> bool:
+        """Whether it began while capture was suppressed (in a judge call of Ragstone, for example)."""
+        return self.step.muted
+
+    @property
+    def is_workflow_step(self) -> bool:
+        """Whether it is a step of the workflow that is the request."""
+        parent = self.parent
+        return self.kind is Kind.FUNCTION and parent is self.live.root and parent.kind is Kind.WORKFLOW
+
+    def around(self) -> Iterator[Span]:
+        """Yield the spans around this one, nearest first."""
+        span = self.parent
+        while span is not None:
+            yield span
+            span = span.parent
+
+
+class _RecentIds:
+    """A set that forgets its oldest members: two generations, the older one dropped when the younger is full."""
+
+    __slots__ = ("_limit", "_old", "_young")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._young: set[int] = set()
+        self._old: set[int] = set()
+
+    def __contains__(self, key: str | None) -> bool:
+        if key is None:
+            return False
+        number = hash(key)
+        return number in self._young or number in self._old
+
+    def update(self, keys: list[str]) -> None:
+        if len(self._young) >= self._limit:
+            self._old, self._young = self._young, set()
+        self._young.update(map(hash, keys))
+
+
+class LiveRequests:
+    """All requests in flight through one instrumentor. Every method may be called from any thread.
+
+    Attributes:
+        late: Spans ignored because they came twice, or after their request had ended.
+        ignored_models: Bare model calls that were not recorded.
+    """
+
+    def __init__(self, *, ttl_s: float, max_live: int, clock: Callable[[], float]) -> None:
+        self._ttl_s = ttl_s
+        self._max_live = max_live
+        self._clock = clock
+        self.late = 0
+        self.ignored_models = 0
+        self._start_empty()
+        after_fork_in_child(self.forget_all)
+
+    def _start_empty(self) -> None:
+        self._lock = threading.RLock()
+        self._spans: dict[str, Span] = {}
+        self._live: OrderedDict[str, Live] = OrderedDict()
+        self._closed = _RecentIds(_REMEMBERED)
+
+    def __len__(self) -> int:
+        """The number of requests in flight."""
+        return len(self._live)
+
+    def start(self, key: str, parent_key: str | None, kind: Kind, *, stream_key: str | None = None) -> Span | None:
+        """Begin a span.
+
+        Args:
+            key: Its id.
+            parent_key: The id of the span around it, as LlamaIndex reports it.
+            kind: The kind of the span.
+            stream_key: The root of the request whose stream is being pulled.
+
+        Returns:
+            The span, which is the request's root if it does not have a parent. None for a span to be ignored.
+        """
+        with self._lock:
+            spans = self._spans
+            if key in spans:
+                self.late += 1
+                return None
+            parent = None if parent_key is None else spans.get(parent_key)
+            stream = None if stream_key is None else spans.get(stream_key)
+            if stream is not None and (parent is None or parent.live is not stream.live):
+                # In any thread or task: the spans that make the tokens of a stream belong to the request that the stream answers.
+                parent = stream
+            if parent is not None:
+                live = parent.live
+                live.keys.append(key)
+                if kind is Kind.DETAIL:
+                    spans[key] = parent
+                    return None
+                step = Step(id=key, parent=parent.key, kind=kind.step_kind, started_at=self._clock())
+                span = spans[key] = Span(step, kind, live, parent)
+                live.steps.append(step)
+                return span
+            if parent_key in self._closed or key in self._closed:
+                self.late += 1
+                self._closed.update([key])
+                return None
+        # Embeddings and splitters outside of any request, as in the building of an index, are not requests.
+        return None if kind is Kind.DETAIL else self._start_root(key, kind)
+
+    def _start_root(self, key: str, kind: Kind) -> Span:
+        # LlamaIndex's ids are "Class.method-<uuid>".
+        trace_id = key[-36:] if key[-37:-36] == "-" else key
+        step = Step(id=key, kind=kind.step_kind, name=key[:-37], started_at=self._clock())
+        draft = TraceDraft(trace_id=trace_id, run_id=key, source="llamaindex", started_at=step.started_at or 0.0)
+        live = Live(draft)
+        span = live.root = Span(step, kind, live, None)
+        live.request.root = step
+        live.steps.append(step)
+        live.keys.append(key)
+        with self._lock:
+            self._spans[key] = span
+            self._live[key] = live
+        return span
+
+    def find(self, key: str | None) -> Span | None:
+        """Return the span of a request in flight that this id belongs to, or stands for."""
+        return None if key is None else self._spans.get(key)
+
+    def end(self, key: str) -> Span | None:
+        """End a span. Its request ends with `close`, because a streamed answer comes after the root.
+
+        Returns:
+            The span, or None for a span to be ignored.
+        """
+        with self._lock:
+            span = self._spans.get(key)
+            if span is None:
+                self.late += int(key in self._closed)
+                return None
+            if span.key != key:
+                return None
+            if span.ended:
+                self.late += 1
+                return None
+            span.ended = True
+            span.step.ended_at = self._clock()
+            return span
+
+    def close(self, live: Live) -> bool:
+        """Forget a request; return False if it has been forgotten before."""
+        with self._lock:
+            if live.closed:
+                return False
+            self._forget(live)
+            return True
+
+    def ignore_models(self, number: int) -> None:
+        """Count bare model calls that are not recorded."""
+        with self._lock:
+            self.ignored_models += number
+
+    def give_up(
+        self,
+        *,
+        older_than_s: float | None = None,
+        at_most: int | None = _SWEPT_PER_START,
+        only: Callable[[Live], bool] | None = None,
+    ) -> list[Live]:
+        """Take out requests that are too old or, oldest first, too many.
+
+        Args:
+            older_than_s: Age from which a request is too old; `ttl_s` by default.
+            at_most: Number of requests to take out; None for no limit.
+            only: Take only these, of any age.
+        """
+        given_up: list[Live] = []
+        oldest_start = self._clock() - (self._ttl_s if older_than_s is None else older_than_s)
+        with self._lock:
+            if only is not None:
+                given_up = [live for live in self._live.values() if only(live)]
+                for live in given_up:
+                    self._forget(live)
+                return given_up
+            while self._live and (at_most is None or len(given_up) < at_most):
+                live = next(iter(self._live.values()))
+                if live.draft.started_at > oldest_start and len(self._live) <= self._max_live:
+                    break
+                self._forget(live)
+                given_up.append(live)
+        return given_up
+
+    def _forget(self, live: Live) -> None:
+        live.closed = True
+        self._live.pop(live.root.key, None)
+        for key in live.keys:
+            self._spans.pop(key, None)
+        self._closed.update(live.keys)
+
+    def forget_all(self) -> None:
+        """Start empty in a forked child: the parent finishes what is in flight, and another thread may hold the lock."""
+        requests, keys = list(self._live.values()), list(self._spans)
+        self._start_empty()
+        self._closed.update(keys)
+        for live in requests:
+            live.closed = True

@@ -1,0 +1,149 @@
+"""LlamaIndex's messages, and what the reply of a model says: its text, the model's name and the token counts.
+
+LlamaIndex returns the provider's own response as `raw`, an object or a mapping, and does not name its token counts itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
+
+from ragstone.requests import Message, Role, Step
+
+__all__ = ["fill_reply", "message_from", "model_from", "prompt_from"]
+
+_ROLES: Final[Mapping[str, Role]] = {
+    "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "model": "assistant",
+    "chatbot": "assistant", "tool": "tool", "function": "tool",
+}  # fmt: skip
+_WITHOUT_TEXT: Final = frozenset({"image", "audio", "video", "thinking", "tool_call"})
+"""Types of blocks whose texts, if they have any, are not read by a model as a part of its prompt."""
+
+_USAGE: Final = (("usage",), ("usage_metadata",), ("usageMetadata",), ("usage", "tokens"), ("meta", "billed_units"), ())
+"""Places of the token counts in `raw`, the last one being `raw` itself."""
+_INPUT: Final = (
+    "prompt_tokens", "input_tokens", "prompt_token_count", "promptTokenCount", "inputTokens", "prompt_eval_count",
+)  # fmt: skip
+_OUTPUT: Final = (
+    "completion_tokens", "output_tokens", "candidates_token_count", "candidatesTokenCount", "outputTokens",
+    "eval_count",
+)  # fmt: skip
+
+
+def prompt_from(messages: Iterable[object]) -> tuple[Message, ...]:
+    """Read the messages that a chat model was sent."""
+    tools: dict[Any, str] = {}
+    read = []
+    for message in messages:
+        if isinstance(message, ChatMessage):
+            for call in _tool_calls(message):
+                tools[_look_up(call, "tool_call_id") or _look_up(call, "tool_id") or _look_up(call, "id")] = _tool_name(
+                    call
+                )
+            read.append(message_from(message, tool=tools.get(message.additional_kwargs.get("tool_call_id"))))
+    return tuple(read)
+
+
+def message_from(message: ChatMessage, *, tool: str | None = None) -> Message:
+    """Read a message.
+
+    Args:
+        message: The message.
+        tool: Name of the tool whose result it holds, if it does.
+    """
+    role = _ROLES.get(str(getattr(message.role, "value", message.role)), "other")
+    text = _text_in(message.blocks)
+    if role == "assistant":
+        return Message(role, text, calls_tool=bool(_tool_calls(message)))
+    return Message(role, text, tool=tool if role == "tool" else None)
+
+
+def _text_in(blocks: Iterable[Any]) -> str:
+    texts = [text for block in blocks if (text := _block_text(block))]
+    return texts[0] if len(texts) == 1 else "\n".join(texts)
+
+
+def _block_text(block: Any) -> str:
+    """Return every text that a model reads in a block: also the titles and texts of documents to be cited."""
+    if getattr(block, "block_type", None) in _WITHOUT_TEXT:
+        return ""
+    text = getattr(block, "text", None)
+    if isinstance(text, str):
+        return text
+    inner = getattr(block, "content", None)
+    return _text_in(inner) if isinstance(inner, list | tuple) else ""
+
+
+def _tool_calls(message: ChatMessage) -> Sequence[Any]:
+    # By name: the blocks of the oldest versions have no such type.
+    blocks = [block for block in message.blocks if block.block_type == "tool_call"]
+    return blocks or message.additional_kwargs.get("tool_calls") or ()
+
+
+def _tool_name(call: Any) -> str:
+    function = _look_up(call, "function")
+    return str(_look_up(call, "tool_name") or _look_up(function, "name") or _look_up(call, "name") or "")
+
+
+def model_from(payload: Mapping[str, Any]) -> str | None:
+    """Return the model that a call requests, as its description names it."""
+    names = (payload.get("model"), payload.get("model_name"))
+    return next((name for name in names if isinstance(name, str) and name and name != "unknown"), None)
+
+
+def fill_reply(step: Step, response: object) -> bool:
+    """Fill in the reply, the model and the token counts of a model's step; return False for anything but a reply.
+
+    A reply without text that calls tools is kept as the arguments of the calls, in JSON: with structured output, they are
+    the answer.
+    """
+    if isinstance(response, ChatResponse):
+        message = response.message
+        calls = _tool_calls(message)
+        step.reply, step.calls_tool = message.content, bool(calls)
+        if calls and not step.reply:
+            step.reply = _arguments(calls)
+        about = [response.additional_kwargs, message.additional_kwargs]
+    elif isinstance(response, CompletionResponse):
+        step.reply, about = response.text, [response.additional_kwargs]
+    else:
+        return False
+    raw = response.raw
+    names = (_look_up(raw, "model"), _look_up(raw, "model_version"), _look_up(raw, "modelVersion"))
+    places = [*(_at(raw, path) for path in _USAGE), *about]
+    step.model = next((name for name in names if isinstance(name, str) and name), step.model)
+    step.input_tokens, step.output_tokens = _count(places, _INPUT), _count(places, _OUTPUT)
+    return True
+
+
+def _arguments(calls: Sequence[Any]) -> str | None:
+    found = [_look_up(call, "tool_kwargs") for call in calls]
+    found = [arguments for arguments in found if arguments is not None]
+    if not found:
+        return None
+    value = found[0] if len(found) == 1 else found
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _look_up(value: object, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        value = _look_up(value, name)
+    return value
+
+
+def _count(places: list[Any], names: tuple[str, ...]) -> int | None:
+    for value in places:
+        if value is None:
+            continue
+        for name in names:
+            count = _look_up(value, name)
+            if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+                return count
+    return None

@@ -1,0 +1,117 @@
+"""LlamaIndex's nodes, copied into passages: each node of a request once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from numbers import Integral, Real
+from typing import Any, Final
+
+from llama_index.core.schema import BaseNode, NodeWithScore
+
+from ragstone.requests import PassageDraft
+
+__all__ = ["MAX_PASSAGES", "Passages", "flat", "node_texts"]
+
+MAX_PASSAGES: Final = 1_000
+"""Nodes copied from one list. `CaptureLimits.max_passages` cuts further, and notes it in the trace."""
+
+_FLAT: Final = frozenset({str, int, float, bool, type(None)})
+
+
+class Passages:
+    """The passages of one request: a node that appears again with the same text, score and metadata is the same object."""
+
+    __slots__ = ("_by_id", "_found", "_made")
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, PassageDraft] = {}
+        self._found: dict[str | None, PassageDraft] = {}
+        self._made: list[str] = []
+
+    def of(self, item: object) -> PassageDraft | None:
+        """Return the passage of a node, with or without score, or of a text; None for anything else."""
+        if isinstance(item, str):
+            return PassageDraft(text=item)
+        node, score = (item.node, _finite(item.score)) if isinstance(item, NodeWithScore) else (item, None)
+        if not isinstance(node, BaseNode):
+            return None
+        # Without metadata mode, which is the text itself, and not a copy.
+        text, key, metadata = node.get_content(), node.node_id, flat(node.metadata)
+        known = self._by_id.get(key)
+        # Equal texts are one string nearly always, whose comparison takes no time.
+        if known is not None and known.text == text and known.metadata == metadata and score in (None, known.score):
+            return known
+        passage = self._by_id[key] = PassageDraft(text=text, id=key, score=score, metadata=metadata)
+        return passage
+
+    def copied(self, nodes: Iterable[object]) -> tuple[PassageDraft, ...]:
+        """Return the passages of at most `MAX_PASSAGES` nodes or texts, in their order."""
+        return tuple(passage for node in islice(nodes, MAX_PASSAGES) if (passage := self.of(node)) is not None)
+
+    def found(self, nodes: object) -> tuple[PassageDraft, ...] | None:
+        """Return the passages that a retriever, a reranker or a tool returned; None if it did not return a list."""
+        if not isinstance(nodes, list | tuple):
+            return None
+        passages = self.copied(nodes)
+        for passage in passages:
+            self._found[passage.id] = passage
+        return passages
+
+    @property
+    def any_found(self) -> bool:
+        """Whether a retriever, a reranker or a tool returned nodes."""
+        return bool(self._found)
+
+    def note_reply(self, text: str | None) -> None:
+        """Note what an engine inside the request answered."""
+        if text and text.strip():
+            self._made.append(text.strip())
+
+    def sources(self, nodes: Iterable[object]) -> tuple[PassageDraft, ...]:
+        """Return the passages of the nodes that a result names as its sources.
+
+        Nodes that engines make from the answers of other engines, such as those to sub-questions, are left out.
+        """
+        return tuple(
+            passage for passage in self.copied(nodes) if passage.id in self._found or not self._is_reply(passage)
+        )
+
+    def _is_reply(self, passage: PassageDraft) -> bool:
+        text = passage.text.rstrip()
+        return any(text.endswith(reply) for reply in self._made) and not any(
+            found.text in passage.text for found in self._found.values()
+        )
+
+
+def node_texts(nodes: object) -> frozenset[str]:
+    """Return the texts of nodes as they are now: rerankers may change nodes in place."""
+    if not isinstance(nodes, list | tuple):
+        return frozenset()
+    return frozenset(item.node.get_content() for item in islice(nodes, MAX_PASSAGES) if isinstance(item, NodeWithScore))
+
+
+def _finite(value: object) -> float | None:
+    if type(value) is float:  # nearly always, and asking for `Real` is slow
+        return value if math.isfinite(value) else None
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy the flat values of metadata. NumPy's numbers become Python's."""
+    copied = {key: value for key, value in metadata.items() if type(value) in _FLAT}
+    if len(copied) == len(metadata):
+        return copied
+    for key, value in metadata.items():
+        if key in copied:
+            continue
+        if isinstance(value, str):
+            copied[str(key)] = str(value)
+        elif isinstance(value, Integral):
+            copied[str(key)] = int(value)  # the id of a data frame's row is 7, not 7.0
+        elif isinstance(value, Real):
+            copied[str(key)] = float(value)
+    return copied
