@@ -33,21 +33,21 @@ from llama_index.core.tools import QueryEngineTool
 from pydantic import PrivateAttr
 
 from llama_index.observability.ragstone import RagstoneInstrumentor
-from ragstone.requests import TraceDraft
+from ragstone.requests import Request, TraceDraft, assemble
 
 Q = "who?"
 FOUND = ["alpha", "beta"]
 
 
 class ListRecorder:
-    """Keeps the drafts it is given."""
+    """Keeps what it is given, as drafts."""
 
     def __init__(self) -> None:
         self.drafts: list[TraceDraft] = []
 
-    def record(self, draft: TraceDraft) -> bool:
-        """Keep it."""
-        self.drafts.append(draft)
+    def record(self, request: Request | TraceDraft) -> bool:
+        """Keep it, assembled."""
+        self.drafts.append(assemble(request) if isinstance(request, Request) else request)
         return True
 
 

@@ -15,11 +15,7 @@ from llama_index.observability.ragstone._otel import current_span
 from llama_index.observability.ragstone._statements import Extractors
 from llama_index.observability.ragstone._stream import pulled_stream
 from ragstone.capture import Guard, capture_suppressed, guarded
-<<<<<<< HEAD
-from ragstone.requests import Recorder, RetrievalDraft, link_span
-=======
-from ragstone.requests import Recorder, assemble, current_request
->>>>>>> 31dbb28 (llama-index: Translate spans into steps that ragstone.requests assembles)
+from ragstone.requests import Recorder, current_request, link_span
 from ragstone.schema import TraceStatus
 
 __all__ = ["RequestTracker"]
@@ -102,6 +98,7 @@ class RequestTracker:
                     self._guard.attempt(fill_reply, span.step, result)
             elif span.parent is not None or span.kind is Kind.RETRIEVE:
                 self._guard.attempt(steps_of.fill_result, span.step, span.kind, result, live.passages)
+            self.live.count_texts(span)
         if span.parent is None:
             self._root_returned(live, steps_of.unwrapped(result))
         elif span.is_workflow_step:
@@ -243,33 +240,14 @@ class RequestTracker:
         # next span begins, it is there, and has the root's name. (Registered before ours, it is there at once.)
         if live.asked_for_otel == 2:
             return
-<<<<<<< HEAD
-        trace.asked_for_otel += 1
-        draft, span = trace.draft, current_span()
+        live.asked_for_otel += 1
+        draft, span = live.draft, current_span()
         # The API's own spans, such as one that came with a request from another service, do not have a name.
         name = getattr(span, "name", None)
         if span is not None and (draft.otel_trace_id is None or name == draft.name):
             link_span(draft, span)
             if name == draft.name:
-                trace.asked_for_otel = 2
-
-    def _tool_returned(self, span: Span, result: Any) -> None:
-        """A tool that searched without a retriever of LlamaIndex's shows it by what it returns."""
-        trace = span.trace
-        if any(span in entry.ancestors() for entry in list(trace.log) if isinstance(entry, Span)):
-            return
-        passages = self._guard.attempt(translate.found_by_tool, result, trace.passages)
-        if passages is not None:
-            span.search = RetrievalDraft(query=span.query, passages=passages, name=span.name)
-            trace.log.append(span)
-=======
-        live.asked_for_otel += 1
-        draft, span = live.draft, current_span()
-        if span is not None and (draft.otel_trace_id is None or span.name == draft.name):
-            draft.otel_trace_id, draft.otel_span_id, draft.otel_sampled = span.trace_id, span.span_id, span.sampled
-            if span.name == draft.name:
                 live.asked_for_otel = 2
->>>>>>> 31dbb28 (llama-index: Translate spans into steps that ragstone.requests assembles)
 
     def _written(self, span: Span, text: str | None, error: str | None) -> None:
         live = span.live
@@ -327,7 +305,7 @@ class RequestTracker:
         if live.block is not None:
             live.block.join(live.request)
         else:
-            self._recorder.record(assemble(live.request))
+            self._recorder.record(live.request)
 
 
 class _Listener:
