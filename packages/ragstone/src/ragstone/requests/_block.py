@@ -15,10 +15,12 @@ from ragstone._util.suppress import capture_suppressed
 from ragstone.errors import ConfigurationError
 from ragstone.requests import _current
 from ragstone.requests._draft import TraceDraft
+from ragstone.requests._harvest import harvest
 from ragstone.requests._hits import Hits, read_hits
 from ragstone.requests._live import LiveRequest
 from ragstone.requests._otel import link_current_span
 from ragstone.requests._prompt import read_prompt
+from ragstone.requests._read_object import read_object
 from ragstone.requests._recorder import Recorder
 from ragstone.requests._replies import Reply, StreamReader, read_reply
 from ragstone.requests._shape import get
@@ -290,6 +292,36 @@ class RequestBlock:
         """
         return self._answer(response, explicit=True)
 
+    def returned(self, value: Any) -> Any:
+        """Note what the application returned, for code that calls a whole application inside a block.
+
+        A text, a client's response or a field with a usual name is the answer, unless `answer` was called. A mapping with
+        `contexts` states them. Everything else in the value is evidence, as the outputs of a framework's chain are.
+
+        Args:
+            value: What it returned.
+
+        Returns:
+            `value`, or the tap of a stream, as for `answer`.
+        """
+        if is_async_stream(value) or is_stream(value):
+            return self._answer(value, explicit=False)
+        if (live := self._active("returned")) is not None:
+            try:
+                self._step.outputs = harvest(value, read_object)
+                if isinstance(value, Mapping) and value.get("contexts") is not None:
+                    self.used(value["contexts"])
+                reply = read_reply(value)
+                if reply is not None and (reply.model is not None or self._model is not None):
+                    self._take(live, reply, explicit=False)
+                elif reply is not None and not (self._is_answered or reply.calls_tool):
+                    # Not a model's step: one without a prompt would hide the framework's call that wrote this text.
+                    self._state_response(live, reply.text)
+                self._is_answered = True
+            except Exception as error:  # noqa: BLE001 - objects of the application may do anything
+                self._failed("returned", error)
+        return value
+
     def join(self, request: Request) -> bool:
         """Make a framework's finished request a part of this one (see `Block`)."""
         live = self._live
@@ -382,10 +414,13 @@ class RequestBlock:
             return
         self._is_answered = True
         self._status, self._error = "ok", None
+        self._state_response(live, reply.text)
+
+    def _state_response(self, live: LiveRequest, text: str | None) -> None:
         if self._step is live.root:
-            live.statements.response = reply.text
+            live.statements.response = text
         else:
-            self._step.reply = reply.text
+            self._step.reply = text
 
     def _answered_twice(self) -> None:
         self._guard.note("answer.twice", "answer() was called twice for one request; the last answer counts")

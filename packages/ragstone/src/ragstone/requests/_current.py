@@ -57,12 +57,17 @@ def current_request(recorder: Recorder | None = None) -> Any:
     hands the finished `Request` to the block's `join`, however the request ends, and not to the recorder.
 
     Args:
-        recorder: Only blocks that record into this recorder count. None means any block.
+        recorder: Only blocks that record into this recorder count, or into one with `takes_every_request`. None means any
+            block.
     """
     block = _current.get()
-    while block is not None and (block.ended or (recorder is not None and block.recorder is not recorder)):
+    while block is not None and (block.ended or not _takes(block.recorder, recorder)):
         block = block.outer
     return block
+
+
+def _takes(taker: Any, recorder: Recorder | None) -> bool:
+    return recorder is None or taker is recorder or getattr(taker, "takes_every_request", False) is True
 
 
 def enter(block: Block) -> Any:

@@ -57,8 +57,10 @@ class LiveRequest:
             return True
 
     def join(self, request: Request, *, parent: Step) -> bool:
-        """Make a framework's request a part of this one, under the step `parent`."""
+        """Make a framework's request a part of this one, under the step `parent`; once if two handlers captured it."""
         known = {step.id for step in request.steps}
+        if request.root is not None and any(step.id == request.root.id for step in self._steps):
+            return True
         for step in request.steps:
             if step.parent not in known:
                 step.parent = parent.id

@@ -23,6 +23,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class RequestBlocks:
     """The methods `request` and `observe` of a recorder. A subclass sets `_guard` and has `record`."""
 
+    takes_every_request = False
+    """Whether requests of other recorders that run inside a block of this one become a part of it too."""
     _guard: Guard
 
     def record(self, draft: TraceDraft | Request) -> bool:
