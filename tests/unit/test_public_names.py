@@ -23,8 +23,8 @@ PUBLIC = {
         write_trec_run
     """,
     "ragstone.errors": """
-        ConfigurationError DataError JudgeError JudgeRejectedError JudgeReplyError JudgeUnavailableError
-        MissingExtraError RagstoneError SinkDeniedError SinkError SinkNoTargetError SinkRejectedError
+        ApplicationError ConfigurationError DataError JudgeError JudgeRejectedError JudgeReplyError
+        JudgeUnavailableError MissingExtraError RagstoneError SinkDeniedError SinkError SinkNoTargetError SinkRejectedError
         SinkTargetMissingError SinkUnavailableError SpoolError
         StoreCorruptError StoreError StoreNotReadyError StoreOwnedError StoreVersionError
     """,

@@ -26,7 +26,7 @@ __all__ = [
 _MODULE_OF = {"LangChainJudge": "_judge", "LangChainModel": "_judge", "RagstoneEvaluator": "_evaluator"}
 
 
-if not TYPE_CHECKING:  # a type checker would accept any name
+if not TYPE_CHECKING:  # a type checker would take any name for one of ours
 
     def __getattr__(name: str) -> object:
         module = _MODULE_OF.get(name)

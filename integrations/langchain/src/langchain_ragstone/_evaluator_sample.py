@@ -1,4 +1,4 @@
-"""The arguments of an evaluator (inputs, outputs, a reference), read as one sample."""
+"""What an evaluator is given (inputs, outputs, a reference), read as one sample."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "qrels": ("reference_outputs", "inputs"),
     "ratings": ("reference_outputs", "inputs"),
 }
-"""The places in which each field is looked for, after the keyword arguments of the caller."""
+"""Where each field is looked for, first of all among what the caller names himself."""
 _ANSWERS: Final = ("answer", "output", "response", "expected_response", "reference_answers", "answers")
 """What a reference calls its answer."""
 _MORE_NAMES: Final = {
@@ -37,7 +37,7 @@ _MORE_NAMES: Final = {
     "response": ("result", "output_text", "messages"),
     "reference": _ANSWERS,
 }
-"""Names that LangChain's applications use in addition to those of datasets."""
+"""Names that LangChain's applications use beside those of data sets."""
 
 
 def sample_from_run(
@@ -47,13 +47,13 @@ def sample_from_run(
 
     Args:
         inputs: Of the example: a text, a message or messages, or a mapping.
-        outputs: Of the run: the same, with the contexts next to the answer.
+        outputs: Of the run: the same, with the contexts beside the answer.
         reference_outputs: Of the example: a text, or a mapping with an answer, `qrels`, `sub_questions`, `ratings`.
-        given: Further keyword arguments of the evaluator. They take precedence.
-        fields: Our field name to the application's, if the known names do not fit.
+        given: Further keyword arguments of the evaluator; they go before all else.
+        fields: Our field name to the application's, where the known names do not fit.
 
     Raises:
-        DataError: If a field named in `fields` is not found, two names of one field disagree, or a value cannot be read.
+        DataError: A field named in `fields` is nowhere, two names of one field disagree, or a value cannot be read.
     """
     places = {
         "inputs": inputs if isinstance(inputs, Mapping) else {"query": inputs},
@@ -65,13 +65,11 @@ def sample_from_run(
     row: dict[str, Any] = {}
     for field, where in _PLACES.items():
         row |= _found(field, [given, *(places[place] for place in where)], fields.get(field), where)
-    if not row.keys() & {"contexts", *FIELD_ALIASES["contexts"]} and (found := _found_by_tools(outputs)) is not None:
-        row["contexts"] = found
     return sample_from_row(row, position=1)
 
 
 def _found(field: str, places: list[Mapping[str, Any]], wanted: str | None, where: tuple[str, ...]) -> dict[str, Any]:
-    """Return the name and the value of a field in the first place that has it, in plain values."""
+    """What the first place that knows the field calls it, and its value, in plain values."""
     for place in places:
         if wanted is not None:
             if wanted in place:
@@ -90,11 +88,13 @@ def _found(field: str, places: list[Mapping[str, Any]], wanted: str | None, wher
     there = "; ".join(
         f"{name}: {sorted(map(str, place))}" for name, place in zip(("given", *where), places, strict=True)
     )
-    raise DataError(f"{wanted!r} not found, which fields={{{field!r}: {wanted!r}}} names for {field!r}. Found: {there}")
+    raise DataError(
+        f"there is no {wanted!r}, which fields={{{field!r}: {wanted!r}}} names for {field!r}; there are {there}"
+    )
 
 
 def _plain(field: str, value: Any) -> Any:
-    """Return LangChain's objects as the plain values that datasets contain; other values as they are."""
+    """LangChain's objects as the plain values that data sets have; other values as they are."""
     value = _unpacked(value)
     if field == "query" and not isinstance(value, str):
         found = _read(inputs=value).query
@@ -123,28 +123,8 @@ def _read(*, inputs: Any = None, outputs: Any = None) -> TraceDraft:
     return assemble(Request(draft=TraceDraft(), steps=[root], root=root))
 
 
-def _found_by_tools(outputs: Any) -> list[Any] | None:
-    """Return the documents that tools found in the last turn of an agent's messages: the artifacts of their messages."""
-    messages = outputs.get("messages") if isinstance(outputs, Mapping) else outputs
-    if not isinstance(messages, list | tuple):
-        return None
-    found: dict[str, Any] | None = None
-    for message in _unpacked(messages):
-        fields = message if isinstance(message, Mapping) else vars(message) if isinstance(message, BaseMessage) else {}
-        kind = fields.get("type", fields.get("role"))
-        artifact = fields.get("artifact")
-        if kind in ("human", "user"):
-            found = None
-        elif kind == "tool" and isinstance(artifact, list | tuple):
-            passages = [_passage(document) for document in _unpacked(artifact)]
-            if all(isinstance(passage, Mapping) for passage in passages):
-                texts = {str(passage.get("text", passage.get("page_content"))): passage for passage in passages}
-                found = {**(found or {}), **texts}
-    return None if found is None else list(found.values())
-
-
 def _unpacked(value: Any) -> Any:
-    """Return the fields of an object that LangChain has saved, or the items of a list; any other value as it is."""
+    """What LangChain writes when it saves an object, as the object's fields; of a list, its items."""
     if isinstance(value, list | tuple):
         return [_fields_of(item) for item in value]
     return _fields_of(value)

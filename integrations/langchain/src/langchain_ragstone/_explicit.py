@@ -1,4 +1,4 @@
-"""Requests that callbacks do not see, stated by the application itself."""
+"""Requests that no callback could see, stated by the application itself."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class ExplicitRecording:
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Record a finished request that ran without callbacks.
+        """Record a request that is over and ran without callbacks.
 
         The arguments are those of `ragstone.capture.make_draft`; contexts may be LangChain's documents too. Like the
-        hooks this never raises: a request that cannot be recorded is counted in `errors` and logged once.
+        hooks this never raises: what cannot be recorded is counted in `errors` and logged once.
 
         Returns:
             Whether the recorder took it.
@@ -62,6 +62,6 @@ class ExplicitRecording:
             )
             link_current_span(draft)
             return self._recorder.record(draft)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the application continues
+        except Exception as error:  # noqa: BLE001 - whatever it is, the request goes on
             self._guard.count("record", error)
             return False

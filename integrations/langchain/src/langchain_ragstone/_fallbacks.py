@@ -14,11 +14,11 @@ _DEFAULT_NAME = "RunnableWithFallbacks"
 
 
 def fallbacks_around(live: LiveRequests, name: str | None) -> UUID | None:
-    """Return the run of the fallbacks around an attempt without a parent; None if there are none.
+    """Return the run of the fallbacks around an attempt that has no parent; None if there are none.
 
     Args:
         live: The requests in flight.
-        name: Name of the run without a parent.
+        name: The name of the run without a parent.
     """
     # `RunnableWithFallbacks.invoke` puts itself into the context of its attempts, but calls them with its own
     # configuration, so they have no parent, and have its name if it was given one. Other runs without a parent are

@@ -43,7 +43,7 @@ class LangChainModel(FunctionModel):
         timeout_s: Seconds for one reply, its own retries included.
 
     Raises:
-        ConfigurationError: If the object is not a LangChain model, or an option has an invalid value.
+        ConfigurationError: It is no model of LangChain's, or an option has a value that cannot work.
 
     Example:
         ```python
@@ -220,7 +220,7 @@ def _tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:
 def _logprob(value: object) -> float:
     """A log-probability, with a little room for rounding above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 0.01:
-        raise ValueError(f"{value!r:.40} is not a log-probability")
+        raise ValueError(f"{value!r:.40} is no log-probability")
     return float(value)
 
 

@@ -1,9 +1,8 @@
 """The OpenTelemetry span of a request, for applications that trace already.
 
-Tools that instrument LangChain open a span for each request, which is the span to link. A tool that receives events before
-this handler has it open when the request begins, a tool that receives them later has it open while the request ends.
-OpenInference's spans are never current and are looked up by the id of the run. Other spans are recognized because they are
-current and have the request's name.
+Tools that listen to LangChain themselves open a span for each request, which is the one to link. Those that are told of
+a request before us have it open when the request begins, those after us while it ends. OpenInference's spans are never
+current and are asked for by the id of the run; others are found by being current and having the request's name.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["link_current_span", "link_root_span"]
 def link_current_span(draft: TraceDraft) -> None:
     """Note the span a request begins in: ids, as 32 and 16 hex digits, and whether it was sampled; if there is one.
 
-    OpenTelemetry is only used if the application has imported it: otherwise a span cannot exist.
+    OpenTelemetry is only asked when the application has imported it: without it there can be no span.
     """
     otel = sys.modules.get("opentelemetry.trace")
     if otel is not None:
@@ -28,7 +27,7 @@ def link_current_span(draft: TraceDraft) -> None:
 
 
 def link_root_span(draft: TraceDraft) -> None:
-    """Look again when a request ends: its span may have been opened after its beginning."""
+    """Look again when a request ends: the span that stands for it may have come after its beginning."""
     otel = sys.modules.get("opentelemetry.trace")
     if otel is None:
         return
@@ -45,8 +44,8 @@ def _of_openinference(run_id: str | None) -> Any:
     kind = getattr(sys.modules.get("openinference.instrumentation.langchain"), "LangChainInstrumentor", None)
     if kind is None or run_id is None:
         return None
-    instrumentor = kind()  # a singleton
-    # If it is not active, `get_span` prints a warning.
+    instrumentor = kind()  # there is one for the process
+    # Where it is not at work, asking for a span prints a complaint.
     return instrumentor.get_span(UUID(run_id)) if instrumentor.is_instrumented_by_opentelemetry else None
 
 

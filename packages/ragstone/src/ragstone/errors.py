@@ -5,6 +5,7 @@ RagstoneError
 ├── ConfigurationError (ValueError)      an invalid argument, option or environment variable
 │   └── MissingExtraError (ImportError)  an optional package is missing: install the named extra
 ├── DataError (ValueError)               an invalid row, file or field
+├── ApplicationError                     the application that `evaluate` runs fails on every sample
 ├── JudgeError                           no usable reply from the judge: has `kind` and the raw reply
 │   ├── JudgeUnavailableError            retried: connection error, 408, 429, 5xx, timeout
 │   ├── JudgeRejectedError               not retried: other 4xx, credentials, context length
@@ -27,6 +28,7 @@ RagstoneError
 from __future__ import annotations
 
 __all__ = [
+    "ApplicationError",
     "ConfigurationError",
     "DataError",
     "JudgeError",
@@ -69,6 +71,10 @@ class MissingExtraError(ConfigurationError, ImportError):
 
 class DataError(RagstoneError, ValueError):
     """A row, file or field cannot be read or is invalid."""
+
+
+class ApplicationError(RagstoneError):
+    """The application that `evaluate` runs fails on every sample, so the run was stopped."""
 
 
 class JudgeError(RagstoneError):

@@ -6,6 +6,7 @@ from ragstone._util.guard import Guard, guarded
 from ragstone._util.suppress import capture_suppressed, suppress_capture
 from ragstone.capture._capture import Capture, CaptureCounters
 from ragstone.capture._convert import CaptureLimits
+from ragstone.capture._convert import Converter as Converter
 from ragstone.capture._explicit import make_draft
 from ragstone.capture._redaction import Redactor, redact_secrets
 from ragstone.capture._redaction import redact_json as redact_json

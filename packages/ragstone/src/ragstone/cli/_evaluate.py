@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from ragstone._util.run_async import run_async
+from ragstone.cli._application import (
+    AppConcurrencyOption,
+    AppOption,
+    AppTimeoutOption,
+    RepeatsOption,
+    StopEarlyOption,
+    TracesOption,
+    count_answers,
+    default_traces,
+    load_app,
+)
 from ragstone.cli._connection import EXIT_BUDGET
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._models import ModelOptions, takes_models
@@ -50,6 +63,12 @@ def evaluate_command(
         ),
     ],
     metrics: MetricsOption = "ccrs",
+    app: AppOption = None,
+    repeats: RepeatsOption = 1,
+    app_concurrency: AppConcurrencyOption = 8,
+    app_timeout_s: AppTimeoutOption = 120.0,
+    traces: TracesOption = None,
+    stop_early: StopEarlyOption = True,
     references: Annotated[
         Path | None,
         typer.Option("--references", help="File with references (correct answers), joined to the samples by id."),
@@ -86,6 +105,16 @@ def evaluate_command(
     if output is not None and output.is_dir():
         raise ConfigurationError(f"--output {str(output)!r} is a directory. Give the path of a file.")
     names, fields = parse_names(metrics), _fields(field or [])
+    application: Any = None
+    if app is not None:
+        if dry_run:
+            raise ConfigurationError(
+                "--dry-run needs contexts and responses, which --app has only after a run. Omit one"
+            )
+        application, traces = load_app(app), traces or default_traces(file, app)
+        if models.cache is None and "RAGSTONE_CACHE" not in os.environ:
+            # A run that resumes after a kill reads replies from this cache instead of paying for them again.
+            os.environ["RAGSTONE_CACHE"] = f"{traces.absolute()}.cache"
     with stdin_as_file([file]) as (data,):
         if dry_run:
             samples, rejected = read_samples(
@@ -96,10 +125,17 @@ def evaluate_command(
             )
             return
         judge, reader = models.models()
-        with show_progress("scoring", prices=models.connection.get("usd_per_million_tokens")) as progress:
+        prices = models.connection.get("usd_per_million_tokens")
+        with show_progress("scoring", prices=prices) as progress, _resumable(traces if app else None):
             result = evaluate(
                 data,
                 names,
+                app=application,
+                repeats=repeats,
+                app_concurrency=app_concurrency,
+                app_timeout_s=app_timeout_s,
+                traces=traces,
+                stop_early=stop_early,
                 judge=judge,
                 reader=reader,
                 sinks=sink or (),
@@ -131,6 +167,18 @@ def evaluate_command(
         raise typer.Exit(3)
     if n_over_budget:
         raise typer.Exit(EXIT_BUDGET)
+
+
+@contextmanager
+def _resumable(traces: Path | None) -> Iterator[None]:
+    """After Ctrl-C, say what is kept of the application's answers."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if traces is None:
+            raise
+        typer.echo(f"stopped. {count_answers(traces)} answers are kept. Run the same command to resume.", err=True)
+        raise typer.Exit(130) from None
 
 
 def _print_rejected(reasons: Sequence[str]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["JUDGE", "LIMITS", "OUTPUT", "READER", "STATISTICS"]
+__all__ = ["APPLICATION", "JUDGE", "LIMITS", "OUTPUT", "READER", "STATISTICS"]
 
+APPLICATION: Final = "Application"
 JUDGE: Final = "Judge"
 READER: Final = "Reader"
 LIMITS: Final = "Limits and budget"

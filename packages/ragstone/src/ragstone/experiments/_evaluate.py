@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ragstone._util.run_async import run_async
 from ragstone.data import QrelsSource, RejectedRow, SampleSource, read_samples
-from ragstone.errors import DataError, MissingExtraError
+from ragstone.errors import ConfigurationError, DataError, MissingExtraError
+from ragstone.experiments._app.capture import AppRecorder, framework_capture
+from ragstone.experiments._app.repeats import repeat_deviations
+from ragstone.experiments._app.run import AppRunner
+from ragstone.experiments._app.saved import SavedRuns
+from ragstone.experiments._app.score import ScoredApp, score_app
+from ragstone.experiments._app.summary import summarize_app
 from ragstone.experiments._deliver import deliver
 from ragstone.experiments._summary import MetricSummary, format_table, summarize
 from ragstone.judges import Judge, JudgeIdentity, Reader, is_baseline
 from ragstone.metrics import Metric, MetricCard
-from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
+from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
+from ragstone.scoring import Scorer
 from ragstone.sinks import Sink
 from ragstone.worker import ScoringSetup
 
@@ -44,6 +52,11 @@ class Experiment:
     """Errors of sinks, with the number of outcomes that were not delivered. `outcomes` contains all of them."""
     sink_skipped: Mapping[str, int] = field(default_factory=dict)
     """Numbers of skipped outcomes by sink, for example because a tracing tool does not have a trace of the sample."""
+    traces: tuple[Trace, ...] = field(default=())
+    """The captured calls of the application, if `app` was given: contexts, responses, errors, times and tokens. Ordered by
+    sample, then by repeat."""
+    n_repeats: int = 1
+    """Number of calls of the application for each sample. Scores are means of the repeats."""
 
     def summary(self) -> tuple[MetricSummary, ...]:
         """Summarize each metric: mean, confidence interval and counts."""
@@ -57,6 +70,15 @@ class Experiment:
             table += f"\nskipped by {sink}: {count} of {len(self.outcomes)} outcomes"
         if self.rejected:
             table += f"\ninvalid rows, excluded from all numbers: {len(self.rejected)}"
+        if self.traces:
+            table += f"\n{summarize_app(self.traces)}"
+        if self.n_repeats > 1:
+            deviations = repeat_deviations(self.outcomes)
+            listed = ", ".join(f"{metric} {deviation:.3f}" for metric, deviation in deviations.items())
+            table += (
+                f"\nscores are means of {self.n_repeats} repeats; standard deviation between repeats of a sample: "
+                f"{listed or 'unknown'}"
+            )
         return table
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,6 +94,14 @@ class Experiment:
             "usage": self.usage.model_dump(exclude={"schema_version"}),
             "wall_s": self.wall_s,
             "metrics": [s.to_dict() for s in summaries],
+            "application": self._application() if self.traces else None,
+        }
+
+    def _application(self) -> dict[str, Any]:
+        return {
+            **summarize_app(self.traces).to_dict(),
+            "n_repeats": self.n_repeats,
+            "repeat_standard_deviations": repeat_deviations(self.outcomes),
         }
 
     def to_jsonl(self, path: str | Path) -> None:
@@ -115,6 +145,7 @@ async def aevaluate(
     data: SampleSource,
     metrics: Sequence[str | Metric] | str = ("ccrs",),
     *,
+    app: object | None = None,
     judge: str | Judge | None = None,
     reader: str | Reader | None = None,
     sinks: Sequence[str | Sink] = (),
@@ -124,6 +155,11 @@ async def aevaluate(
     on_bad_row: Literal["raise", "skip"] = "raise",
     concurrency: int = 16,
     deadline_s: float = 120.0,
+    repeats: int = 1,
+    app_concurrency: int = 8,
+    app_timeout_s: float = 120.0,
+    traces: str | os.PathLike[str] | None = None,
+    stop_early: bool = True,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
@@ -133,6 +169,9 @@ async def aevaluate(
         data: A path (JSONL, JSON, CSV, Parquet, a TREC run), rows with field names of common libraries, samples, or a data
             frame.
         metrics: Names, groups or metric objects.
+        app: The application to evaluate: a function of the question (or of the sample, if its first parameter is named `row`
+            or annotated as `Sample`), a LangChain runnable or graph, or a LlamaIndex query or chat engine. It is called for
+            each sample, and what it retrieves and answers is scored instead of the contexts and responses of the data.
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`. Default: `RAGSTONE_JUDGE`, otherwise "lexical".
         reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`
             (a `ChatReader` with the application's own prompt). Default: `RAGSTONE_READER`, otherwise the judge's model.
@@ -143,12 +182,19 @@ async def aevaluate(
         on_bad_row: "raise" stops at an invalid row before any model call. "skip" skips and counts invalid rows.
         concurrency: Number of samples scored concurrently.
         deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
-        progress: Called with (finished samples, all samples) after each sample.
+        repeats: Number of calls of the application for each sample. Scores are means of the repeats.
+        app_concurrency: Number of concurrent calls of the application.
+        app_timeout_s: Seconds after which a call of the application fails.
+        traces: JSONL file for the captured calls of the application. If a run is interrupted, the next run with the same
+            file asks only for the missing answers.
+        stop_early: Stop if the application fails on each of the first 10 samples.
+        progress: Called with (finished samples, all samples) after each sample. Each repeat counts.
         on_outcomes: Called with the outcomes of each sample when they are complete, before `progress`.
 
     Raises:
         ConfigurationError: If a metric, judge, sink or file does not exist.
         DataError: If rows are invalid or missing.
+        ApplicationError: If the application fails on each of the first 10 samples.
         JudgeError: If the judge is unavailable. No score was computed.
 
     Errors of sinks are reported in `Experiment.sink_errors` and do not lose scores.
@@ -162,38 +208,86 @@ async def aevaluate(
     samples, rejected = read_samples(data, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row)
     if not samples:
         raise DataError(f"the data does not contain valid samples ({len(rejected)} rows rejected)")
+    if app is None and (repeats != 1 or traces is not None):
+        raise ConfigurationError("repeats and traces belong to an application. Pass it as app (--app)")
     setup = ScoringSetup(
         metrics, judge=judge, reader=reader, sinks=sinks, concurrency=concurrency, deadline_s=deadline_s
     )
+    saved, recorder = SavedRuns(traces), AppRecorder()
+    runner = None
+    if app is not None:
+        runner = AppRunner(
+            app,
+            samples,
+            recorder=recorder,
+            saved=saved,
+            repeats=repeats,
+            concurrency=app_concurrency,
+            timeout_s=app_timeout_s,
+            stop_early=stop_early,
+        )
     started = time.monotonic()
-    done: dict[str, tuple[Score | NotApplicable | Failure, ...]] = {}
+    report = _reporter(len(samples) * repeats, progress, on_outcomes)
     async with setup:
         await setup.scorer.prepare()
-        async for sample, outcomes in setup.scorer.score_many(samples):
-            done[sample.id] = outcomes
-            if on_outcomes is not None:
-                on_outcomes(outcomes)
-            if progress is not None:
-                progress(len(done), len(samples))
-        ordered = tuple(o for s in samples for o in done[s.id])
-        delivered = [await deliver(sink, ordered) for sink in setup.sinks]
+        if runner is None:
+            scored = await _score_rows(setup.scorer, samples, report)
+        else:
+            with framework_capture(recorder, app):
+                async with runner:
+                    scored = await score_app(runner, setup.scorer, samples, report)
+        delivered = [await deliver(sink, scored.outcomes) for sink in setup.sinks]
+        saved.finish(scored.traces)
         return Experiment(
-            samples=tuple(samples),
-            outcomes=ordered,
+            samples=scored.samples,
+            outcomes=scored.outcomes,
             cards=tuple(m.card for m in setup.metrics),
             judge=setup.judge.identity,
             usage=setup.scorer.usage,
             wall_s=time.monotonic() - started,
             rejected=tuple(rejected),
-            sink_errors=tuple(error for result in delivered for error in result.errors()),
-            sink_skipped={result.sink: result.skipped for result in delivered if result.skipped},
+            sink_errors=tuple(error for at in delivered for error in at.errors()),
+            sink_skipped={at.sink: at.skipped for at in delivered if at.skipped},
+            traces=scored.traces,
+            n_repeats=repeats,
         )
+
+
+def _reporter(
+    total: int,
+    progress: Callable[[int, int], None] | None,
+    on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None,
+) -> Callable[[Sequence[Score | NotApplicable | Failure]], None]:
+    """Make a function that takes the outcomes of one sample and calls the user's functions."""
+    n_done = 0
+
+    def report(outcomes: Sequence[Score | NotApplicable | Failure]) -> None:
+        nonlocal n_done
+        n_done += 1
+        if on_outcomes is not None:
+            on_outcomes(outcomes)
+        if progress is not None:
+            progress(n_done, total)
+
+    return report
+
+
+async def _score_rows(
+    scorer: Scorer, samples: Sequence[Sample], report: Callable[[Sequence[Score | NotApplicable | Failure]], None]
+) -> ScoredApp:
+    """Score rows that hold contexts and responses."""
+    done: dict[str, tuple[Score | NotApplicable | Failure, ...]] = {}
+    async for sample, outcomes in scorer.score_many(samples):
+        done[sample.id] = outcomes
+        report(outcomes)
+    return ScoredApp(tuple(samples), tuple(outcome for sample in samples for outcome in done[sample.id]), ())
 
 
 def evaluate(
     data: SampleSource,
     metrics: Sequence[str | Metric] | str = ("ccrs",),
     *,
+    app: object | None = None,
     judge: str | Judge | None = None,
     reader: str | Reader | None = None,
     sinks: Sequence[str | Sink] = (),
@@ -203,6 +297,11 @@ def evaluate(
     on_bad_row: Literal["raise", "skip"] = "raise",
     concurrency: int = 16,
     deadline_s: float = 120.0,
+    repeats: int = 1,
+    app_concurrency: int = 8,
+    app_timeout_s: float = 120.0,
+    traces: str | os.PathLike[str] | None = None,
+    stop_early: bool = True,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
@@ -214,6 +313,7 @@ def evaluate(
         aevaluate(
             data,
             metrics,
+            app=app,
             judge=judge,
             reader=reader,
             sinks=sinks,
@@ -223,6 +323,11 @@ def evaluate(
             on_bad_row=on_bad_row,
             concurrency=concurrency,
             deadline_s=deadline_s,
+            repeats=repeats,
+            app_concurrency=app_concurrency,
+            app_timeout_s=app_timeout_s,
+            traces=traces,
+            stop_early=stop_early,
             progress=progress,
             on_outcomes=on_outcomes,
         )

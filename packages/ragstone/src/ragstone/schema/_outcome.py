@@ -34,6 +34,7 @@ FailureKind = Literal[
     "unsupported",  # this judge does not support this kind of call
     "budget",  # the budget was reached before the call
     "bug",  # the metric raised an unexpected exception
+    "application",  # the evaluated application raised an exception, was too slow, or did not return an answer
 ]
 
 

@@ -198,6 +198,21 @@ class Scorer:
             for metric in self.metrics
         )
 
+    def failures(self, sample_id: str, kind: FailureKind, reason: str) -> tuple[Failure, ...]:
+        """Return one failure for each metric for a sample that could not be produced."""
+        return tuple(
+            Failure(
+                sample_id=sample_id,
+                metric=metric.card.name,
+                metric_version=metric.card.version,
+                kind=kind,
+                reason=_storable(reason),
+                created_at=self._clock(),
+                **self._judged_by(metric),
+            )
+            for metric in self.metrics
+        )
+
     async def _outcome(self, metric: Metric, sample: Sample, deadline: float) -> AnyOutcome:
         started = time.perf_counter()
         with metered() as meter:

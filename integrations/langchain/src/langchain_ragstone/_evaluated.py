@@ -1,0 +1,23 @@
+"""Capture of an application while `ragstone.evaluate` runs it (entry point `ragstone.capture`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from langchain_ragstone._activation import _block, _register
+from langchain_ragstone._handler import RagstoneCallbackHandler
+from ragstone.requests import Recorder
+
+__all__ = ["capture_into"]
+
+
+@contextmanager
+def capture_into(recorder: Recorder) -> Iterator[None]:
+    """Capture LangChain calls inside the context into a recorder, in tasks and threads that inherit it."""
+    _register()
+    token = _block.set(RagstoneCallbackHandler(recorder))
+    try:
+        yield
+    finally:
+        _block.reset(token)

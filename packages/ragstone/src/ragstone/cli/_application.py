@@ -1,0 +1,119 @@
+"""Options of `ragstone evaluate --app`: the application, how it is called, and the file of its answers."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragstone.cli._panels import APPLICATION
+from ragstone.errors import ConfigurationError
+
+__all__ = [
+    "AppConcurrencyOption",
+    "AppOption",
+    "AppTimeoutOption",
+    "RepeatsOption",
+    "StopEarlyOption",
+    "TracesOption",
+    "count_answers",
+    "default_traces",
+    "load_app",
+]
+
+AppOption = Annotated[
+    str | None,
+    typer.Option(
+        "--app",
+        rich_help_panel=APPLICATION,
+        help="MODULE:NAME of the application to evaluate: a function of the question, a LangChain runnable or a LlamaIndex "
+        "engine. It is asked each question of FILE, and its contexts and answers are scored.",
+    ),
+]
+RepeatsOption = Annotated[
+    int,
+    typer.Option(
+        "--repeats",
+        min=1,
+        rich_help_panel=APPLICATION,
+        help="Calls for each question. Scores are means of the repeats.",
+    ),
+]
+AppConcurrencyOption = Annotated[
+    int, typer.Option("--app-concurrency", min=1, rich_help_panel=APPLICATION, help="Number of concurrent calls.")
+]
+AppTimeoutOption = Annotated[
+    float, typer.Option("--app-timeout", min=0.1, rich_help_panel=APPLICATION, help="Seconds after which a call fails.")
+]
+TracesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--traces",
+        rich_help_panel=APPLICATION,
+        help="JSONL file for the captured calls. An interrupted run resumes with the same one. Default: FILE.APP.traces.jsonl "
+        "in the current directory.",
+    ),
+]
+StopEarlyOption = Annotated[
+    bool,
+    typer.Option(
+        "--stop-early/--no-stop-early",
+        rich_help_panel=APPLICATION,
+        help="Stop if the application fails on each of the first 10 questions.",
+    ),
+]
+
+
+def load_app(spec: str) -> Any:
+    """Import an application by `MODULE:NAME`, with the current directory on the import path as for `python -m`.
+
+    Raises:
+        ConfigurationError: If the text has another form, or the module or the name does not exist.
+    """
+    module_name, separator, path = spec.partition(":")
+    if not (separator and module_name and path) or module_name.endswith(".py") or "/" in module_name:
+        raise ConfigurationError(
+            f"--app must be MODULE:NAME, got {spec!r}. Example: --app rag.chain:ask for rag/chain.py"
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise ConfigurationError(
+                f"--app {spec!r}: importing {module_name!r} failed, because {error.name!r} is not installed. Run ragstone in "
+                "the application's environment"
+            ) from error
+        raise ConfigurationError(
+            f"--app {spec!r}: the module {module_name!r} was not found in {here} or among the installed packages. Run the "
+            "command in the directory that contains it"
+        ) from error
+    except Exception as error:
+        raise ConfigurationError(
+            f"--app {spec!r}: importing {module_name!r} raised {type(error).__name__}: {error}"
+        ) from error
+    for name in path.split("."):
+        if not hasattr(found, name):
+            names = ", ".join(sorted(n for n, item in vars(found).items() if callable(item) and not n.startswith("_")))
+            raise ConfigurationError(
+                f"--app {spec!r}: {module_name!r} does not have {path!r}. Its functions and classes: {names or 'none'}"
+            )
+        found = getattr(found, name)
+    return found
+
+
+def default_traces(file: str, spec: str) -> Path:
+    """Return the path for the captured calls of an application on a file."""
+    stem = "stdin" if file == "-" else Path(file).stem
+    return Path(f"{stem}.{spec.replace(':', '.')}.traces.jsonl")
+
+
+def count_answers(traces: Path) -> int:
+    """Return the number of answers that an interrupted run has kept."""
+    partial = traces.with_name(f"{traces.name}.partial")
+    return partial.read_bytes().count(b"\n") if partial.is_file() else 0

@@ -1,0 +1,72 @@
+"""Scores what an application retrieved and answered, while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple
+
+from ragstone.experiments._app.repeats import merge_repeats
+from ragstone.experiments._app.run import AppRun, AppRunner
+from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace
+from ragstone.scoring import Scorer
+
+__all__ = ["ScoredApp", "score_app"]
+
+AnyOutcome = Score | NotApplicable | Failure
+
+
+class ScoredApp(NamedTuple):
+    """The outcomes of an application on a dataset."""
+
+    samples: tuple[Sample, ...]
+    """The rows, with the contexts and the response of the first repeat that answered."""
+    outcomes: tuple[AnyOutcome, ...]
+    """One for each sample and metric: the mean of the repeats."""
+    traces: tuple[Trace, ...]
+    """The calls, in the order of the samples, then of the repeats."""
+
+
+async def score_app(
+    runner: AppRunner, scorer: Scorer, samples: Sequence[Sample], report: Callable[[Sequence[AnyOutcome]], None]
+) -> ScoredApp:
+    """Run an application over samples, and score each answer as soon as it is there.
+
+    Args:
+        runner: Runs the application; it has been entered.
+        scorer: Scores the answers.
+        samples: The rows.
+        report: Called with the outcomes of each call of the application.
+    """
+    runs: dict[str, AppRun] = {}
+    outcomes: dict[str, Sequence[AnyOutcome]] = {}
+
+    async def answered() -> AsyncIterator[Sample]:
+        async for run in runner:
+            runs[run.trace.trace_id] = run
+            if run.failure is None:
+                yield run.sample
+            else:
+                outcomes[run.trace.trace_id] = scorer.failures(run.trace.trace_id, "application", run.failure)
+                report(outcomes[run.trace.trace_id])
+
+    async for sample, scored in scorer.score_many(answered()):
+        outcomes[sample.id] = scored
+        report(scored)
+    groups = [[runs[name] for name in runner.run_ids(row)] for row in samples]
+    return ScoredApp(
+        samples=tuple(_shown(row, group) for row, group in zip(samples, groups, strict=True)),
+        outcomes=tuple(
+            merge_repeats(row.id, repeats) if len(repeats) > 1 else repeats[0]
+            for row, group in zip(samples, groups, strict=True)
+            for repeats in zip(*(outcomes[run.trace.trace_id] for run in group), strict=True)
+        ),
+        traces=tuple(run.trace for group in groups for run in group),
+    )
+
+
+def _shown(row: Sample, runs: Sequence[AppRun]) -> Sample:
+    """Return a row as the application answered it."""
+    answered = next((run.sample for run in runs if run.failure is None), None)
+    if answered is None:
+        return row.model_copy(update={"contexts": None, "response": None})
+    return answered.model_copy(update={"id": row.id})
