@@ -9,15 +9,19 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 
 import ragstone
 from langchain_ragstone import ragstone_disable, ragstone_enable
+from ragstone import NotApplicable
 from ragstone.testing import MemoryRecorder
 
 ROWS = [{"id": f"q{n}", "question": f"Where is stone {n}?"} for n in range(3)]
@@ -110,6 +114,47 @@ def test_contexts_are_the_documents_in_the_prompt(app: Any) -> None:
         assert texts(row["question"], 3) == [passage.text for passage in trace.retrievals[0].passages]
         assert "in_prompt" == trace.evidence.contexts  # type: ignore[union-attr]
         assert 1 == len(trace.retrievals)
+
+
+def test_other_inputs_come_from_the_row() -> None:
+    """A prompt with a language, which is a column of the dataset."""
+    app = ChatPromptTemplate.from_template("In {language}: {question}") | RunnableLambda(
+        lambda prompt: prompt.to_string()
+    )
+    rows = [{"question": "Wo?", "language": "German"}]
+
+    assert "Human: In German: Wo?" == ragstone.evaluate(rows, ["ccrs.cc"], app=app, judge="lexical").samples[0].response
+
+
+def test_a_tool_that_returns_text_can_be_declared() -> None:
+    """As for live capture: otherwise the contexts of an agent are in doubt."""
+
+    @tool
+    def search_policy(query: str) -> str:
+        """Search."""
+        return f"Policy about {query}: nobody may take the stone from the river, neither by day nor by night.\n\nOther."
+
+    def answer(state: MessagesState) -> dict[str, Any]:
+        if "tool" == state["messages"][-1].type:
+            return {"messages": [model().invoke(state["messages"])]}
+        call = {"name": "search_policy", "args": {"query": "stones"}, "id": "1"}
+        return {"messages": [AIMessage(content="", tool_calls=[call])]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", answer)
+    builder.add_node("tools", ToolNode([search_policy]))
+    builder.add_edge(START, "answer")
+    builder.add_conditional_edges("answer", tools_condition)
+    builder.add_edge("tools", "answer")
+    app = builder.compile()
+
+    doubtful = ragstone.evaluate(ROWS[:1], ["ccrs.cc"], app=app, judge="lexical").outcomes[0]
+    assert isinstance(doubtful, NotApplicable)
+    assert "text_tool:search_policy" in doubtful.reason
+    tools = {"search_policy": "\n\n"}
+    declared = ragstone.evaluate(ROWS[:1], ["ccrs.cc"], app=app, judge="lexical", retriever_tools=tools)
+    (first, *_) = declared.samples[0].contexts or ()
+    assert first.text.startswith("Policy about stones")
 
 
 def test_an_application_that_is_captured_live_is_captured_once_and_not_into_its_own_store() -> None:

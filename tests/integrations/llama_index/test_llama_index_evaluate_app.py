@@ -77,14 +77,19 @@ def test_contexts_are_the_nodes_of_the_question(name: str) -> None:
         assert 1 == len(trace.retrievals)
 
 
-def test_the_instrumentation_ends_with_the_run() -> None:
-    """An instrumentor that the application has does not record the evaluation twice, and works afterwards."""
+def test_an_application_that_is_captured_live_is_captured_once_and_not_into_its_own_store() -> None:
+    """Its own instrumentor joins the evaluation, and works again afterwards."""
     own = MemoryRecorder()
     instrumentor = RagstoneInstrumentor(own)
-    engine = query_engine()
-    ragstone.evaluate(ROWS[:1], ["ccrs.cc"], app=engine, judge="lexical")
     instrumentor.start_registering()
-    engine.query("after the run")
-    instrumentor.stop_registering()
+    engine = query_engine()
+    try:
+        result = ragstone.evaluate(ROWS, ["ccrs.cc"], app=engine, judge="lexical")
+        assert [] == own.drafts
+        engine.query("after the run")
+    finally:
+        instrumentor.stop_registering()
 
     assert ["after the run"] == [draft.query for draft in own.drafts]
+    assert [1, 1, 1] == [len(trace.retrievals) for trace in result.traces]
+    assert texts(ROWS[0]["question"]) == [passage.text for passage in result.samples[0].contexts or ()]

@@ -32,8 +32,10 @@ from ragstone.cli._options import (
     DeadlineOption,
     JsonOption,
     MetricsOption,
+    RetrieverToolOption,
     SinkOption,
     parse_names,
+    parse_retriever_tools,
 )
 from ragstone.cli._output import failure_lines, print_json, print_text
 from ragstone.cli._panels import OUTPUT
@@ -67,6 +69,7 @@ def evaluate_command(
     repeats: RepeatsOption = 1,
     app_concurrency: AppConcurrencyOption = 8,
     app_timeout_s: AppTimeoutOption = 120.0,
+    retriever_tool: RetrieverToolOption = None,
     traces: TracesOption = None,
     stop_early: StopEarlyOption = True,
     references: Annotated[
@@ -134,6 +137,7 @@ def evaluate_command(
                 repeats=repeats,
                 app_concurrency=app_concurrency,
                 app_timeout_s=app_timeout_s,
+                retriever_tools=parse_retriever_tools(retriever_tool),
                 traces=traces,
                 stop_early=stop_early,
                 judge=judge,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -158,6 +158,7 @@ async def aevaluate(
     repeats: int = 1,
     app_concurrency: int = 8,
     app_timeout_s: float = 120.0,
+    retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
     traces: str | os.PathLike[str] | None = None,
     stop_early: bool = True,
     progress: Callable[[int, int], None] | None = None,
@@ -185,6 +186,8 @@ async def aevaluate(
         repeats: Number of calls of the application for each sample. Scores are means of the repeats.
         app_concurrency: Number of concurrent calls of the application.
         app_timeout_s: Seconds after which a call of the application fails.
+        retriever_tools: Names of the application's tools whose text results are passages, or a mapping from names to the
+            separator between passages.
         traces: JSONL file for the captured calls of the application. If a run is interrupted, the next run with the same
             file asks only for the missing answers.
         stop_early: Stop if the application fails on each of the first 10 samples.
@@ -213,7 +216,7 @@ async def aevaluate(
     setup = ScoringSetup(
         metrics, judge=judge, reader=reader, sinks=sinks, concurrency=concurrency, deadline_s=deadline_s
     )
-    saved, recorder = SavedRuns(traces), AppRecorder()
+    saved, recorder = SavedRuns(traces), AppRecorder(retriever_tools)
     runner = None
     if app is not None:
         runner = AppRunner(
@@ -300,6 +303,7 @@ def evaluate(
     repeats: int = 1,
     app_concurrency: int = 8,
     app_timeout_s: float = 120.0,
+    retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
     traces: str | os.PathLike[str] | None = None,
     stop_early: bool = True,
     progress: Callable[[int, int], None] | None = None,
@@ -326,6 +330,7 @@ def evaluate(
             repeats=repeats,
             app_concurrency=app_concurrency,
             app_timeout_s=app_timeout_s,
+            retriever_tools=retriever_tools,
             traces=traces,
             stop_early=stop_early,
             progress=progress,

@@ -109,22 +109,26 @@ class _Function(_Call):
 
 
 class _Runnable(_Call):
-    """A runnable or a graph of LangChain. Its input schema says whether the question is an input of its own."""
+    """A runnable or a graph of LangChain. Its input schema says whether its input is the question, or a mapping."""
 
     def __init__(self, app: object, method: Callable[..., Any]) -> None:
         super().__init__(app, method)
-        self._input_name = _input_name(app)
+        self._inputs = _input_names(app)
         self._has_threads = bool(getattr(app, "checkpointer", None))
 
+    def argument(self, sample: Sample) -> Any:
+        if sample.query is None or not self._inputs:
+            return sample.query
+        name, *others = self._inputs
+        question = [{"role": "user", "content": sample.query}] if name == "messages" else sample.query
+        return {name: question} | {other: sample.metadata[other] for other in others if other in sample.metadata}
+
     def _prepared(self, sample: Sample) -> Callable[[], Any]:
-        question: Any = sample.query
-        if self._input_name is not None:
-            is_messages = self._input_name == "messages"
-            question = {self._input_name: [{"role": "user", "content": question}] if is_messages else question}
         if not self._has_threads:
-            return lambda: self._function(question)
-        # A graph with a memory: each row is a conversation of its own.
-        return lambda: self._function(question, config={"configurable": {"thread_id": str(uuid.uuid4())}})
+            return super()._prepared(sample)
+        # A graph with a memory: each call is a conversation of its own.
+        config = {"configurable": {"thread_id": str(uuid.uuid4())}}
+        return lambda: self._function(self.argument(sample), config=config)
 
 
 class _Engine(_Call):
@@ -159,16 +163,16 @@ def _takes_row(function: Callable[..., Any]) -> bool:
     return first.name == _ROW_NAME or annotation is Sample or str(annotation).rpartition(".")[2] == Sample.__name__
 
 
-def _input_name(app: object) -> str | None:
-    """Return the name of the input that takes the question; None if the question itself is the input."""
+def _input_names(app: object) -> list[str]:
+    """Return the names of a runnable's inputs, that of the question first; none if its input is the question itself."""
     with suppress(Exception):  # schemas of unusual types cannot be made, and are not needed then
         schema: Any = app.get_input_jsonschema()  # type: ignore[attr-defined]  # a method of runnables
         properties = schema.get("properties")
         if isinstance(properties, Mapping) and schema.get("type") == "object":
             known = [name for name in _QUESTION_NAMES if name in properties]
             required = [str(name) for name in schema.get("required") or properties]
-            return next(iter([*(name for name in known if name in required), *known, *required]), None)
-    return None
+            return list(dict.fromkeys([*(name for name in known if name in required), *known, *required, *properties]))
+    return []
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

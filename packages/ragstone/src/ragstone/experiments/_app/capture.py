@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from ragstone._util.guard import Guard
 from ragstone.capture import CaptureLimits, Converter
-from ragstone.requests import Recorder, Request, RequestBlock, RequestBlocks, Statements, Step, TraceDraft, assemble
+from ragstone.requests import Recorder, Request, RequestBlock, RequestBlocks, TraceDraft, read_retriever_tools
 from ragstone.schema import Captured, Trace, spool_entry_adapter
 
 __all__ = ["AppRecorder", "framework_capture"]
@@ -30,46 +30,34 @@ _INTEGRATIONS: Final[Mapping[str, str]] = {
 
 
 class AppRecorder(RequestBlocks):
-    """Takes the requests of an application that is evaluated. Requests of other recorders inside them join them."""
+    """Takes the requests of an application that is evaluated. Requests of other recorders inside them join them.
+
+    Args:
+        retriever_tools: Tools whose text results are passages (see `Request`).
+    """
 
     takes_every_request = True
 
-    def __init__(self) -> None:
+    def __init__(self, retriever_tools: Iterable[str] | Mapping[str, str | None] = ()) -> None:
         self._guard = Guard("ragstone.evaluate")
         self._converter = Converter(sample_rate=1.0, redact=None, limits=CaptureLimits())
-        self._drafts: dict[str, TraceDraft | Request] = {}
+        self._retriever_tools = read_retriever_tools(retriever_tools)
+        self._requests: dict[str, Request] = {}
 
     def record(self, draft: TraceDraft | Request) -> bool:
-        """Keep a request of a block. Others join the block around them, or do not belong to the evaluation."""
-        request = draft if isinstance(draft, Request) else _as_request(draft)
-        if request.draft.source == "request":
-            self._drafts[request.draft.trace_id] = draft
-            return True
-        block = self.current_request()
-        return not block.ended and block.join(request)
+        """Keep the request of a block. Anything else is a call of this process that is not part of the evaluation."""
+        if not isinstance(draft, Request) or draft.draft.source != "request":
+            return False
+        draft.retriever_tools = {**self._retriever_tools, **draft.retriever_tools}
+        self._requests[draft.draft.trace_id] = draft
+        return True
 
     def take(self, block: RequestBlock) -> Trace:
         """Return the finished request of a block."""
-        draft = self._drafts.pop(block.trace_id or "")
-        _, line = self._converter.line(assemble(draft) if isinstance(draft, Request) else draft)
+        _, line = self._converter.line(self._requests.pop(block.trace_id or ""))
         entry = spool_entry_adapter.validate_json(line)
         assert isinstance(entry, Captured)  # noqa: S101 - nothing is sampled out at a rate of 1
         return entry.trace
-
-
-def _as_request(draft: TraceDraft) -> Request:
-    """Return a request that another recorder has assembled, with what it found as statements."""
-    steps = [
-        Step(id=(draft.trace_id, place), kind="retrieval", query=one.query, name=one.name, passages=one.passages)
-        for place, one in enumerate(draft.retrievals)
-    ]
-    model = Step(id=draft.trace_id, kind="model", model=draft.model)
-    model.input_tokens, model.output_tokens = draft.input_tokens, draft.output_tokens
-    return Request(
-        draft=draft,
-        steps=[*steps, model],
-        statements=Statements(contexts=draft.contexts, response=draft.response),
-    )
 
 
 @contextmanager

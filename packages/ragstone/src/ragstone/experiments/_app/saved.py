@@ -135,9 +135,9 @@ class SavedRuns:
     def _key(self, row: Sample, repeat: int) -> tuple[str, str, int]:
         assert self._call is not None  # noqa: S101 - opened before anything is found or added
         asked = self._call.argument(row)
-        text = asked.model_dump_json() if isinstance(asked, Sample) else asked
         # With the id: the same question can stand in two rows, and each is asked.
-        return self._call.name, hashlib.sha256(json.dumps([row.id, text]).encode()).hexdigest()[:32], repeat
+        text = json.dumps([row.id, asked.model_dump() if isinstance(asked, Sample) else asked], default=str)
+        return self._call.name, hashlib.sha256(text.encode()).hexdigest()[:32], repeat
 
 
 def _answers(lines: Sequence[bytes]) -> Iterator[tuple[Trace, dict[str, Any]]]:
