@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from langchain_ragstone._demo import build_demo_chain
 from ragstone.demo import NOT_FOUND, load_questions
-from ragstone.requests import TraceDraft
-
-
-class _Recorder:
-    """Keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.drafts: list[TraceDraft] = []
-
-    def record(self, draft: TraceDraft) -> bool:
-        self.drafts.append(draft)
-        return True
+from ragstone.testing import MemoryRecorder
 
 
 def test_every_question_is_answered_and_captured_once():
     """One draft for each question, with its query, answer and reference."""
-    recorder, questions = _Recorder(), load_questions()
+    recorder, questions = MemoryRecorder(), load_questions()
     ask = build_demo_chain(recorder)
     answers = [ask(q) for q in questions]
     assert [q.query for q in questions] == [d.query for d in recorder.drafts]
@@ -32,7 +21,7 @@ def test_every_question_is_answered_and_captured_once():
 
 def test_a_draft_holds_what_retrieval_found():
     """Texts, ids and scores of the passages in rank order, the model, its usage, and the metadata of the call."""
-    recorder = _Recorder()
+    recorder = MemoryRecorder()
     question = next(q for q in load_questions() if q.kind == "distractor")
     build_demo_chain(recorder)(question)
     (draft,) = recorder.drafts
@@ -49,7 +38,7 @@ def test_a_draft_holds_what_retrieval_found():
 
 
 def test_answers_are_the_same_each_time():
-    """A second chain says the same; some of it is a refusal and some is not."""
-    first, second = (list(map(build_demo_chain(_Recorder()), load_questions())) for _ in range(2))
+    """A second chain gives the same answers; some of it is a refusal and some is not."""
+    first, second = (list(map(build_demo_chain(MemoryRecorder()), load_questions())) for _ in range(2))
     assert first == second
     assert 0 < first.count(NOT_FOUND) < len(first) / 2

@@ -37,6 +37,7 @@ def test_bare_model_calls_are_counted(app):
     assert ([OK], 3) == (app.seen(), app.instrumentor.ignored_models)
 
 
+@pytest.mark.filterwarnings("ignore:.*get_doc_id:DeprecationWarning")  # LlamaIndex's own call in old versions
 def test_a_document_summary_index_is_not_a_request(app):
     """Its constructor asks a synthesizer for a summary of each document."""
     documents = [Document(text="alpha", id_="one"), Document(text="beta", id_="two")]
