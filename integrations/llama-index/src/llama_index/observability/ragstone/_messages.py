@@ -13,7 +13,7 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse, Completi
 
 from ragstone.requests import Message, Role, Step
 
-__all__ = ["fill_reply", "message_from", "model_from", "prompt_from"]
+__all__ = ["HANDOFF", "fill_reply", "message_from", "model_from", "prompt_from"]
 
 _ROLES: Final[Mapping[str, Role]] = {
     "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "model": "assistant",
@@ -21,6 +21,9 @@ _ROLES: Final[Mapping[str, Role]] = {
 }  # fmt: skip
 _WITHOUT_TEXT: Final = frozenset({"image", "audio", "video", "thinking", "tool_call"})
 """Types of blocks whose texts, if they have any, are not read by a model as a part of its prompt."""
+
+HANDOFF: Final = "handoff"
+"""Name of the tool by which agents pass a request on. Its result is a text of the framework, and never a passage."""
 
 _USAGE: Final = (("usage",), ("usage_metadata",), ("usageMetadata",), ("usage", "tokens"), ("meta", "billed_units"), ())
 """Places of the token counts in `raw`, the last one being `raw` itself."""
@@ -58,6 +61,8 @@ def message_from(message: ChatMessage, *, tool: str | None = None) -> Message:
     text = _text_in(message.blocks)
     if role == "assistant":
         return Message(role, text, calls_tool=bool(_tool_calls(message)))
+    if tool == HANDOFF:
+        return Message("other", text)
     return Message(role, text, tool=tool if role == "tool" else None)
 
 

@@ -21,7 +21,7 @@ from llama_index.core.tools.types import ToolOutput
 from llama_index.core.workflow import Context, Event, InputRequiredEvent, StopEvent
 
 from llama_index.observability.ragstone._kinds import Kind
-from llama_index.observability.ragstone._messages import message_from, prompt_from
+from llama_index.observability.ragstone._messages import HANDOFF, message_from, prompt_from
 from llama_index.observability.ragstone._nodes import Passages, flat, node_texts
 from ragstone.requests import Message, Step, TraceDraft, Value, harvest
 from ragstone.schema import field_names
@@ -80,6 +80,8 @@ def fill_arguments(step: Step, kind: Kind, arguments: Mapping[str, Any], instanc
         step.inputs = _start_values(arguments, passages)
     elif kind is Kind.TOOL:
         step.name, step.query = _tool_name(instance), _tool_query(arguments)
+        if step.name == HANDOFF:
+            step.kind = "other"
     elif kind is Kind.POSTPROCESS:
         step.name, step.input_texts = type(instance).__name__, node_texts(first)
     elif kind is Kind.MODEL:
