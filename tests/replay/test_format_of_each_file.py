@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,12 @@ def test_a_file_that_is_gone_is_a_data_error(tmp_path, name):
     """Between being named and being read it may have been moved."""
     with pytest.raises(DataError, match="'runs' cannot be read"):
         list(all_formats()[name].read(InputFile(tmp_path / "gone", "runs")))
+
+
+def test_an_entry_point_that_cannot_be_loaded_is_skipped(monkeypatch, caplog):
+    """A broken format of another package does not disable the others."""
+    broken = EntryPoint("broken", "no_such_module:Format", "ragstone.formats")
+    rows = EntryPoint("rows", "ragstone.replay._rows:RowsFormat", "ragstone.formats")
+    monkeypatch.setattr("ragstone.replay._formats.entry_points", lambda group: [broken, rows])
+    assert ["rows"] == list(all_formats())
+    assert "no_such_module:Format" in caplog.text

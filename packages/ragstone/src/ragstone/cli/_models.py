@@ -41,7 +41,7 @@ JudgeOption = Annotated[
     typer.Option(
         "--judge",
         rich_help_panel=JUDGE,
-        help="http://host:port/v1, openai:MODEL or lexical. Default: $RAGSTONE_JUDGE, otherwise lexical.",
+        help="http://host:port/v1, openai:MODEL, vllm:MODEL or lexical. Default: $RAGSTONE_JUDGE, otherwise lexical.",
     ),
 ]
 ReaderOption = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -13,6 +14,8 @@ from ragstone.replay._source import InputFile
 from ragstone.schema import Trace
 
 __all__ = ["DetectedFormat", "FolderFormat", "RejectedRecord", "TraceFormat", "all_formats", "detect"]
+
+logger = logging.getLogger("ragstone")
 
 _GROUP: Final = "ragstone.formats"
 _SQLITE: Final = b"SQLite format 3\x00"
@@ -81,10 +84,19 @@ class DetectedFormat:
 
 
 def all_formats() -> dict[str, TraceFormat]:
-    """The formats of the entry points `ragstone.formats`, by name, the most specific first."""
-    found = {entry.name: entry for entry in entry_points(group=_GROUP)}
+    """Return the formats of the entry points `ragstone.formats` by name, the most specific ones first.
+
+    An entry point that cannot be loaded is skipped, and a warning is logged.
+    """
+    entries = {entry.name: entry for entry in entry_points(group=_GROUP)}
+    formats: dict[str, TraceFormat] = {}
     # Rows of any dataset are detected by a question alone, so they are tried last.
-    return {name: found[name].load()() for name in sorted(found, key=lambda name: (name == "rows", name))}
+    for name in sorted(entries, key=lambda name: (name == "rows", name)):
+        try:
+            formats[name] = entries[name].load()()
+        except Exception:  # an error in another package must not disable the other formats
+            logger.warning("the trace format of entry point %r cannot be loaded", entries[name].value, exc_info=True)
+    return formats
 
 
 def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceFormat] | None = None) -> DetectedFormat:
