@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ import ragstone
 from ragstone import Experiment, Failure, Monitor, NotApplicable, Sample, Score
 from ragstone.capture import suppress_capture
 from ragstone.errors import ApplicationError, ConfigurationError, DataError
+from ragstone.experiments._app import capture
 from ragstone.requests import current_request
 
 ROWS = [
@@ -279,6 +281,17 @@ class TestFailures:
         for app in (ask, aask):
             assert all(isinstance(outcome, Failure) and outcome.kind == "application" for outcome in run(app).outcomes)
 
+    def test_an_application_that_cancels_its_own_task_fails(self) -> None:
+        """The other samples are asked."""
+
+        async def ask(question: str) -> str:
+            if "1" in question:
+                asyncio.current_task().cancel()  # type: ignore[union-attr]
+                await asyncio.sleep(0)
+            return "x"
+
+        assert ["ok", "error", "ok"] == [trace.status for trace in run(ask).traces]
+
     def test_a_call_that_takes_too_long_fails(self) -> None:
         """The run does not wait for the thread that hangs."""
         never = threading.Event()
@@ -467,3 +480,29 @@ def test_outcomes_and_progress_are_reported_for_each_call() -> None:
     )
     assert [(n, 6) for n in range(1, 7)] == seen
     assert (2, 4) == (kinds.count("failure"), kinds.count("score"))
+
+
+class TestFrameworks:
+    """Integrations are found by entry points."""
+
+    def test_an_object_of_a_framework_without_its_integration_is_warned_about(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It is evaluated with what it returns."""
+        monkeypatch.setattr(capture, "entry_points", lambda group: ())
+        framework = type(
+            "Chain", (), {"__module__": "langchain_core.x", "invoke": lambda _, question: {"answer": question}}
+        )
+
+        assert "Where is stone 0?" == run(framework()).samples[0].response
+        assert "pip install langchain-ragstone" in caplog.text
+
+    def test_an_integration_that_cannot_be_imported_is_left_out(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The run does not need it."""
+        broken = EntryPoint("llama_index", "a_module_that_is_missing:capture_into", "ragstone.capture")
+        monkeypatch.setattr(capture, "entry_points", lambda group: (broken,))
+
+        assert "x" == run(lambda _: "x").samples[0].response
+        assert "requests of llama_index are not captured: No module named" in caplog.text

@@ -97,6 +97,7 @@ class AppRunner:
         self._stop_early = stop_early
         self._ended: asyncio.Queue[AppRun | BaseException] = asyncio.Queue()
         self._workers: list[asyncio.Task[None]] = []
+        self._closing = False
 
     def run_ids(self, row: Sample) -> list[str]:
         """Return the ids of the calls for a sample: the sample's, with the number of the repeat if there are several."""
@@ -114,6 +115,7 @@ class AppRunner:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._closing = True
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
@@ -148,7 +150,9 @@ class AppRunner:
                     if run.failure is None:
                         self._saved.add(run.trace, row, repeat)
                 self._ended.put_nowait(run)
-        except Exception as error:  # noqa: BLE001 - a full disk, or a bug: raised where the runs are read
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a full disk, or a bug: raised where the runs are read
             self._ended.put_nowait(error)
 
     def _known(self, row: Sample, repeat: int) -> AppRun | None:
@@ -167,8 +171,7 @@ class AppRunner:
                 async with asyncio.timeout(self._timeout_s) as limit:
                     returned = await self._call(row, block)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if self._closing:
                 raise
             failure = "the application canceled its own call"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - an error of the application is a result
