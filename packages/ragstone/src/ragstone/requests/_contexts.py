@@ -16,7 +16,8 @@ from ragstone.schema import ContextsRule
 
 __all__ = ["Contexts", "find_contexts"]
 
-_MIN_REPLY_CHARS: Final = 40
+_MIN_REPLY_BYTES: Final = 40
+"""In UTF-8, because 14 Chinese characters say as much as 40 Latin ones."""
 _MIN_REPLY_WORDS: Final = 6
 _MIN_TOOL_TEXT: Final = 80
 """Characters of a tool's result from which on it can be a passage."""
@@ -113,7 +114,7 @@ def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | 
         call
         for call in facts.calls
         if call.is_visible
-        and len(call.reply) >= _MIN_REPLY_CHARS
+        and len(call.reply.encode("utf-8", "replace")) >= _MIN_REPLY_BYTES
         and (len(call.reply.split()) >= _MIN_REPLY_WORDS or not call.reply.isascii())
         and call.reply not in queries
     ]

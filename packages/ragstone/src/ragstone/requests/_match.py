@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import sys
+import unicodedata
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ MAX_CHARS: Final = 20_000_000
 """Characters compared for one request. A number of characters, not a time: live capture and replay must agree."""
 _SEED: Final = 32
 _MIN_EXCERPT: Final = 80
+_LARGE_EXCERPT: Final = 500
+"""Characters of a piece that count, even if it is a small part of a long passage."""
 _SHORT: Final = 32
 _FEW_WORDS: Final = 4
 _NEAR: Final = 100
@@ -41,9 +44,12 @@ _INDEX_AFTER: Final = 1_000_000
 
 _ESCAPE: Final = re.compile(r"""\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrtbf"'/\\]))""")
 _SPACES: Final = frozenset("nrtbf")
+_INVISIBLE: Final = re.compile("[\u00ad\u200b\u2060\ufeff]")
+"""Soft hyphen, zero-width space, word joiner and byte order mark, which applications remove."""
 _WORD_START: Final = re.compile(r"\b\w|[\u0e00-\U0010ffff]")
 """Scripts from Thai on do not put spaces between words: each of their characters can begin one."""
 _SPACELESS: Final = "\u0e00"
+_ENDS: Final = frozenset(" .,;:!?)]}\u3002\uff0c\uff01\uff1f")
 
 
 class TooLargeError(Exception):
@@ -72,7 +78,7 @@ class Budget:
 def canonical(text: str) -> str:
     r"""Return a text without escapes of JSON, Python and HTML, and with one space for each run of whitespace.
 
-    Case and punctuation stay. Both sides of a comparison are brought into this form.
+    Letters and their accents are one character (Unicode's form NFC), and invisible characters are removed. Case and punctuation stay. Both sides of a comparison are brought into this form.
 
     Example:
         >>> canonical(r"Tom &amp; \"Jerry\"\n  run")
@@ -86,9 +92,11 @@ def canonical(text: str) -> str:
             text = html.unescape(text)
         if text == before:
             break
-    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
-        # Two escapes that together are one character.
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if not text.isascii():
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            # Two escapes that together are one character.
+            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        text = unicodedata.normalize("NFC", _INVISIBLE.sub("", text))
     return " ".join(text.split())
 
 
@@ -281,13 +289,16 @@ class Finder:
         return rest
 
     def find_pieces(self, candidates: Iterable[Candidate]) -> None:
-        """Find the longest piece of each passage, if it has a quarter of the passage and 80 characters.
+        """Find the longest piece of each passage, if it has 80 characters and a quarter of the passage.
+
+        Of a long passage, 500 characters and a twentieth are enough.
 
         Raises:
             TooLargeError: If the budget of compared characters is used up.
         """
         for candidate in candidates:
-            smallest = max(_MIN_EXCERPT, len(candidate.text) // 4)
+            size = len(candidate.text)
+            smallest = max(_MIN_EXCERPT, min(size // 4, max(_LARGE_EXCERPT, size // 20)))
             if candidate.anchors is None:
                 candidate.anchors = find_anchors(candidate.text, smallest)
             piece = longest_piece(self._text, candidate.text, smallest=smallest, anchors=candidate.anchors)
@@ -366,8 +377,8 @@ def _extended(text: str, start: int, passage: str, anchor: int) -> tuple[int, in
         end -= 1
     while end > start and text[end - 1] == " ":
         end -= 1
-    while begin < start and text[begin] == " ":
-        begin += 1
+    while begin < start and text[begin] in _ENDS:
+        begin += 1  # the end of the sentence before
     return begin, end
 
 

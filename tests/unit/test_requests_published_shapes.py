@@ -1,0 +1,802 @@
+"""`assemble` on shapes that applications publish: tables, translations, agents, drafts, guards, structured answers."""
+
+from __future__ import annotations
+
+import html
+import json
+import textwrap
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+from tests.support.request_steps import ANSWER, QUESTION, A, B, C, D, Steps, passages, prompt
+
+from ragstone.requests import Message, PassageDraft, Request, Step, assemble
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a careful reader of the steps would write down."""
+
+    contexts: tuple[str, ...] | None
+    """Texts, None if they are not known."""
+    response: str | None = ANSWER
+    query: str | None = QUESTION
+    doubts: tuple[str, ...] = ()
+
+
+CASES: dict[str, tuple[Callable[[], Request], Expected]] = {}
+
+
+def case(expected: Expected) -> Callable[[Callable[[], Request]], Callable[[], Request]]:
+    """Add a request to the cases."""
+
+    def add(build: Callable[[], Request]) -> Callable[[], Request]:
+        CASES[build.__name__] = (build, expected)
+        return build
+
+    return add
+
+
+def _start(answer: object = ANSWER, question: str = QUESTION) -> tuple[Steps, Step]:
+    steps = Steps()
+    return steps, steps.chain(inputs={"question": question}, outputs={"answer": answer})
+
+
+def _one(
+    shown: str, *found: str, answer: object = ANSWER, reply: str | None = None, question: str = QUESTION
+) -> Request:
+    """One retrieval, one model call whose prompt shows something, one answer."""
+    steps, root = _start(answer, question)
+    steps.retrieval(root, *found, query=question)
+    steps.model(root, shown, reply if reply is not None else str(answer))
+    return steps.request()
+
+
+TABLE = "| Part | Years |\n|------|-------|\n| Pump | 2     |\n| Hose | 1     |\n| Seal | not covered |"
+CODE = 'def warranty(part: str) -> int:\n    if part == "pump":\n        return 2\n    return {"hose": 1}.get(part, 0)'
+
+
+@case(Expected((TABLE,)))
+def table_in_markdown() -> Request:
+    """A table stands in the prompt as it is."""
+    return _one(prompt(TABLE), TABLE, B)
+
+
+@case(Expected((TABLE,)))
+def table_whose_columns_are_padded_again() -> Request:
+    """A formatter pads the columns of a table: only whitespace differs."""
+    wider = "\n".join(line.replace(" |", "    |") for line in TABLE.splitlines())
+    return _one(prompt(wider), TABLE, B)
+
+
+@case(Expected((CODE,)))
+def code_in_a_fence() -> Request:
+    """Code is indented by the template."""
+    return _one(prompt("```python\n" + textwrap.indent(CODE, "    ") + "\n```"), CODE, B)
+
+
+@case(Expected((CODE, A)))
+def code_in_json() -> Request:
+    """Quotes and line breaks of code are escaped."""
+    return _one(json.dumps({"documents": [CODE, A], "question": QUESTION}), CODE, B, A)
+
+
+@case(Expected((r"Set the path to C:\new\tables\report and restart the service of the pump.",)))
+def windows_path() -> Request:
+    """Backslashes of a path are not escapes, on either side."""
+    path = r"Set the path to C:\new\tables\report and restart the service of the pump."
+    return _one(prompt(path), path, B)
+
+
+@case(Expected((r"The loss is \frac{1}{n}\sum_i \theta_i and \nu is the rate of the batch.",)))
+def latex_in_json() -> Request:
+    """LaTeX has backslashes that JSON doubles."""
+    text = r"The loss is \frac{1}{n}\sum_i \theta_i and \nu is the rate of the batch."
+    return _one(json.dumps([text]), text, B)
+
+
+@case(Expected((f"{A} Question: {QUESTION} Answer: two years.", B)))
+def passage_that_quotes_the_question() -> Request:
+    """A page of frequent questions contains the very question."""
+    faq = f"{A} Question: {QUESTION} Answer: two years."
+    return _one(prompt(faq, B), faq, B, C)
+
+
+@case(Expected((A, B), "The warranty lasts two years [1] and returns are accepted within thirty days [2]."))
+def numbered_with_citations() -> Request:
+    """The prompt numbers the passages, and the answer cites them."""
+    answer = "The warranty lasts two years [1] and returns are accepted within thirty days [2]."
+    return _one(prompt(f"[1] {A}", f"[2] {B}"), A, B, C, answer=answer)
+
+
+@case(Expected((A, B)))
+def wrapped_in_xml() -> Request:
+    """Each passage is an element, with escaped characters."""
+    shown = "".join(
+        f'<document index="{i}"><source>a.pdf</source>{html.escape(t)}</document>' for i, t in enumerate((A, B))
+    )
+    return _one(f"<documents>{shown}</documents>\n{QUESTION}", A, B, C)
+
+
+@case(Expected((A,)))
+def citation_markers_inside_sentences() -> Request:
+    """The passage has markers of its own source."""
+    return _one(prompt(A), A, B)
+
+
+_MARKED = "The warranty of the pump covers parts. [p. 4] It lasts two years after the date of purchase. [p. 5] Labor is covered as well. [p. 6]"
+
+
+@case(Expected((_MARKED,)))
+def markers_of_pages_in_the_passage() -> Request:
+    """Markers are part of the passage's text."""
+    return _one(prompt(_MARKED), B, _MARKED)
+
+
+_LONG = f"{A} {B} {C} {D}"
+
+
+@case(Expected((f"{B} {C}", D)))
+def middle_of_a_passage_is_extracted() -> Request:
+    """A compressor inside a function keeps two sentences of three, and the beginning of another passage."""
+    longer = D + " More about recycling is on the page of the town hall."
+    return _one(prompt(f"{B} {C}", D), f"{A} {B} {C}", longer)
+
+
+@case(Expected((A, C)))
+def cut_and_reranked() -> Request:
+    """Sentences that are whole passages and a cut one."""
+    return _one(prompt(A, C), A, B, C)
+
+
+WINDOWS = (f"{A} {B}", f"{B} {C}", f"{C} {D}")
+
+
+@case(Expected((WINDOWS[0], WINDOWS[1])))
+def sliding_windows_with_overlap() -> Request:
+    """Neighboring chunks share a sentence, and two of three are in the prompt."""
+    return _one(prompt(*WINDOWS[:2]), *WINDOWS)
+
+
+@case(Expected((WINDOWS[0], WINDOWS[1])))
+def sliding_windows_that_are_merged() -> Request:
+    """The application joins overlapping chunks to one text: both stand in it, and overlap."""
+    return _one(prompt(f"{A} {B} {C}"), *WINDOWS)
+
+
+@case(Expected((A,)))
+def duplicates_with_different_ids() -> Request:
+    """The same text was indexed twice: the model saw it once or twice, it is one context."""
+    steps, root = _start()
+    steps.add(
+        "retrieval", within=root, query=QUESTION, passages=[PassageDraft(text=A, id="1"), PassageDraft(text=A, id="2")]
+    )
+    steps.model(root, prompt(A, A), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A + " The price is 10 euros.",)))
+def near_duplicates() -> Request:
+    """Two versions of a page differ in a number: only one is in the prompt."""
+    old, new = A + " The price is 10 euros.", A + " The price is 12 euros."
+    return _one(prompt(old), new, old)
+
+
+@case(Expected((f"{A} {B} {C} {D}",)))
+def parent_of_several_children() -> Request:
+    """Children were found, and the application looks up the parent in a step of its own."""
+    steps, root = _start()
+    steps.retrieval(root, A, C)
+    steps.add("transform", within=root, input_texts=[A, C], passages=passages(_LONG))
+    steps.model(root, prompt(_LONG), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A, C)))
+def parent_looked_up_in_a_function() -> Request:
+    """Children were found, and the prompt has their parent, which no step shows: the children stand in it."""
+    return _one(prompt(_LONG), A, C)
+
+
+@case(Expected((A, B, C, D)))
+def summaries_of_summaries() -> Request:
+    """Two levels of summaries lead back to the passages."""
+    steps, root = _start()
+    steps.retrieval(root, A, B, C, D)
+    first = [
+        f"Summary number {i} says what the text has to say in a few words: {t[:20]}" for i, t in enumerate((A, B, C, D))
+    ]
+    for text, reply in zip((A, B, C, D), first, strict=True):
+        steps.model(root, f"Summarize: {text}", reply)
+    second = [
+        "The first half of the texts is about warranty and about returns.",
+        "The second half of the texts is about support and batteries.",
+    ]
+    steps.model(root, "Merge:\n" + "\n".join(first[:2]), second[0])
+    steps.model(root, "Merge:\n" + "\n".join(first[2:]), second[1])
+    steps.model(root, "\n".join(second) + "\n" + QUESTION, ANSWER)
+    return steps.request()
+
+
+@case(Expected((A, B)))
+def agent_with_three_tools() -> Request:
+    """A calculator and a calendar return texts, and one tool returns documents."""
+    steps, root = _start()
+    user = Message("user", QUESTION)
+    call = Message("assistant", "", calls_tool=True)
+    steps.model(root, [user], None, calls_tool=True)
+    steps.add("tool", within=root, name="calculator", query="2*365", outputs="730")
+    steps.add("tool", within=root, name="today", outputs="2024-05-01")
+    tool = steps.add("tool", within=root, name="search", query="warranty", outputs=f"{A}\n\n{B}")
+    steps.retrieval(tool, A, B, query="warranty")
+    results = [
+        Message("tool", "730", tool="calculator"),
+        Message("tool", "2024-05-01", tool="today"),
+        Message("tool", f"{A}\n\n{B}", tool="search"),
+    ]
+    steps.model(root, [user, call, *results], ANSWER)
+    return steps.request()
+
+
+@case(Expected((A,)))
+def self_consistency_by_voting() -> Request:
+    """Three drafts from the same prompt, of which the majority is returned by a function."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    for reply in (ANSWER, "The warranty lasts three years and covers only parts.", ANSWER):
+        steps.model(root, prompt(A), reply)
+    return steps.request()
+
+
+@case(Expected((B, A)))
+def drafts_with_different_passages_and_a_judge() -> Request:
+    """A judge picks a draft by its number: only the passages of that draft wrote the answer."""
+    steps, root = _start()
+    steps.retrieval(root, A, B, C, D)
+    other = "The support line answers questions on the warranty on weekdays."
+    steps.model(root, prompt(B, A), ANSWER)
+    steps.model(root, prompt(C, D), other)
+    steps.model(root, f"Which answer is better?\n1: {ANSWER}\n2: {other}", "1")
+    return steps.request()
+
+
+@case(Expected((A,)))
+def guards_before_and_after() -> Request:
+    """Both guards answer "safe"."""
+    steps, root = _start()
+    steps.model(root, f"Is this safe? {QUESTION}", "safe")
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A), ANSWER)
+    steps.model(root, f"Is this safe? {ANSWER}", "safe")
+    return steps.request()
+
+
+@case(Expected((A,)))
+def hypothetical_document() -> Request:
+    """HyDE: a model writes a document that is the query of the search, and does not stand in the prompt."""
+    steps, root = _start()
+    document = "The warranty of a pump usually lasts for two or three years and covers all of its parts."
+    steps.model(root, f"Write a passage that answers: {QUESTION}", document)
+    steps.retrieval(root, A, B, query=document)
+    steps.model(root, prompt(A), ANSWER)
+    return steps.request()
+
+
+@case(Expected((B, A)))
+def query_rewriting_that_equals_a_passage() -> Request:
+    """The rewritten query is a title that was found as a passage, and in the prompt as such."""
+    steps, root = _start()
+    steps.model(root, f"Rewrite: {QUESTION}", B)
+    steps.retrieval(root, B, A, query=B)
+    steps.model(root, prompt(B, A), ANSWER)
+    return steps.request()
+
+
+@case(Expected(None, doubts=("no_model_wrote_it",)))
+def answer_from_a_cache() -> Request:
+    """The answer comes from a cache after the search, and a model only wrote a title."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    steps.model(root, f"Write a title for: {QUESTION}", "Warranty")
+    return steps.request()
+
+
+@case(Expected((A,)))
+def fallback_model_after_an_error() -> Request:
+    """The same prompt goes to a second model."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A, B), None, error="RateLimitError: 429")
+    steps.model(root, prompt(A), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A,)))
+def two_requests_interleaved() -> Request:
+    """Steps of another request began in between; they are not within the root."""
+    steps, root = _start()
+    other = steps.chain(inputs={"question": "And returns?"}, outputs={"answer": "Within thirty days, unused."})
+    steps.retrieval(root, A, C)
+    steps.retrieval(other, B, D, query="And returns?")
+    steps.model(root, prompt(A), ANSWER)
+    steps.model(other, prompt(B), "Within thirty days, unused.")
+    request = steps.request()
+    inside = {root.id}
+    return replace_steps(request, [step for step in steps.steps if step.id in inside or step.parent in inside])
+
+
+def replace_steps(request: Request, steps: list[Step]) -> Request:
+    """Return the request with these steps."""
+    return replace(request, steps=steps)
+
+
+@case(Expected((A,)))
+def history_with_an_earlier_answer() -> Request:
+    """The history has an earlier answer of the assistant, which quotes nothing that was found now."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    history = [
+        Message("user", "And returns?"),
+        Message("assistant", "Within thirty days, if unused."),
+        Message("user", prompt(A)),
+    ]
+    steps.model(root, history, ANSWER)
+    return steps.request()
+
+
+@case(Expected((B, A)))
+def history_with_an_earlier_prompt() -> Request:
+    """The earlier prompt with its passages is still in the messages, and one was found again: the model saw it."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    history = [
+        Message("user", prompt(B, question="And returns?")),
+        Message("assistant", "Thirty days."),
+        Message("user", prompt(A)),
+    ]
+    steps.model(root, history, ANSWER)
+    return steps.request()
+
+
+_JSON_ANSWER = json.dumps({"answer": ANSWER, "confidence": 0.9, "citations": ["a.pdf"]})
+
+
+@case(Expected((A,)))
+def structured_output_as_an_object() -> Request:
+    """The root returns the parsed object, and the model wrote JSON with other spaces."""
+    steps = Steps()
+    root = steps.chain(
+        inputs={"question": QUESTION}, outputs={"answer": ANSWER, "confidence": 0.9, "citations": ["a.pdf"]}
+    )
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A), json.dumps({"answer": ANSWER, "confidence": 0.9, "citations": ["a.pdf"]}, indent=2))
+    return steps.request()
+
+
+@case(Expected((A,)))
+def answer_as_arguments_of_a_function_call() -> Request:
+    """The final answer is the argument of a tool that is called, as with `final_answer` of agents."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A), json.dumps({"answer": ANSWER}), calls_tool=True)
+    return steps.request()
+
+
+@case(Expected((A,)))
+def streamed_with_an_empty_root() -> Request:
+    """Nobody collected the stream, and a title was written afterwards."""
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"answer": ""})
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A), ANSWER)
+    steps.model(root, f"Write a title for this conversation: {QUESTION}", "Warranty")
+    return steps.request()
+
+
+@case(Expected(("A photo of the pump with its seal marked in red.", A)))
+def images_with_captions() -> Request:
+    """An image counts by its caption, and one without a caption by nothing."""
+    steps, root = _start()
+    image = PassageDraft(text="A photo of the pump with its seal marked in red.", id="img-1")
+    steps.add(
+        "retrieval", within=root, query=QUESTION, passages=[image, PassageDraft(text="", id="img-2"), *passages(A)]
+    )
+    steps.model(root, [Message("user", prompt(image.text, A))], ANSWER)
+    return steps.request()
+
+
+ZH = "水泵的保修期为自购买之日起两年，包括零件和人工费用，但不包括电池。"
+ZH2 = "如果设备未使用且保持原包装，可在三十天内退货，运费由买方承担。"
+JA = "ポンプの保証は、購入日から二年間、部品と工賃を対象とします。電池は対象外です。"
+TH = "การรับประกันปั๊มครอบคลุมอะไหล่และค่าแรงเป็นเวลาสองปีนับจากวันที่ซื้อ"
+AR = "يغطي ضمان المضخة قطع الغيار والعمالة لمدة عامين من تاريخ الشراء."
+HI = "पंप की वारंटी खरीद की तारीख से दो साल तक पुर्जों और श्रम को कवर करती है।"
+KO = "펌프의 보증은 구입일로부터 2년 동안 부품과 인건비를 포함합니다."
+
+
+@case(Expected((ZH,)))
+def chinese() -> Request:
+    """No spaces, and full-width punctuation beside the passage."""
+    return _one(f"请根据资料回答。资料：{ZH}问题：保修多久？", ZH, ZH2)
+
+
+@case(Expected(((ZH + ZH2 + JA)[:90],)))
+def chinese_cut() -> Request:
+    """A long Chinese passage is cut in the middle of a sentence: 80 characters are evidence."""
+    return _one("资料：" + (ZH + ZH2 + JA)[:90], ZH + ZH2 + JA + ZH, B)
+
+
+@case(Expected(None, doubts=("not_in_prompt",)))
+def chinese_cut_to_little() -> Request:
+    """Fewer than 80 characters of a passage are not evidence, in any script."""
+    return _one("资料：" + (ZH + ZH2)[:60], ZH + ZH2 + JA, B)
+
+
+@case(Expected((JA, TH, AR, HI, KO)))
+def other_scripts() -> Request:
+    """Passages of several scripts, as JSON with escapes."""
+    return _one(json.dumps([JA, TH, AR, HI, KO]), JA, TH, AR, HI, KO, B)
+
+
+_EMOJI = "The pump 🚰 has a warranty 👩‍🔧 of two years 🎉 after the date of purchase ✅."
+
+
+@case(Expected((_EMOJI,)))
+def emoji_in_escaped_json() -> Request:
+    """Characters outside the basic plane are two escapes."""
+    return _one(json.dumps({"context": _EMOJI}), _EMOJI, B)
+
+
+@case(Expected(("Die Garantie gilt für Café-Pumpen zwei Jahre ab dem Kauf der Pumpe.",)))
+def composed_and_decomposed_letters() -> Request:
+    """One side has letters with combining accents."""
+    text = "Die Garantie gilt für Café-Pumpen zwei Jahre ab dem Kauf der Pumpe."
+    return _one(prompt(unicodedata.normalize("NFD", text)), text, B)
+
+
+@case(Expected(("\ufeffThe warranty doesn’t cover bat\u00adteries, and\u200b it lasts for two years.",)))
+def invisible_characters() -> Request:
+    """A template removes zero-width spaces, soft hyphens and the byte order mark."""
+    text = "The warranty doesn’t cover batteries, and it lasts for two years."
+    return _one(
+        prompt(text), "\ufeff" + text.replace("batteries", "bat\u00adteries").replace("and it", "and\u200b it"), B
+    )
+
+
+@case(Expected((A,), "الضمان سنتان ويشمل قطع الغيار والعمالة.", "ما مدة الضمان؟"))
+def translated_question_and_answer() -> Request:
+    """The question is translated, answered in English, and the answer translated back."""
+    arabic, english = "ما مدة الضمان؟", "How long is the warranty of the pump?"
+    steps = Steps()
+    root = steps.chain(inputs={"question": arabic}, outputs={"answer": "الضمان سنتان ويشمل قطع الغيار والعمالة."})
+    steps.model(root, f"Translate to English: {arabic}", english)
+    steps.retrieval(root, A, B, query=english)
+    steps.model(root, prompt(A, question=english), ANSWER)
+    steps.model(root, f"Translate to Arabic: {ANSWER}", "الضمان سنتان ويشمل قطع الغيار والعمالة.")
+    return steps.request()
+
+
+@case(Expected(None, doubts=("not_in_prompt",)))
+def passages_translated_in_a_function() -> Request:
+    """The prompt has translations of the passages, which no step shows."""
+    return _one(prompt("Die Garantie der Pumpe gilt zwei Jahre für Teile und Arbeit."), A, B)
+
+
+@case(Expected(None, doubts=("not_in_prompt",)))
+def characters_in_front_of_each_line() -> Request:
+    """A passage of two short lines is quoted with "> " in front of each line: no rule covers that."""
+    first, second = A[:40], A[41:]
+    return _one(prompt(f"> {first}\n> {second}"), f"{first}\n{second}", B)
+
+
+@case(Expected((A,), response=f"**{ANSWER}**"))
+def answer_formatted_by_the_application() -> Request:
+    """The application adds markup around the reply."""
+    steps, root = _start(f"**{ANSWER}**")
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A,), response=ANSWER))
+def thoughts_are_removed() -> Request:
+    """A model that thinks writes its thoughts first; the application removes them."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A), f"<think>The user wants to know about the warranty. {A}</think>\n\n{ANSWER}")
+    return steps.request()
+
+
+@case(Expected((A,), response="2 years"))
+def short_answer_cut_out_of_a_sentence() -> Request:
+    """A parser returns two words of the reply."""
+    steps, root = _start("2 years")
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A), "Final answer: 2 years")
+    return steps.request()
+
+
+@case(Expected((A, B)))
+def follow_up_suggestions_with_passages() -> Request:
+    """After the answer a model suggests questions from other passages."""
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"answer": ANSWER, "suggestions": ["And batteries?"]})
+    steps.retrieval(root, A, B, C, D)
+    steps.model(root, prompt(A, B), ANSWER)
+    steps.model(root, f"Suggest questions from:\n{C}\n{D}\nAnswer: {ANSWER}", "And batteries?")
+    return steps.request()
+
+
+@case(Expected((A,)))
+def grader_in_parallel_with_the_same_passages() -> Request:
+    """Each passage is graded, and the graders' prompts contain the others."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    for text in (A, B):
+        steps.model(root, f"Is it relevant to {QUESTION}?\n{text}", json.dumps({"score": "yes" if text == A else "no"}))
+    steps.model(root, prompt(A), ANSWER)
+    steps.model(root, f"Is it grounded? {A} {ANSWER}", json.dumps({"score": "yes"}))
+    return steps.request()
+
+
+_MANUAL = "\n\n".join(
+    f"Section {i}. The {part} of the pump is described here, with its size, its price and the tools that are needed."
+    for i, part in enumerate(
+        ("seal", "hose", "valve", "motor", "filter", "handle", "cable", "cover", "wheel", "base") * 5
+    )
+)
+
+
+@case(Expected((A, _MANUAL[:600].replace("\n\n", " "))))
+def long_passage_cut_beside_a_short_one() -> Request:
+    """Each passage is cut to 600 characters, which is a tenth of the long one."""
+    return _one(prompt(A, _MANUAL[:600]), _MANUAL, A)
+
+
+@case(Expected((ZH, ZH2)))
+def map_reduce_in_chinese() -> Request:
+    """Summaries of twenty characters say as much as sixty Latin ones."""
+    steps, root = _start()
+    steps.retrieval(root, ZH, ZH2)
+    replies = ["水泵的零件和人工费用保修两年，电池除外。", "未使用且原包装的设备可在三十天内退货。"]
+    for text, reply in zip((ZH, ZH2), replies, strict=True):
+        steps.model(root, f"请总结：{text}", reply)
+    steps.model(root, "合并：" + "\n".join(replies), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A, B), response=A))
+def extractive_answer_without_a_model() -> Request:
+    """The best passage is the answer, and no model was called."""
+    steps, root = _start(A)
+    steps.retrieval(root, A, B)
+    return steps.request()
+
+
+@case(Expected((A,)))
+def output_with_blocks_of_content() -> Request:
+    """The last message has its text in blocks, after thoughts."""
+    steps = Steps()
+    blocks = [{"type": "thinking", "thinking": "The user asks."}, {"type": "text", "text": ANSWER}]
+    messages = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": blocks}]
+    root = steps.chain(inputs={"messages": messages[:1]}, outputs={"messages": messages})
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A,)))
+def answer_and_sources_as_a_pair() -> Request:
+    """A function returns the answer and its sources."""
+    steps = Steps()
+    root = steps.chain(inputs={"args": [QUESTION]}, outputs=[ANSWER, ["manual.pdf", "policy.pdf"]])
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A,)))
+def prefix_of_the_embedding_model() -> Request:
+    """The index holds "passage: ", and the prompt does not."""
+    return _one(prompt(A), f"passage: {A}", f"passage: {B}")
+
+
+@case(Expected(("Paris", "Lyon", "Nice")))
+def list_of_names() -> Request:
+    """Short passages in a list are near each other."""
+    return _one(prompt("- Paris\n- Lyon\n- Nice"), "Paris", "Lyon", "Nice", "Marseille")
+
+
+@case(Expected(None, doubts=("not_in_prompt",)))
+def frequent_question_whose_answer_is_metadata() -> Request:
+    """The index holds questions; the prompt has the answer from the metadata, which is not a text of a passage."""
+    steps, root = _start()
+    found = PassageDraft(text=QUESTION, id="faq-1", metadata={"answer": A})
+    steps.add("retrieval", within=root, query=QUESTION, passages=[found])
+    steps.model(root, prompt(A), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A,)))
+def invalid_json_is_asked_again() -> Request:
+    """The reply is not valid, and the second prompt quotes it with the error."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    broken = '{"answer": "The warranty lasts two years'
+    steps.model(root, prompt(A), broken)
+    steps.model(root, f"{prompt(A)}\nThis is not valid JSON: {broken}\nWrite it again.", json.dumps({"answer": ANSWER}))
+    return steps.request()
+
+
+@case(Expected((A, B)))
+def verifier_that_corrects_the_draft() -> Request:
+    """A verifier sees the draft and one more passage, and writes the final answer."""
+    steps, root = _start()
+    steps.retrieval(root, A, B, C)
+    draft = "The warranty lasts for three years and covers parts and labor and batteries."
+    steps.model(root, prompt(A), draft)
+    steps.model(root, f"Correct this draft.\nSource: {B}\nDraft: {draft}", ANSWER)
+    return steps.request()
+
+
+@case(Expected((A,), response="Hello Ann! " + ANSWER + " Anything else?"))
+def greeting_around_the_reply() -> Request:
+    """The application adds a greeting and a closing sentence."""
+    steps, root = _start("Hello Ann! " + ANSWER + " Anything else?")
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A), ANSWER)
+    return steps.request()
+
+
+_REDACTED = "The warranty for [NAME] lasts two years and covers parts and labor of the pump. Call us on [PHONE]."
+
+
+@case(Expected((A,), response=_REDACTED))
+def names_redacted_in_the_answer() -> Request:
+    """The application takes names out of the reply; a large piece of it is left."""
+    steps, root = _start(_REDACTED)
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A), _REDACTED.replace("[NAME]", "Ann").replace("[PHONE]", "555-0100"))
+    return steps.request()
+
+
+@case(Expected(None, response="[NAME] has two years, so until [DATE].", doubts=("no_model_wrote_it",)))
+def short_answer_with_redacted_names() -> Request:
+    """No piece of 40 characters is left, so that the answer could be from anywhere."""
+    steps, root = _start("[NAME] has two years, so until [DATE].")
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A), "Ann has two years, so until 1 May.")
+    return steps.request()
+
+
+@case(Expected((A, C)))
+def same_passage_from_several_queries() -> Request:
+    """Multi-query: three searches with two passages each, fused inside a function."""
+    steps, root = _start()
+    for query, texts in (("q1", (A, B)), ("q2", (C, A)), ("q3", (A, D))):
+        steps.retrieval(root, *texts, query=query)
+    steps.model(root, prompt(A, C), ANSWER)
+    return steps.request()
+
+
+@case(Expected((f"Title: Warranty\n{A}",)))
+def reranker_that_changes_the_text() -> Request:
+    """A step puts the title in front: the changed text is what the model saw."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    steps.add("transform", within=root, input_texts=[A, B], passages=passages(f"Title: Warranty\n{A}"))
+    steps.model(root, prompt(f"Title: Warranty\n{A}"), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A,)))
+def passage_split_over_two_messages() -> Request:
+    """Long contexts are sent in several messages."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    cut = A.index(" parts")
+    steps.model(root, [Message("system", A[:cut]), Message("user", A[cut:]), Message("user", QUESTION)], ANSWER)
+    return steps.request()
+
+
+@case(Expected((A, A + " It does not cover batteries.")))
+def short_version_beside_the_long_one() -> Request:
+    """A passage that begins another one stands in the prompt on its own as well."""
+    return _one(prompt(A, A + " It does not cover batteries."), A + " It does not cover batteries.", A)
+
+
+@case(Expected((A,), query="   "))
+def blank_question() -> Request:
+    """A user sends spaces: the query is kept as it was asked, and does not hide passages."""
+    return _one(prompt(A, question="   "), A, B, question="   ")
+
+
+@case(Expected((A,)))
+def system_message_repeats_the_question() -> Request:
+    """Two user messages: the question, and an instruction that the application adds."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    steps.model(
+        root,
+        [Message("system", f"Task: {QUESTION}"), Message("user", prompt(A)), Message("user", "Answer in JSON.")],
+        ANSWER,
+    )
+    return steps.request()
+
+
+@case(Expected((A,)))
+def handoff_between_agents() -> Request:
+    """A triage agent hands over; the specialist retrieves and answers, and the root returns its message."""
+    steps = Steps()
+    root = steps.add(
+        "agent", inputs={"messages": [{"role": "user", "content": QUESTION}]}, outputs={"final_output": ANSWER}
+    )
+    triage = steps.add("agent", within=root, name="triage")
+    steps.model(triage, QUESTION, None, calls_tool=True)
+    steps.add("tool", within=triage, name="transfer_to_warranty", outputs="Transferred to warranty")
+    expert = steps.add("agent", within=root, name="warranty")
+    steps.retrieval(expert, A, B)
+    steps.model(expert, prompt(A), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A,)))
+def speculative_second_search() -> Request:
+    """A second search runs while the model answers, for a follow-up."""
+    steps, root = _start()
+    steps.retrieval(root, A)
+    steps.model(root, prompt(A), ANSWER)
+    steps.retrieval(root, C, D, query="follow-up")
+    return steps.request()
+
+
+@case(Expected((A,), response="Yes."))
+def yes_of_a_grader_and_of_the_answer() -> Request:
+    """Grader and answer say "Yes." with the same passage."""
+    steps, root = _start("Yes.")
+    steps.retrieval(root, A, B)
+    steps.model(root, f"Is it relevant? {A}", "Yes.")
+    steps.model(root, prompt(A), "Yes.")
+    return steps.request()
+
+
+@case(Expected((A,), response="Zwei Jahre."))
+def memory_of_answers_in_the_prompt() -> Request:
+    """The prompt has an earlier answer that equals the new one."""
+    steps, root = _start("Zwei Jahre.")
+    steps.retrieval(root, A, B)
+    history = [Message("user", "Wie lange?"), Message("assistant", "Zwei Jahre."), Message("user", prompt(A))]
+    steps.model(root, history, "Zwei Jahre.")
+    return steps.request()
+
+
+@case(Expected(None, doubts=("not_in_prompt",)))
+def passages_in_upper_case() -> Request:
+    """Case counts: a prompt in upper case does not contain the passage."""
+    return _one(prompt(A.upper()), A, B)
+
+
+@case(Expected((f"{A}\r\n{B}",)))
+def line_ends_of_windows_and_tabs() -> Request:
+    """Line ends, tabs and no-break spaces are whitespace."""
+    return _one(prompt(f"{A}\n\t{B}".replace(" pump", "\u00a0pump")), f"{A}\r\n{B}", C)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_draft_of_a_published_shape(name: str) -> None:
+    """Query, contexts, response and doubts are what a careful reader would write."""
+    build, expected = CASES[name]
+    draft = assemble(build())
+    assert draft.evidence is not None
+    contexts = draft.contexts
+    if contexts is None and draft.retrievals and draft.evidence.contexts != "unknown":
+        contexts = [passage for retrieval in draft.retrievals for passage in retrieval.passages]
+    found = Expected(
+        contexts=None if contexts is None else tuple(passage.text for passage in contexts),
+        response=draft.response,
+        query=draft.query,
+        doubts=draft.evidence.doubts,
+    )
+    assert found == expected
