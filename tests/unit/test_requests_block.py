@@ -565,6 +565,49 @@ def test_what_cannot_be_read_is_explained(use, place, advice, caplog):
     assert ALPHA not in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("use", "doubts"),
+    [
+        pytest.param(lambda r: r.used(5), ("unreadable:used",), id="used"),
+        pytest.param(lambda r: r.found(object()), ("unreadable:found",), id="found"),
+        pytest.param(lambda r: r.found([1, 2]), ("unreadable:found",), id="positions"),
+        pytest.param(lambda r: r.found(b"bytes"), ("unreadable:found",), id="bytes"),
+        pytest.param(lambda r: r.prompt(5), ("unreadable:prompt",), id="prompt"),
+        pytest.param(lambda r: (r.found(5), r.used(["What the model saw."])), (), id="stated after all"),
+        pytest.param(lambda r: r.found([{"id": "an image"}]), (), id="id"),
+        pytest.param(lambda r: r.found([]), (), id="nothing found"),
+    ],
+)
+def test_what_cannot_be_read_puts_the_contexts_in_doubt(recorder, use, doubts):
+    """A score of other contexts than the application stated is worse than none."""
+    with recorder.request("Why?") as r:
+        r.found(["It rains in the mountains."])
+        use(r)
+        r.answer("Because.")
+    evidence = recorder.drafts[0].evidence
+    assert doubts == evidence.doubts
+    assert bool(doubts) == (evidence.doubt_about("contexts") is not None)
+
+
+def test_a_stream_that_a_text_replaces(recorder):
+    """The application drops a stream and states the text: the request was answered."""
+    with recorder.request("Why?") as r:
+        stream = r.answer(iter(["It ", "rains."]))
+        r.answer("It rains.")
+    del stream
+    gc.collect()
+    draft = recorder.drafts[0]
+    assert ("ok", "It rains.") == (draft.status, draft.response)
+
+
+def test_a_nested_block_answers_for_those_around_it(recorder):
+    """An answer inside is not missing outside."""
+    with recorder.request("Why?"), recorder.request("And why?"), recorder.request("Why, then?") as r:
+        r.answer("Because of the rain.")
+    assert "Because of the rain." == recorder.drafts[0].response
+    assert {} == dict(recorder.errors)
+
+
 def test_methods_outside_of_the_block(recorder, caplog):
     """Too early and too late are counted, and change nothing."""
     r = recorder.request(Q)

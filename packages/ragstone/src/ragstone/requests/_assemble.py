@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ragstone.requests._answer import find_answer
@@ -11,7 +11,7 @@ from ragstone.requests._contexts import find_contexts
 from ragstone.requests._draft import TraceDraft
 from ragstone.requests._facts import Facts
 from ragstone.requests._query import find_query, find_standalone_query
-from ragstone.requests._step import Request, Step
+from ragstone.requests._step import Request, Statements, Step
 from ragstone.schema import Evidence
 
 __all__ = ["assemble"]
@@ -63,9 +63,16 @@ def _complete(draft: TraceDraft, facts: Facts) -> None:
         query=query_rule,
         contexts=contexts.rule,
         response=answer.rule,
-        doubts=tuple(dict.fromkeys([*answer.doubts, *contexts.doubts])),
+        doubts=tuple(dict.fromkeys([*answer.doubts, *contexts.doubts, *_unread(facts.request.statements)])),
     )
     _fill_measures(draft, facts, [call.step for call in answer.calls])
+
+
+def _unread(said: Statements) -> Iterator[str]:
+    """Yield doubts about statements that could not be read; stated contexts need neither hits nor a prompt."""
+    for name in said.unread:
+        if name == "used" or said.contexts is None:
+            yield f"unreadable:{name}"
 
 
 def _fill_measures(draft: TraceDraft, facts: Facts, answering: Sequence[Step]) -> None:

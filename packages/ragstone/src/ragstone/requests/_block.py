@@ -247,9 +247,9 @@ class RequestBlock:
                     self._model = self._new_step("model", prompt=prompt)
                     live.add(self._model)
                 else:
-                    self._guard.note(
-                        "prompt.unreadable",
-                        f"prompt() takes a text or a list of messages, got {type(messages).__name__}",
+                    self._failed(
+                        "prompt",
+                        ConfigurationError(f"takes a text or a list of messages, got {type(messages).__name__}"),
                     )
             except Exception as error:  # noqa: BLE001
                 self._failed("prompt", error)
@@ -355,9 +355,17 @@ class RequestBlock:
         read = read_hits(hits, **reading)
         if read.without_text is not None:
             self._guard.note(f"{method}.without_text", f"{method}(): {read.without_text}")
+        if not read.is_complete:
+            self._note_unread(method)
         return read
 
+    def _note_unread(self, method: str) -> None:
+        if self._live is not None:
+            self._live.unread[method] = None
+
     def _failed(self, method: str, error: Exception) -> None:
+        if method in ("found", "prompt", "used"):
+            self._note_unread(method)
         if isinstance(error, ConfigurationError):
             self._guard.note(f"{method}.unreadable", f"{method}(): {error}")
         else:
@@ -375,6 +383,8 @@ class RequestBlock:
                 if "response_gen" in getattr(response, "__dict__", ()):
                     response.response_gen = self._tap(inner, explicit=explicit)
             elif (reply := read_reply(response)) is not None:
+                if explicit and reply.text is not None and not reply.calls_tool:
+                    self._source = None  # the streams before it are not the answer
                 self._take(live, reply, explicit=explicit)
             elif explicit or not (response is None or self._is_answered):
                 self._guard.note(
@@ -421,6 +431,11 @@ class RequestBlock:
             live.statements.response = text
         else:
             self._step.reply = text
+            outer = self.outer  # what a nested block answers can be the answer of those around it
+            while outer is not None:
+                if isinstance(outer, RequestBlock) and outer._live is live:  # noqa: SLF001
+                    outer._n_joined += 1  # noqa: SLF001
+                outer = outer.outer
 
     def _answered_twice(self) -> None:
         self._guard.note("answer.twice", "answer() was called twice for one request; the last answer counts")
@@ -433,7 +448,7 @@ class RequestBlock:
             return
         if listener is self._source:
             self._take_stream(live, listener)
-        if listener.status != "ok":
+        if listener.status != "ok" and (listener is self._source or not listener.explicit):
             self._status, self._error = listener.status, error
         if self._is_left and self._n_open == 0:
             self._end(self._status, self._error)

@@ -43,6 +43,8 @@ class Hits(NamedTuple):
     lists: list[list[PassageDraft]]
     without_text: str | None = None
     """What to do about hits without a text; None if all have one."""
+    is_complete: bool = True
+    """Whether each hit has at least an id. Hits with neither an id nor a text are left out."""
 
 
 def read_hits(
@@ -81,7 +83,7 @@ def read_hits(
     for passages in lists:
         _set(passages, "ids", ids)
         _set(passages, "scores", scores)
-    return Hits(lists, reader.without_text)
+    return Hits(lists, reader.without_text, not reader.left_out)
 
 
 # -- lists of hits
@@ -110,7 +112,9 @@ def _lists(value: Any) -> list[Sequence[Any]]:
         return [records("records")]
     if isinstance(value, Iterator):
         raise ConfigurationError("hits must be a list: reading an iterator would use it up; pass list(hits)")
-    if isinstance(value, Mapping | str) or not (isinstance(value, Iterable) and hasattr(value, "__len__")):
+    if isinstance(value, Mapping | str | bytes | bytearray) or not (
+        isinstance(value, Iterable) and hasattr(value, "__len__")
+    ):
         raise ConfigurationError(
             f"hits must be a list or the result of a known client, got {type(value).__name__}{_fields(value)}; "
             "pass its list of hits"
@@ -171,6 +175,7 @@ class _Reader:
         self._text = text
         self._columns = None if columns is None else list(columns)
         self.without_text: str | None = None
+        self.left_out = False
 
     def passage(self, hit: Any) -> PassageDraft | None:
         if isinstance(hit, PassageDraft):
@@ -226,6 +231,7 @@ class _Reader:
         if text is None:
             self.without_text = self.without_text or self._explained(hit, holders, metadata)
             if identity is None:
+                self.left_out = True
                 return None
         score, score_name = _score_of(hit, stored)
         return PassageDraft(

@@ -34,6 +34,8 @@ class LiveRequest:
         self.draft = draft
         self.root = root
         self.statements = Statements()
+        self.unread: dict[str, None] = {}
+        """Methods of the block that could not read their argument."""
         self.retriever_tools: dict[str, str | None] = {}
         self.ended = False
         self.n_late = 0
@@ -88,6 +90,7 @@ class LiveRequest:
             if self.ended:
                 return None
             self.ended = True
+        self.statements.unread = tuple(self.unread)
         self.draft.status = status
         self.draft.error = self.root.error = error
         self.draft.ended_at = self.root.ended_at = time.time()

@@ -110,6 +110,8 @@ class Statements:
     query: str | None = None
     contexts: Sequence[PassageDraft] | None = None
     response: str | None = None
+    unread: Collection[str] = ()
+    """Names of statements that could not be read: "found", "prompt", "used". They put the contexts in doubt."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

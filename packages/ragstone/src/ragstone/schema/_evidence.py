@@ -41,6 +41,10 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
         ("contexts",),
         "passages and prompts are too large to compare (more than 20 million characters)",
     ),
+    "unreadable": (
+        ("contexts",),
+        "hits or a prompt that the application passed could not be read; see monitor.errors and the log",
+    ),
     "internal_error": (
         ("query", "contexts", "response"),
         "the steps of the request could not be read; please report this",
