@@ -386,7 +386,7 @@ def answer_as_arguments_of_a_function_call() -> Request:
 
 @case(Expected((A,)))
 def streamed_with_an_empty_root() -> Request:
-    """Nobody collected the stream, and a title was written afterwards."""
+    """The application did not collect the stream, and a title was written afterwards."""
     steps = Steps()
     root = steps.chain(inputs={"question": QUESTION}, outputs={"answer": ""})
     steps.retrieval(root, A, B)
@@ -418,7 +418,7 @@ KO = "펌프의 보증은 구입일로부터 2년 동안 부품과 인건비를 
 
 @case(Expected((ZH,)))
 def chinese() -> Request:
-    """No spaces, and full-width punctuation beside the passage."""
+    """No spaces, and full-width punctuation next to the passage."""
     return _one(f"请根据资料回答。资料：{ZH}问题：保修多久？", ZH, ZH2)
 
 
@@ -550,7 +550,7 @@ _MANUAL = "\n\n".join(
 
 
 @case(Expected((A, _MANUAL[:600].replace("\n\n", " "))))
-def long_passage_cut_beside_a_short_one() -> Request:
+def long_passage_cut_and_a_whole_short_one() -> Request:
     """Each passage is cut to 600 characters, which is a tenth of the long one."""
     return _one(prompt(A, _MANUAL[:600]), _MANUAL, A)
 
@@ -702,7 +702,7 @@ def passage_split_over_two_messages() -> Request:
 
 
 @case(Expected((A, A + " It does not cover batteries.")))
-def short_version_beside_the_long_one() -> Request:
+def short_version_and_the_long_one() -> Request:
     """A passage that begins another one stands in the prompt on its own as well."""
     return _one(prompt(A, A + " It does not cover batteries."), A + " It does not cover batteries.", A)
 
