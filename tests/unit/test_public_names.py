@@ -99,7 +99,7 @@ PUBLIC = {
     """,
     "llama_index.evaluation.ragstone": """
         LlamaIndexJudge LlamaIndexModel RagstoneEvaluationResult RagstoneEvaluator register_retrieval_metrics
-        retrieval_metrics
+        results_to_pandas retrieval_metrics
     """,
     "llama_index.observability.ragstone": """
         ContextsEvent RagstoneInstrumentor

@@ -1,4 +1,4 @@
-"""Our metrics as LlamaIndex's evaluators: one class, made by a metric's name."""
+"""Ragstone's metrics as evaluators of LlamaIndex: one class, created by a metric's name."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ __all__ = ["RagstoneEvaluationResult", "RagstoneEvaluator"]
 
 
 class RagstoneEvaluationResult(EvaluationResult):
-    """An `EvaluationResult` that also says how its score came about."""
+    """An `EvaluationResult` with the outcome behind its score."""
 
     outcome: Score | NotApplicable | Failure | None = None
-    """With interval, number of replies, judge and usage; None where the sample could not be read."""
+    """With interval, number of replies, judge and usage. None if the sample could not be read."""
 
 
 class RagstoneEvaluator(BaseEvaluator):
-    """A metric as an evaluator of LlamaIndex's.
+    """A metric as an evaluator of LlamaIndex.
 
-    It never raises: where the metric does not apply, where the judge gave no usable answer, and where what was given cannot
-    be read, the result has no score, `invalid_result=True`, and the reason. So one failing judge does not end a
+    It never raises: if the metric does not apply, the judge does not give a usable reply, or the arguments cannot be read,
+    the result does not have a score, but `invalid_result=True` and the reason. One failing judge does not end a
     `BatchEvalRunner`.
 
     Args:
         metric: A metric's name ("ccrs.qr", "exact_match", "udcg"), or a `Metric`. For groups see `for_metrics`.
-        judge: A model of LlamaIndex's, or what `ragstone.judges.judge_from` takes: a `Judge`, "http://host:8000/v1",
-            "lexical". None reads `RAGSTONE_JUDGE`, else takes "lexical", the baseline that is no judge.
-        reader: The application's generator, for metrics that ask it ("udcg"); None takes the judge's model.
-        threshold: What passes: scores from here on, or down from here where lower is better. None leaves `passing` unset.
+        judge: A model of LlamaIndex, or a value that `ragstone.judges.judge_from` accepts: a `Judge`, "http://host:8000/v1",
+            "lexical". None means `RAGSTONE_JUDGE`, else "lexical", the baseline without a judge.
+        reader: The application's generator, for metrics that call it ("udcg"). None means the judge's model.
+        threshold: The lowest score that passes, or the highest if a lower score is better. None leaves `passing` unset.
         deadline_s: Seconds after which the metric fails as "timeout".
 
     Raises:
-        ConfigurationError: A metric, judge or reader that does not exist, or a group of metrics.
-        MissingExtraError: The metric needs a package that is not installed.
+        ConfigurationError: If a metric, judge or reader does not exist, or for a group of metrics.
+        MissingExtraError: If the metric needs a package that is not installed.
 
     Example:
         ```python
@@ -85,17 +85,17 @@ class RagstoneEvaluator(BaseEvaluator):
         thresholds: Mapping[str, float] | None = None,
         deadline_s: float = 120.0,
     ) -> dict[str, RagstoneEvaluator]:
-        """One evaluator for each metric, by name, with one judge: what `BatchEvalRunner` takes.
+        """Create one evaluator for each metric, by name, with one judge: the argument of `BatchEvalRunner`.
 
         Args:
             metrics: Names, groups ("ccrs"), `Metric`s.
             judge: As for one evaluator.
             reader: As for one evaluator.
-            thresholds: What passes, by the metric's name.
+            thresholds: The threshold of each metric, by its name.
             deadline_s: As for one evaluator.
 
         Raises:
-            ConfigurationError: A metric, judge or reader that does not exist; a threshold for a metric that is not there.
+            ConfigurationError: If a metric, judge or reader does not exist, or for a threshold of another metric.
 
         Example:
             ```python
@@ -121,23 +121,23 @@ class RagstoneEvaluator(BaseEvaluator):
 
     @property
     def card(self) -> MetricCard:
-        """What it scores by."""
+        """The description of its metric."""
         return self._metric.card
 
     def _get_prompts(self) -> PromptDictType:
-        """None that could be changed: a metric's wording is part of its identity."""
+        """Return no prompts: the wording of a metric cannot be changed, because it is part of its identity."""
         return {}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
-        """Refuse other wordings, rather than pass them over in silence.
+        """Refuse other wordings.
 
         Raises:
-            ConfigurationError: Always, where there is a prompt.
+            ConfigurationError: If there is a prompt.
         """
         if prompts:
             raise ConfigurationError(
-                f"{self.card.name} has no prompt {min(prompts)!r}: a metric's wording is part of its version; "
-                "another wording is a metric of your own"
+                f"{self.card.name} does not have a prompt {min(prompts)!r} that can be changed: the wording is part of the "
+                "metric's version. Define a metric of your own for another wording"
             )
 
     async def aevaluate(
@@ -149,25 +149,25 @@ class RagstoneEvaluator(BaseEvaluator):
         sub_questions: Sequence[str] | None = None,
         qrels: Mapping[str, float] | None = None,
         ratings: Mapping[str, Mapping[str, float]] | None = None,
-        **kwargs: Any,  # noqa: ARG002  what other evaluators of a batch take
+        **kwargs: Any,  # noqa: ARG002  arguments of other evaluators of a batch
     ) -> RagstoneEvaluationResult:
         """Score one response.
 
         Args:
             query: The question.
             response: The answer.
-            contexts: What was retrieved, in prompt order: texts, or nodes, whose ids meet `qrels`.
+            contexts: The contexts in prompt order: texts, or nodes, whose ids `qrels` may contain.
             reference: A correct answer, or several.
-            sub_questions: What a complete answer covers.
+            sub_questions: The questions that a complete answer covers.
             qrels: Relevance by node id over the whole collection, for ranking metrics.
-            ratings: How well a node answers a sub-question, by sub-question and node id.
+            ratings: Grades of nodes as answers to sub-questions, by sub-question and node id.
             **kwargs: Ignored.
         """
         found = list(contexts) if isinstance(contexts, list | tuple) else contexts
         given: dict[str, Any] = {
-            "query": _told(query),
-            "response": _told(response),
-            "contexts": [text for each in found if (text := _told(each)) is not None]
+            "query": _plain(query),
+            "response": _plain(response),
+            "contexts": [text for each in found if (text := _plain(each)) is not None]
             if isinstance(found, list)
             else None,
         }
@@ -205,7 +205,7 @@ class RagstoneEvaluator(BaseEvaluator):
         contexts: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> RagstoneEvaluationResult:
-        """Score one response; the same as `aevaluate`, waiting for it. Works inside a running event loop too."""
+        """Score one response, like `aevaluate`, and wait for it. Works inside a running event loop too."""
         return run_async(self.aevaluate(query, response, contexts, **kwargs))
 
     async def aevaluate_response(
@@ -213,7 +213,7 @@ class RagstoneEvaluator(BaseEvaluator):
     ) -> RagstoneEvaluationResult:
         """Score a response with its source nodes, whose ids and scores are kept.
 
-        A streaming response is not read: it has a text once the application has read it.
+        A streaming response is not read: it does not have a text before the application has read it.
         """
         if response is None:
             return await self.aevaluate(query=query, **kwargs)
@@ -228,7 +228,7 @@ class RagstoneEvaluator(BaseEvaluator):
     def evaluate_response(
         self, query: str | None = None, response: Any = None, **kwargs: Any
     ) -> RagstoneEvaluationResult:
-        """Score a response; the same as `aevaluate_response`, waiting for it."""
+        """Score a response, like `aevaluate_response`, and wait for it."""
         return run_async(self.aevaluate_response(query, response, **kwargs))
 
     def _passes(self, value: float) -> bool | None:
@@ -257,15 +257,15 @@ def _node(context: object) -> BaseNode | None:
     return node if isinstance(node, BaseNode) else None
 
 
-def _told(value: object) -> str | None:
-    """A text for the result, which takes neither other things nor lone surrogates."""
+def _plain(value: object) -> str | None:
+    """Return a text for the result, which accepts neither other values nor lone surrogates."""
     node = _node(value)
     text = value if node is None else node.get_content()
     return text.encode(errors="replace").decode() if isinstance(text, str) else None
 
 
 def _passage(context: object) -> object:
-    """A node as the plain values of a data set; anything else as it is."""
+    """Return a node as the plain values of a dataset, and any other value as it is."""
     node = _node(context)
     if node is None:
         return context

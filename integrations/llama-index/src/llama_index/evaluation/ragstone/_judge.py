@@ -40,7 +40,7 @@ class LlamaIndexModel(FunctionModel):
         timeout_s: Seconds for one reply, its own retries included.
 
     Raises:
-        ConfigurationError: It is no model of LlamaIndex's, or an option has a value that cannot work.
+        ConfigurationError: If it is not a model of LlamaIndex, or an option has an invalid value.
 
     Example:
         ```python
@@ -135,7 +135,7 @@ def _completion(reply: ChatResponse) -> Completion:
 
 
 def _places(reply: ChatResponse) -> Iterator[object]:
-    """Where providers say how a reply ended: in the raw reply, its first choice or candidate, or beside the message."""
+    """Where providers say how a reply ended: in the raw reply, its first choice or candidate, or with the message."""
     yield reply.raw
     yield reply.additional_kwargs
     yield reply.message.additional_kwargs

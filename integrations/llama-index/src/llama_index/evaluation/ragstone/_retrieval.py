@@ -1,4 +1,4 @@
-"""Our ranking metrics as LlamaIndex's retrieval metrics: a class for each name, made when it is asked for."""
+"""Ragstone's ranking metrics as retrieval metrics of LlamaIndex: a class for each name, created on demand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUERY = "query"
 
 
 class _RetrievalMetric(BaseRetrievalMetric):
-    """A ranking metric with the expected ids as what is relevant. Asks nobody."""
+    """A ranking metric, for which the expected ids are relevant. It does not call a judge."""
 
     metric_name: ClassVar[str]
 
@@ -32,11 +32,11 @@ class _RetrievalMetric(BaseRetrievalMetric):
         retrieved_texts: Sequence[str] | None = None,  # noqa: ARG002
         **kwargs: Any,  # noqa: ARG002
     ) -> RetrievalMetricResult:
-        """Measure one query. What was not found at all counts as 0.
+        """Measure one query. An empty retrieval scores 0.
 
         Raises:
-            DataError: No ids are expected: the metric is undefined where nothing is relevant. (A `ValueError`, as with
-                LlamaIndex's own metrics, whose results cannot be without a number.)
+            DataError: If no ids are expected: the metric is then undefined. (A `ValueError`, as with LlamaIndex's own
+                metrics, whose results must contain a number.)
         """
         if retrieved_ids is None:
             raise DataError(f"{self.metric_name} compares ids, and retrieved_ids is None")
@@ -63,27 +63,27 @@ def _made(name: str) -> type[_RetrievalMetric]:
 def _classes(names: Sequence[str]) -> list[type[_RetrievalMetric]]:
     found: dict[str, type[_RetrievalMetric]] = {}
     for name in names:
-        # Of the group "ranking" those that ids can tell.
+        # Of the group "ranking" those that need nothing but ids.
         usable = [metric for metric in resolve_metrics(name) if isinstance(metric, RankingMetric)]
         if not usable:
             raise ConfigurationError(
-                f"{name!r} is no metric that ids of expected and retrieved nodes tell; there are all of 'ranking' but "
-                f"alpha_ndcg (such as 'ndcg@10'). Score it with RagstoneEvaluator({name!r})"
+                f"{name!r} needs more than the ids of expected and retrieved nodes. Use a metric of 'ranking' except "
+                f"alpha_ndcg (such as 'ndcg@10'), or RagstoneEvaluator({name!r})"
             )
         found |= {metric.card.name: _made(metric.card.name) for metric in usable}
     return list(found.values())
 
 
 def retrieval_metrics(*names: str) -> list[BaseRetrievalMetric]:
-    """Ranking metrics for `RetrieverEvaluator(metrics=...)`.
+    """Create ranking metrics for `RetrieverEvaluator(metrics=...)`.
 
-    Expected ids are relevant, all of them alike, and no other node is.
+    All expected ids count as equally relevant, and other ids as not relevant.
 
     Args:
         names: "ndcg@10", "recall@5", "reciprocal_rank" (LlamaIndex's "mrr"), ...; "ranking" for all.
 
     Raises:
-        ConfigurationError: There is no such metric, or it needs more than ids.
+        ConfigurationError: If a metric does not exist or needs more than ids.
 
     Example:
         ```python
@@ -94,13 +94,13 @@ def retrieval_metrics(*names: str) -> list[BaseRetrievalMetric]:
 
 
 def register_retrieval_metrics(*names: str) -> None:
-    """Let `RetrieverEvaluator.from_metric_names` know ranking metrics by their names, in this process.
+    """Add ranking metrics to the names that `RetrieverEvaluator.from_metric_names` accepts, in this process.
 
     Args:
         names: As for `retrieval_metrics`.
 
     Raises:
-        ConfigurationError: There is no such metric, it needs more than ids, or LlamaIndex knows another one of that name.
+        ConfigurationError: If a metric does not exist or needs more than ids, or if LlamaIndex has another metric of that name.
 
     Example:
         ```python
@@ -111,7 +111,7 @@ def register_retrieval_metrics(*names: str) -> None:
     kinds = {kind.metric_name: kind for kind in _classes(names)}
     if taken := [name for name, kind in kinds.items() if METRIC_REGISTRY.get(name, kind) is not kind]:
         raise ConfigurationError(
-            f"LlamaIndex knows other metrics called {', '.join(map(repr, taken))}; pass retrieval_metrics({taken[0]!r}) to "
+            f"LlamaIndex has other metrics called {', '.join(map(repr, taken))}; pass retrieval_metrics({taken[0]!r}) to "
             "RetrieverEvaluator(metrics=...) instead"
         )
     METRIC_REGISTRY.update(kinds)

@@ -1,8 +1,8 @@
-"""A tap on a streamed answer: the application's own tokens pass through it, as they are and when they are asked for.
+"""A tap on a streamed answer: the application's tokens pass through it unchanged, when the application pulls them.
 
-A stream is never read by us: its text is what the application pulled. The tap is a generator like the one it stands
-for, so that laziness, errors, `close`, `send` and `throw` are what they were. LlamaIndex calls the model when the first
-token is pulled, in spans without a parent; a context variable says meanwhile whose stream it is.
+The tap does not read the stream itself. It is a generator like the one that it replaces, so that laziness, errors, `close`,
+`send` and `throw` stay the same. LlamaIndex calls the model when the first token is pulled, in spans without a parent. A
+context variable holds the request of the stream meanwhile.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ _pulled: ContextVar[str | None] = ContextVar("ragstone_llama_index_pulled_stream
 
 
 def pulled_stream() -> str | None:
-    """The root span of the request whose stream is being pulled here and now."""
+    """Return the root span of the request whose stream the caller is pulling."""
     return _pulled.get()
 
 
 class StreamListener(Protocol):
-    """Hears of a stream; never raises, and holds nothing of the application's."""
+    """Takes note of a stream. It never raises, and does not hold objects of the application."""
 
     root_key: str
 
     def saw(self, item: Any) -> None:
-        """A token is passed on."""
+        """Take note of a token that is passed on."""
 
     def ended(self, text: str) -> None:
-        """The application has read it to the end."""
+        """Take note that the application has read it to the end."""
 
     def failed(self, error: BaseException) -> None:
-        """Making a token failed."""
+        """Take note that the stream raised."""
 
     def stopped(self, text: str) -> None:
-        """The application closed it before its end."""
+        """Take note that the application closed it before its end."""
 
     def lost(self) -> None:
-        """It was never read, and is gone."""
+        """Take note that it was never read, and was collected."""
 
 
 class _Text:
-    """What passed through: pieces of text, responses with a `delta`, or versions of an object, the last of which counts."""
+    """The items that passed through: texts, responses with a `delta`, or versions of an object, the last of which counts."""
 
     __slots__ = ("_last", "_parts", "_text_of", "begun")
 
@@ -71,7 +71,7 @@ class _Text:
 def wrap_stream(
     tokens: Any, listener: StreamListener, text_of: Callable[[Any], str | None]
 ) -> Generator[Any, Any, Any]:
-    """Stand for an iterator of tokens.
+    """Replace an iterator of tokens.
 
     Args:
         tokens: A generator, or any other iterator.
@@ -128,7 +128,7 @@ def _tap(tokens: Any, listener: StreamListener, text: _Text) -> Generator[Any, A
 
 
 def tap_async(tokens: Any, listener: StreamListener, text_of: Callable[[Any], str | None]) -> AsyncGenerator[Any, Any]:
-    """Stand for an asynchronous iterator of tokens; arguments as for `tap`."""
+    """Replace an asynchronous iterator of tokens. Arguments as for `wrap_stream`."""
     text = _Text(text_of)
     stand_in = _tap_async(tokens, listener, text)
     weakref.finalize(stand_in, _collected, listener, text).atexit = False
