@@ -16,13 +16,18 @@ PROCESS = Path(__file__).parent / "replay_apps" / "mlflow_beside.py"
 
 
 def seen(trace: Trace):
-    """What metrics see of a request, and who asked."""
+    """What metrics see of a request, and who asked.
+
+    MLflow's spans show inputs of more steps than the handler sees: for a request that failed, the same passages by
+    another rule.
+    """
     sample = sample_from_trace(trace)
     tokens = trace.usage and (trace.usage.input_tokens, trace.usage.output_tokens)
     return (
         trace.name,
         trace.status,
-        sample.model_dump(exclude={"id"}),
+        sample.model_dump(exclude={"id", "evidence"}),
+        trace.evidence.doubts,
         tokens,
         trace.model,
         trace.session_id,

@@ -49,11 +49,13 @@ def both(request, read, tmp_path):
 
 
 def seen(trace: Trace, *, ids: bool = True):
-    """What metrics see of a request, and who asked."""
+    """What metrics see of a request, and who asked.
+
+    Without ranks: two tools can see retrievals that run at the same time in another order, and then one of them lists the
+    contexts itself.
+    """
     sample = sample_from_trace(trace)
-    contexts = sample.contexts and [
-        (p.text, p.id if ids else None, p.score, p.rank, p.metadata) for p in sample.contexts
-    ]
+    contexts = sample.contexts and [(p.text, p.id if ids else None, p.score, p.metadata) for p in sample.contexts]
     tokens = trace.usage and (trace.usage.input_tokens, trace.usage.output_tokens)
     return (
         sample.query, contexts, sample.response, sample.metadata, tokens, trace.session_id, trace.user_id,
