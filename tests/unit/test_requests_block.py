@@ -600,6 +600,20 @@ def test_a_stream_that_a_text_replaces(recorder):
     assert ("ok", "It rains.") == (draft.status, draft.response)
 
 
+def test_a_long_agent_holds_a_bounded_number_of_characters(recorder):
+    """The oldest prompts of calls that asked for a tool are given up, and the last one decides."""
+    passage = "The warranty of the pump covers parts and labor for two years."
+    with recorder.request("How long?") as r:
+        r.found([passage])
+        for turn in range(40):
+            r.prompt([{"role": "user", "content": f"{passage} {turn} " * 10_000}])
+            r.answer({"content": None, "tool_calls": [{"id": turn}]} if turn < 39 else "Two years.")
+        held = sum(len(message.text) for step in r._live._steps for message in step.prompt or ())
+    assert held <= 4_000_000
+    draft = recorder.drafts[0]
+    assert ("Two years.", "in_prompt", ()) == (draft.response, draft.evidence.contexts, draft.evidence.doubts)
+
+
 def test_a_nested_block_answers_for_those_around_it(recorder):
     """An answer inside is not missing outside."""
     with recorder.request("Why?"), recorder.request("And why?"), recorder.request("Why, then?") as r:

@@ -9,6 +9,7 @@ from typing import Final
 
 from ragstone.requests._draft import TraceDraft
 from ragstone.requests._recorder import Recorder
+from ragstone.requests._size import PromptLimit
 from ragstone.requests._step import Request, Statements, Step
 from ragstone.schema import TraceStatus
 
@@ -43,6 +44,7 @@ class LiveRequest:
         # Re-entrant: the garbage collector may end a stream while this thread holds the lock.
         self._lock = threading.RLock()
         self._steps: list[Step] = [root]
+        self._limit = PromptLimit()
         self._numbers = itertools.count()
 
     def new_id(self) -> tuple[str, int]:
@@ -56,6 +58,8 @@ class LiveRequest:
                 self.n_late += len(steps)
                 return False
             self._steps.extend(steps)
+            for step in steps:
+                self._limit.add(step)
             return True
 
     def join(self, request: Request, *, parent: Step) -> bool:
