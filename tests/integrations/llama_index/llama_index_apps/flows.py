@@ -150,9 +150,9 @@ def workflow_that_fans_out() -> None:
     run(FanOutFlow(), question=Q)
 
 
-def search_library(topic: str) -> str:
-    """Search the library's pages."""
-    return "\n\n".join(one.node.get_content() for one in Index("saturday", "sunday").retrieve(topic))
+async def search_library(topic: str) -> str:
+    """Search the library's pages."""  # not in a thread, in which the oldest agents lose LlamaIndex's context
+    return "\n\n".join(one.node.get_content() for one in await Index("saturday", "sunday").aretrieve(topic))
 
 
 @app("saturday", "sunday")

@@ -118,7 +118,7 @@ def fill_reply(step: Step, response: object) -> bool:
         return False
     raw = response.raw
     names = (_look_up(raw, "model"), _look_up(raw, "model_version"), _look_up(raw, "modelVersion"))
-    places = [*(_at(raw, path) for path in _USAGE), *about]
+    places = about if raw is None else [*(_at(raw, path) for path in _USAGE), *about]
     step.model = next((name for name in names if isinstance(name, str) and name), step.model)
     step.input_tokens, step.output_tokens = _count(places, _INPUT), _count(places, _OUTPUT)
     return True
