@@ -47,4 +47,4 @@ def test_file_size_limit_loses_only_what_is_counted(tmp_path):
     assert len(found) == len(set(found))
     assert 1 < len(batches)
     assert 0 < lost < 180
-    assert 1 == app.stderr.count("the spool does not take traces")
+    assert 1 == app.stderr.count("the spool rejected traces")

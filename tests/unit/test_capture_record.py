@@ -218,7 +218,7 @@ def test_full_queue_drops_counts_and_logs_once(make, spool, caplog):
     stuck(capture, spool)
     with caplog.at_level(logging.WARNING, logger="ragstone"):
         assert [True] * 3 + [False] * 5 == [capture.record(draft(str(n))) for n in range(8)]
-    assert 1 == len([record for record in caplog.records if "requests come in faster" in record.getMessage()])
+    assert 1 == len([record for record in caplog.records if "requests arrive faster" in record.getMessage()])
     assert ({"queue_full": 5}, 4) == (capture.counters.dropped, capture.pending)
     assert balanced(capture)
     spool.open.set()

@@ -1,4 +1,4 @@
-"""Capture: finished requests in, redacted traces in the spool, in microseconds of the application's time."""
+"""Capture of finished requests: redacted traces in the spool, at a cost of microseconds for the application."""
 
 from ragstone._util.exit import register_exit_hook
 from ragstone._util.fork import after_fork_in_child

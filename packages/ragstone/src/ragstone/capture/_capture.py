@@ -1,4 +1,4 @@
-"""The recorder: what integrations hand their drafts to."""
+"""The recorder, which accepts drafts from integrations."""
 
 from __future__ import annotations
 
@@ -27,63 +27,63 @@ __all__ = ["Capture", "CaptureCounters"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureCounters:
-    """What became of the requests of this process; at rest `recorded = written + sampled_out + dropped + queued`."""
+    """Counts of this process's requests. At rest, `recorded = written + sampled_out + dropped + queued`."""
 
     recorded: int
-    """Drafts handed to `record`, suppressed ones apart."""
+    """Drafts passed to `record`, without suppressed ones."""
     written: int
     """Traces in the spool."""
     sampled_out: int
-    """Left out by sampling; the spool has their ids."""
+    """Requests that sampling skipped. The spool has their ids."""
     dropped: Mapping[str, int]
-    """Lost, by reason."""
+    """Requests lost before the spool, by reason."""
     queued: int
-    """Accepted and not yet written."""
+    """Drafts accepted and not yet written."""
 
 
 class Capture:
-    """Takes finished requests from integrations and writes them to a spool, off the application's threads.
+    """Recorder of finished requests: accepts them from integrations and writes them to a spool on its own thread.
 
     `record` appends to a bounded queue and returns. One daemon thread, started by the first draft, samples, redacts,
-    cuts, validates and writes them in groups. Nothing here ever raises at the application or waits for a disk, unless
-    `durability="sync"` asks for it.
+    truncates, validates and writes the drafts in groups. `record` never raises. It never waits for a disk, except with
+    `durability="sync"`.
 
-    **What a crash can lose.** With `durability="batched"` a draft is on disk at the latest `flush_interval_s` plus the
-    time of writing the groups before it and one `fdatasync` after `record` returned; `kill -9` or a loss of power can
-    lose what was recorded within that window, and nothing older. With `"sync"`, `record` returns True only for what is on disk,
-    and takes the time of an `fdatasync` (shared by all threads that record meanwhile). Either way `flush` and `close`
-    say whether everything is.
+    **What a crash can lose.** With `durability="batched"`, a draft reaches the disk within `flush_interval_s`, the time
+    to write earlier groups and one `fdatasync`. `kill -9` or a power loss can lose the requests recorded within that
+    window, but nothing older. With `"sync"`, `record` returns True only if the draft is on disk, and takes the time of
+    an `fdatasync`, shared by all threads that record meanwhile. In both modes `flush` and `close` return whether
+    everything is on disk.
 
-    **Losses are counted**, by reason, in `counters` and, as soon as the spool takes them, as `Dropped` entries in the
-    spool: "queue_full", "closed" (counted here only), "no_thread", "invalid", "redaction_failed", "disk_full",
-    "spool_error", "deadline", "bug". Each reason is logged at most once a minute, without any text of the request.
+    **Losses are counted** by reason in `counters`, and as `Dropped` entries in the spool as soon as it accepts lines:
+    "queue_full", "closed" (only in `counters`), "no_thread", "invalid", "redaction_failed", "disk_full", "spool_error",
+    "deadline", "bug". Each reason is logged at most once a minute, without any text of the request.
 
-    **Redaction** covers every text: query, response, passages, search queries, references, errors, tags, keys and
-    values of metadata. Ids and names (trace, run, session, user, passage, model) are kept as they are, because requests
-    are found by them: do not use an e-mail address as `user_id`. A trace whose redaction fails is dropped.
+    **Redaction** covers every text: query, response, passages, retrieval queries, references, errors, tags, keys and
+    values of metadata. Ids and names (trace, run, session, user, passage, model) are not redacted, because users look
+    requests up by them. Do not use an e-mail address as `user_id`. A trace whose redaction fails is dropped.
 
-    **Sampling** hashes the trace id, so it is the same in every process; kept traces carry their
+    **Sampling** hashes the trace id, so every process decides the same. Kept traces carry their
     `inclusion_probability`.
 
-    **Forks.** A forked child starts with an empty queue, zero counters, and a thread and spool segment of its own; what
-    is queued at the fork is written by the parent alone.
+    **Forks.** A forked child starts with an empty queue, zero counters, and its own thread and spool segment. Only the
+    parent writes the drafts that were queued at the fork.
 
     Args:
-        spool: Makes what lines are written to, called on the writer's thread: `partial(SpoolWriter, directory)`.
+        spool: Factory of the spool, called on the writer's thread: `partial(SpoolWriter, directory)`.
         sample_rate: Share of traces to keep, in [0, 1].
-        redact: Takes each text and returns what may be stored; None stores texts as they are.
+        redact: Function from each text to the text to store. None stores texts unchanged.
         limits: Upper bounds for one trace.
-        queue_size: Drafts that may wait, with at most 64 million characters; more are dropped. (Each recording thread may
-            exceed it by one.)
+        queue_size: Maximum number of queued drafts, with at most 64 million characters. Further drafts are dropped.
+            (Each recording thread may exceed it by one.)
         durability: "batched" or "sync", see above.
-        flush_interval_s: How long a draft waits for others to share its write with.
-        sync_timeout_s: How long `record` waits with "sync" before it returns False.
-        batch_size: Most drafts in one write.
-        clock: Unix seconds, for `Dropped` entries.
-        guard: Counts errors that are stopped here; one of its own by default.
+        flush_interval_s: Maximum time in seconds that a draft waits for a full group.
+        sync_timeout_s: Maximum time in seconds that `record` waits with "sync" before it returns False.
+        batch_size: Maximum number of drafts in one write.
+        clock: Function that returns Unix seconds, for `Dropped` entries.
+        guard: Counter of the errors that `record` catches. By default a new one.
 
     Raises:
-        ConfigurationError: A value is outside its range.
+        ConfigurationError: If a value is outside its range.
 
     Example:
         ```python
@@ -140,14 +140,14 @@ class Capture:
         after_fork_in_child(self._after_fork)
 
     def record(self, draft: TraceDraft | Request) -> bool:
-        """Take over a finished request: never raises, and with "batched" never blocks.
+        """Record a finished request. Never raises, and never blocks with "batched".
 
-        Safe from any thread, from signal handlers and from finalisers. The draft must not be changed afterwards. Of a
-        request that sampling leaves out only the id is kept. The draft of a `Request` is assembled on the writer's thread.
+        Safe from any thread, from signal handlers and from finalizers. Do not change the draft afterwards. If sampling
+        skips a request, only its id is kept. The draft of a `Request` is assembled on the writer's thread.
 
         Returns:
-            True when it was accepted ("batched") or is on disk ("sync"); False when it was dropped and counted, when
-            the caller runs inside `suppress_capture()`, or, with "sync", when the disk did not confirm in time.
+            True if the draft was accepted ("batched") or is on disk ("sync"). False if it was dropped and counted, if
+            the caller runs inside `suppress_capture()`, or, with "sync", if the disk did not confirm in time.
         """
         try:
             if capture_suppressed():
@@ -158,7 +158,7 @@ class Capture:
                 about = draft.draft if isinstance(draft, Request) else draft
                 draft = TraceDraft(trace_id=about.trace_id, started_at=about.started_at)
             return self._writer.put(draft)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the application goes on
+        except Exception as error:  # noqa: BLE001 - the application must continue after any error
             self._guard.count("record", error)
             return False
 
@@ -166,19 +166,19 @@ class Capture:
         """Wait until everything recorded before is on disk.
 
         Args:
-            timeout_s: Seconds to wait at most.
+            timeout_s: Maximum time to wait in seconds.
 
         Returns:
-            True when all of it is. False when the time ran out, or when something that was accepted since the last
-            flush was lost (`counters` says why); then what was not lost is on disk.
+            True if everything is on disk. False after the timeout, or if a draft accepted since the last flush was
+            lost. `counters` has the reason, and everything else is on disk.
         """
         return self._writer.flush(timeout_s)
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """Accept nothing more, write what is queued and end the thread; idempotent, and done at exit by itself.
+        """Reject new drafts, write the queue and end the thread. Idempotent, and called automatically at exit.
 
         Args:
-            timeout_s: Seconds to wait at most; what is still queued then is dropped and counted.
+            timeout_s: Maximum time to wait in seconds. Drafts still queued then are dropped and counted.
 
         Returns:
             Whether everything accepted since the last flush is on disk.
@@ -211,19 +211,19 @@ class Capture:
         self.close()
 
     def _close_at_exit(self) -> None:
-        # By weak reference, and only once there is something to lose: an unused recorder can be collected.
+        # With a weak reference, and only after the first draft, so that an unused recorder can be garbage-collected.
         self._closes_at_exit = close = functools.partial(_close, weakref.ref(self))
         atexit.register(close)
-        # A multiprocessing child ends without running what `atexit` holds.
+        # A multiprocessing child ends without running `atexit` callbacks.
         multiprocessing = sys.modules.get("multiprocessing.util")
         if multiprocessing is not None:
             multiprocessing.Finalize(None, close, exitpriority=0)
 
     def _after_fork(self) -> None:
-        """In a forked child: nothing of the parent's queue, locks, thread and segment is used again."""
+        """Replace the parent's queue, locks, thread and segment in a forked child."""
         closed = self._writer.closed
         self._writer = self._new_writer()
-        self._closes_at_exit = None  # multiprocessing forgets it in a child
+        self._closes_at_exit = None  # multiprocessing clears it in a child
         if closed:
             self._writer.reject_all()
 

@@ -1,4 +1,4 @@
-"""Conversion of a draft to the line that is stored: sampled, made plain, redacted, cut to limits, validated."""
+"""Conversion of a draft to a spool line: sampling, plain JSON values, redaction, truncation, validation."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ __all__ = [
 
 
 def is_sampled(trace_id: str, *, rate: float) -> bool:
-    """Whether a trace is kept at a rate in [0, 1].
+    """Return whether sampling keeps a trace at a rate in [0, 1].
 
-    What is kept at one rate is kept at every higher one.
+    A trace that is kept at one rate is kept at every higher rate.
 
     Example:
         >>> is_sampled("any", rate=1.0), is_sampled("any", rate=0.0)
@@ -50,30 +50,30 @@ def is_sampled(trace_id: str, *, rate: float) -> bool:
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 _MAX_DEPTH: Final = 12
-"""Nesting of metadata; deeper, or going round in a circle, it is written as text."""
+"""Maximum nesting of metadata. Deeper and circular values are stored as text."""
 _MAX_REPR: Final = 500
-"""Characters of the description of an object that is no JSON."""
+"""Maximum number of characters of the `repr` that replaces an object that is not JSON."""
 _MAX_INT: Final = 2**63
-"""Readers of JSON disagree about larger whole numbers."""
+"""JSON readers disagree about larger integers."""
 
 
 def to_valid_text(value: object) -> str:
-    """A text as it can be written in UTF-8: lone surrogates become U+FFFD. Anything but text is described."""
+    """Return a text that UTF-8 can encode: lone surrogates become U+FFFD. Other values are replaced by their `repr`."""
     if not isinstance(value, str):
         return _described(value)
-    text = str(value)  # subclasses carry things of the application
+    text = str(value)  # a subclass can hold objects of the application
     if text.isascii():
         return text
     try:
         text.encode()
     except UnicodeEncodeError:
-        # Through UTF-16, so that two halves that belong together become the character they stand for.
+        # Encoding as UTF-16 joins surrogate pairs into characters.
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
 
 
 def to_finite_number(value: object) -> float | None:
-    """A finite number, also one of numpy's; None for anything else."""
+    """Return a finite number, also from a NumPy scalar, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     try:
@@ -84,9 +84,9 @@ def to_finite_number(value: object) -> float | None:
 
 
 def to_json_value(value: Any, *, depth: int = 0) -> Json:
-    """A value as JSON: containers nest, numbers of any library are numbers, the rest is described in words.
+    """Convert a value to JSON: containers stay nested, numbers of any library become numbers, other values text.
 
-    A number that JSON does not have (NaN, infinite) is None; a description has at most 500 characters.
+    NaN and infinite numbers become None. The text of another value is its `repr`, at most 500 characters.
     """
     if isinstance(value, Enum):
         value = value.value
@@ -100,7 +100,7 @@ def to_json_value(value: Any, *, depth: int = 0) -> Json:
     if isinstance(value, Real):
         return to_finite_number(value)
     if depth < _MAX_DEPTH:
-        # Copied in one step: the application may go on changing what it handed over.
+        # `list` copies in one step, because the application may still change the value.
         if isinstance(value, Mapping):
             return {_key(key): to_json_value(item, depth=depth + 1) for key, item in list(value.items())}
         if isinstance(value, list | tuple | AbstractSet):
@@ -119,27 +119,27 @@ def _key(key: object) -> str:
 def _described(value: object) -> str:
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - the application's code; what it raises says nothing about the trace
+    except Exception:  # noqa: BLE001 - `repr` is the application's code; its errors are not about the trace
         return f"<{type(value).__name__}>"
     return to_valid_text(text if len(text) <= _MAX_REPR else text[:_MAX_REPR] + "…")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureLimits:
-    """Upper bounds for one captured trace; what is cut is named in `Trace.truncated_fields`.
+    """Upper bounds for one captured trace. `Trace.truncated_fields` names the fields that were cut.
 
     Raises:
-        ConfigurationError: A limit is not positive.
+        ConfigurationError: If a limit is not positive.
     """
 
     max_chars: int = 50_000
     """Characters of each text: query, response, passage, reference, error, tag, string in metadata."""
     max_passages: int = 200
-    """Passages of each search, and of the contexts."""
+    """Passages of each retrieval, and of the contexts."""
     max_items: int = 200
-    """Searches, references, inner errors and tags, each."""
+    """Retrievals, references, inner errors and tags, each."""
     max_metadata_bytes: int = 16_384
-    """Bytes of JSON of each metadata mapping: the trace's own, and each passage's."""
+    """Bytes of JSON of each metadata mapping: of the trace, and of each passage."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -156,11 +156,14 @@ _MAX_LABEL: Final = 1_000
 
 
 class RedactionError(RagstoneError):
-    """The redactor raised or returned no text; the trace must not be written. Never leaves the writer's thread."""
+    """An error if the redactor raises or does not return text. The trace must not be written.
+
+    It never leaves the writer's thread.
+    """
 
 
 class Converter:
-    """Turns drafts into spool lines; holds the settings, no state."""
+    """Converter from drafts to spool lines. It holds settings, but no state."""
 
     def __init__(self, *, sample_rate: float, redact: Redactor | None, limits: CaptureLimits) -> None:
         self._sample_rate = sample_rate
@@ -168,16 +171,16 @@ class Converter:
         self._limits = limits
 
     def is_sampled(self, draft: TraceDraft | Request) -> bool:
-        """Whether a request is kept. Each trace is decided by its id alone, so asking twice gives the same answer."""
+        """Return whether a request is kept. This depends on its id only, so repeated calls return the same."""
         about = draft.draft if isinstance(draft, Request) else draft
         return self._sample_rate >= 1 or is_sampled(_label(about.trace_id) or "", rate=self._sample_rate)
 
     def line(self, draft: TraceDraft | Request) -> tuple[Literal["captured", "sampled_out"], bytes]:
-        """The spool line of a draft, and which kind it is.
+        """Return the spool line of a draft and its kind.
 
         Raises:
-            RedactionError: The redactor failed.
-            ValueError: The draft is not a trace (pydantic's error included).
+            RedactionError: If the redactor fails.
+            ValueError: If the draft is not a valid trace (includes pydantic's errors).
         """
         about = draft.draft if isinstance(draft, Request) else draft
         trace_id = _label(about.trace_id) or ""
@@ -191,7 +194,7 @@ class Converter:
 
 
 class _Conversion:
-    """One draft on its way; remembers what was cut."""
+    """The conversion of one draft, which records the truncated fields."""
 
     def __init__(self, redact: Redactor | None, limits: CaptureLimits) -> None:
         self._redactor = redact
@@ -262,15 +265,15 @@ class _Conversion:
         return tuple(self._text(text, field) or "" for text in self._first(texts, self._limits.max_items, field))
 
     def _first(self, items: Iterable[_T] | None, limit: int, field: str) -> list[_T]:
-        found = list(items or ())
-        if len(found) > limit:
+        every = list(items or ())
+        if len(every) > limit:
             self._cut[field] = None
-        return found[:limit]
+        return every[:limit]
 
     def _text(self, value: object, field: str) -> str | None:
         if value is None:
             return None
-        # Redacted before it is cut, or half a secret would be stored that nothing recognises any more.
+        # Redact before truncation: the redactor cannot recognize a secret that was cut.
         text = self._redact(to_valid_text(value))
         if len(text) > self._limits.max_chars:
             self._cut[field] = None
@@ -287,11 +290,11 @@ class _Conversion:
             return plain
         self._cut[field] = None
         kept: dict[str, Json] = {}
-        room = self._limits.max_metadata_bytes - len("{}")
+        bytes_left = self._limits.max_metadata_bytes - len("{}")
         for key, value in plain.items():
-            room_after = room - (_json_bytes({key: value}) - len("{}") + len(", "))
-            if room_after >= 0:
-                kept[key], room = value, room_after
+            after = bytes_left - (_json_bytes({key: value}) - len("{}") + len(", "))
+            if after >= 0:
+                kept[key], bytes_left = value, after
         return kept
 
     def _redacted(self, value: Json, field: str) -> Json:
@@ -303,7 +306,7 @@ class _Conversion:
             redacted: dict[str, Json] = {}
             for place, (key, item) in enumerate(value.items()):
                 name = self._text(key, field) or ""
-                # Two addresses as keys become one name: both items stay.
+                # Two e-mail addresses as keys become the same name. Both items are kept.
                 redacted[f"{name} #{place}" if name in redacted else name] = self._redacted(item, field)
             return redacted
         return value
@@ -315,10 +318,10 @@ class _Conversion:
         if redact is redact_secrets:
             return redact(text)
         try:
-            # A redactor may ask a model: that is our doing, and capturing it would go on for ever.
+            # A redactor may call a model. Capturing that call would recurse without end.
             with suppress_capture():
                 redacted: object = redact(text)
-        except BaseException as error:  # noqa: BLE001 - not our code, and this is our thread: nobody waits for the rest
+        except BaseException as error:  # noqa: BLE001 - not our code, and it must not end the writer's thread
             raise RedactionError(f"the redactor raised {type(error).__name__}") from None
         if not isinstance(redacted, str):
             raise RedactionError(f"the redactor must return text, got {type(redacted).__name__}")
@@ -326,7 +329,7 @@ class _Conversion:
 
 
 def _label(value: object) -> str | None:
-    """An id or a name: not redacted, as it is how a request is found again."""
+    """Return an id or a name as text. It is not redacted, because users look requests up by it."""
     if value is None:
         return None
     return to_valid_text(value if isinstance(value, str) else str(value))[:_MAX_LABEL]

@@ -1,4 +1,4 @@
-"""Drafts from what an application states itself."""
+"""Drafts of requests that an application reports itself."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def make_draft(
     text: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> TraceDraft:
-    """Describe a request that is over, for `Monitor.record`.
+    """Describe a finished request, for `Monitor.record`.
 
     Args:
         query: The user's question.
         contexts: The passages in the prompt, in their order: texts, mappings with a `text`, documents of a framework, or
-            the hits of a vector database as its client returns them. An empty list means that there were none, None that
-            they are not known.
+            the hits of a vector database as its client returns them. An empty list means that there were none. None
+            means that they are not known.
         response: The application's answer.
         reference: A correct answer, or several.
-        name: What the application calls such requests.
+        name: The application's name for such requests.
         session_id: Id of the conversation.
         user_id: Id of the user.
         model: Name of the model that answered.
-        started_at: Start of the request in Unix seconds; now by default. It ends now.
+        started_at: Start of the request in Unix seconds (default: now). The request ends now.
         tags: Labels of the application.
-        metadata: Anything else to keep.
+        metadata: Any other data to keep.
         text: Field of a context that holds its text, if it does not have a usual name.
         columns: Names of the columns, if contexts are tuples.
 
@@ -72,7 +72,7 @@ def make_draft(
     )
 
 
-# Messages name types and fields, never texts: they may be logged unredacted.
+# Messages name types and fields, but never contain texts, because they may be logged unredacted.
 
 
 def _text(value: object, field: str) -> str | None:

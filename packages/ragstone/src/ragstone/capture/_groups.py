@@ -20,22 +20,22 @@ __all__ = ["BatchWriter", "DropCounter", "DropReason", "SpoolLike"]
 _logger = logging.getLogger("ragstone")
 
 DropReason = Literal[
-    "queue_full",  # requests come in faster than they can be written
-    "closed",  # the recorder was closed already
-    "no_thread",  # the system does not give us a thread
-    "invalid",  # the draft is not a trace
-    "redaction_failed",  # the redactor raised; nothing unredacted is ever written
+    "queue_full",  # requests arrive faster than the spool can write them
+    "closed",  # the recorder was already closed
+    "no_thread",  # the writer's thread could not start
+    "invalid",  # the draft is not a valid trace
+    "redaction_failed",  # the redactor raised; unredacted text is never written
     "disk_full",  # the spool's disk, quota or size limit
-    "spool_error",  # any other fault of the spool
-    "deadline",  # still queued when `close` ran out of time
-    "bug",  # ours
+    "spool_error",  # any other error of the spool
+    "deadline",  # still queued at the timeout of `close`
+    "bug",  # an error in Ragstone
 ]
 
 _LOG_EVERY_S: Final = 60.0
 
 
 class DropCounter:
-    """The losses of one process."""
+    """Counter of the drafts that one process lost, by reason."""
 
     def __init__(self) -> None:
         self._tallies: dict[DropReason, AtomicCounter] = {reason: AtomicCounter() for reason in get_args(DropReason)}
@@ -43,24 +43,24 @@ class DropCounter:
         self._logged_at: dict[str, float] = {}
 
     def count(self, reason: DropReason) -> None:
-        """Count one; safe wherever Python code can run."""
+        """Count one loss. Safe in any thread, signal handler or finalizer."""
         self._tallies[reason].add()
 
     def counts(self) -> dict[str, int]:
-        """How many so far by reason, those that happened."""
+        """Return the number of losses by reason, without zeros."""
         return {reason: n for reason, tally in self._tallies.items() if (n := tally.value())}
 
     def unreported(self) -> dict[DropReason, int]:
-        """What was counted and not yet marked by `reported`. For one thread."""
+        """Return the losses not yet passed to `reported`, by reason. For one thread."""
         return {reason: n for reason, tally in self._tallies.items() if (n := tally.value() - self._reported[reason])}
 
     def reported(self, losses: dict[DropReason, int]) -> None:
-        """Mark losses, as `unreported` gave them, as told to the spool."""
+        """Mark losses returned by `unreported` as written to the spool."""
         for reason, n in losses.items():
             self._reported[reason] += n
 
     def log(self, topic: str, message: str) -> None:
-        """Log a warning, at most one a minute for each topic."""
+        """Log a warning, at most once a minute for each topic."""
         now = time.monotonic()
         if now - self._logged_at.get(topic, -_LOG_EVERY_S) >= _LOG_EVERY_S:
             self._logged_at[topic] = now
@@ -71,23 +71,23 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class SpoolLike(Protocol):
-    """Where lines go: `ragstone.spool.SpoolWriter`, or anything that does as it does. Used by one thread."""
+    """Interface of the spool, as in `ragstone.spool.SpoolWriter`. Used by one thread."""
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Append all lines, or raise and append none."""
         ...
 
     def sync(self) -> None:
-        """Return when all that was appended is on disk."""
+        """Wait until all appended lines are on disk."""
         ...
 
     def close(self) -> None:
-        """Finish; no further call comes."""
+        """Close the spool. This is the last call."""
         ...
 
 
 class BatchWriter:
-    """Converts and writes groups of drafts, each to its end: in the spool, or counted as dropped. For one thread."""
+    """Writer of groups of drafts: each draft ends in the spool or is counted as dropped. For one thread."""
 
     def __init__(
         self,
@@ -105,37 +105,37 @@ class BatchWriter:
         self.written = 0
         """Traces in the spool."""
         self.sampled_out = 0
-        """Ids of left out traces in the spool."""
+        """Ids in the spool of traces that sampling skipped."""
         self.in_hand = 0
-        """Drafts of the present group whose end is open."""
+        """Drafts of the current group that are neither written nor dropped."""
 
     def write(self, drafts: Sequence[TraceDraft | Request]) -> list[bool]:
-        """Write drafts, and the losses since the last time; for each draft, whether it is on disk.
+        """Write drafts and the losses since the last call, and return for each draft whether it is on disk.
 
-        An empty group writes the losses alone. Never raises.
+        An empty group writes the losses only. Never raises.
         """
         self.in_hand = len(drafts)
         on_disk = [False] * len(drafts)
         try:
             for place in self._write(drafts):
                 on_disk[place] = True
-        except BaseException as error:  # noqa: BLE001 - on our own thread; ending it would lose all that follows
+        except BaseException as error:  # noqa: BLE001 - an error would end the writer's thread and lose later drafts
             self._drops.log("bug", f"a group could not be written: {_describe_error(error)}; please report this")
             while self.in_hand > 0:
                 self._count_dropped("bug")
         return on_disk
 
     def close(self) -> None:
-        """Seal the spool."""
+        """Close the spool, if it was opened."""
         if self._spool is None:
             return
         try:
             self._spool.close()
-        except Exception as error:  # noqa: BLE001 - at the end; nothing is lost that was synced
-            self._drops.log("close", f"the spool was not closed in order: {error}")
+        except Exception as error:  # noqa: BLE001 - the last call; synced lines are safe
+            self._drops.log("close", f"closing the spool failed: {error}")
 
     def _write(self, drafts: Sequence[TraceDraft | Request]) -> list[int]:
-        """Write drafts; the places of those that are on disk."""
+        """Write drafts, and return the positions of those that are on disk."""
         lines: list[bytes] = []
         places: list[int] = []
         n_sampled_out = 0
@@ -146,8 +146,8 @@ class BatchWriter:
                 lines.append(line)
                 places.append(place)
                 n_sampled_out += kind == "sampled_out"
-            # Let the application have the interpreter if it waits for it: a group can take as long as the five
-            # milliseconds after which it would be let in by force.
+            # Release the GIL for the application: a group can take as long as the interpreter's switch interval of
+            # five milliseconds.
             time.sleep(0)
         losses = self._drops.unreported()
         for reason, n in losses.items():
@@ -158,9 +158,9 @@ class BatchWriter:
             if self._spool is None:
                 self._spool = self._spool_factory()
             self._spool.append(lines)
-        except Exception as error:  # noqa: BLE001 - whatever the spool raises, none of the lines is in it
+        except Exception as error:  # noqa: BLE001 - after any error of the spool, it holds none of the lines
             why: DropReason = "disk_full" if _is_full(error) else "spool_error"
-            self._drops.log(why, f"the spool does not take traces: {error}")
+            self._drops.log(why, f"the spool rejected traces: {error}")
             for _ in places:
                 self._count_dropped(why)
             return []
@@ -170,8 +170,8 @@ class BatchWriter:
         self.in_hand -= len(places)
         try:
             self._spool.sync()
-        except Exception as error:  # noqa: BLE001 - it is in the spool, so it is not counted as lost
-            self._drops.log("sync", f"what was written is not known to be on disk: {error}")
+        except Exception as error:  # noqa: BLE001 - the lines are in the spool, so they are not counted as lost
+            self._drops.log("sync", f"cannot confirm that written traces are on disk: {error}")
             return []
         return places
 
@@ -200,7 +200,7 @@ def _is_full(error: BaseException | None) -> bool:
 
 
 def _describe_error(error: BaseException) -> str:
-    """What went wrong, without the text that it went wrong with: that is not redacted, and a log is a disk as well."""
+    """Describe an error without its input, because the input is not redacted and logs are stored."""
     if isinstance(error, ValidationError):
         return "; ".join(
             f"{'.'.join(map(str, one['loc']))}: {one['type']}" for one in error.errors(include_input=False)

@@ -1,7 +1,7 @@
 """Removal of secrets from texts, and from whole traces, before they reach a disk.
 
-Every pattern runs in time linear in the text, whatever the text: quantifiers are possessive or bounded, and a look-behind
-keeps a pattern from starting again inside a run it has already failed on.
+Every pattern runs in time linear in the text: quantifiers are possessive or bounded, and a look-behind prevents a second
+start inside a run on which the pattern has already failed.
 """
 
 from __future__ import annotations
@@ -17,24 +17,29 @@ __all__ = ["Redactor", "redact_json", "redact_secrets", "redact_trace"]
 
 
 Redactor = Callable[[str], str]
-"""Takes a text, returns it without what must not be stored; called on the writer's thread, once for each text."""
+"""A function that returns a text without the parts that must not be stored. The writer's thread calls it for each text."""
 
 
 def redact_secrets(text: str) -> str:
     """Replace e-mail addresses, card numbers, tokens and API keys by `[email]`, `[card]`, `[token]` and `[key]`.
 
-    Found are: e-mail addresses (also with `%40`); payment card numbers of 13 to 19 digits, in one piece or in the groups
-    printed on cards, that pass the Luhn check; `Bearer` and `Authorization` credentials and JSON Web Tokens; keys of
-    OpenAI, Anthropic, AWS, GitHub, GitLab, Google, Slack, Stripe, Hugging Face, SendGrid, npm, PyPI, LangSmith and
-    NVIDIA by their published prefixes; private keys in PEM. Names, addresses, phone numbers and passwords are not found:
-    they have no shape of their own.
+    It detects:
+
+    - E-mail addresses (also with `%40`).
+    - Payment card numbers of 13 to 19 digits that pass the Luhn check, in one piece or in the groups printed on cards.
+    - `Bearer` and `Authorization` credentials and JSON Web Tokens.
+    - Keys of OpenAI, Anthropic, AWS, GitHub, GitLab, Google, Slack, Stripe, Hugging Face, SendGrid, npm, PyPI, LangSmith
+      and NVIDIA by their published prefixes.
+    - Private keys in PEM.
+
+    It does not detect names, postal addresses, phone numbers or passwords, because they do not have a fixed form.
 
     Example:
         >>> redact_secrets("Write to ada@example.org, card 4111 1111 1111 1111.")
         'Write to [email], card [card].'
     """
     for rule in _RULES:
-        # Looking for a literal is many times faster than any pattern, and most texts hold no secret.
+        # Most texts do not hold a secret, and searching for a literal is many times faster than any pattern.
         if any(needle in text for needle in rule.needles):
             text = rule.pattern.sub(rule.replacement, text)
     return _redact_cards(text)
@@ -43,7 +48,7 @@ def redact_secrets(text: str) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
     needles: tuple[str, ...]
-    """At least one of these is in every text that the pattern finds something in."""
+    """Literals: every text that the pattern matches contains at least one of them."""
     pattern: re.Pattern[str]
     replacement: str | Callable[[re.Match[str]], str]
 
@@ -57,7 +62,7 @@ def _email(match: re.Match[str]) -> str:
 _RULES: Final = (
     _Rule(
         needles=("PRIVATE KEY",),
-        # A chunk of a document may end before the key does: then all that is left is key.
+        # A chunk of a document may end within the key. Then the rest of the text is part of the key.
         pattern=re.compile(
             r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]{0,40}-----|\Z)", re.DOTALL
         ),
@@ -142,11 +147,12 @@ def _luhn(text: str) -> bool:
 
 
 def redact_trace(trace: Trace, redact: Redactor) -> Trace:
-    """The trace with every text redacted; ids and names stay, because requests are found by them.
+    """Return the trace with every text redacted, but not ids and names, because users look requests up by them.
 
     Args:
-        trace: As it was read.
-        redact: Text to text. What it raises goes through: a trace that cannot be redacted must not be stored.
+        trace: The trace to redact.
+        redact: Function from text to redacted text. Its errors propagate: a trace that cannot be redacted must not be
+            stored.
     """
 
     def passages(found: tuple[Passage, ...]) -> tuple[Passage, ...]:
@@ -188,7 +194,7 @@ def redact_trace(trace: Trace, redact: Redactor) -> Trace:
 
 
 def redact_json(value: Any, redact: Redactor) -> Any:
-    """A JSON value with every text in it redacted, keys as well."""
+    """Return a JSON value with every text in it redacted, including keys."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The queue, and the one thread behind it."""
+"""The queue of drafts and the thread that writes them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["CaptureWriter"]
 
 _NEVER: Final = 2**62
 _RETRY_S: Final = 1.0
-"""How often a spool that failed is tried again while there are losses to report and no new requests."""
+"""Interval of retries on a failed spool while losses are unreported and no new requests arrive."""
 
 
 _UNMEASURED: Final = 8
 """Queue length up to which sizes are not counted. A running request holds at most 4 million characters."""
 _MAX_MEASURED_CHARS: Final = 32_000_000
-"""Characters of all further items in the queue. Together at most 64 million."""
+"""Maximum number of characters of all further items in the queue. Together with the others at most 64 million."""
 
 
 class _Measured:
@@ -38,7 +38,7 @@ class _Measured:
 
 
 class _FlushRequest:
-    """Somebody waits: for the draft in it, or, without one, for everything before this point of the queue."""
+    """A queue item that a caller waits for: for its draft, or without one, for everything before it in the queue."""
 
     __slots__ = ("abandoned", "done", "draft", "on_disk")
 
@@ -46,15 +46,15 @@ class _FlushRequest:
         self.draft = draft
         self.done = threading.Event()
         self.on_disk = False
-        self.abandoned = False  # nobody waits any more
+        self.abandoned = False  # the caller has stopped waiting
 
 
 class CaptureWriter:
-    """A bounded queue, lock-free for those who put, and the daemon thread that empties it into a spool.
+    """A bounded queue, lock-free for producers, and the daemon thread that writes it to a spool.
 
     Garbage collection and signal handlers can call `put` between any two steps of a thread that is inside `put` itself.
-    So nothing on that path takes a lock that it could find taken: the queue is a `deque`, counts are `AtomicCounter`, and the
-    thread is woken through a `SimpleQueue`, which is made for this.
+    So `put` must not wait for a lock: the queue is a `deque`, counts are `AtomicCounter`, and a `SimpleQueue`, which is
+    re-entrant, wakes the thread.
     """
 
     def __init__(
@@ -79,21 +79,21 @@ class CaptureWriter:
         self.recorded = AtomicCounter()
         self.groups = BatchWriter(converter=converter, spool_factory=spool_factory, drops=self.drops, clock=clock)
         self._queue: deque[_Item] = deque()
-        # Any thread adds, only ours subtracts. A sum that misses an addition admits a request too many, no worse.
+        # Any thread adds, only the writer's thread subtracts. A lost addition admits at most one extra request.
         self._chars_put = 0
         self._chars_taken = 0
         self._wake: SimpleQueue[None] = SimpleQueue()
-        self._wake_at = _NEVER  # the queue length from which a put wakes the thread; set by the thread alone
-        self._hurry = False  # somebody waits: no waiting for a full group
+        self._wake_at = _NEVER  # queue length from which `put` wakes the thread; set by the thread only
+        self._hurry = False  # a caller waits: do not wait for a full group
         self._closed = False
-        self._finished = False  # the thread is over: whoever finds something in the queue counts it as dropped
-        self._lost = False  # something accepted since the last flush is not known to be on disk; the thread's
+        self._finished = False  # the thread has ended: any thread counts the rest of the queue as dropped
+        self._lost = False  # a draft accepted since the last flush may not be on disk; set by the thread only
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more is accepted."""
+        """Whether new drafts are rejected."""
         return self._closed
 
     @property
@@ -102,11 +102,11 @@ class CaptureWriter:
         return len(self._queue) + self.groups.in_hand
 
     def reject_all(self) -> None:
-        """Accept nothing, without a thread having run: for the forked child of a closed parent."""
+        """Reject all drafts without starting a thread, for the forked child of a closed parent."""
         self._closed = True
 
     def put(self, draft: TraceDraft | Request) -> bool:
-        """Accept a draft; False when it was dropped or, with `sync`, is not known to be on disk."""
+        """Accept a draft. Return False if it was dropped or, with `sync`, may not be on disk."""
         self.recorded.add()
         if self._closed:
             return self._drop("closed")
@@ -117,7 +117,7 @@ class CaptureWriter:
             is_full = self._chars_put - self._chars_taken + item.chars > _MAX_MEASURED_CHARS
         if is_full:
             self._drop("queue_full")
-            self.drops.log("queue_full", "requests come in faster than they can be written to the spool")
+            self.drops.log("queue_full", "requests arrive faster than the spool can write them")
             return False
         if self._thread is None and not self._start():
             return self._drop("no_thread")
@@ -128,11 +128,12 @@ class CaptureWriter:
         self._queue.append(item)
         if len(self._queue) >= self._wake_at:
             self._wake.put(None)
-        # The thread sets `_finished` and then empties the queue; we append and then look. One of us finds the draft.
+        # The thread sets `_finished` before it empties the queue, and this thread appends before it checks. So one of
+        # them finds the draft.
         return not (self._finished and self._drop_queued("closed"))
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything put before is on disk."""
+        """Wait until all drafts accepted before are on disk."""
         if self._thread is None and not (self._queue and self._start()):
             return not self._queue
         if self._finished:
@@ -140,7 +141,7 @@ class CaptureWriter:
         return self._wait_for(_FlushRequest(None), timeout_s)
 
     def close(self, timeout_s: float) -> bool:
-        """Accept nothing more, write what is queued, end the thread; what is left at the deadline is dropped."""
+        """Reject new drafts, write the queue and end the thread. At the timeout, the rest of the queue is dropped."""
         self._closed = True
         self._wake.put(None)
         if self._queue and self._thread is None:
@@ -152,12 +153,12 @@ class CaptureWriter:
             thread.join(max(0.0, timeout_s))
         if thread.is_alive():
             n = self._drop_queued("deadline")
-            self.drops.log("deadline", f"closing ran out of time after {timeout_s} s with {n} traces in the queue")
+            self.drops.log("deadline", f"close timed out after {timeout_s} s with {n} traces in the queue")
             return False
         return not self._lost
 
     def _start(self) -> bool:
-        """Start the thread unless somebody is at it; False when the system refuses."""
+        """Start the thread, unless another caller is starting it. Return False if the system refuses."""
         if not self._starting.acquire(blocking=False):  # another thread, or this one further up its stack
             return True
         try:
@@ -166,7 +167,7 @@ class CaptureWriter:
                 thread.start()
                 self._thread = thread
         except RuntimeError as error:  # out of threads, or the interpreter is shutting down
-            self.drops.log("no_thread", f"there is no thread to write the spool with: {error}")
+            self.drops.log("no_thread", f"cannot start the thread that writes the spool: {error}")
             return False
         finally:
             self._starting.release()
@@ -178,7 +179,7 @@ class CaptureWriter:
         self._wake.put(None)
         if self._finished:
             self._drop_queued("closed")
-        # The thread cannot wait for itself: a finaliser that garbage collection runs on it comes here.
+        # The thread cannot wait for itself, which a finalizer that garbage collection runs on it would do.
         if self._thread is threading.current_thread():
             return False
         ticket.abandoned = not ticket.done.wait(max(0.0, timeout_s))
@@ -189,7 +190,7 @@ class CaptureWriter:
         return False
 
     def _drop_queued(self, reason: DropReason) -> int:
-        """Empty the queue and count what was in it as dropped; how many drafts that were."""
+        """Empty the queue, count its drafts as dropped and return their number."""
         n = 0
         while True:
             try:
@@ -202,11 +203,11 @@ class CaptureWriter:
             if isinstance(item, _FlushRequest):
                 item.done.set()
 
-    # From here on: the thread.
+    # The methods below run on the writer's thread.
 
     def _run(self) -> None:
         try:
-            # In this order: what was put before `close` is in the queue when `_closed` is seen.
+            # The order matters: when `_closed` is True, every draft accepted before `close` is in the queue.
             while not (self._closed and not self._queue):
                 self._wait_for_group()
                 self._finish_batch(self._take())
@@ -217,7 +218,7 @@ class CaptureWriter:
             self._drop_queued("closed")
 
     def _wait_for_group(self) -> None:
-        """Sleep until there is something to do, and then until a group is full, somebody waits, or time is up."""
+        """Wait for the first draft, then until a group is full, a caller waits, or the flush interval is over."""
         self._wake_at = 1
         while not self._queue and not self._closed:
             try:
@@ -225,21 +226,21 @@ class CaptureWriter:
             except Empty:
                 break
         self._wake_at = self._batch_size
-        # Many may have seen the old `_wake_at`. Whoever wakes us changes the state first, so that a look at the state
-        # after this misses nobody.
+        # Several threads may have seen the old `_wake_at`. A waking thread changes the state first, so the check after
+        # this misses none.
         while not self._wake.empty():
             self._wake.get()
         if 0 < len(self._queue) < self._batch_size and not self._hurry and not self._closed:
             with contextlib.suppress(Empty):
                 self._wake.get(timeout=self._flush_interval_s)
         self._wake_at = _NEVER
-        # Before the queue is emptied: whoever hurries us puts first.
+        # Reset before the queue is emptied, because a waiting caller appends before it sets `_hurry`.
         self._hurry = False
 
     def _take(self) -> list[_Item]:
-        """At most a batch, ending with the first that waits for all before it."""
+        """Take at most one batch off the queue, up to and including the first flush request."""
         group: list[_Item] = []
-        # `close` at its deadline may empty the queue at any moment.
+        # At its timeout, `close` may empty the queue at any moment.
         with contextlib.suppress(IndexError):
             while len(group) < self._batch_size:
                 item = self._queue.popleft()
@@ -251,7 +252,7 @@ class CaptureWriter:
         return group
 
     def _finish_batch(self, group: Sequence[_Item]) -> None:
-        """Write a group and tell those who wait."""
+        """Write a group and notify waiting callers."""
         drafts = [draft for item in group if (draft := _draft(item)) is not None]
         on_disk = iter(self.groups.write(drafts))
         for item in group:
@@ -261,7 +262,7 @@ class CaptureWriter:
             else:
                 result = not self._lost
             if isinstance(item, _FlushRequest):
-                # A loss is told to one flush, which must be there to hear it.
+                # A loss is reported by one `flush`, whose caller must still be waiting.
                 if item.draft is None and not item.abandoned:
                     self._lost = False
                 item.on_disk = result

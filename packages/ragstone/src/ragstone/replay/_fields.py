@@ -42,36 +42,39 @@ _PARQUET: Final = b"PAR1"
 
 
 def has_fields(head: bytes, *names: str) -> bool:
-    """Whether the beginning of a JSON file has all these names of fields, or a Parquet file's end these of columns."""
+    """Return whether the start of a JSON file has all these field names, or the end of a Parquet file these columns."""
     if head.startswith(_PARQUET):
         return all(name.encode() in head for name in names)
     return parse_names(head).issuperset(names)
 
 
 def parse_names(head: bytes) -> set[str]:
-    """The names of fields in the beginning of a JSON file, at any depth; those in texts are escaped, and not among them."""
+    """Return the field names in the start of a JSON file, at any depth, without names in texts, which are escaped."""
     return {found.decode() for found in _NAME.findall(head)}
 
 
 def snake_case(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with `parentObservationId` as `parent_observation_id`: tools' APIs and exports differ in this."""
+    """Return a record with keys in snake case (`parentObservationId` becomes `parent_observation_id`).
+
+    APIs and exports of tools differ in this.
+    """
     return {_HUMP.sub("_", name).lower(): value for name, value in record.items()}
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """The value if it is an object, else an empty one."""
+    """Return the value if it is an object, otherwise an empty object."""
     return value if isinstance(value, Mapping) else {}
 
 
 def text_or_none(value: Any) -> str | None:
-    """A text with something in it, or a whole number as text; None for anything else."""
+    """Return a non-empty text, or an integer as text, or None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value if isinstance(value, str) and value else None
 
 
 def unix_time(value: Any) -> float | None:
-    """A time in Unix seconds: ISO 8601 (UTC where it names no zone), or a number of seconds, or of finer units."""
+    """Return a time in Unix seconds, from ISO 8601 (UTC without a zone) or a number of seconds or smaller units."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value.strip())
@@ -80,7 +83,7 @@ def unix_time(value: Any) -> float | None:
             return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         return None
-    # Since 1973 seconds have nine digits or ten, milliseconds twelve or thirteen: no unit reaches into the next one's.
+    # Since 1973, seconds have nine or ten digits and milliseconds twelve or thirteen, so the units do not overlap.
     unit = next((unit for unit in (1e9, 1e6, 1e3) if value >= 1e8 * unit), 1.0)
     return value / unit
 

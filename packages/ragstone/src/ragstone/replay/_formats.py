@@ -31,7 +31,7 @@ class RejectedRecord:
     """Where in the source: "line 12", "trace 4bf92f…"."""
     reason: str
     is_ignored: bool = False
-    """Whether it was read, and is not a request: then the reason is one of few, and is counted in the store."""
+    """Whether it is readable, but not a request. Then the store counts it by `reason`, which has few values."""
 
 
 @runtime_checkable
@@ -53,12 +53,12 @@ class TraceFormat(Protocol):
         ...
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
-        """Read the traces of a file, or of the files of a folder (`InputFile.parts`).
+        """Read the traces of a file, or of the files of a directory (`InputFile.parts`).
 
         Order and ids are the same each time.
 
-        Memory does not grow with the file. What a format cannot give stays None. A record that cannot be read is a
-        `RejectedRecord`; nothing in the file can raise anything but what is said here, or make this take long.
+        Memory does not grow with the file. Fields that the format does not have stay None. An unreadable record is
+        returned as a `RejectedRecord`. No content of a file may raise another error or take long.
 
         Raises:
             DataError: If the rest of the file is damaged, or the file has another format.
@@ -68,7 +68,7 @@ class TraceFormat(Protocol):
 
 @runtime_checkable
 class FolderFormat(TraceFormat, Protocol):
-    """A format that also comes as a folder of files with names of their own."""
+    """A format that can also be a directory of files with fixed names."""
 
     def detect_folder(self, folder: Path) -> str | None:
         """Detect a directory by the names in it. Returns the evidence, or None. The directory may contain anything."""
@@ -77,7 +77,7 @@ class FolderFormat(TraceFormat, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectedFormat:
-    """The format of a file, and how that is known."""
+    """The format of a file and the evidence for it."""
 
     format: TraceFormat
     detected_by: str
@@ -103,9 +103,9 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
     """Detect the format of a file, or of a directory: by the names in it, otherwise the common format of its files.
 
     Args:
-        source: The file or folder.
-        name: The format's name; "auto" looks into the file.
-        formats: The formats to choose from; None takes all that are installed.
+        source: The file or directory.
+        name: Name of the format, or "auto" to detect it.
+        formats: The formats to choose from. None takes all that are installed.
 
     Raises:
         ConfigurationError: If the name is unknown.

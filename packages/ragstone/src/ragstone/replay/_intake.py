@@ -1,4 +1,4 @@
-"""From files of traces into a store: each trace once, and on from where the last run ended."""
+"""Import of trace files into a store: each trace once, resumed where the last run ended."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ _KEPT: Final = 20
 
 @dataclass(slots=True, kw_only=True)
 class FileReport:
-    """What came of one file."""
+    """The counts of one file."""
 
     name: str
     format: str
     detected_by: str
     """Evidence for the format."""
     n_read: int = 0
-    """Records read so far, those of earlier runs included."""
+    """Records read so far, including earlier runs."""
     n_new: int = 0
-    """Traces that came into the store in this run."""
+    """Traces added to the store in this run."""
     n_known: int = 0
-    """Traces that the store had already, from an earlier run or from the application itself."""
+    """Traces that were already in the store, from an earlier run or from live capture."""
     n_clashing: int = 0
-    """Traces left out because the store has another trace of the same id."""
+    """Traces skipped because the store has another trace with the same id."""
     n_rejected: int = 0
     rejected: list[RejectedRecord] = field(default_factory=list)
-    """The first of them, with what is wrong."""
+    """The first rejected records, with the reason."""
     damaged: str | None = None
-    """Why nothing could be read any further."""
+    """Why reading stopped before the end of the file."""
 
 
 class ReplayTraceSource:
-    """Reads files, one after another, batch by batch.
+    """Import of files, one after another, in batches.
 
-    How far a file was read is noted in the store, with the traces, in one transaction; the same file is read on from
-    there, and records of earlier runs cost no more than reading them.
+    The store saves the position in each file and the traces in one transaction. A later run resumes there, and only
+    reads the records of earlier runs again.
 
     Args:
         files: The files with their formats.
@@ -70,13 +70,13 @@ class ReplayTraceSource:
 
     @property
     def may_have_more(self) -> bool:
-        """Whether there is more to read."""
+        """Return whether there is more to read."""
         return bool(self._waiting)
 
     def transfer_batch(self, store: Store, errors: StepErrors) -> int:
-        """Take in a batch of the file whose turn it is; how many of its records were looked at.
+        """Import a batch of the current file, and return the number of records read.
 
-        What the store does not take now is kept, and comes first the next time.
+        If the store rejects the batch, the next call tries it again.
         """
         if not self._waiting:
             return 0
@@ -100,11 +100,11 @@ class ReplayTraceSource:
         return max(1, len(batch))
 
     def _read(self, source: InputFile, found: DetectedFormat, counts: FileReport, offsets: Mapping[str, int]) -> None:
-        """The next batch; empty at the end of the file, or where it cannot be read any further."""
+        """Return the next batch. It is empty at the end of the file, or where the file becomes unreadable."""
         try:
             if self._records is None:
                 self._records = self._begin(source, found, counts, offsets)
-            # One by one, so that what comes before a damage is kept.
+            # One by one, so that the records before a damaged part are kept.
             self._batch.extend(islice(self._records, _BATCH))
         except (DataError, OSError) as error:
             counts.damaged = str(error) if isinstance(error, DataError) else f"{source.name!r} cannot be read: {error}"
@@ -127,7 +127,7 @@ class ReplayTraceSource:
     def _store(self, batch: Sequence[Trace | RejectedRecord], counts: FileReport, store: Store) -> bool:
         traces = [record for record in batch if isinstance(record, Trace)]
         fresh, n_known, clashing = _split_known(traces, store)
-        # Another replay of this file, into a database, may have been faster.
+        # A concurrent replay of this file into the same database may be ahead.
         ignored = ignored_entries(record for record in batch if isinstance(record, RejectedRecord))
         entries: list[Captured | Ignored] = [*(Captured(trace=trace) for trace in fresh), *ignored]
         n_new = store.ingest(self._segment, counts.n_read + len(batch), entries)
@@ -157,7 +157,7 @@ def ignored_entries(rejected: Iterable[RejectedRecord]) -> list[Ignored]:
 
 
 def _split_known(traces: Sequence[Trace], store: Store) -> tuple[list[Trace], int, list[str]]:
-    """The traces that are new, how many are there already, and the ids of those that another trace has."""
+    """Return the new traces, the number of known traces, and the ids that other traces in the store have."""
     fresh: dict[str, Trace] = {}
     n_known, clashing = 0, []
     for trace in traces:
@@ -172,7 +172,7 @@ def _split_known(traces: Sequence[Trace], store: Store) -> tuple[list[Trace], in
 
 
 def _is_same_request(one: Trace, other: Trace) -> bool:
-    """Whether two traces are about the same request; the doors they came through may differ."""
+    """Return whether two traces record the same request, even if their sources differ."""
     return (one.query, one.response) == (other.query, other.response)
 
 
@@ -183,10 +183,9 @@ def _reject(counts: FileReport, record: RejectedRecord) -> None:
 
 
 def _segment(source: InputFile, found: DetectedFormat) -> str:
-    """A name for this file, or these, as they are now and as they are read now.
+    """Return an identifier of a file or directory in its current state, its format and the version of its reader.
 
-    A file that has grown or was replaced is read again, also in another format or by another version of the readers:
-    the number of records that were taken in would mean others.
+    If any of these changes, the file is read again, because the saved number of records refers to other records.
     """
     known_by = f"{source.identity or source.path.resolve()}|{found.format.name}|{version('ragstone')}"
     digest = hashlib.sha256(known_by.encode("utf-8", "surrogateescape"))

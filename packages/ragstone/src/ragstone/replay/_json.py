@@ -14,13 +14,13 @@ from ragstone.errors import DataError
 __all__ = ["MAX_DEPTH", "clean", "inner_json", "parse_json"]
 
 MAX_DEPTH: Final = 100
-"""Nesting of a value; what writes JSON again refuses much more."""
+"""Maximum nesting of a value. JSON writers reject much deeper values."""
 _MAX_INT: Final = 2**63
-"""Readers of JSON disagree about larger whole numbers."""
+"""JSON readers disagree about larger integers."""
 
 
 def parse_json(text: bytes | str) -> Any:
-    """The value of a JSON text, cleaned.
+    """Parse a JSON text, and clean its value.
 
     Raises:
         DataError: If it is not valid JSON in UTF-8, or nests too deeply.
@@ -35,13 +35,13 @@ def parse_json(text: bytes | str) -> Any:
 
 
 def clean(value: Any, *, depth: int = 0) -> Any:
-    """A value of JSON or of a table as it can be written in UTF-8 JSON: containers nest, the rest is plain.
+    """Convert a value of JSON or of a table to one that UTF-8 JSON can hold.
 
-    Numbers that JSON lacks (NaN, infinite) become None, whole numbers beyond 64 bits text, lone surrogates U+FFFD, times
-    ISO 8601, and what is none of these its type's name in brackets.
+    NaN and infinite numbers become None, integers beyond 64 bits become text, lone surrogates become U+FFFD, and times
+    become ISO 8601. Any other object becomes the name of its type in brackets.
 
     Raises:
-        DataError: It nests too deeply.
+        DataError: If the value nests too deeply.
     """
     if isinstance(value, str):
         return value if value.isascii() else _text(value)
@@ -67,7 +67,7 @@ def clean(value: Any, *, depth: int = 0) -> Any:
 
 
 def inner_json(value: Any) -> Any:
-    """What a text says when it is itself JSON; any other value as it is. A text that is not JSON stays the text."""
+    """Return the value of a text that is JSON. Other texts and values are returned unchanged."""
     if not isinstance(value, str) or value[:1] not in '{["' or not value:
         return value
     try:
@@ -80,7 +80,7 @@ def _text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # Through UTF-16, so that two halves that belong together become the character they stand for.
+        # Encoding as UTF-16 joins surrogate pairs into characters.
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
 

@@ -66,7 +66,7 @@ class LangfuseFormat:
         return None
 
     def detect_folder(self, folder: Path) -> str | None:
-        """A legacy export keeps traces apart from observations."""
+        """Detect a legacy export, which has traces and observations in separate files."""
         names = {path.name.partition(".")[0] for path in folder.iterdir()}
         return "`traces` and `observations`" if {"traces", "observations"} <= names else None
 

@@ -28,7 +28,7 @@ _KINDS: Final[Mapping[str, StepKind]] = {
     "parser": "part",
 }
 _LEAKED: Final = ("revision_id", "usage_metadata", "model_name", "_type", "stop", "thread_id", "conversation_id")
-"""Metadata that the SDK and LangChain add, and ids that have a place of their own."""
+"""Metadata that the SDK and LangChain add, and ids that have their own fields."""
 _SESSIONS: Final = ("session_id", "thread_id", "conversation_id")
 _PLACES: Final = ("dotted_order", "parent_run_id", "child_runs", "parent_run_ids")
 
@@ -39,7 +39,7 @@ class LangsmithFormat:
     name = "langsmith"
 
     def detect(self, head: bytes) -> str | None:
-        """Runs say their `run_type` and their place in a trace."""
+        """Detect runs by `run_type` and their position in a trace."""
         if head.startswith(b"PAR1"):
             return "columns `run_type` and `dotted_order`" if has_fields(head, "run_type", "dotted_order") else None
         found = parse_names(head)
@@ -82,7 +82,7 @@ def _with_children(run: Mapping[str, Any], trace_id: str | None, parent_id: str 
 
 
 def _first_in(dotted_order: Any) -> str | None:
-    """The root's id: "20261121T001741083219Z" and the id, for each run from the root down, with dots between."""
+    """Return the root's id from a dotted order: for each run from the root down, "20261121T001741083219Z" and its id."""
     first = dotted_order.partition(".")[0] if isinstance(dotted_order, str) else ""
     return first.partition("Z")[2] or None
 

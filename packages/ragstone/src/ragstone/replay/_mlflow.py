@@ -56,7 +56,7 @@ class MlflowFormat:
     name = "mlflow"
 
     def detect(self, head: bytes) -> str | None:
-        """A trace has `info` and `data`; its spans have attributes that begin with "mlflow."."""
+        """Detect traces by `info` and `data`, and by span attributes that begin with "mlflow."."""
         if head.startswith(b"PAR1"):
             is_table = any(has_fields(head, name, "spans", "trace") for name in _TABLE)
             return "columns of `search_traces`" if is_table else None
@@ -109,7 +109,7 @@ def _steps(value: Any) -> tuple[str, list[Step]]:
 
 
 def _fill_roots(roots: list[Step], steps: list[Step], info: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Put what a trace says of itself on its outermost spans."""
+    """Set the fields of a trace on its outermost spans."""
     tags = mapping(inner_json(info.get("tags")))
     said = {k: v for k, v in (dict(about) | dict(tags)).items() if not str(k).startswith("mlflow.")}
     read, written = tokens_in(inner_json(about.get("mlflow.trace.tokenUsage")))
@@ -174,7 +174,7 @@ def _error(span: Mapping[str, Any]) -> str | None:
 
 
 def _hex(value: Any, n_bytes: int) -> str | None:
-    """An OpenTelemetry id in hexadecimal digits, from those or from Base64; None where it is neither."""
+    """Return an OpenTelemetry id in hexadecimal digits, from such digits or Base64. None if it is neither."""
     if not isinstance(value, str):
         return None
     digits = _HEX.fullmatch(value)

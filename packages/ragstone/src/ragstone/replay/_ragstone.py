@@ -23,7 +23,7 @@ class RagstoneFormat:
     name = "ragstone"
 
     def detect(self, head: bytes) -> str | None:
-        """A trace of Ragstone has an id, a start time and a schema version."""
+        """Detect traces by an id, a start time and a schema version."""
         fields = ("trace_id", "started_at", "schema_version")
         return "traces with `trace_id`, `started_at` and `schema_version`" if has_fields(head, *fields) else None
 

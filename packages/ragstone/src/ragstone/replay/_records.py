@@ -17,9 +17,9 @@ __all__ = ["PARQUET", "Record", "records"]
 
 PARQUET: Final = b"PAR1"
 _LARGE: Final = 8 * 2**20
-"""Bytes of a document beyond which it is read piece by piece: Python's objects for it take ten times as much."""
+"""Bytes of a document above which it is read incrementally, because its Python objects take ten times as much."""
 _BATCH: Final = 64
-"""Rows of Parquet that are in memory at once."""
+"""Parquet rows per batch in memory."""
 _SPACE: Final = b" \t\r\n"
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -29,7 +29,7 @@ class Record:
     """One record of a file."""
 
     place: str
-    """Where it stands, for messages: "line 3", "item 7 of b.json"."""
+    """Position in the file, for messages: "line 3", "item 7 of b.json"."""
     value: Any
     """Plain JSON values (see `clean`)."""
 
@@ -42,8 +42,8 @@ def records(source: InputFile, *, within: Sequence[str] = ("data",)) -> Iterator
         within: Names under which a JSON object may hold the list that is meant, such as a page of an API's answer.
 
     Raises:
-        DataError: A file cannot be read on.
-        MissingExtraError: Parquet, or a document larger than `MAX_RECORD_BYTES`, without the package that reads it.
+        DataError: If the rest of a file is unreadable.
+        MissingExtraError: If a Parquet file, or a document larger than `MAX_RECORD_BYTES`, needs a missing package.
     """
     for part in source.parts():
         suffix = "" if part is source else f" of {part.name}"
@@ -67,7 +67,7 @@ def _of_file(source: InputFile, within: Sequence[str]) -> Iterator[Record | Reje
 
 
 def _is_lines(source: InputFile) -> bool:
-    """Whether each line is a value of its own; else all of them are one."""
+    """Return whether each line is a separate value. Otherwise the file is one value."""
     lines = source.lines()
     first, second = next(lines, None), next(lines, None)
     if first is None:
@@ -139,7 +139,7 @@ def _of_document(source: InputFile, within: Sequence[str]) -> Iterator[Record | 
 
 
 def _parser() -> Any:
-    """The package that reads JSON piece by piece; None where it is not installed."""
+    """Return the package that reads JSON incrementally, or None if it is not installed."""
     try:
         import ijson
     except ImportError:
@@ -148,7 +148,7 @@ def _parser() -> Any:
 
 
 def _list_name(start: bytes, within: Sequence[str]) -> str | None:
-    """The name that the list of records has in a document that begins so: "" if it is the list; None if there is none."""
+    """Return the name of the list of records in a document with this start: "" for the document itself, None if missing."""
     if start.startswith(b"["):
         return ""
     return next((n for n in within if re.search(rb'"%s"\s*:\s*\[' % re.escape(n.encode()), start)), None)
@@ -180,7 +180,7 @@ def _of_large_document(
 
 
 class _Bounded:
-    """A stream that gives up where no record ends within `MAX_RECORD_BYTES`."""
+    """A stream that raises an error if a record is longer than `MAX_RECORD_BYTES`."""
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self._stream = stream

@@ -28,17 +28,17 @@ _KEPT: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """What a replay took in. What became of it is in the store: `ragstone status`."""
+    """The traces that a replay imported. `ragstone status` reports their scores from the store."""
 
     files: tuple[FileReport, ...]
     skipped: tuple[RejectedRecord, ...] = ()
     """Files of a folder that could not be read, and why."""
     budget_exhausted: bool = False
-    """Whether a spend cap ended it; what is left waits for the next run."""
+    """Whether the budget was exhausted. The next run continues with the rest."""
 
     @property
     def n_new(self) -> int:
-        """Traces that came into the store in this run."""
+        """Traces added to the store in this run."""
         return sum(file.n_new for file in self.files)
 
     @property
@@ -48,7 +48,7 @@ class ReplayReport:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there were records, and not one of them was a trace."""
+        """Whether there were records, but none of them was a trace."""
         return self.n_rejected > 0 and not any(file.n_new + file.n_known + file.n_clashing for file in self.files)
 
     @property
@@ -59,12 +59,12 @@ class ReplayReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPlan:
-    """What a replay would take in, score, lack and cost."""
+    """The traces that a replay would import and score, the missing fields and the estimated cost."""
 
     files: tuple[FileReport, ...]
     n_traces: int
     n_scorable: int
-    """Traces that would be scored: the others ended in an error, or have neither question nor answer."""
+    """Traces that would be scored. The others ended in an error, or have neither query nor response."""
     estimate: RunEstimate
     """Of a sample of the scorable traces, evenly spread."""
     skipped: tuple[RejectedRecord, ...] = ()
@@ -72,7 +72,7 @@ class ReplayPlan:
 
     @property
     def scale(self) -> float:
-        """By what the rehearsal's numbers are multiplied to stand for all."""
+        """Factor from the rehearsed sample to all traces."""
         return self.n_scorable / self.estimate.n_samples if self.estimate.n_samples else 0.0
 
 
@@ -132,10 +132,10 @@ async def areplay_traces(
     redact: Redactor | None = redact_secrets,
     started: Callable[[ReplayTraceSource, Worker], None] | None = None,
 ) -> ReplayReport:
-    """Take traces of other tools into a store, score them, deliver the outcomes.
+    """Import traces of other tools into a store, score them and deliver the outcomes.
 
-    If it is stopped at any time, even killed, the same call resumes: traces that were read are not read again, traces that were scored
-    is not scored again. With a reply cache (`RAGSTONE_CACHE`) no answered question is asked again either.
+    If it is stopped at any time, even killed, the same call resumes: it does not import or score a trace twice. With a
+    reply cache (`RAGSTONE_CACHE`), it does not repeat a judge call either.
 
     Args:
         sources: Files, folders, http(s) addresses.
@@ -150,8 +150,8 @@ async def areplay_traces(
         concurrency: Traces scored at once.
         deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
         max_outage_s: Seconds to keep a trace pending while the judge is unavailable.
-        redact: Text to text, applied to every text before it touches the store; None keeps texts as they are.
-        started: Called before work begins, with the source, which has the progress, and the worker, which can be stopped.
+        redact: Function from text to text, applied to every text before it is stored. None stores texts unchanged.
+        started: Function that is called before work begins, with the source (for progress) and the worker (to stop it).
 
     Raises:
         ConfigurationError: A source, format, metric, judge or sink that does not exist.
@@ -191,7 +191,7 @@ def replay_traces(
     max_outage_s: float = 3600.0,
     redact: Redactor | None = redact_secrets,
 ) -> ReplayReport:
-    """Take traces of other tools into a store and score them; `areplay_traces` for code that is not async.
+    """Import traces of other tools into a store and score them: the synchronous form of `areplay_traces`.
 
     Arguments and errors are the same.
 
@@ -220,7 +220,7 @@ def replay_traces(
 
 @dataclass(frozen=True, slots=True)
 class _Redacting:
-    """A format whose traces come redacted, as those that are captured live do."""
+    """A format whose traces are redacted, as in live capture."""
 
     format: TraceFormat
     redact: Redactor
@@ -247,12 +247,12 @@ class _Redacting:
 def _formats(
     sources: Sequence[InputFile], named: str
 ) -> tuple[list[tuple[InputFile, DetectedFormat]], list[RejectedRecord]]:
-    """The format of each file, before anything is read, and the files of folders that cannot be read.
+    """Return the format of each file, before any is read, and the unreadable files of directories.
 
-    A folder is one source, since steps of a trace may be in several of its files, unless these have several formats.
+    A directory whose files share one format is one source, because the steps of a trace may be in several files.
 
     Raises:
-        DataError: A file that was named itself cannot be read.
+        DataError: If a file that the user named is unreadable.
     """
     files: list[tuple[InputFile, DetectedFormat]] = []
     skipped: list[RejectedRecord] = []
@@ -293,7 +293,7 @@ def _read(files: Sequence[tuple[InputFile, DetectedFormat]], counts: Sequence[Fi
 
 
 class _StrideSampler:
-    """A sample of a stream whose length is not known, evenly spread over it: every k-th, k doubling when there are too many."""
+    """An evenly spread sample of a stream of unknown length: every k-th item, with k doubled whenever the sample is full."""
 
     def __init__(self, most: int) -> None:
         if most < 1:

@@ -1,4 +1,4 @@
-"""Rows of data sets: one question each, with the field names that people use, and the files of retrieval research."""
+"""Rows of datasets, with one query each and common field names, and the files of retrieval research."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RowsFormat:
     name = "rows"
 
     def detect(self, head: bytes) -> str | None:
-        """A field whose name people use for a question, an answer or passages."""
+        """Detect rows by a common field name for a query, a response or passages."""
         if head.startswith(PARQUET):
             found = {name for name in _KNOWN if name.encode() in head}
         elif head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
@@ -56,15 +56,15 @@ class RowsFormat:
         return f"rows with {_listed(found)}" if found else None
 
     def detect_folder(self, folder: Path) -> str | None:
-        """The file names of BEIR, or one TREC run and one file of qrels."""
+        """Detect the file names of BEIR, or one TREC run and one qrels file."""
         if (folder / "queries.jsonl").is_file() and any((folder / "qrels").glob("*.tsv")):
             return "BEIR's `queries.jsonl` and `qrels`"
         return "a TREC run and its qrels" if _run_and_qrels(folder) else None
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
-        """Read rows as traces. One without an id gets one from its contents and its place, the same each time.
+        """Read rows as traces. A row without an id gets a stable id from its contents and position.
 
-        A row without a time of its own is dated as its file is. The files of retrieval research are read as a whole.
+        A row without a time gets the time of its file. The files of retrieval research are read as a whole.
         """
         if source.path.is_dir() and self.detect_folder(source.path) is not None:
             started_at = source.modified_at()
@@ -88,12 +88,12 @@ def _in_file(source: InputFile) -> Iterator[Record | RejectedRecord]:
 
 
 def trace_of_row(record: Record, source: str, started_at: float) -> Trace | RejectedRecord:
-    """The trace of one row, or why it is none.
+    """Return the trace of one row, or the reason why it cannot be read.
 
     Args:
-        record: The row and its place.
+        record: The row and its position.
         source: The name of the format.
-        started_at: When the row is from, in Unix seconds, where it does not say.
+        started_at: Default start time in Unix seconds.
     """
     row = record.value
     if isinstance(row, Sample):
@@ -116,7 +116,7 @@ def trace_of_row(record: Record, source: str, started_at: float) -> Trace | Reje
 
 
 def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with `actualOutput` as `actual_output`, where that is a name we know."""
+    """Return a row with keys in snake case, if these are known names (`actualOutput` becomes `actual_output`)."""
     return {name if (known := _CAMEL.get(name, name)) in row else known: value for name, value in row.items()}
 
 
@@ -171,7 +171,7 @@ def _csv(source: InputFile) -> Iterator[Record | RejectedRecord]:
             for number, row in enumerate(reader, start=1):
                 unnamed: Any = row.pop(None, ())  # a list, of all that are too many
                 if any(unnamed):
-                    # Half an answer would be scored as if it were all of it.
+                    # A truncated response would be scored as if it were complete.
                     yield RejectedRecord(place=f"row {number}", reason="more cells than the first line has names")
                 else:
                     yield Record(f"row {number}", clean(row))

@@ -53,7 +53,7 @@ class InputFile:
     Args:
         path: The file, or the folder.
         name: What to call it in messages; the path, or the URL it came from without credentials.
-        identity: What a later run knows the file by; None takes the path.
+        identity: Identifies the file in later runs. None takes the path.
         without: Names of parts of a folder that are not read.
         retriever_tools: Names of tools whose text results are passages, with the separator between passages (None: the
             whole text is one passage).
@@ -66,12 +66,12 @@ class InputFile:
     retriever_tools: Mapping[str, str | None] = field(default_factory=dict, hash=False)
 
     def parts(self) -> Iterator[InputFile]:
-        """This file, or the files of this folder and of those in it, by their names; hidden ones are left out.
+        """Return this file, or the files of this directory and its subdirectories, by name, without hidden files.
 
-        Links to folders are not followed. The name of a part is its path within the folder.
+        Links to directories are not followed. The name of a part is its path within the directory.
 
         Raises:
-            DataError: The folder holds no file.
+            DataError: If the directory does not contain a file.
         """
         if not self.path.is_dir():
             yield self
@@ -90,10 +90,10 @@ class InputFile:
             raise DataError(f"{self.name!r} is a folder with no file in it")
 
     def modified_at(self) -> float:
-        """When the file was written last, in Unix seconds.
+        """Return the modification time of the file in Unix seconds.
 
         Raises:
-            DataError: It is gone.
+            DataError: If the file no longer exists.
         """
         try:
             return self.path.stat().st_mtime
@@ -102,11 +102,11 @@ class InputFile:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """The decompressed bytes, as a stream.
+        """Open the file as a stream of decompressed bytes.
 
         Raises:
-            DataError: The file cannot be read, or its compression is damaged (also while reading).
-            MissingExtraError: A Zstandard file, and no package that reads it.
+            DataError: If the file is unreadable, or its compression is damaged (also while reading).
+            MissingExtraError: If a Zstandard file needs a missing package.
         """
         try:
             with self.path.open("rb") as raw:
@@ -117,9 +117,9 @@ class InputFile:
             raise DataError(f"{self.name!r} cannot be read: {error}") from error
 
     def head(self, n_bytes: int = _HEAD_BYTES) -> bytes:
-        """The first bytes, decompressed, to detect a format by; those of a directory's first file.
+        """Return the first decompressed bytes, of a directory's first file, to detect the format.
 
-        A Parquet file names its columns at its end, so its first four bytes and its end are what is given.
+        A Parquet file names its columns at its end, so the result is its first four bytes and its end.
         """
         first = next(self.parts())
         with first.open() as stream:
@@ -130,7 +130,7 @@ class InputFile:
             return head
 
     def lines(self) -> Iterator[Line]:
-        """The lines, without their ends. Empty ones are skipped. One that is too long is cut and marked."""
+        """Yield the lines without line ends. Empty lines are skipped. A line that is too long is truncated and marked."""
         with self.open() as stream:
             number = 0
             while text := stream.readline(MAX_RECORD_BYTES + 1):
@@ -147,13 +147,13 @@ class InputFile:
 
 
 def _get_corruption_errors() -> tuple[type[Exception], ...]:
-    """What reading raises where a file is damaged; Zstandard's own error only once its package is in use."""
+    """Return the errors that reading a damaged file raises, with Zstandard's error only if its package is imported."""
     zstandard = sys.modules.get("zstandard")
     return (OSError, EOFError, zlib.error, *([zstandard.ZstdError] if zstandard else []))
 
 
 def _read_prefix(stream: BinaryIO, n_bytes: int) -> bytes:
-    """The first bytes, or what comes before the compression is damaged: what is read later says that it is."""
+    """Return the first bytes, or those before damaged compression, which a later read reports."""
     head = b""
     try:
         # One decompression a call: a longer read would lose what came before the damage.
@@ -180,7 +180,7 @@ def _decompressed(raw: BinaryIO, first: bytes) -> BinaryIO:
 
 
 class _Zstandard(io.RawIOBase):
-    """Zstandard frames, one after another; a stream reader of the package's own takes a file that was cut for a whole one.
+    """Consecutive Zstandard frames. The stream reader of the package does not detect a truncated file.
 
     Args:
         raw: The compressed bytes.
@@ -226,19 +226,19 @@ class _Zstandard(io.RawIOBase):
 _TIMEOUT_S: Final = 60.0
 _MAX_DOWNLOAD_BYTES: Final = 20 * 2**30
 _NAME_LENGTH: Final = 40
-"""Characters kept of a name at an address: file systems take 255 bytes."""
+"""Maximum number of characters of a downloaded file's name. File systems accept 255 bytes."""
 
 
 @contextmanager
 def open_inputs(named: Sequence[str]) -> Iterator[list[InputFile]]:
-    """The files that are meant, those at addresses fetched into a folder that is gone afterwards.
+    """Yield the named files. Files at URLs are downloaded to a directory that is removed afterwards.
 
     Args:
-        named: Paths of files and of folders; http(s) addresses; "-" is standard input.
+        named: Paths of files and directories, http(s) URLs, or "-" for standard input.
 
     Raises:
-        ConfigurationError: Nothing is named, or something that does not exist.
-        DataError: An address does not give its file.
+        ConfigurationError: If nothing is named, or a path does not exist.
+        DataError: If a download fails.
     """
     if not named:
         raise ConfigurationError("nothing to replay was named; give a file, a folder or an address")
@@ -273,7 +273,7 @@ def _source(name: str) -> InputFile:
 
 
 def _piped(target: Path) -> InputFile:
-    """Standard input, which can be read only once, as a file. A later run recognizes the same bytes."""
+    """Return a file with the bytes of standard input, which can be read only once. A later run recognizes the same bytes."""
     if target.exists():
         raise ConfigurationError("standard input (-) can be read only once. Name it once.")
     if sys.stdin.isatty():

@@ -58,7 +58,7 @@ class BufferedSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferedTrace:
-    """All spans of one trace that have come so far."""
+    """All spans of one trace that have arrived so far."""
 
     seq: int
     """Its place in the order of first arrival."""
@@ -109,10 +109,10 @@ class SpanBuffer:
             raise StoreError(f"spans cannot be kept in {str(self._path)!r}: {error}") from error
 
     def add(self, spans: Iterable[BufferedSpan]) -> int:
-        """Keep spans, all of them or, when this raises, none; how many are new and within the limits.
+        """Store spans, all or none, and return how many are new and within the limits.
 
         Raises:
-            StoreError: The disk does not take them.
+            StoreError: If writing to the disk fails.
         """
         now, kept = self._clock(), 0
         with self._transaction() as db:
@@ -159,11 +159,11 @@ class SpanBuffer:
     def traces(
         self, *, untouched_since: float | None = None, rooted_since: float | None = None
     ) -> Iterator[BufferedTrace]:
-        """The traces, in the order in which they came first, read page by page.
+        """Yield the traces in the order of their first spans, read in pages.
 
         Args:
-            untouched_since: Only those that got no span since then (Unix seconds); None takes all.
-            rooted_since: Also those that have their root and got no span since then.
+            untouched_since: Only traces without new spans since then (Unix seconds). None takes all.
+            rooted_since: Also traces that have their root and no new spans since then.
         """
         after = -1
         while True:
@@ -191,17 +191,17 @@ class SpanBuffer:
         ).fetchall()
 
     def forget(self, seqs: Sequence[int]) -> None:
-        """Drop traces that have gone on.
+        """Delete traces that have been passed on.
 
         Raises:
-            StoreError: The disk does not take it.
+            StoreError: If writing to the disk fails.
         """
         with self._transaction() as db:
             db.executemany("DELETE FROM spans WHERE trace_seq = ?", [(seq,) for seq in seqs])
             db.executemany("DELETE FROM traces WHERE seq = ?", [(seq,) for seq in seqs])
 
     def __len__(self) -> int:
-        """How many traces wait."""
+        """Return the number of staged traces."""
         return int(self._db.execute("SELECT count(*) FROM traces").fetchone()[0])
 
     def _transaction(self) -> _Transaction:
@@ -257,7 +257,7 @@ class _Transaction:
 
 
 def staged(*, trace_id: str, span_id: str, is_root: bool, value: Mapping[str, Any]) -> BufferedSpan:
-    """A step's record, as the stage keeps it."""
+    """Return a step's record as a staged span."""
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     return BufferedSpan(trace_id=trace_id, span_id=span_id, is_root=is_root, body=body)
 
@@ -270,17 +270,17 @@ def traces_of(
     source: str,
     retriever_tools: Mapping[str, str | None],
 ) -> Iterator[Trace | RejectedRecord]:
-    """Bring the steps in `records` together: first what cannot be read, then the traces in the order in which they began.
+    """Group the steps in `records` by trace: first the unreadable records, then the traces by their start.
 
     Args:
         records: In any order.
-        spans: The steps of a record; raises `DataError` where it is none.
-        steps: From a trace's id and its records to its steps.
+        spans: Function from a record to its steps. It raises `DataError` if the record is not a step.
+        steps: Function from a trace's id and its records to its steps.
         source: The name of the format.
         retriever_tools: Names of tools whose text results are passages, with the separator between passages.
 
     Raises:
-        DataError: The file cannot be read on; it comes after the traces that were read until then.
+        DataError: If the rest of the file is unreadable. It is raised after the traces read before.
     """
     with SpanBuffer() as stage:
         damage = yield from _fill(stage, records, spans)

@@ -441,7 +441,7 @@ class RequestBlock:
         self._guard.note("answer.twice", "answer() was called twice for one request; the last answer counts")
 
     def _stream_over(self, listener: _Listener, error: BaseException | None) -> None:
-        """A stream has ended: take its text, and end the request if the block has been left."""
+        """Take the text of a stream that has ended, and end the request if the block has ended."""
         self._n_open -= 1
         live = self._live
         if live is None or self.ended:

@@ -38,7 +38,7 @@ class TraceDraft:
     """One finished request, as found: not yet sampled, redacted or validated. Becomes `ragstone.schema.Trace`.
 
     Field names and meanings are those of `Trace`. Building one costs microseconds; everything that is slow
-    (redaction, truncation, validation, serialisation) happens later on the writer's thread.
+    (redaction, truncation, validation, serialization) happens later on the writer's thread.
     """
 
     trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))

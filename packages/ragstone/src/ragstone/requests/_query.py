@@ -61,7 +61,7 @@ def _nested(facts: Facts) -> str | None:
     """Return what the inputs of the steps inside name as the question, if they agree, or the first one has it."""
     inner = [step for step in facts.tree.steps if step is not facts.root and step.kind in ("chain", "agent", "other")]
     if facts.root is None:
-        # Of steps beside each other the first one was asked by the user, the later ones by the application.
+        # Of sibling steps, the user asked the first one, and the application the later ones.
         inner = inner[:1]
     texts = {text for step in inner if (text := step.query or look_up(step.inputs, _NAMES, last_question))}
     return next(iter(texts)) if len(texts) == 1 else None

@@ -32,7 +32,7 @@ class Message(NamedTuple):
     tool: str | None = None
     """Name of the tool whose result a message of role "tool" holds."""
     passages: tuple[PassageDraft, ...] | None = None
-    """Documents that a tool message carries beside its text (LangChain's `artifact`)."""
+    """Documents that a tool message carries in addition to its text (LangChain's `artifact`)."""
 
 
 class Value(NamedTuple):

@@ -1,4 +1,4 @@
-"""Rows of other people's data sets, read as they are: every field name in circulation, one `Sample` out."""
+"""Rows of datasets with any common field names, read as samples."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def _identified(passages: tuple[Passage, ...] | None, ids: Any) -> tuple[Passage
 
 
 def _qrels_from_reference_ids(ids: Any) -> dict[str, float] | None:
-    """The passages that ragas says a good retrieval finds, as qrels: these are relevant, and no others."""
+    """Return ragas's reference passages as qrels: only these are relevant."""
     return dict.fromkeys(names, 1.0) if (names := _names(ids)) else None
 
 
@@ -219,7 +219,7 @@ def _names(ids: Any) -> list[str]:
 
 
 def _list_in(text: str) -> Any:
-    """A CSV cell can hold a list, as JSON or as Python (and so pandas) writes it; other text in brackets stays text."""
+    """Return the list in a CSV cell, as JSON or Python (and pandas) writes it. Other text in brackets stays text."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -268,7 +268,7 @@ def _number(value: Any) -> float | None:
 
 
 def _label(value: Any, rank: int, position: int) -> float | None:
-    """A label decides what is scored, so one that cannot be read must not pass for one that is absent."""
+    """Return a label. An unreadable label is an error, because a missing label changes what is scored."""
     if getattr(value, "shape", None) == ():  # NumPy's numbers and truth values
         value = value.item()
     if isinstance(value, bool):
@@ -291,7 +291,7 @@ def _label(value: Any, rank: int, position: int) -> float | None:
 
 
 def _grades(value: Any, field: str, position: int) -> dict[str, float] | None:
-    """Grades by passage id: an object, or as a table's cell holds it, its JSON."""
+    """Return grades by passage id, from an object or its JSON in a table cell."""
     value = _object(value, field, position)
     if value is None:
         return None

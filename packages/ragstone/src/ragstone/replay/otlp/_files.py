@@ -18,15 +18,15 @@ from ragstone.replay.otlp._span import OtelSpan
 __all__ = ["spans_in"]
 
 _LARGE: Final = 8 * 2**20
-"""Bytes of one JSON value beyond which it is read span by span: as Python's objects it takes ten times as much."""
+"""Bytes of one JSON value above which it is read span by span, because its Python objects take ten times as much."""
 
 
 def spans_in(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
-    """The spans of a file or of a folder's files, in their order.
+    """Yield the spans of a file or of a directory's files, in order.
 
     Raises:
-        DataError: A file cannot be read on.
-        MissingExtraError: The file needs a package that is not installed.
+        DataError: If the rest of a file is unreadable.
+        MissingExtraError: If the file needs a package that is not installed.
     """
     for part in source.parts():
         head = part.head(_LARGE + 1)
@@ -39,7 +39,7 @@ def spans_in(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
 
 
 def _has_line_end(head: bytes) -> bool:
-    """Whether the first value ends within the first bytes, at the end of its line."""
+    """Return whether the first value ends within the first bytes, at the end of its line."""
     first, end, rest = head.partition(b"\n")
     return bool(end) and first.rstrip().endswith((b"}", b"]")) and rest.lstrip()[:1] in (b"{", b"[", b"")
 
@@ -65,7 +65,7 @@ def _protobuf(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
 
 
 def _large(source: InputFile, head: bytes) -> Iterator[OtelSpan | RejectedRecord]:
-    """One document, span by span."""
+    """Yield the spans of one document, read incrementally."""
     try:
         import ijson
     except ImportError as error:
@@ -100,7 +100,7 @@ def _large(source: InputFile, head: bytes) -> Iterator[OtelSpan | RejectedRecord
 
 
 class _Bounded:
-    """A stream that gives up where no span ends within `MAX_RECORD_BYTES`."""
+    """A stream that raises an error if a span is longer than `MAX_RECORD_BYTES`."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

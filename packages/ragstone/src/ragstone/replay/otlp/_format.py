@@ -29,7 +29,7 @@ class OtlpFormat:
     """OpenTelemetry's spans, as a collector writes them to files and as exporters send them: JSON, JSON lines, protobuf.
 
     The attributes may follow OpenInference, OpenTelemetry's GenAI convention, Traceloop, Langfuse's SDK or MLflow; each
-    trace is read by the one that says most about it, which is its `source`.
+    trace is read by the convention that has most of its fields, and `source` names that convention.
     """
 
     name = "otlp"
@@ -48,7 +48,7 @@ class OtlpFormat:
 
 
 def _conventions_in(head: bytes) -> str:
-    """The conventions whose attributes are among the first bytes of a file, by what people call them."""
+    """Return the titles of the conventions whose attributes are in the first bytes of a file."""
     return ", ".join(
         convention.title for convention in CONVENTIONS if any(marker.encode() in head for marker in convention.markers)
     )
@@ -57,9 +57,9 @@ def _conventions_in(head: bytes) -> str:
 def requests_of(
     spans: Iterator[OtelSpan | RejectedRecord], retriever_tools: Mapping[str, str | None]
 ) -> Iterator[Trace | RejectedRecord]:
-    """Group spans by trace, on disk, and make requests of them.
+    """Group spans by trace, on disk, and yield their requests.
 
-    Where the spans end in an error, what came before it is read first.
+    If reading the spans fails, the requests read before are yielded first.
     """
     with SpanBuffer() as stage:
         damage: DataError | None = None

@@ -17,16 +17,16 @@ _ERROR: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 
 
 def is_request(value: object) -> bool:
-    """Whether a JSON value is an OTLP message, of spans or of another signal."""
+    """Return whether a JSON value is an OTLP message, of spans or of another signal."""
     return isinstance(value, Mapping) and any(
         name in value for name in ("resourceSpans", "resource_spans", *_OTHER_SIGNALS)
     )
 
 
 def spans_of(message: Any) -> Iterator[OtelSpan | str]:
-    """The spans of a message; for one that cannot be read, what is wrong with it, with its number.
+    """Yield the spans of a message. An unreadable span is replaced by the problem and the span's number.
 
-    Messages of logs and metrics have none.
+    Messages of logs and metrics do not have spans.
     """
     number = 0
     for resource in _list(message, "resourceSpans", "resource_spans"):
@@ -38,7 +38,7 @@ def spans_of(message: Any) -> Iterator[OtelSpan | str]:
 
 
 def span_of(span: Any) -> OtelSpan | str:
-    """A span of its JSON object, or what is wrong with it."""
+    """Return the span of a JSON object, or a description of the problem."""
     if not isinstance(span, Mapping):
         return f"a span must be an object, got {type(span).__name__}"
     trace_id = hex_id(_either(span, "traceId", "trace_id"), n_bytes=16)

@@ -42,7 +42,7 @@ def _is_request(head: bytes, *, whole: int | None = None) -> bool:
 
 
 def _varint(data: bytes, start: int) -> tuple[int | None, int | None]:
-    """A number and where it ends; None and None where there is none."""
+    """Return a number and its end position, or None and None if the bytes do not hold one."""
     number = 0
     for place in range(start, min(start + 5, len(data))):
         number |= (data[place] & 0x7F) << (7 * (place - start))
@@ -52,11 +52,11 @@ def _varint(data: bytes, start: int) -> tuple[int | None, int | None]:
 
 
 def spans_of_bytes(message: bytes) -> Iterator[OtelSpan | str]:
-    """The spans of one request.
+    """Return the spans of one request.
 
     Raises:
         DataError: If it is not such a request.
-        MissingExtraError: The package that reads protobuf is not installed.
+        MissingExtraError: If the package that reads protobuf is not installed.
     """
     request_type, decode_error = _messages()
     try:
@@ -72,11 +72,11 @@ def spans_of_bytes(message: bytes) -> Iterator[OtelSpan | str]:
 
 
 def spans_in_stream(stream: BinaryIO) -> Iterator[OtelSpan | str]:
-    """The spans of a file of requests, one resource's at a time.
+    """Yield the spans of a file of requests, one resource at a time.
 
     Raises:
-        DataError: It cannot be read on, or holds more than `MAX_RECORD_BYTES` in one piece.
-        MissingExtraError: The package that reads protobuf is not installed.
+        DataError: If the rest is unreadable, or one part is larger than `MAX_RECORD_BYTES`.
+        MissingExtraError: If the package that reads protobuf is not installed.
     """
     for number, piece in enumerate(_pieces(stream), start=1):
         for item in spans_of_bytes(piece):
@@ -84,9 +84,9 @@ def spans_in_stream(stream: BinaryIO) -> Iterator[OtelSpan | str]:
 
 
 def _pieces(stream: BinaryIO) -> Iterator[bytes]:
-    """Requests that are complete in themselves, one after another.
+    """Yield complete requests, one after another.
 
-    A request is the spans of resources one after another, so that a file of one may be read resource by resource.
+    A request is a sequence of resources with spans, so a file with one request can be read one resource at a time.
     """
     head = stream.read(32)
     is_delimited = not _is_request(head)
@@ -108,7 +108,7 @@ def _pieces(stream: BinaryIO) -> Iterator[bytes]:
 
 
 class _Pushed:
-    """A stream with its first bytes given back."""
+    """A stream whose first bytes can be read again."""
 
     def __init__(self, first: bytes, rest: BinaryIO) -> None:
         self._first = first
@@ -120,7 +120,7 @@ class _Pushed:
 
 
 def _length(stream: BinaryIO) -> int | None:
-    """The number that is next; None at the end."""
+    """Read the next number. Return None at the end."""
     data = b""
     while byte := stream.read(1):
         data += byte

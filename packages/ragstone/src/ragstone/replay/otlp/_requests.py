@@ -58,16 +58,16 @@ _MEANT_NAMES: Final = frozenset(
 def spans_of_request(
     message: bytes, content_type: str, *, redact: Redactor | None = None
 ) -> list[BufferedSpan | RejectedRecord]:
-    """The spans of a request to an OTLP/HTTP receiver, ready for a `SpanBuffer`.
+    """Read the spans of a request to an OTLP/HTTP receiver, for a `SpanBuffer`.
 
     Args:
         message: The body, decompressed.
         content_type: "application/json" or "application/x-protobuf", parameters allowed.
-        redact: Text to text, applied to all that an application put into a span; None keeps texts as they are.
+        redact: Function from text to text, applied to every text of the application. None stores texts unchanged.
 
     Raises:
         DataError: If the body is not an OTLP message, or has another type.
-        MissingExtraError: Protobuf, without the package that reads it.
+        MissingExtraError: If the package that reads protobuf is not installed.
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind in ("application/x-protobuf", "application/protobuf"):
@@ -122,7 +122,7 @@ def traces_of(
 class _Reading:
     items: list[Trace | RejectedRecord]
     is_asked: bool
-    """Whether a step of the application has inputs: the query of a model or a retriever may be the application's."""
+    """Return whether a step of the application has inputs. Queries of models and retrievers may be the application's."""
 
 
 def _read(

@@ -1,4 +1,4 @@
-"""A span of OpenTelemetry, whichever container brought it: what the conventions look at, and what is kept on disk."""
+"""A span of OpenTelemetry in any container, with the fields that conventions read and the form stored on disk."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OtelSpan:
     events: tuple[SpanEvent, ...] = ()
 
     def staged(self) -> BufferedSpan:
-        """What a stage keeps of it."""
+        """Return the span as a stage stores it."""
         body = [
             self.trace_id, self.span_id, self.parent_id, self.name, self.started_at, self.ended_at, self.is_error,
             self.status_message, self.attributes, [[event.name, event.at, event.attributes] for event in self.events],
@@ -57,7 +57,7 @@ class OtelSpan:
         )
 
     def redacted(self, redact: Redactor) -> OtelSpan:
-        """The span with every text redacted that an application has put into it; ids stay."""
+        """Return the span with every text of the application redacted, but not ids."""
         return replace(
             self,
             status_message=redact(self.status_message),
@@ -67,7 +67,7 @@ class OtelSpan:
 
     @classmethod
     def from_staged(cls, body: bytes) -> OtelSpan:
-        """A span that a stage kept."""
+        """Read a span that a stage stored."""
         trace_id, span_id, parent_id, name, started_at, ended_at, is_error, message, attributes, events = json.loads(
             body
         )
@@ -97,9 +97,9 @@ class OtelSpan:
 
 
 def hex_id(value: object, *, n_bytes: int) -> str | None:
-    """An id as hex digits, of hex digits (OTLP's JSON), base64 (protobuf's own JSON) or bytes; None if it is not an id.
+    """Return an id as hex digits, from hex digits (OTLP's JSON), Base64 (protobuf's JSON) or bytes. None if invalid.
 
-    An id of zeros is none: so OpenTelemetry writes "no parent".
+    An id of zeros is invalid: OpenTelemetry writes a missing parent so.
     """
     if isinstance(value, bytes):
         digits = value.hex()
