@@ -26,12 +26,12 @@ __all__ = [
 _MODULE_OF = {"LangChainJudge": "_judge", "LangChainModel": "_judge", "RagstoneEvaluator": "_evaluator"}
 
 
-if not TYPE_CHECKING:  # a type checker would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         module = _MODULE_OF.get(name)
         if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")  # codespell:ignore
         value = getattr(import_module(f"{__name__}.{module}"), name)
         globals()[name] = value
         return value

@@ -4,8 +4,8 @@ At the start of every call, LangChain asks registered hooks for a handler to add
 already has. A hook cannot be removed, so both hooks are registered once, when first needed, and switched off by returning
 None. There are two, because a hook returns one handler, and a block may be collected inside a process that is captured.
 
-The hook of the process returns a twin of the handler, which shares its state: so the handler can tell a model call that
-it was passed to from a model call that is merely captured with everything else.
+The hook of the process returns a copy of the handler, which shares its state. So the handler can distinguish a model call
+that it was passed to from one that is captured with everything else.
 """
 
 from __future__ import annotations

@@ -21,15 +21,15 @@ __all__ = ["RagstoneEvaluator"]
 Feedback = dict[str, Any]
 
 _UNREADABLE: Final = "unreadable"
-"""The outcome of what could not be read as a sample at all."""
+"""The outcome of a run that could not be read as a sample."""
 
 
 class RagstoneEvaluator:
     """Metrics as an evaluator for LangSmith and openevals.
 
-    Called with keywords, it returns `{"key", "score", "comment", "metadata"}`; for several metrics, a list of them, which
-    share their questions to the judge. `score` is None where the metric does not apply, where the judge gave no usable
-    answer, and where what was given cannot be read; `comment` then says why. It raises nothing for one bad row.
+    Called with keywords, it returns `{"key", "score", "comment", "metadata"}`, or for several metrics a list of these.
+    Metrics share their judge calls. `score` is None if the metric does not apply, the judge's reply is unusable, or the
+    arguments cannot be read. Then `comment` has the reason. One bad row does not raise an error.
 
     Give it to `langsmith.evaluate`, and `evaluator.acall`, which does the same asynchronously, to `langsmith.aevaluate`.
     Contexts must be among the outputs: LangSmith shows evaluators nothing else of a run.
@@ -37,9 +37,9 @@ class RagstoneEvaluator:
     Args:
         metrics: A metric's name ("ccrs.qr", "ndcg@10"), a group ("ccrs"), a `Metric`, or several of them.
         judge: A chat model of LangChain's, or what `ragstone.judges.judge_from` takes: a `Judge`, "http://host:8000/v1",
-            "lexical". None reads `RAGSTONE_JUDGE`, else takes "lexical", the baseline that is no judge.
-        reader: The application's generator, for metrics that ask it ("udcg"); None takes the judge's model.
-        fields: Our field name to the application's (`{"contexts": "quellen"}`), where the known names do not fit.
+            "lexical". None reads `RAGSTONE_JUDGE`, or takes "lexical", the baseline without a model.
+        reader: The application's generator, for metrics that call it ("udcg"). None takes the judge's model.
+        fields: Names of sample fields to the application's (`{"contexts": "quellen"}`), if these are not known names.
         deadline_s: Seconds after which metrics without an outcome fail as "timeout".
 
     Raises:
@@ -81,7 +81,7 @@ class RagstoneEvaluator:
 
     @property
     def cards(self) -> tuple[MetricCard, ...]:
-        """What it scores by."""
+        """The cards of its metrics."""
         return tuple(metric.card for metric in self._scorer.metrics)
 
     def __call__(
@@ -90,10 +90,10 @@ class RagstoneEvaluator:
         """Score one run. Works inside a running event loop too, which then waits.
 
         Args:
-            inputs: What the application was asked: a text, messages, or a mapping with the question.
-            outputs: What it replied: a text, a message, or a mapping with the answer and the contexts.
-            reference_outputs: What is right: a text, or a mapping with an answer, `qrels`, `sub_questions`, `ratings`.
-            given: Fields of the sample by any known name (`context=documents`); they go before those above.
+            inputs: The application's input: a text, messages, or a mapping with the question.
+            outputs: Its output: a text, a message, or a mapping with the answer and the contexts.
+            reference_outputs: The reference: a text, or a mapping with an answer, `qrels`, `sub_questions`, `ratings`.
+            given: Fields of the sample by any known name (`context=documents`). They take precedence.
         """
         return run_async(self.acall(inputs=inputs, outputs=outputs, reference_outputs=reference_outputs, **given))
 
@@ -106,13 +106,13 @@ class RagstoneEvaluator:
                 inputs=inputs, outputs=outputs, reference_outputs=reference_outputs, given=given, fields=self._fields
             )
         except DataError as error:
-            found = [self._unreadable(metric, error) for metric in self._scorer.metrics]
+            feedback = [self._unreadable(metric, error) for metric in self._scorer.metrics]
         else:
             outcomes = await self._scorer.score(sample)
-            found = [self._told(*pair) for pair in zip(self._scorer.metrics, outcomes, strict=True)]
-        return found[0] if len(found) == 1 else found
+            feedback = [self._feedback(*pair) for pair in zip(self._scorer.metrics, outcomes, strict=True)]
+        return feedback[0] if len(feedback) == 1 else feedback
 
-    def _told(self, metric: Metric, outcome: Score | NotApplicable | Failure) -> Feedback:
+    def _feedback(self, metric: Metric, outcome: Score | NotApplicable | Failure) -> Feedback:
         scored = outcome if isinstance(outcome, Score) else None
         if isinstance(outcome, Score):
             comment, reason = outcome.explanation, None
@@ -125,7 +125,7 @@ class RagstoneEvaluator:
             "key": metric.card.name,
             "score": scored.value if scored else None,
             "comment": comment,
-            # LangSmith takes no keys but these four, and anything in the last one.
+            # LangSmith accepts only these four keys, and any value under the last one.
             "metadata": {
                 "outcome": outcome.outcome,
                 "reason": reason,

@@ -1,4 +1,4 @@
-"""What an evaluator is given (inputs, outputs, a reference), read as one sample."""
+"""The arguments of an evaluator (inputs, outputs, a reference), read as one sample."""
 
 from __future__ import annotations
 
@@ -22,38 +22,39 @@ _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "query": ("inputs", "outputs"),
     "contexts": ("outputs", "inputs"),
     "response": ("outputs",),
-    # Never the outputs: a system does not bring its own reference.
+    # Never the outputs: a system must not supply its own reference.
     "reference": ("reference_outputs", "inputs"),
     "sub_questions": ("reference_outputs", "inputs"),
     "qrels": ("reference_outputs", "inputs"),
     "ratings": ("reference_outputs", "inputs"),
 }
-"""Where each field is looked for, first of all among what the caller names himself."""
+"""The arguments in which each field is searched, after the caller's own keyword arguments."""
 _ANSWERS: Final = ("answer", "output", "response", "expected_response", "reference_answers", "answers")
-"""What a reference calls its answer."""
+"""Names of the answer in a reference."""
 _MORE_NAMES: Final = {
     "query": ("messages",),
     "contexts": ("source_documents",),
     "response": ("result", "output_text", "messages"),
     "reference": _ANSWERS,
 }
-"""Names that LangChain's applications use beside those of data sets."""
+"""Names that LangChain's applications use in addition to those of datasets."""
 
 
 def sample_from_run(
     *, inputs: object, outputs: object, reference_outputs: object, given: Mapping[str, Any], fields: Mapping[str, str]
 ) -> Sample:
-    """Read a sample from what LangSmith or openevals hands to an evaluator.
+    """Read a sample from the arguments that LangSmith or openevals passes to an evaluator.
 
     Args:
-        inputs: Of the example: a text, a message or messages, or a mapping.
-        outputs: Of the run: the same, with the contexts beside the answer.
-        reference_outputs: Of the example: a text, or a mapping with an answer, `qrels`, `sub_questions`, `ratings`.
-        given: Further keyword arguments of the evaluator; they go before all else.
-        fields: Our field name to the application's, where the known names do not fit.
+        inputs: Inputs of the example: a text, a message or messages, or a mapping.
+        outputs: Outputs of the run: the same, with the contexts in addition to the answer.
+        reference_outputs: Reference of the example: a text, or a mapping with an answer, `qrels`, `sub_questions`,
+            `ratings`.
+        given: Further keyword arguments of the evaluator, which take precedence.
+        fields: Names of sample fields to the application's names, if these are not known names.
 
     Raises:
-        DataError: A field named in `fields` is nowhere, two names of one field disagree, or a value cannot be read.
+        DataError: If a field named in `fields` is missing, two names of one field disagree, or a value cannot be read.
     """
     places = {
         "inputs": inputs if isinstance(inputs, Mapping) else {"query": inputs},
@@ -69,7 +70,7 @@ def sample_from_run(
 
 
 def _found(field: str, places: list[Mapping[str, Any]], wanted: str | None, where: tuple[str, ...]) -> dict[str, Any]:
-    """What the first place that knows the field calls it, and its value, in plain values."""
+    """Return the field's name and plain value from the first mapping that has it."""
     for place in places:
         if wanted is not None:
             if wanted in place:
@@ -79,7 +80,7 @@ def _found(field: str, places: list[Mapping[str, Any]], wanted: str | None, wher
         more = next((name for name in _MORE_NAMES.get(field, ()) if place.get(name) is not None), None)
         if not names and more is not None:
             names = {field: _plain(field, place[more])}
-        # Two names that disagree are for `sample_from_row` to refuse.
+        # `sample_from_row` rejects two names that disagree.
         names = {name: value for name, value in names.items() if value is not None}
         if names:
             return names
@@ -89,12 +90,12 @@ def _found(field: str, places: list[Mapping[str, Any]], wanted: str | None, wher
         f"{name}: {sorted(map(str, place))}" for name, place in zip(("given", *where), places, strict=True)
     )
     raise DataError(
-        f"there is no {wanted!r}, which fields={{{field!r}: {wanted!r}}} names for {field!r}; there are {there}"
+        f"field {wanted!r} not found, which fields={{{field!r}: {wanted!r}}} names for {field!r}; available: {there}"
     )
 
 
 def _plain(field: str, value: Any) -> Any:
-    """LangChain's objects as the plain values that data sets have; other values as they are."""
+    """Return LangChain's objects as the plain values of datasets, and other values unchanged."""
     value = _unpacked(value)
     if field == "query" and not isinstance(value, str):
         found = _read(inputs=value).query
@@ -124,7 +125,7 @@ def _read(*, inputs: Any = None, outputs: Any = None) -> TraceDraft:
 
 
 def _unpacked(value: Any) -> Any:
-    """What LangChain writes when it saves an object, as the object's fields; of a list, its items."""
+    """Return the fields of an object that LangChain serialized, or of each object in a list."""
     if isinstance(value, list | tuple):
         return [_fields_of(item) for item in value]
     return _fields_of(value)

@@ -62,6 +62,6 @@ class ExplicitRecording:
             )
             link_current_span(draft)
             return self._recorder.record(draft)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the request goes on
+        except Exception as error:  # noqa: BLE001 - the request must continue after any error
             self._guard.count("record", error)
             return False

@@ -14,7 +14,7 @@ _DEFAULT_NAME = "RunnableWithFallbacks"
 
 
 def fallbacks_around(live: LiveRequests, name: str | None) -> UUID | None:
-    """Return the run of the fallbacks around an attempt that has no parent; None if there are none.
+    """Return the run of the fallbacks around an attempt without a parent, or None.
 
     Args:
         live: The requests in flight.

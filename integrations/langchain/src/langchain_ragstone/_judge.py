@@ -32,18 +32,18 @@ _CONFIG: Final[Any] = {"run_name": "ragstone_judge"}
 class LangChainModel(FunctionModel):
     """Any chat model of LangChain as a `ragstone.judges.ChatModel`.
 
-    It is asked with `invoke`, on threads: its own time-outs and retries hold, and its asynchronous client, which belongs to
-    one event loop, is left alone. It is asked as it was configured, but for the length of replies and, where replies are to
-    be drawn, the temperature; both are set on a copy. What it makes is never captured as user traffic.
+    Calls use `invoke`, on threads: the model's own timeouts and retries apply, and its asynchronous client, which belongs to
+    one event loop, is not used. Calls keep the model's settings, except the length of replies and, for sampled replies, the
+    temperature. Both are set on a copy. Its calls are never captured as user traffic.
 
     Args:
         model: A chat model; a text model; one of them with `bind`, `with_retry` or `with_fallbacks`.
-        name: The model in words; by default its name and class.
-        max_concurrent_requests: Requests in flight at once.
-        timeout_s: Seconds for one reply, its own retries included.
+        name: Name of the model (default: its name and class).
+        max_concurrent_requests: Maximum number of concurrent requests.
+        timeout_s: Timeout of one reply in seconds, including the model's own retries.
 
     Raises:
-        ConfigurationError: It is no model of LangChain's, or an option has a value that cannot work.
+        ConfigurationError: If it is not a LangChain model, or an option is outside its range.
 
     Example:
         ```python
@@ -123,13 +123,13 @@ class LangChainJudge(ModelJudge):
 
 
 def _innermost(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    """The model inside `bind`, `with_config` and `with_retry`; with fallbacks, the first one."""
+    """Return the model inside `bind`, `with_config` and `with_retry`, or the first one of several with fallbacks."""
     inner = model.bound if isinstance(model, RunnableBindingBase) else getattr(model, "runnable", None)
     return _innermost(inner) if isinstance(inner, Runnable) else model
 
 
 def _shape(model: Runnable[Any, Any]) -> dict[str, object]:
-    """The settings of the model and of what it is wrapped in, down to the model itself."""
+    """Return the settings of the model and of its wrappers."""
     shape: dict[str, object] = ClientSettings(model).settings
     if isinstance(model, RunnableBindingBase):
         shape |= {"bound": _shape(model.bound), "kwargs": _plain_options(model.kwargs)}
@@ -140,7 +140,7 @@ def _shape(model: Runnable[Any, Any]) -> dict[str, object]:
 
 
 def _plain_options(options: Mapping[str, Any]) -> dict[str, object]:
-    """Bound options as plain values; of what may be a key, and of objects, only that they are there."""
+    """Return bound options as plain values. Possible keys and objects are replaced by the name of their type."""
     return {name: value if _is_plain(name, value) else type(value).__name__ for name, value in options.items()}
 
 
@@ -163,7 +163,7 @@ def _asked(model: Runnable[Any, Any], request: ChatRequest) -> tuple[Completion,
 
 @contextmanager
 def _disable_langsmith_upload() -> Iterator[None]:
-    """LangChain sends what its models do to LangSmith even inside `evaluate(upload_results=False)`; here it does not."""
+    """Prevent uploads of model calls to LangSmith, which LangChain does even in `evaluate(upload_results=False)`."""
     if get_tracing_context()["enabled"] == "local":
         with tracing_context(enabled=False):
             yield
@@ -172,7 +172,7 @@ def _disable_langsmith_upload() -> Iterator[None]:
 
 
 def _configured(model: Runnable[Any, Any], request: ChatRequest) -> Runnable[Any, Any]:
-    """A copy of the model that replies as the request says, as far as its class has settings for that."""
+    """Return a copy of the model with the request's options, as far as its class has settings for them."""
     if isinstance(model, RunnableBindingBase):
         return model.model_copy(update={"bound": _configured(model.bound, request)})
     return ClientSettings(model).client_for(request)
@@ -192,7 +192,7 @@ def _completion(message: BaseMessage) -> Completion:
 
 
 def _tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:
-    """The tokens of a reply in OpenAI's form, which other providers have taken over; None where there are none."""
+    """Return the tokens of a reply in OpenAI's form, which other providers use too, or None if it has none."""
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     if not isinstance(content, Sequence) or not content:
         return None
@@ -218,9 +218,9 @@ def _tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:
 
 
 def _logprob(value: object) -> float:
-    """A log-probability, with a little room for rounding above 0."""
+    """Return a log-probability. Rounding may put it slightly above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 0.01:
-        raise ValueError(f"{value!r:.40} is no log-probability")
+        raise ValueError(f"{value!r:.40} is not a log-probability")
     return float(value)
 
 

@@ -7,7 +7,7 @@ Special cases:
 
 - A handler that is registered twice sees every event twice. The second event is ignored.
 - Events of a request that has ended must not start a new one. The ids of recent runs are remembered.
-- A stream that is held open and never read has no end event. Requests older than `ttl_s`, and the oldest beyond `max_live`,
+- A stream that is held open and never read does not have an end event. Requests older than `ttl_s`, and the oldest beyond `max_live`,
   are given up.
 - The garbage collector may close an abandoned stream, and thereby call this module, while the same thread is inside it.
   The lock is re-entrant, and each section that holds it is a few operations on plain containers.
@@ -155,7 +155,7 @@ class LiveRequests:
         self._closed = _RecentIds(_REMEMBERED)
 
     def __len__(self) -> int:
-        """The number of requests in flight."""
+        """Return the number of requests in flight."""
         return len(self._live)
 
     def start(

@@ -1,8 +1,8 @@
 """The OpenTelemetry span of a request, for applications that trace already.
 
-Tools that listen to LangChain themselves open a span for each request, which is the one to link. Those that are told of
-a request before us have it open when the request begins, those after us while it ends. OpenInference's spans are never
-current and are asked for by the id of the run; others are found by being current and having the request's name.
+Other handlers of LangChain open a span for each request, which is the one to link. Handlers registered before this one
+have it open when the request begins, later handlers while it ends. OpenInference's spans are never current and are looked
+up by the id of the run. Other spans are found if they are current and have the request's name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def link_root_span(draft: TraceDraft) -> None:
 
 
 def _of_openinference(run_id: str | None) -> Any:
-    """The open span of OpenInference for a run; None if there is none."""
+    """Return the open span of OpenInference for a run, or None."""
     kind = getattr(sys.modules.get("openinference.instrumentation.langchain"), "LangChainInstrumentor", None)
     if kind is None or run_id is None:
         return None

@@ -90,7 +90,7 @@ def fill_tool_result(step: Step, output: object, passages: Passages) -> None:
 
 
 def fill_identity(draft: TraceDraft, metadata: Mapping[str, Any], tags: Sequence[str]) -> None:
-    """Sort a root run's tags and metadata into a draft: known keys into fields, other keys of the application beside them."""
+    """Sort a root run's tags and metadata into a draft: known keys into fields, the application's other keys into metadata."""
     rest = {key: value for key, value in metadata.items() if not str(key).startswith(_FRAMEWORK_PREFIXES)}
     draft.user_id = _identity(rest.pop("user_id", None))
     thread_id = _identity(rest.pop("thread_id", None))

@@ -42,7 +42,7 @@ _ROOMS = {
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 
-if not TYPE_CHECKING:  # a type checker would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name == "__version__":
@@ -51,7 +51,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of ours
             return version("ragstone")
         room = _ROOM_OF.get(name)
         if room is None:
-            raise AttributeError(f"module 'ragstone' has no attribute {name!r}")
+            raise AttributeError(f"module 'ragstone' has no attribute {name!r}")  # codespell:ignore
         value = getattr(import_module(room), name)
         globals()[name] = value
         return value

@@ -308,7 +308,7 @@ def _fetched(address: str, folder: Path) -> InputFile:
             with target.open("wb") as file:
                 for chunk in response.iter_bytes():
                     file.write(chunk)
-                    if file.tell() > _MAX_DOWNLOAD_BYTES:
+                    if file.tell() > _MAX_DOWNLOAD_BYTES:  # codespell:ignore
                         raise DataError(
                             f"{name!r} is larger than {_MAX_DOWNLOAD_BYTES} bytes; download it and replay the file"
                         )
