@@ -252,7 +252,7 @@ def test_field_that_is_nowhere_is_said():
     """A name that fits nothing is a mistake of the caller's, and is told as one."""
     found = score(inputs={"question": QUESTION}, outputs=OUTPUTS, fields={"query": "frage"})
     assert None is found["score"]
-    assert "there is no 'frage'" in found["comment"]
+    assert "field 'frage' not found" in found["comment"]
     assert "inputs: ['question']" in found["comment"]
 
 
