@@ -54,19 +54,19 @@ SERVERS = {"phoenix": "arize-phoenix==20.26.1", "mlflow": "mlflow==3.17.2"}
 
 
 def group(name: str) -> list[str]:
-    """The requirements of a dependency group of the root `pyproject.toml`."""
+    """Return the requirements of a dependency group of the root `pyproject.toml`."""
     return list(nox.project.dependency_groups(PROJECT, name))
 
 
 def junit(session: nox.Session, name: str = "") -> str:
-    """The option that makes pytest write this session's counts where `.ci/run` finds them; a second run has a name."""
+    """Return the pytest option that writes the session's counts for `.ci/run`. A second run of a session has a name."""
     REPORTS.mkdir(parents=True, exist_ok=True)
     return f"--junit-xml={REPORTS / (name or session.name)}.xml"
 
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """The whole path on a small corpus: no key, no GPU, no network. `RAGSTONE_JUDGE=URL` uses a judge of yours."""
+    """Run the demo on a small corpus, without key, GPU or network. `RAGSTONE_JUDGE=URL` uses your own judge."""
     session.install(*CORE, *LANGCHAIN)
     session.run("ragstone", "demo", *session.posargs)
 
@@ -80,7 +80,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """The tests of `nox -s tests` with branch coverage, which makes them about twice as slow."""
+    """Run the tests of `nox -s tests` with branch coverage, which takes about twice as long."""
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
     session.run("coverage", "erase")
     # `coverage run`, not pytest-cov: our pytest plugin is imported before pytest-cov would start to measure.
@@ -128,7 +128,7 @@ def integrations(session: nox.Session, framework: str, pins: list[str]) -> None:
 
 @nox.session
 def databases(session: nox.Session) -> None:
-    """Requests without a framework: the OpenAI client, and real vector databases in this process with given vectors."""
+    """Test requests without a framework: the OpenAI client, and real vector databases in this process with given vectors."""
     session.install(*CORE, *group("test"), *group("databases"))
     session.run("pytest", junit(session), "tests/databases", *session.posargs)
 
@@ -180,7 +180,7 @@ def install_vllm(session: nox.Session) -> None:
 
 @nox.session
 def servers(session: nox.Session) -> None:
-    """The sinks and the stores against the real servers; Debian's (PostgreSQL, Prometheus) are taken if installed."""
+    """Test the sinks and stores against real servers. Debian's (PostgreSQL, Prometheus) are used if installed."""
     required = bool(os.environ.get("RAGSTONE_REQUIRE_SERVERS"))
     session.install("uv", *CORE, *group("test"))
     programs = {}

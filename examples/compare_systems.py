@@ -13,14 +13,14 @@ FACTS = {
 
 
 def old_prompt(question: str, passage: str) -> str:
-    """Your application with the prompt it has: it talks, and is not always sure."""
+    """Answer with the old prompt: wordy, and not always sure."""
     if question.startswith("Who"):
         return "I am afraid that I do not know."
-    return f"Thank you for asking! As far as I can tell, {passage.split(' ', 1)[1]}"
+    return f"Thank you for asking! As far as I know, {passage.split(' ', 1)[1]}"
 
 
 def new_prompt(question: str, passage: str) -> str:  # noqa: ARG001 - an application sees the question
-    """The same with the new prompt: it quotes."""
+    """Answer with the new prompt: it quotes the passage."""
     return passage
 
 

@@ -38,7 +38,7 @@ def span(ids: tuple[str, str, str], started: datetime, seconds: float, **attribu
 
 
 def write_export(path: Path, week: datetime, *, knows: float) -> None:
-    """A week of requests, one message a line; `knows` of them are answered."""
+    """Write a week of requests, one OTLP message a line, of which the share `knows` is answered."""
     with path.open("w", encoding="utf-8") as file:
         for n in range(60):
             question, passage = list(FACTS.items())[n % len(FACTS)]
@@ -70,13 +70,13 @@ write_export(Path("last-week.jsonl"), THIS_WEEK - timedelta(days=7), knows=0.6)
 write_export(Path("this-week.jsonl"), THIS_WEEK, knows=0.9)
 exports, metrics = ["last-week.jsonl", "this-week.jsonl"], ["ccrs.cc", "ccrs.qr"]
 
-# Nobody is asked. In a terminal: ragstone replay *.jsonl --metrics ccrs.cc,ccrs.qr --dry-run
+# This does not call a judge. In a terminal: ragstone replay *.jsonl --metrics ccrs.cc,ccrs.qr --dry-run
 plan = plan_replay(exports, metrics)
 print(f"{plan.n_scorable} of {plan.n_traces} requests can be scored, with about {plan.estimate.usage.calls} calls")
 for export in plan.files:
     print(f"  {export.name} is {export.format}, known by {export.detected_by}")
 
-# "lexical" compares words; name a model server to have answers judged. The same call again goes on, and scores nothing twice.
+# "lexical" compares words. Pass a model server's URL to use an LLM judge. A repeated call resumes and scores no trace twice.
 for _ in range(2):
     report = replay_traces(exports, metrics, store="replay.db", judge="lexical")
     print(f"{report.n_new} requests were new")

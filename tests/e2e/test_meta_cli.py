@@ -80,7 +80,7 @@ def test_meta_of_two_systems_with_labels_and_repeats(run: Callable[..., Done], o
         len(found[key]) for key in ("distributions", "powers", "correlations", "repeatability", "labels")
     ]
     assert all(f["rate"]["pairs"]["value"] == 0 for f in found["repeatability"])
-    assert all(label["n"] == 8 and label["n_unlabelled"] == 4 for label in found["labels"])
+    assert all(label["n"] == 8 and label["n_unlabeled"] == 4 for label in found["labels"])
 
 
 def test_meta_of_one_file(run: Callable[..., Done], outcomes: Callable[..., str]) -> None:

@@ -173,7 +173,7 @@ def test_yes_no_labels(written):
     ]
     (found,) = validate_metrics(a, labels=labels, **FAST).labels
     people, judge = [1, 0, 0, 0, 1, 1], [1, 1, 0, 0, 1, 1]
-    assert (6, 1, 3, (0.0, 1.0)) == (found.n, found.n_unscored, found.n_unlabelled, found.categories)
+    assert (6, 1, 3, (0.0, 1.0)) == (found.n, found.n_unscored, found.n_unlabeled, found.categories)
     assert cohen_kappa(people, judge).coefficient.value == found.cohen.coefficient.value
     assert krippendorff_alpha(list(zip(people, judge, strict=True))).coefficient.value == pytest.approx(
         found.krippendorff.coefficient.value

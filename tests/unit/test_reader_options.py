@@ -1,4 +1,4 @@
-"""Readers named in words, with the options of a command line."""
+"""Readers given as strings, with the options of a command line."""
 
 from __future__ import annotations
 

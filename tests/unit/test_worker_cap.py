@@ -1,4 +1,4 @@
-"""A spend cap in the middle of the work: what it kept from being asked is asked by the next worker."""
+"""A budget that is exhausted in the middle of the work: the next worker makes the remaining calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def capped(n_calls: int) -> FakeJudge:
     def fail(_: object) -> JudgeError | None:
         nonlocal left
         left -= 1
-        return JudgeError("the spend cap is reached", kind="budget") if left < 0 else None
+        return JudgeError("the budget is exhausted", kind="budget") if left < 0 else None
 
     return FakeJudge(fail=fail)
 

@@ -149,7 +149,7 @@ class LexicalReader:
     Example:
         ```python
         reading = await LexicalReader().estimate_abstention(
-            "How tall is the lighthouse?", ["It is 31 metres tall."]
+            "How tall is the lighthouse?", ["It is 31 meters tall."]
         )  # codespell:ignore
         ```
     """

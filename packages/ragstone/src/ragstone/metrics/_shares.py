@@ -48,7 +48,7 @@ def both(*columns: Sequence[Mark]) -> tuple[Mark, ...]:
 def any_of(columns: Sequence[Sequence[Mark]], n: int) -> tuple[Mark, ...]:
     """Combine columns of verdicts by OR, row by row. One yes decides a row.
 
-    Without columns, the result is no for all `n` rows.
+    Without columns, the result is "no" for all `n` rows.
     """
     rows = zip(*columns, strict=True) if columns else ((),) * n
     return negated(_and(negated(row)) for row in rows)

@@ -192,7 +192,7 @@ def topicality(
     """
     if not 0 < confidence_level < 1 or n_resamples < 2:
         raise ConfigurationError(
-            f"confidence_level must lie in (0, 1) and n_resamples must be at least 2, got {confidence_level!r} and {n_resamples!r}"
+            f"confidence_level must be between 0 and 1 and n_resamples must be at least 2, got {confidence_level!r} and {n_resamples!r}"
         )
     inside, outside = read_outcomes(in_domain), read_outcomes(out_of_domain)
     names = (inside.name, outside.name) if inside.name != outside.name else ("in-domain", "out-of-domain")

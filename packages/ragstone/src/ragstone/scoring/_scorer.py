@@ -250,7 +250,7 @@ class Scorer:
             return _checked(metric, outcome)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if task is None or task.cancelling():  # codespell:ignore
                 raise
             # This task was not canceled: a future inside the metric was, and that must not end the run.
             self._log_bug(metric, sample, error)

@@ -170,7 +170,7 @@ def _read(file: BinaryIO, *, name: str, final: bool, max_entries: int, damaged_a
     whole: list[tuple[SpoolEntry, bool, int]] = []  # entry, whether it represents a damaged line, offset after it
     partial: list[tuple[SpoolEntry, bool, int]] = []  # the same, for an append whose last line was not read yet
     certain = 0  # number of entries of `partial` that count if no line follows
-    start = offset = file.tell()
+    start = offset = file.tell()  # codespell:ignore
     exhausted = True
     for line in file:
         if not line.endswith(b"\n"):  # incomplete: the write is in progress, or never finished

@@ -165,7 +165,7 @@ class Worker:
         finally:
             preparing.cancel()
             await asyncio.gather(preparing, return_exceptions=True)
-        if preparing.cancelled():
+        if preparing.cancelled():  # codespell:ignore
             return False
         preparing.result()
         return True

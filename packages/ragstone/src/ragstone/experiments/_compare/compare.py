@@ -179,7 +179,7 @@ def compare(
             f"min_effect must be a finite number above 0, in the metric's own units, got {min_effect!r}"
         )
     if not 0 < confidence_level < 1:
-        raise ConfigurationError(f"confidence_level must lie in (0, 1), got {confidence_level!r}")
+        raise ConfigurationError(f"confidence_level must be between 0 and 1, got {confidence_level!r}")
     scores = align(systems, metrics=metrics, allow_different_judges=allow_different_judges, paired=paired)
     if hypotheses:
         _require_paired(scores, "a hypothesis")

@@ -159,7 +159,7 @@ def check_regression(
         raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, scores.systems))}.")
     if not _LEAST_LEVEL < confidence_level < 1:
         raise ConfigurationError(
-            f"the confidence_level of a one-sided gate must lie in (0.5, 1), got {confidence_level!r}"
+            f"the confidence_level of a one-sided gate must be above 0.5 and below 1, got {confidence_level!r}"
         )
     at = scores.systems.index(baseline)
     chosen, notes = _chosen(scores, at, [metrics] if isinstance(metrics, str) else metrics)

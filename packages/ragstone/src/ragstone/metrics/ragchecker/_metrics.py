@@ -286,7 +286,7 @@ class Hallucination(_OfResponse):
     name = "ragchecker.hallucination"
     title = "Hallucination"
     advice = (
-        "High means that wrong claims appear in no passage. Next: Tell the generator to abstain; try another model."
+        "High means that wrong claims appear in no passage. Next: Instruct the generator to abstain; try another model."
     )
     description = "How many of the response's claims does neither the reference nor a passage support?"
     formula = "claims of the response that no reference and no passage supports / claims of the response"

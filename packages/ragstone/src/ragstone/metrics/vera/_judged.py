@@ -161,7 +161,7 @@ class AnswerRelevance(_Vera):
     name = "vera.answer_relevance"
     title = "Answer relevance (whole answer)"
     advice = (
-        "Low means that the answer addresses another question, or adds beside it. "
+        "Low means that the answer addresses another question, or adds unrelated content. "
         "Next: Check the prompt; compare with question relevance."
     )
     description = "Is the one question that the whole response answers the same as the query?"

@@ -66,7 +66,7 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
     name = "vera.composite"
     title = "VERA composite (logit)"
     advice = (
-        "Low means that the model prefers another system's answers; it has no absolute scale. "
+        "Low means that the model prefers another system's answers; it does not have an absolute scale. "
         'Next: Look at details["parts"].'
     )
     description = (

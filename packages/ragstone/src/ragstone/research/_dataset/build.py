@@ -127,7 +127,7 @@ def build_dataset(
         raise ConfigurationError(f"questions must be from 1 to {_MOST_QUESTIONS}, got {questions!r}")
     if concurrency < 1 or not 0 < rating_threshold <= 5:
         raise ConfigurationError(
-            f"concurrency must be at least 1 and rating_threshold must lie in (0, 5], got {concurrency!r} and "
+            f"concurrency must be at least 1 and rating_threshold must be above 0 and at most 5, got {concurrency!r} and "
             f"{rating_threshold!r}"
         )
     plan = plan_dataset(documents, reports=reports, max_items=max_items, max_passages=max_passages)

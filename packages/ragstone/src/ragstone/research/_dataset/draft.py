@@ -126,7 +126,7 @@ def read_draft(path: Path) -> Draft:
 def _check(draft: Draft) -> None:
     """Check the consistency of a draft, because the file may have been edited."""
     if not 0 < draft.rating_threshold <= 5:
-        raise ValueError(f"eta must lie in (0, 5], got {draft.rating_threshold!r}")
+        raise ValueError(f"eta must be above 0 and at most 5, got {draft.rating_threshold!r}")
     for item in draft.items:
         pools = {frozenset(row) for row in item.ratings.values()}
         if item.ratings.keys() != item.questions.keys() or len(pools) > 1 or not all(pools):

@@ -59,7 +59,7 @@ async def erag_scores(
 
     Example:
         ```python
-        await erag_scores("How tall is it?", ["It is 31 metres tall."], reference=["31 metres"], reader=reader)
+        await erag_scores("How tall is it?", ["It is 31 meters tall."], reference=["31 meters"], reader=reader)
         ```
     """
     texts = list(dict.fromkeys(passages))

@@ -75,7 +75,7 @@ def validate_metrics(
     """
     if not (0 < alpha < 1 and 0 < confidence_level < 1):
         raise ConfigurationError(
-            f"alpha and confidence_level must lie in (0, 1), got alpha={alpha!r} and confidence_level={confidence_level!r}"
+            f"alpha and confidence_level must be between 0 and 1, got alpha={alpha!r} and confidence_level={confidence_level!r}"
         )
     if n_resamples < 1 or n_permutations < 1 or flip_threshold < 0:
         raise ConfigurationError(

@@ -179,7 +179,7 @@ class LabelAgreement:
     """Number of labeled samples that failed or to which the metric is not applicable. No other number includes them."""
     n_unknown: int
     """Number of labels of samples without an outcome."""
-    n_unlabelled: int
+    n_unlabeled: int
     """Number of samples with a score but without a label."""
     label_range: tuple[float, float]
     """Lowest and highest label, mapped to the lowest and highest score."""
@@ -272,7 +272,7 @@ def _one(
         n=len(ids),
         n_unscored=sum(id_ in system.outcomes[metric] for id_ in ratings) - len(ids),
         n_unknown=sum(id_ not in system.outcomes[metric] for id_ in ratings),
-        n_unlabelled=len(rest),
+        n_unlabeled=len(rest),
         label_range=scale.labels,
         categories=scale.categories,
         exact=exact,
@@ -315,7 +315,7 @@ class _Scale:
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise ConfigurationError(f"label_range must be finite with low < high, got {low!r} and {high!r}")
             if outside := [value for value in values if not low <= value <= high]:
-                raise ConfigurationError(f"labels of {metric} must lie in [{low:g}, {high:g}], got {outside[0]:g}")
+                raise ConfigurationError(f"labels of {metric} must be from {low:g} to {high:g}, got {outside[0]:g}")
         elif bounded and all(scores[0] <= value <= scores[1] for value in values):
             low, high = scores
         else:
