@@ -73,7 +73,7 @@ def test_nothing_found_is_zero():
 @pytest.mark.parametrize("wanted", [[], None])
 def test_nothing_expected_is_an_error(wanted):
     """Where nothing is relevant there is no value, and no number is made up: a ValueError, as with LlamaIndex's own."""
-    with pytest.raises(ValueError, match="undefined if nothing is relevant"):
+    with pytest.raises(ValueError, match="undefined where nothing is relevant"):
         computed("recall@5", wanted=wanted)
     with pytest.raises(ValueError, match="retrieved_ids is None"):
         computed("recall@5", found=None)

@@ -151,7 +151,7 @@ def _look_up(value: object, name: str) -> Any:
 
 
 def _word(value: object) -> str:
-    """A reason as a word; some providers have an enumeration of them."""
+    """Return a finish reason as lower-case text. Some providers use an enumeration."""
     return str(getattr(value, "name", value)).lower()
 
 

@@ -205,7 +205,7 @@ class LiveRequests:
         self._closed = _RecentIds(_REMEMBERED)
 
     def __len__(self) -> int:
-        """The number of requests in flight."""
+        """Return the number of requests in flight."""
         return len(self._live)
 
     def start(self, key: str, parent_key: str | None, kind: Kind, *, stream_key: str | None = None) -> Span | None:
