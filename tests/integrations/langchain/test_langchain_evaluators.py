@@ -13,10 +13,11 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.load import dumpd
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_ragstone import LangChainJudge, RagstoneCallbackHandler, RagstoneEvaluator
+from langchain_ragstone._evaluator_sample import sample_from_run
 from ragstone.errors import ConfigurationError, JudgeUnavailableError, MissingExtraError
 from ragstone.judges import judge_from
 from ragstone.metrics import all_metrics
@@ -312,3 +313,31 @@ def test_metric_without_a_judge_names_none():
     """Nor is its score that of a baseline."""
     about = RagstoneEvaluator("exact_match")(outputs="a", reference_outputs="a")["metadata"]
     assert (None, None, False) == (about["judge"], about["judge_hash"], about["is_baseline"])
+
+
+TRAJECTORY = [
+    HumanMessage("What is the fee?"),
+    ToolMessage("old", tool_call_id="0", artifact=[Document("a fact of an earlier turn")]),
+    AIMessage("Ten."),
+    HumanMessage("How tall is it?"),
+    AIMessage("", tool_calls=[{"name": "search", "args": {"query": "height"}, "id": "1"}]),
+    ToolMessage("It is 31 metres tall.", tool_call_id="1", artifact=[Document("It is 31 metres tall.", id="h")]),
+    ToolMessage("7", tool_call_id="2"),
+    AIMessage("31 metres."),
+]
+
+
+@pytest.mark.parametrize("outputs", [TRAJECTORY, {"messages": TRAJECTORY}, {"messages": dumpd(TRAJECTORY)}])
+def test_messages_of_an_agent_are_a_sample(outputs):
+    """The last question, what tools found for it, and the last answer; a saved agent's state is read as well."""
+    read = sample_from_run(inputs=None, outputs=outputs, reference_outputs=None, given={}, fields={})
+    if isinstance(outputs, dict):
+        assert "How tall is it?" == read.query
+    assert ("31 metres.", ["It is 31 metres tall."]) == (read.response, [passage.text for passage in read.contexts])
+
+
+def test_messages_without_artifacts_leave_contexts_unknown():
+    """Text of a tool is not known to be a passage."""
+    messages = [HumanMessage("?"), ToolMessage("7", tool_call_id="2"), AIMessage("!")]
+    read = sample_from_run(inputs=None, outputs={"messages": messages}, reference_outputs=None, given={}, fields={})
+    assert read.contexts is None

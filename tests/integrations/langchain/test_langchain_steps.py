@@ -205,7 +205,7 @@ def test_reply_that_calls_tools(message, reply):
 
 
 def test_reply_of_a_completion_model():
-    """Older models report tokens and their name beside the generations."""
+    """Older models report tokens and their name next to the generations."""
     step = Step(id=1)
     result = LLMResult(
         generations=[[Generation(text="me")]],

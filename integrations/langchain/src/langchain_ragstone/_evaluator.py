@@ -2,55 +2,66 @@
 
 from __future__ import annotations
 
+import logging
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from langchain_core.runnables import Runnable
 
 from langchain_ragstone._evaluator_sample import sample_from_run
+from langchain_ragstone._evaluator_summary import RowOutcome, summarize
 from langchain_ragstone._judge import LangChainJudge, LangChainModel
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import ChatReader, Judge, Reader
 from ragstone.metrics import Metric, MetricCard
-from ragstone.schema import FIELD_ALIASES, Failure, NotApplicable, Score
+from ragstone.schema import FIELD_ALIASES, Failure, NotApplicable, Outcome, Sample, Score
 from ragstone.scoring import run_async
 from ragstone.worker import ScoringSetup
 
 __all__ = ["RagstoneEvaluator"]
 
+_logger = logging.getLogger("ragstone.langchain")
+
 Feedback = dict[str, Any]
 
 _UNREADABLE: Final = "unreadable"
-"""The outcome of a run that could not be read as a sample."""
+"""The outcome of a row that cannot be read as a sample."""
+_REMEMBERED: Final = 10_000
+"""Rows whose outcomes are kept for a summary."""
 
 
 class RagstoneEvaluator:
     """Metrics as an evaluator for LangSmith and openevals.
 
-    Called with keywords, it returns `{"key", "score", "comment", "metadata"}`, or for several metrics a list of these.
-    Metrics share their judge calls. `score` is None if the metric does not apply, the judge's reply is unusable, or the
-    arguments cannot be read. Then `comment` has the reason. One bad row does not raise an error.
+    Called with keywords, it returns `{"key", "score", "comment", "metadata"}`; for several metrics, a list of them, which
+    share their judge calls. `score` is None if the metric does not apply, if the judge did not give a usable reply, or if
+    the row cannot be read; `comment` then gives the reason. One bad row does not raise.
 
-    Give it to `langsmith.evaluate`, and `evaluator.acall`, which does the same asynchronously, to `langsmith.aevaluate`.
-    Contexts must be among the outputs: LangSmith shows evaluators nothing else of a run.
+    Pass it to `langsmith.evaluate`, and `evaluator.acall`, which does the same asynchronously, to `langsmith.aevaluate`.
+    Pass `evaluator.summary` as one of the `summary_evaluators`, for the means over the experiment.
+
+    Contexts must be among the outputs, because LangSmith shows evaluators nothing else of a run: documents under a known
+    name, or the messages of an agent, in which the artifacts of the tools' messages are the contexts.
 
     Args:
         metrics: A metric's name ("ccrs.qr", "ndcg@10"), a group ("ccrs"), a `Metric`, or several of them.
-        judge: A chat model of LangChain's, or what `ragstone.judges.judge_from` takes: a `Judge`, "http://host:8000/v1",
-            "lexical". None reads `RAGSTONE_JUDGE`, or takes "lexical", the baseline without a model.
-        reader: The application's generator, for metrics that call it ("udcg"). None takes the judge's model.
-        fields: Names of sample fields to the application's (`{"contexts": "quellen"}`), if these are not known names.
+        judge: A chat model of LangChain's, or any argument of `ragstone.judges.judge_from`: a `Judge`,
+            "http://host:8000/v1", "lexical". None reads `RAGSTONE_JUDGE`, and otherwise is "lexical", the baseline without
+            a model.
+        reader: The application's generator, for metrics that ask it ("udcg"). None is the judge's model.
+        fields: Our field name to the application's (`{"contexts": "quellen"}`), if the known names do not fit.
         deadline_s: Seconds after which metrics without an outcome fail as "timeout".
 
     Raises:
-        ConfigurationError: A metric, judge, reader or field that does not exist.
-        MissingExtraError: A metric needs a package that is not installed.
+        ConfigurationError: If a metric, judge, reader or field does not exist.
+        MissingExtraError: If a metric needs a package that is not installed.
 
     Example:
         ```python
         evaluator = RagstoneEvaluator("ccrs.qr", judge=chat_model)
         evaluator(inputs={"question": "Why?"}, outputs={"answer": "Because."})["score"]
-        langsmith.evaluate(target, data="my data set", evaluators=[evaluator])
+        langsmith.evaluate(target, data="dataset", evaluators=[evaluator], summary_evaluators=[evaluator.summary])
         ```
     """
 
@@ -74,6 +85,8 @@ class RagstoneEvaluator:
             reader=ChatReader(LangChainModel(reader)) if isinstance(reader, Runnable) else reader,
             deadline_s=deadline_s,
         ).scorer
+        self._scored: OrderedDict[str, Sequence[Outcome]] = OrderedDict()
+        """The outcomes of recent rows, so that a summary does not ask the judge again."""
         self.__name__ = metrics if isinstance(metrics, str) else "+".join(card.name for card in self.cards)
 
     def __repr__(self) -> str:
@@ -81,18 +94,19 @@ class RagstoneEvaluator:
 
     @property
     def cards(self) -> tuple[MetricCard, ...]:
-        """The cards of its metrics."""
+        """The definitions of its metrics."""
         return tuple(metric.card for metric in self._scorer.metrics)
 
     def __call__(
         self, *, inputs: Any = None, outputs: Any = None, reference_outputs: Any = None, **given: Any
     ) -> Feedback | list[Feedback]:
-        """Score one run. Works inside a running event loop too, which then waits.
+        """Score one run. Inside a running event loop it blocks the loop.
 
         Args:
-            inputs: The application's input: a text, messages, or a mapping with the question.
-            outputs: Its output: a text, a message, or a mapping with the answer and the contexts.
-            reference_outputs: The reference: a text, or a mapping with an answer, `qrels`, `sub_questions`, `ratings`.
+            inputs: What the application was asked: a text, messages, or a mapping with the question.
+            outputs: What it replied: a text, a message, the messages of an agent, or a mapping with the answer and the
+                contexts.
+            reference_outputs: The correct answer: a text, or a mapping with an answer, `qrels`, `sub_questions`, `ratings`.
             given: Fields of the sample by any known name (`context=documents`). They take precedence.
         """
         return run_async(self.acall(inputs=inputs, outputs=outputs, reference_outputs=reference_outputs, **given))
@@ -102,15 +116,53 @@ class RagstoneEvaluator:
     ) -> Feedback | list[Feedback]:
         """Score one run; the same as calling the evaluator, asynchronously."""
         try:
-            sample = sample_from_run(
-                inputs=inputs, outputs=outputs, reference_outputs=reference_outputs, given=given, fields=self._fields
-            )
+            sample = self._sample(inputs, outputs, reference_outputs, given)
+            outcomes = await self._score(sample)
         except DataError as error:
-            feedback = [self._unreadable(metric, error) for metric in self._scorer.metrics]
+            found = [self._unreadable(metric, error) for metric in self._scorer.metrics]
+        except Exception as error:
+            # LangSmith would report an evaluator that raises under the name of this method, which is not a metric.
+            _logger.exception("evaluator: scoring failed (metrics=%s)", self.__name__)
+            found = [self._broken(metric, error) for metric in self._scorer.metrics]
         else:
-            outcomes = await self._scorer.score(sample)
-            feedback = [self._feedback(*pair) for pair in zip(self._scorer.metrics, outcomes, strict=True)]
-        return feedback[0] if len(feedback) == 1 else feedback
+            found = [self._feedback(*pair) for pair in zip(self._scorer.metrics, outcomes, strict=True)]
+        return found[0] if len(found) == 1 else found
+
+    def summary(
+        self, *, inputs: Sequence[Any], outputs: Sequence[Any], reference_outputs: Sequence[Any]
+    ) -> Feedback | list[Feedback]:
+        """Return the means over all rows. Rows that this evaluator has scored recently are not scored again."""
+        rows = zip(inputs, outputs, reference_outputs, strict=True)
+        scored = run_async(self._outcomes([self._row(row) for row in rows]))
+        found = [summarize(metric, [row[i] for row in scored]) for i, metric in enumerate(self._scorer.metrics)]
+        return found[0] if len(found) == 1 else found
+
+    def _row(self, row: tuple[Any, Any, Any]) -> Sample | None:
+        try:
+            return self._sample(*row, {})
+        except DataError:
+            return None
+
+    async def _outcomes(self, samples: Sequence[Sample | None]) -> list[Sequence[RowOutcome]]:
+        scored: list[Sequence[RowOutcome]] = []
+        for sample in samples:
+            if sample is None:
+                scored.append([None] * len(self._scorer.metrics))
+            else:
+                known = self._scored.get(sample.model_dump_json())
+                scored.append(await self._score(sample) if known is None else known)
+        return scored
+
+    async def _score(self, sample: Sample) -> Sequence[Outcome]:
+        outcomes = self._scored[sample.model_dump_json()] = await self._scorer.score(sample)
+        while len(self._scored) > _REMEMBERED:
+            self._scored.popitem(last=False)
+        return outcomes
+
+    def _sample(self, inputs: Any, outputs: Any, reference_outputs: Any, given: Mapping[str, Any]) -> Sample:
+        return sample_from_run(
+            inputs=inputs, outputs=outputs, reference_outputs=reference_outputs, given=given, fields=self._fields
+        )
 
     def _feedback(self, metric: Metric, outcome: Score | NotApplicable | Failure) -> Feedback:
         scored = outcome if isinstance(outcome, Score) else None
@@ -149,4 +201,13 @@ class RagstoneEvaluator:
             "score": None,
             "comment": f"cannot be read: {error}",
             "metadata": {"outcome": _UNREADABLE, "reason": str(error), "metric_version": metric.card.version},
+        }
+
+    def _broken(self, metric: Metric, error: Exception) -> Feedback:
+        reason = f"{type(error).__name__}: {error}"
+        return {
+            "key": metric.card.name,
+            "score": None,
+            "comment": f"failed (bug): {reason}",
+            "metadata": {"outcome": "failure", "reason": reason, "kind": "bug", "metric_version": metric.card.version},
         }

@@ -66,6 +66,8 @@ def sample_from_run(
     row: dict[str, Any] = {}
     for field, where in _PLACES.items():
         row |= _found(field, [given, *(places[place] for place in where)], fields.get(field), where)
+    if not row.keys() & {"contexts", *FIELD_ALIASES["contexts"]} and (found := _found_by_tools(outputs)) is not None:
+        row["contexts"] = found
     return sample_from_row(row, position=1)
 
 
@@ -122,6 +124,26 @@ def _read(*, inputs: Any = None, outputs: Any = None) -> TraceDraft:
     passages = Passages()
     root = Step(id=0, kind="chain", inputs=values_in(inputs, passages), outputs=values_in(outputs, passages))
     return assemble(Request(draft=TraceDraft(), steps=[root], root=root))
+
+
+def _found_by_tools(outputs: Any) -> list[Any] | None:
+    """Return the documents that tools found in the last turn of an agent's messages: the artifacts of their messages."""
+    messages = outputs.get("messages") if isinstance(outputs, Mapping) else outputs
+    if not isinstance(messages, list | tuple):
+        return None
+    found: dict[str, Any] | None = None
+    for message in _unpacked(messages):
+        fields = message if isinstance(message, Mapping) else vars(message) if isinstance(message, BaseMessage) else {}
+        kind = fields.get("type", fields.get("role"))
+        artifact = fields.get("artifact")
+        if kind in ("human", "user"):
+            found = None
+        elif kind == "tool" and isinstance(artifact, list | tuple):
+            passages = [_passage(document) for document in _unpacked(artifact)]
+            if all(isinstance(passage, Mapping) for passage in passages):
+                texts = {str(passage.get("text", passage.get("page_content"))): passage for passage in passages}
+                found = {**(found or {}), **texts}
+    return None if found is None else list(found.values())
 
 
 def _unpacked(value: Any) -> Any:

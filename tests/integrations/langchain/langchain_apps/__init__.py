@@ -26,7 +26,7 @@ TEXTS = {
     "card": "A library card costs twelve euros a year; students and pensioners pay half of that price.",
     "branch": "The hill branch opens at nine on weekdays and does not open on Saturdays at all.",
     "rooms": "Meeting rooms can be booked two weeks ahead at the front desk or by telephone.",
-    "quoted": 'The sign at the door says "open from 10 to 4" in letters as tall as a hand,\nand nobody reads it.',
+    "quoted": 'The sign at the door says "open from 10 to 4" in letters as tall as a hand,\nand few people read it.',
     "ferry": "The ferry to the harbor leaves every twenty minutes from the market square.",
 }
 
