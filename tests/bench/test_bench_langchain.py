@@ -25,8 +25,10 @@ from langchain_ragstone import RagstoneCallbackHandler
 from ragstone.requests import Request, TraceDraft
 
 ROUNDS = 31
-BUDGET = 1.1
+BUDGET = 1.2
 """CPU of our handler divided by the CPU of a handler that does nothing, on steps that do nothing: the worst case."""
+BUDGET_OF_MANY = 1.4
+"""The same for a request that finds 100 documents, each of which is copied."""
 
 pytestmark = pytest.mark.bench
 
@@ -180,9 +182,10 @@ def test_callback_overhead(build, drive, calls):
         per_call_us = statistics.median(values) / calls * 1e6
         print(f"  {name:<11} {per_call_us:7.0f} us/call   x{middle:.2f} [{low:.2f}-{high:.2f}] of none")
     low, middle, high = ratio("ragstone", "no-op")
-    print(f"  ragstone against no-op: x{middle:.2f} [{low:.2f}-{high:.2f}], budget x{BUDGET}")
+    budget = BUDGET_OF_MANY if build is hundred_documents else BUDGET
+    print(f"  ragstone against no-op: x{middle:.2f} [{low:.2f}-{high:.2f}], budget x{budget}")
     assert handler.errors == 0
-    assert middle <= BUDGET
+    assert middle <= budget
 
 
 def test_a_hundred_thousand_documents_cost_what_a_thousand_cost():

@@ -179,14 +179,14 @@ def _lists(value: object, path: tuple[str, ...], depth: int) -> _Lists:
         return []
     lists: _Lists = []
     for key, item in islice(fields.items(), _MAX_FIELDS):
-        if type(item) is not str and item is not None:
+        if type(item) not in _FLAT:
             lists += _lists(item, (*path, str(key)), depth + 1)
     return lists
 
 
 def _fields(value: object) -> Mapping[Any, Any] | None:
     """Return the fields of a mapping, of a state of the application, or of a graph's command; None for all else."""
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         return value
     if isinstance(value, BaseModel):
         if isinstance(value, Serializable):

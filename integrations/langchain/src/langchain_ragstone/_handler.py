@@ -180,7 +180,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         if step is live.root:
             # The inputs of a stream are not read yet: they come with its end.
             self._open(live, _NOT_GIVEN if "defers_inputs" in about else inputs, parent_run_id, about)
-        elif not (live.ignored or step.muted):
+        elif not (live.ignored or step.muted or step.kind == "part"):
             step.input_texts = document_texts(inputs)
             note_node(step, live, about.get("metadata"))
 
@@ -195,7 +195,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             live.wrote(keys_written(outputs))
         if step is live.root:
             self._close(live, outputs, inputs)
-        elif not (live.ignored or step.muted):
+        elif not (live.ignored or step.muted or step.kind == "part"):
             if step.input_texts is None and inputs is not _NOT_GIVEN:
                 step.input_texts = document_texts(inputs)
             step.outputs = documents_in(outputs, live.passages, expected=step.input_texts is not None)

@@ -42,6 +42,7 @@ class Live:
     Attributes:
         request: What will be handed to the recorder.
         root: The step that began it.
+        steps: All steps, in the order in which they began.
         passages: Its documents, each copied once.
         block: The block of the application around it, which it joins.
         n_open: Steps that have begun and not ended.
@@ -53,12 +54,13 @@ class Live:
 
     __slots__ = (
         "block", "ignored", "interrupted", "n_open", "n_prompt_chars", "nodes", "passages", "request", "root",
-        "written",
+        "steps", "written",
     )  # fmt: skip
 
     def __init__(self, draft: TraceDraft, root: Step) -> None:
         self.root = root
-        self.request = Request(draft=draft, steps=[root], root=root)
+        self.steps = [root]
+        self.request = Request(draft=draft, steps=self.steps, root=root)
         self.passages = Passages()
         self.block: Any = None
         self.n_open = 1
@@ -72,12 +74,6 @@ class Live:
     def draft(self) -> TraceDraft:
         """The record's identity, times and status."""
         return self.request.draft
-
-    @property
-    def steps(self) -> list[Step]:
-        """All steps, in the order in which they began."""
-        steps: Any = self.request.steps
-        return steps  # type: ignore[no-any-return]
 
     def wrote(self, keys: set[str] | None) -> None:
         """Note that a step wrote these keys of the state, or unknown ones."""

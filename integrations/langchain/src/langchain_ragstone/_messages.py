@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from langchain_ragstone._documents import Passages
@@ -64,7 +64,9 @@ def message_from(message: BaseMessage, passages: Passages, *, tool: str | None =
     role = _ROLES.get(message.type) or _ROLES.get(getattr(message, "role", ""), "other")
     content = message.content
     if role == "assistant":
-        return Message(role, text_of(content) or "", calls_tool=bool(getattr(message, "tool_calls", None)))
+        return Message(
+            role, text_of(content) or "", calls_tool=isinstance(message, AIMessage) and bool(message.tool_calls)
+        )
     text = content if type(content) is str else _prompt_text(content)
     if role == "tool":
         artifact = message.artifact if isinstance(message, ToolMessage) else None
@@ -77,9 +79,14 @@ def prompt_from(messages: Sequence[BaseMessage], passages: Passages) -> tuple[Me
     tools: dict[str | None, str] = {}
     read = []
     for message in messages:
-        for call in getattr(message, "tool_calls", ()):
-            tools[call.get("id")] = call.get("name")
-        read.append(message_from(message, passages, tool=tools.get(getattr(message, "tool_call_id", None))))
+        tool = None
+        # By class: a look at an attribute that a Pydantic model does not have is slow.
+        if isinstance(message, AIMessage):
+            for call in message.tool_calls:
+                tools[call.get("id")] = call["name"]
+        elif isinstance(message, ToolMessage):
+            tool = tools.get(message.tool_call_id)
+        read.append(message_from(message, passages, tool=tool))
     return tuple(read)
 
 
@@ -137,8 +144,9 @@ def fill_reply(step: Step, result: LLMResult) -> None:
     usage: Mapping[str, Any] | None = None
     if isinstance(generation, ChatGeneration):
         message: Any = generation.message
-        calls = getattr(message, "tool_calls", None) or ()
-        about, usage = message.response_metadata, getattr(message, "usage_metadata", None)
+        is_ai = isinstance(message, AIMessage)
+        calls = message.tool_calls if is_ai else ()
+        about, usage = message.response_metadata, message.usage_metadata if is_ai else None
         step.reply = text_of(message)
         step.calls_tool = bool(calls)
         if calls and not step.reply:
