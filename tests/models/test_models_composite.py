@@ -37,7 +37,7 @@ def test_the_value_is_the_models_logit(metric, cross_encoder):
     tokeniser = AutoTokenizer.from_pretrained(cross_encoder)
     model = AutoModelForSequenceClassification.from_pretrained(cross_encoder).eval()
     stated = (
-        "Question relevance asks: Does the response answer the question that was asked, directly and in full? "
+        "Question relevance asks: Does the response answer the query, directly and completely? "
         "From 0 to 1, more is better; here it is 0.80."
     )
     text = f"it is tall\n\n{stated}\n\nthe tower is 31 meters tall"
@@ -64,7 +64,7 @@ def test_what_is_too_long_is_cut_from_the_end_of_what_matters_least(metric):
     assert long.value != score(metric, FakeJudge(10), response="the tower is tall " * 400).value
     outcome = score(metric, query="how tall " * 500)
     assert isinstance(outcome, NotApplicable)
-    assert "too long for the model, which reads 1024 tokens" in outcome.reason
+    assert "exceed the model's limit of 1024 tokens" in outcome.reason
 
 
 def test_parts_that_have_no_value(metric, cross_encoder):
@@ -104,7 +104,7 @@ def test_models_that_are_none(tmp_path, tokeniser, configuration):
     three.num_labels = 3
     BertForSequenceClassification(three).save_pretrained(tmp_path)
     tokeniser.save_pretrained(tmp_path)
-    with pytest.raises(ConfigurationError, match="gives 3 numbers"):
+    with pytest.raises(ConfigurationError, match="has 3 outputs"):
         asyncio.run(VeraComposite(model=str(tmp_path)).prepare())
     with pytest.raises(ConfigurationError, match="at least one metric"):
         VeraComposite([])

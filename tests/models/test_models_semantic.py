@@ -110,10 +110,10 @@ def test_a_text_that_is_cut_says_so(metrics):
 
 
 def test_a_text_without_a_token(encoder):
-    """Control characters are dropped by the tokeniser: nothing is left to compare."""
+    """Control characters are dropped by the tokenizer, so there is nothing to compare."""
     outcome = score(BertScore(encoder), "\x00\x01", "tall")
     assert "not_applicable" == outcome.outcome
-    assert "leaves nothing" in outcome.reason
+    assert "returns no tokens" in outcome.reason
 
 
 def test_names_with_a_model(encoder, embedder):
