@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from unittest import mock
@@ -21,6 +22,9 @@ _ENVIRONMENT = ("RAGSTONE_CACHE", "RAGSTONE_JUDGE", "RAGSTONE_READER", "RAGSTONE
 _ENVIRONMENT_PREFIXES = ("OPENAI_", "LANGSMITH_", "LANGCHAIN_", "LANGFUSE_", "MLFLOW_", "OTEL_", "PHOENIX_")
 # Printed tables fit the terminal; here they have one line a row, whatever terminal the tests run in.
 os.environ["COLUMNS"] = "250"
+# A shell that starts the tests in the background lets them, and the commands that they start, ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 

@@ -88,11 +88,13 @@ def counters(url):
 
 
 def samples(seed):
-    """Samples with five passages of some hundred tokens; another seed has other words in another order."""
+    """Samples with five passages of some hundred tokens. Another seed has the same words in another order."""
     rng = random.Random(seed)
 
     def text(n_words):
-        return " ".join(rng.choices(WORDS, k=n_words)).capitalize() + "."
+        words = (WORDS * 3)[:n_words]
+        rng.shuffle(words)
+        return " ".join(words).capitalize() + "."
 
     return [
         Sample(
@@ -108,7 +110,8 @@ def samples(seed):
 
 def measured(url, metrics, judge_order, reader_order, seed):
     """Hit rate, calls, prompt tokens, computed prompt tokens and seconds of one evaluation."""
-    model = OpenAICompatibleModel(url)
+    # One request at a time: requests that arrive together find nothing of each other in the cache.
+    model = OpenAICompatibleModel(url, max_concurrent_requests=1)
     reader = ChatReader(Ordered(model, reader_order), estimator="exact_sequence")
     queries, hits = counters(url)
     start = time.perf_counter()
