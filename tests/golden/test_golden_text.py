@@ -19,11 +19,8 @@ from ragstone.metrics import (
     ChrF,
     corpus_bleu,
     corpus_chrf,
-    exact_match,
-    rouge_l,
-    rouge_n,
-    token_f1,
 )
+from ragstone.metrics.text import exact_match, rouge_l, rouge_n, token_f1
 from ragstone.testing import FakeJudge, make_sample
 
 WORDS = [

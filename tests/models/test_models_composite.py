@@ -8,7 +8,8 @@ import math
 import pytest
 
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.metrics import QuestionRelevance, VeraComposite, resolve_metrics
+from ragstone.metrics import VeraComposite, resolve_metrics
+from ragstone.metrics.ccrs import QuestionRelevance
 from ragstone.schema import Failure, NotApplicable
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, make_sample

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ragstone.metrics import TEXT, corpus_bleu, corpus_chrf, exact_match, rouge_l, rouge_n, token_f1
+from ragstone.metrics import TEXT, corpus_bleu, corpus_chrf
+from ragstone.metrics.text import exact_match, rouge_l, rouge_n, token_f1
 from ragstone.schema import NotApplicable, Score
 from ragstone.testing import FakeJudge, make_sample
 

@@ -13,7 +13,7 @@ from fake_servers import FakeModelServer
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges import ModelJudge, OpenAICompatibleJudge, Prompt
 from ragstone.judges._expected import NumberDistribution, build_spellings
-from ragstone.metrics import AnswerCorrectness, QuestionRelevance
+from ragstone.metrics.ccrs import AnswerCorrectness, QuestionRelevance
 from ragstone.testing import ScriptedModel, make_sample
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?"})

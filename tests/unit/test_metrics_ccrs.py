@@ -9,7 +9,7 @@ import pytest
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import LexicalJudge, NumberReply
-from ragstone.metrics import CCRS, AnswerCorrectness, ContextualCoherence, InformationRecall
+from ragstone.metrics.ccrs import CCRS, AnswerCorrectness, ContextualCoherence, InformationRecall
 from ragstone.schema import Interval, NotApplicable, Score
 from ragstone.testing import FakeJudge, make_sample
 

@@ -12,13 +12,13 @@ from ragstone.metrics import (
     CCRS,
     AnswerCorrectness,
     MetricCard,
-    QuestionRelevance,
     Udcg,
     UdcgTheta,
     all_metrics,
     bind_reader,
     resolve_metrics,
 )
+from ragstone.metrics.ccrs import QuestionRelevance
 from ragstone.schema import Score
 from ragstone.testing import FakeReader
 

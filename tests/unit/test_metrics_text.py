@@ -17,12 +17,9 @@ from ragstone.metrics import (
     TokenF1,
     corpus_bleu,
     corpus_chrf,
-    exact_match,
     resolve_metrics,
-    rouge_l,
-    rouge_n,
-    token_f1,
 )
+from ragstone.metrics.text import exact_match, rouge_l, rouge_n, token_f1
 from ragstone.schema import NotApplicable
 from ragstone.testing import FakeJudge, make_sample
 

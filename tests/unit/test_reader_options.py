@@ -8,7 +8,8 @@ import pytest
 
 from ragstone.cli._reader import build_reader
 from ragstone.errors import ConfigurationError
-from ragstone.judges import ChatReader, LexicalReader, ModelJudge, reader_from
+from ragstone.judges import ChatReader, ModelJudge, reader_from
+from ragstone.judges.lexical import LexicalReader
 from ragstone.testing import FakeReader, ScriptedModel
 
 JUDGE = ModelJudge(ScriptedModel({"Oslo": 1.0}))

@@ -12,7 +12,6 @@ import pytest
 
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.replay import (
-    DetectedFormat,
     InputFile,
     RejectedRecord,
     ReplayTraceSource,
@@ -70,7 +69,7 @@ def rows(n: int, *, first: int = 0) -> list[dict[str, str]]:
 def intake_of(*paths: Path) -> ReplayTraceSource:
     """An intake of files in our format."""
     return ReplayTraceSource(
-        [(InputFile(path=p, name=p.name), DetectedFormat(format=Lines(), detected_by="")) for p in paths]
+        [(InputFile(path=p, name=p.name), formats.DetectedFormat(format=Lines(), detected_by="")) for p in paths]
     )
 
 
@@ -152,7 +151,10 @@ def test_a_file_is_read_anew_in_another_format(store, tmp_path):
             """Understands nothing."""
             return iter([RejectedRecord(place=f"line {n}", reason="no") for n in range(9)])
 
-    run(ReplayTraceSource([(InputFile(path=path, name="a"), DetectedFormat(format=Wrong(), detected_by=""))]), store)
+    run(
+        ReplayTraceSource([(InputFile(path=path, name="a"), formats.DetectedFormat(format=Wrong(), detected_by=""))]),
+        store,
+    )
     right = intake_of(path)
     run(right, store)
     assert (3, 0) == (right.counts[0].n_new, right.counts[0].n_rejected)
@@ -227,7 +229,7 @@ def test_a_full_disk_holds_up_and_loses_nothing(store, tmp_path, monkeypatch):
 def test_a_full_disk_does_not_have_the_file_read_again(store, tmp_path, monkeypatch):
     """The batch waits in memory: an export that takes an hour to read would be read for ever."""
     lines, path = Lines(), write(tmp_path / "a.jsonl", *rows(300))
-    intake = ReplayTraceSource([(InputFile(path=path, name="a"), DetectedFormat(format=lines, detected_by=""))])
+    intake = ReplayTraceSource([(InputFile(path=path, name="a"), formats.DetectedFormat(format=lines, detected_by=""))])
 
     def full(*args: object) -> int:
         msg = "no space left"

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ragstone.requests import AS_JSON, Message, PassageDraft, Value, harvest
+from ragstone.requests import Message, PassageDraft, Value, harvest
 
 
 class _Document:
@@ -118,8 +118,8 @@ def test_objects_of_the_application_are_read_by_their_fields() -> None:
         verdict: str
 
     assert harvest(State(answer="Because.")) == (Value(("answer",), text="Because."),)
-    assert harvest(Answer(verdict="Yes"))[-1] == Value((AS_JSON,), text='{"verdict":"Yes"}')
-    assert harvest({"answer": Plain("Yes")})[-1] == Value(("answer", AS_JSON), text='{"verdict": "Yes"}')
+    assert harvest(Answer(verdict="Yes"))[-1] == Value(("<json>",), text='{"verdict":"Yes"}')
+    assert harvest({"answer": Plain("Yes")})[-1] == Value(("answer", "<json>"), text='{"verdict": "Yes"}')
 
 
 def test_reader_that_returns_a_new_object_each_time_ends() -> None:

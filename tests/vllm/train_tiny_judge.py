@@ -25,7 +25,7 @@ import torch
 from tiny_model import Optimizers, is_finished, new_model, save, train_tokenizer
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ragstone.demo import NOT_FOUND, Bm25, extract_answer, load_corpus, load_questions
+from ragstone.demo import Bm25, extract_answer, load_corpus, load_questions
 from ragstone.judges import Judge, JudgeIdentity, Message, NumberReply, Prompt, TextReply, judge_from
 from ragstone.judges._render import number_request, render
 from ragstone.metrics import resolve_metrics
@@ -131,7 +131,7 @@ def random_samples(count: int, *, seed: int) -> Iterator[Sample]:
             texts = [passage.text for passage in rng.sample(corpus, rng.randint(1, 4))]
         answers = (
             question.reference,
-            NOT_FOUND,
+            extract_answer("", []),
             extract_answer(question.query, texts),
             rng.choice(sentences),
             " ".join(rng.sample(sentences, rng.randint(2, 3))),

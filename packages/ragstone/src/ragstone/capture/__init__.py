@@ -4,20 +4,20 @@ from ragstone._util.exit import register_exit_hook
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.guard import Guard, guarded
 from ragstone._util.suppress import capture_suppressed, suppress_capture
-from ragstone.capture._capture import Capture, CaptureCounters
+from ragstone.capture._capture import Capture
+from ragstone.capture._capture import CaptureCounters as CaptureCounters
 from ragstone.capture._convert import CaptureLimits
 from ragstone.capture._convert import Converter as Converter
 from ragstone.capture._explicit import make_draft
-from ragstone.capture._redaction import Redactor, redact_secrets
+from ragstone.capture._redaction import Redactor as Redactor
 from ragstone.capture._redaction import redact_json as redact_json
+from ragstone.capture._redaction import redact_secrets
 from ragstone.capture._redaction import redact_trace as redact_trace
 
 __all__ = [
     "Capture",
-    "CaptureCounters",
     "CaptureLimits",
     "Guard",
-    "Redactor",
     "after_fork_in_child",
     "capture_suppressed",
     "guarded",

@@ -1,25 +1,6 @@
 """The demo: a small handbook, questions about it, and a retriever and a generator that work without a model."""
 
-from ragstone.demo._chain import (
-    NOT_FOUND,
-    Bm25,
-    DemoChain,
-    DemoChainBuilder,
-    DemoPassage,
-    DemoQuestion,
-    extract_answer,
-    load_corpus,
-    load_questions,
-)
+from ragstone.demo._chain import Bm25, DemoChain, DemoQuestion, extract_answer, load_corpus
+from ragstone.demo._chain import load_questions as load_questions
 
-__all__ = [
-    "NOT_FOUND",
-    "Bm25",
-    "DemoChain",
-    "DemoChainBuilder",
-    "DemoPassage",
-    "DemoQuestion",
-    "extract_answer",
-    "load_corpus",
-    "load_questions",
-]
+__all__ = ["Bm25", "DemoChain", "DemoQuestion", "extract_answer", "load_corpus"]

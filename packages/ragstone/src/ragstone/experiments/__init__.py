@@ -1,11 +1,11 @@
 """Experiments: score a dataset, summarize the scores with confidence intervals, compare systems."""
 
 from ragstone.experiments._compare.compare import Comparison, compare
-from ragstone.experiments._compare.hypotheses import Hypothesis
-from ragstone.experiments._compare.regression import RegressionCheck, assert_no_regression
+from ragstone.experiments._compare.regression import assert_no_regression
 from ragstone.experiments._evaluate import Experiment, aevaluate, evaluate
-from ragstone.experiments._outcomes import OutcomeSource, TimeRange
+from ragstone.experiments._outcomes import OutcomeSource as OutcomeSource
 from ragstone.experiments._outcomes import SystemOutcomes as SystemOutcomes
+from ragstone.experiments._outcomes import TimeRange
 from ragstone.experiments._outcomes import read_outcomes as read_outcomes
 from ragstone.experiments._outcomes import titles_of as titles_of
 from ragstone.experiments._summary import MetricSummary as MetricSummary
@@ -13,15 +13,4 @@ from ragstone.experiments._summary import format_table as format_table
 from ragstone.experiments._summary import summarize as summarize
 from ragstone.experiments._summary import summarize_store as summarize_store
 
-__all__ = [
-    "Comparison",
-    "Experiment",
-    "Hypothesis",
-    "OutcomeSource",
-    "RegressionCheck",
-    "TimeRange",
-    "aevaluate",
-    "assert_no_regression",
-    "compare",
-    "evaluate",
-]
+__all__ = ["Comparison", "Experiment", "TimeRange", "aevaluate", "assert_no_regression", "compare", "evaluate"]

@@ -3,7 +3,9 @@
 from ragstone.judges._cache.file import CacheSummary as CacheSummary
 from ragstone.judges._cache.file import ReplyCache
 from ragstone.judges._client_settings import ClientSettings
-from ragstone.judges._factory import OpenAICompatibleJudge, judge_from, reader_from
+from ragstone.judges._factory import OpenAICompatibleJudge
+from ragstone.judges._factory import judge_from as judge_from
+from ragstone.judges._factory import reader_from as reader_from
 from ragstone.judges._limits.spend import Budget
 from ragstone.judges._model import (
     Capabilities,
@@ -35,13 +37,14 @@ from ragstone.judges._render import Message
 from ragstone.judges.dry_run import DryRunJudge as DryRunJudge
 from ragstone.judges.dry_run import DryRunReader as DryRunReader
 from ragstone.judges.function_model import FunctionModel
-from ragstone.judges.lexical import BASELINE_NOTE, LexicalJudge, LexicalReader, is_baseline
-from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
+from ragstone.judges.lexical import BASELINE_NOTE as BASELINE_NOTE
+from ragstone.judges.lexical import LexicalJudge, is_baseline
+from ragstone.judges.openai_model import ConnectionOptions as ConnectionOptions
+from ragstone.judges.openai_model import OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader
 from ragstone.judges.vllm_engine import VllmModel
 
 __all__ = [
-    "BASELINE_NOTE",
     "AbstentionEstimate",
     "Budget",
     "Capabilities",
@@ -50,7 +53,6 @@ __all__ = [
     "ChatRequest",
     "ClientSettings",
     "Completion",
-    "ConnectionOptions",
     "ConstrainedModel",
     "ExactModel",
     "FunctionModel",
@@ -58,7 +60,6 @@ __all__ = [
     "Judge",
     "JudgeIdentity",
     "LexicalJudge",
-    "LexicalReader",
     "Message",
     "ModelJudge",
     "NumberReply",
@@ -72,8 +73,6 @@ __all__ = [
     "TokenLogprobs",
     "VllmModel",
     "is_baseline",
-    "judge_from",
     "parse_number",
-    "reader_from",
     "record_usage",
 ]

@@ -1,6 +1,7 @@
 """Metrics: cards, the registry, and one file or package per family."""
 
-from ragstone.metrics._base import MetricBase, check_sample
+from ragstone.metrics._base import MetricBase
+from ragstone.metrics._base import check_sample as check_sample
 from ragstone.metrics._card import Metric, MetricCard, WorkedExample
 from ragstone.metrics._card import ReaderMetric as ReaderMetric
 from ragstone.metrics._registry import all_metrics, resolve_metrics
@@ -10,35 +11,14 @@ from ragstone.metrics._shared import compute_once
 from ragstone.metrics._shared import share_work as share_work
 from ragstone.metrics._utility import PassageUtility as PassageUtility
 from ragstone.metrics._utility import passage_utilities as passage_utilities
-from ragstone.metrics.ccrs import (
-    CCRS,
-    AnswerCorrectness,
-    ContextualCoherence,
-    InformationDensity,
-    InformationRecall,
-    QuestionRelevance,
-)
+from ragstone.metrics.ccrs import CCRS, AnswerCorrectness
 from ragstone.metrics.crux import CRUX
 from ragstone.metrics.ragas import RAGAS
 from ragstone.metrics.ragchecker import RAGCHECKER
 from ragstone.metrics.ranking import RANKING
 from ragstone.metrics.semantic import SEMANTIC, BertScore, EmbeddingSimilarity
-from ragstone.metrics.text import (
-    TEXT,
-    Bleu,
-    ChrF,
-    CorpusScore,
-    ExactMatch,
-    RougeL,
-    RougeN,
-    TokenF1,
-    corpus_bleu,
-    corpus_chrf,
-    exact_match,
-    rouge_l,
-    rouge_n,
-    token_f1,
-)
+from ragstone.metrics.text import TEXT, Bleu, ChrF, ExactMatch, RougeL, RougeN, TokenF1, corpus_bleu, corpus_chrf
+from ragstone.metrics.text import rouge_l as rouge_l
 from ragstone.metrics.udcg import Udcg, UdcgTheta
 from ragstone.metrics.vera import VERA, VeraComposite
 
@@ -55,16 +35,11 @@ __all__ = [
     "BertScore",
     "Bleu",
     "ChrF",
-    "ContextualCoherence",
-    "CorpusScore",
     "EmbeddingSimilarity",
     "ExactMatch",
-    "InformationDensity",
-    "InformationRecall",
     "Metric",
     "MetricBase",
     "MetricCard",
-    "QuestionRelevance",
     "RougeL",
     "RougeN",
     "TokenF1",
@@ -73,13 +48,8 @@ __all__ = [
     "VeraComposite",
     "WorkedExample",
     "all_metrics",
-    "check_sample",
     "compute_once",
     "corpus_bleu",
     "corpus_chrf",
-    "exact_match",
     "resolve_metrics",
-    "rouge_l",
-    "rouge_n",
-    "token_f1",
 ]

@@ -1,21 +1,20 @@
 """Replay: traces that other tools have collected, read without their server."""
 
-from ragstone.replay._formats import DetectedFormat, RejectedRecord, TraceFormat, all_formats, detect
+from ragstone.replay._formats import RejectedRecord, TraceFormat, all_formats, detect
 from ragstone.replay._intake import FileReport as FileReport
 from ragstone.replay._intake import ReplayTraceSource as ReplayTraceSource
 from ragstone.replay._intake import ignored_entries as ignored_entries
-from ragstone.replay._replay import ReplayPlan, ReplayReport, areplay_traces, plan_replay, replay_traces
+from ragstone.replay._replay import ReplayPlan as ReplayPlan
+from ragstone.replay._replay import ReplayReport as ReplayReport
+from ragstone.replay._replay import areplay_traces, plan_replay, replay_traces
 from ragstone.replay._source import InputFile
 from ragstone.replay._stage import BufferedSpan as BufferedSpan
 from ragstone.replay._stage import BufferedTrace as BufferedTrace
 from ragstone.replay._stage import SpanBuffer as SpanBuffer
 
 __all__ = [
-    "DetectedFormat",
     "InputFile",
     "RejectedRecord",
-    "ReplayPlan",
-    "ReplayReport",
     "TraceFormat",
     "all_formats",
     "areplay_traces",

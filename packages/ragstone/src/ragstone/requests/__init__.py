@@ -1,31 +1,28 @@
 """Captured requests: what was asked, what the model saw, what was answered, for live capture and replay."""
 
 from ragstone.requests._assemble import assemble
-from ragstone.requests._block import RequestBlock
-from ragstone.requests._boundary import find_requests
-from ragstone.requests._current import Block, current_request
-from ragstone.requests._draft import PassageDraft, RetrievalDraft, TraceDraft
-from ragstone.requests._harvest import AS_JSON, harvest
+from ragstone.requests._block import RequestBlock as RequestBlock
+from ragstone.requests._boundary import find_requests as find_requests
+from ragstone.requests._current import current_request
+from ragstone.requests._draft import PassageDraft, TraceDraft
+from ragstone.requests._draft import RetrievalDraft as RetrievalDraft
+from ragstone.requests._harvest import harvest
 from ragstone.requests._hits import read_hits as read_hits
-from ragstone.requests._observe import RequestBlocks
+from ragstone.requests._observe import RequestBlocks as RequestBlocks
 from ragstone.requests._otel import TRACE_ID_KEY as TRACE_ID_KEY
 from ragstone.requests._otel import link_span
 from ragstone.requests._recorder import Recorder
-from ragstone.requests._size import PromptLimit, text_size
+from ragstone.requests._size import PromptLimit
+from ragstone.requests._size import text_size as text_size
 from ragstone.requests._step import Message, Request, Role, Statements, Step, StepKind, Value
 from ragstone.requests._tools import read_retriever_tools
 
 __all__ = [
-    "AS_JSON",
-    "Block",
     "Message",
     "PassageDraft",
     "PromptLimit",
     "Recorder",
     "Request",
-    "RequestBlock",
-    "RequestBlocks",
-    "RetrievalDraft",
     "Role",
     "Statements",
     "Step",
@@ -34,9 +31,7 @@ __all__ = [
     "Value",
     "assemble",
     "current_request",
-    "find_requests",
     "harvest",
     "link_span",
     "read_retriever_tools",
-    "text_size",
 ]

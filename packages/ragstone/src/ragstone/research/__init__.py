@@ -3,26 +3,18 @@
 An application that is only monitored or evaluated never imports this package.
 """
 
-from ragstone.research._dataset.apply import DatasetReview, apply_review
-from ragstone.research._dataset.build import DatasetBuild, build_dataset
-from ragstone.research._dataset.plan import DatasetPlan, plan_dataset
-from ragstone.research._topicality import TopicalityReport, topicality
+from ragstone.research._dataset.apply import apply_review
+from ragstone.research._dataset.build import DatasetBuild as DatasetBuild
+from ragstone.research._dataset.build import build_dataset
+from ragstone.research._dataset.plan import plan_dataset
+from ragstone.research._topicality import topicality
 from ragstone.research._udcg.ask import erag_scores
-from ragstone.research._udcg.correlate import UdcgCorrelation, correlate_udcg
-from ragstone.research._udcg.fit import UdcgFit, fit_udcg
-from ragstone.research._udcg.rank import UdcgRanking, best_passages, rank_udcg
+from ragstone.research._udcg.correlate import correlate_udcg
+from ragstone.research._udcg.fit import fit_udcg
+from ragstone.research._udcg.rank import best_passages, rank_udcg
 from ragstone.research._validation.evaluate import validate_metrics
-from ragstone.research._validation.report import MetricValidation
 
 __all__ = [
-    "DatasetBuild",
-    "DatasetPlan",
-    "DatasetReview",
-    "MetricValidation",
-    "TopicalityReport",
-    "UdcgCorrelation",
-    "UdcgFit",
-    "UdcgRanking",
     "apply_review",
     "best_passages",
     "build_dataset",

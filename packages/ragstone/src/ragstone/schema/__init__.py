@@ -16,11 +16,12 @@ from ragstone.schema._evidence import describe_doubt as describe_doubt
 from ragstone.schema._json_schema import committed_json_schema, json_schema
 from ragstone.schema._ledger import DeliveryCounts as DeliveryCounts
 from ragstone.schema._ledger import IgnoredTraces as IgnoredTraces
-from ragstone.schema._ledger import Ledger
+from ragstone.schema._ledger import Ledger as Ledger
 from ragstone.schema._ledger import LedgerRow as LedgerRow
 from ragstone.schema._names import field_names
 from ragstone.schema._outcome import Delivery as Delivery
-from ragstone.schema._outcome import Failure, FailureKind, Interval, NotApplicable, Outcome, Score
+from ragstone.schema._outcome import Failure, Interval, NotApplicable, Outcome, Score
+from ragstone.schema._outcome import FailureKind as FailureKind
 from ragstone.schema._outcome import outcome_adapter as outcome_adapter
 from ragstone.schema._rows import FIELD_ALIASES, sample_from_row
 from ragstone.schema._sample import Sample
@@ -32,9 +33,7 @@ __all__ = [
     "FIELD_ALIASES",
     "Evidence",
     "Failure",
-    "FailureKind",
     "Interval",
-    "Ledger",
     "NotApplicable",
     "Outcome",
     "Passage",

@@ -1,7 +1,8 @@
 """Sinks: destinations for outcomes, with at-least-once delivery."""
 
 from ragstone.schema import Delivery
-from ragstone.sinks._protocol import Sink, StatusSink
+from ragstone.sinks._protocol import Sink
+from ragstone.sinks._protocol import StatusSink as StatusSink
 from ragstone.sinks._protocol import sink_from as sink_from
 from ragstone.sinks.jsonl import JsonlSink
 from ragstone.sinks.langfuse import LangfuseSink
@@ -26,6 +27,5 @@ __all__ = [
     "PostgresqlSink",
     "PrometheusSink",
     "Sink",
-    "StatusSink",
     "WebhookSink",
 ]

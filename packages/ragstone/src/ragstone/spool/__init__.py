@@ -1,6 +1,7 @@
 """Spool: local queue files for captured traces. Each writer appends segments, and the owner of the store reads them."""
 
-from ragstone.spool._reader import Batch, SegmentState, SpoolReader
-from ragstone.spool._writer import SpoolWriter
+from ragstone.spool._reader import SegmentState as SegmentState
+from ragstone.spool._reader import SpoolReader as SpoolReader
+from ragstone.spool._writer import SpoolWriter as SpoolWriter
 
-__all__ = ["Batch", "SegmentState", "SpoolReader", "SpoolWriter"]
+__all__ = []

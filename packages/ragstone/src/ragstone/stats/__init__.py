@@ -30,7 +30,8 @@ from ragstone.stats._online.bernstein import BernsteinSequence
 from ragstone.stats._online.betting import BettingSequence
 from ragstone.stats._online.detector import ShiryaevRobertsDetector
 from ragstone.stats._online.streams import DifferenceSequence, ManskiSequence, ProportionSequence
-from ragstone.stats._paired import paired_bootstrap, paired_effect, sign_flip_test
+from ragstone.stats._paired import paired_bootstrap, sign_flip_test
+from ragstone.stats._paired import paired_effect as paired_effect
 from ragstone.stats._population import Description as Description
 from ragstone.stats._population import describe as describe
 from ragstone.stats._population import pass_at_k
@@ -65,7 +66,6 @@ __all__ = [
     "landis_koch",
     "mean_interval",
     "paired_bootstrap",
-    "paired_effect",
     "pass_at_k",
     "pearson",
     "percent_agreement",

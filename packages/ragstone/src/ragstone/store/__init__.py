@@ -1,30 +1,12 @@
 """Database of traces, outcomes and deliveries: the `Store` Protocol, and `SqliteStore`."""
 
-from ragstone.store._factory import describe_store, is_database_url, open_store, resolve_store
-from ragstone.store._protocol import (
-    DeliveryState,
-    MetricCounts,
-    OutboxRow,
-    PlannedMetric,
-    ScoredTrace,
-    Store,
-    TraceReport,
-    TraceState,
-)
-from ragstone.store.sqlite import SqliteStore
+from ragstone.store._factory import describe_store as describe_store
+from ragstone.store._factory import is_database_url as is_database_url
+from ragstone.store._factory import open_store as open_store
+from ragstone.store._factory import resolve_store as resolve_store
+from ragstone.store._protocol import PlannedMetric as PlannedMetric
+from ragstone.store._protocol import Store as Store
+from ragstone.store._protocol import TraceReport as TraceReport
+from ragstone.store.sqlite import SqliteStore as SqliteStore
 
-__all__ = [
-    "DeliveryState",
-    "MetricCounts",
-    "OutboxRow",
-    "PlannedMetric",
-    "ScoredTrace",
-    "SqliteStore",
-    "Store",
-    "TraceReport",
-    "TraceState",
-    "describe_store",
-    "is_database_url",
-    "open_store",
-    "resolve_store",
-]
+__all__ = []

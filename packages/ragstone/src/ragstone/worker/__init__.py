@@ -1,7 +1,6 @@
 """Worker: moves traces into the store, scores them and delivers outcomes. Reads ledgers without owning the store."""
 
 from ragstone.worker._intake import StepErrors as StepErrors
-from ragstone.worker._intake import TraceSource
 from ragstone.worker._intake import get_skip_reason as get_skip_reason
 from ragstone.worker._intake import spool_directory as spool_directory
 from ragstone.worker._setup import ScoringSetup
@@ -9,4 +8,4 @@ from ragstone.worker._status import pending_message as pending_message
 from ragstone.worker._status import read_ledger as read_ledger
 from ragstone.worker._worker import Worker as Worker
 
-__all__ = ["ScoringSetup", "TraceSource"]
+__all__ = ["ScoringSetup"]

@@ -1,6 +1,6 @@
 """Ragstone's metrics as LlamaIndex's evaluators and retrieval metrics, and LlamaIndex's models as judges."""
 
-from llama_index.evaluation.ragstone._evaluator import RagstoneEvaluationResult, RagstoneEvaluator
+from llama_index.evaluation.ragstone._evaluator import RagstoneEvaluator
 from llama_index.evaluation.ragstone._frame import results_to_pandas
 from llama_index.evaluation.ragstone._judge import LlamaIndexJudge, LlamaIndexModel
 from llama_index.evaluation.ragstone._retrieval import register_retrieval_metrics, retrieval_metrics
@@ -8,7 +8,6 @@ from llama_index.evaluation.ragstone._retrieval import register_retrieval_metric
 __all__ = [
     "LlamaIndexJudge",
     "LlamaIndexModel",
-    "RagstoneEvaluationResult",
     "RagstoneEvaluator",
     "register_retrieval_metrics",
     "results_to_pandas",

@@ -2,21 +2,19 @@
 
 from ragstone.metrics.ranking._alpha_ndcg import alpha_ndcg
 from ragstone.metrics.ranking._binary import average_precision, f1, hit_rate, precision, recall, reciprocal_rank
-from ragstone.metrics.ranking._bulk import Qrels, RankingMeasures, Run, ranking_measures
-from ragstone.metrics.ranking._family import RANKING
+from ragstone.metrics.ranking._bulk import Qrels as Qrels
+from ragstone.metrics.ranking._bulk import Run as Run
+from ragstone.metrics.ranking._bulk import ranking_measures
+from ragstone.metrics.ranking._family import RANKING as RANKING
 from ragstone.metrics.ranking._family import RANKING_AT as RANKING_AT
 from ragstone.metrics.ranking._judged import JudgedRankingMetric
 from ragstone.metrics.ranking._metric import AlphaNdcg, RankingMetric
 from ragstone.metrics.ranking._ndcg import ndcg
 
 __all__ = [
-    "RANKING",
     "AlphaNdcg",
     "JudgedRankingMetric",
-    "Qrels",
-    "RankingMeasures",
     "RankingMetric",
-    "Run",
     "alpha_ndcg",
     "average_precision",
     "f1",
