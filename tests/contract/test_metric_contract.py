@@ -10,12 +10,20 @@ import math
 import pytest
 
 from ragstone.errors import JudgeError
-from ragstone.metrics import Metric, ReaderMetric, UdcgTheta, all_metrics, bind_reader
+from ragstone.metrics import Criterion, Metric, ReaderMetric, UdcgTheta, all_metrics, bind_reader
 from ragstone.schema import Failure, NotApplicable, Score, sample_from_row
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, FakeReader, make_sample
 
-ALL = bind_reader([*all_metrics(), UdcgTheta([0.6, 0.4], [0.3, -0.1])], FakeReader)[0]
+CRITERIA = (
+    Criterion("Does the answer name its source?", needs=("query", "response")),
+    Criterion("Is the answer polite?", needs=("response",), scale="0-100"),
+    Criterion(
+        "Is a step of the reference missing?", needs=("response", "reference"), scale=("none", "some", "most", "all")
+    ),
+    Criterion("Do the passages cover it?", needs=("contexts", "sub_questions"), direction="lower", name="acme.covered"),
+)
+ALL = bind_reader([*all_metrics(), *CRITERIA, UdcgTheta([0.6, 0.4], [0.3, -0.1])], FakeReader)[0]
 CARDS = pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.card.name)
 
 

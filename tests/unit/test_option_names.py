@@ -43,7 +43,7 @@ ONLY_HERE = {
         "call-latency",
         "repeat",
     ),
-    *("budget-calls", "budget-tokens", "budget-usd", "no-across-metrics"),
+    *("budget-calls", "budget-tokens", "budget-usd", "no-across-metrics", "criterion"),
 }
 """Options that have no parameter of their name: they print, write, or stand for an object or its opposite."""
 

@@ -14,8 +14,8 @@ import ragstone
 
 PUBLIC = {
     "ragstone": """
-        Comparison Experiment Failure Monitor NotApplicable Outcome Passage RagstoneError Retrieval Sample Score
-        Trace aevaluate assert_no_regression compare evaluate
+        Comparison Criterion Experiment Failure Monitor NotApplicable Outcome Passage RagstoneError Retrieval Sample
+        Score Trace aevaluate assert_no_regression compare evaluate
     """,
     "ragstone.capture": """
         Capture CaptureLimits Guard after_fork_in_child capture_suppressed guarded make_draft redact_secrets
@@ -47,8 +47,8 @@ PUBLIC = {
     """,
     "ragstone.metrics": """
         CCRS CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA AnswerCorrectness BertScore Bleu ChrF
-        EmbeddingSimilarity ExactMatch Metric MetricBase MetricCard RougeL RougeN TokenF1 Udcg UdcgTheta
-        VeraComposite WorkedExample all_metrics compute_once corpus_bleu corpus_chrf resolve_metrics
+        Criterion EmbeddingSimilarity ExactMatch Metric MetricBase MetricCard RougeL RougeN TokenF1 Udcg UdcgTheta
+        VeraComposite WorkedExample all_metrics compute_once corpus_bleu corpus_chrf read_criteria resolve_metrics
     """,
     "ragstone.metrics.ranking": """
         AlphaNdcg JudgedRankingMetric RankingMetric alpha_ndcg average_precision f1 hit_rate ndcg precision

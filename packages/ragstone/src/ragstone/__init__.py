@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ragstone.errors import RagstoneError
     from ragstone.experiments import Comparison, Experiment, aevaluate, assert_no_regression, compare, evaluate
+    from ragstone.metrics import Criterion
     from ragstone.monitor import Monitor
     from ragstone.schema import Failure, NotApplicable, Outcome, Passage, Retrieval, Sample, Score, Trace
 
@@ -14,6 +15,7 @@ __version__: str
 
 __all__ = [
     "Comparison",
+    "Criterion",
     "Experiment",
     "Failure",
     "Monitor",
@@ -36,6 +38,7 @@ __all__ = [
 _ROOMS = {
     "ragstone.errors": ("RagstoneError",),
     "ragstone.experiments": ("Comparison", "Experiment", "aevaluate", "assert_no_regression", "compare", "evaluate"),
+    "ragstone.metrics": ("Criterion",),
     "ragstone.monitor": ("Monitor",),
     "ragstone.schema": ("Failure", "NotApplicable", "Outcome", "Passage", "Sample", "Score", "Retrieval", "Trace"),
 }

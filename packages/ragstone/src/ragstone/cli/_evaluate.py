@@ -25,6 +25,7 @@ from ragstone.cli._application import (
     load_app,
 )
 from ragstone.cli._connection import EXIT_BUDGET
+from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import (
@@ -34,7 +35,6 @@ from ragstone.cli._options import (
     MetricsOption,
     RetrieverToolOption,
     SinkOption,
-    parse_names,
     parse_retriever_tools,
 )
 from ragstone.cli._output import failure_lines, print_json, print_text
@@ -65,6 +65,7 @@ def evaluate_command(
         ),
     ],
     metrics: MetricsOption = "ccrs",
+    criterion: CriterionOption = None,
     app: AppOption = None,
     repeats: RepeatsOption = 1,
     app_concurrency: AppConcurrencyOption = 8,
@@ -107,7 +108,7 @@ def evaluate_command(
         )
     if output is not None and output.is_dir():
         raise ConfigurationError(f"--output {str(output)!r} is a directory. Give the path of a file.")
-    names, fields = parse_names(metrics), _fields(field or [])
+    names, fields = parse_metrics(metrics, criterion), _fields(field or [])
     application: Any = None
     if app is not None:
         if dry_run:

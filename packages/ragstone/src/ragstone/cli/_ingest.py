@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragstone.capture import redact_secrets
+from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import (
     ConcurrencyOption,
@@ -19,7 +20,6 @@ from ragstone.cli._options import (
     NoRedactOption,
     RetrieverToolOption,
     SinkOption,
-    parse_names,
     parse_retriever_tools,
 )
 from ragstone.cli._panels import LIMITS
@@ -43,6 +43,7 @@ def ingest_command(
         str | None, typer.Option("--listen-grpc", help="HOST:PORT for OTLP over gRPC too, such as 127.0.0.1:4317.")
     ] = None,
     metrics: MetricsOption = "ccrs",
+    criterion: CriterionOption = None,
     sink: SinkOption = None,
     idle_timeout_s: Annotated[
         float,
@@ -82,7 +83,7 @@ def ingest_command(
     grpc_address = None if listen_grpc is None else _address(listen_grpc, "--listen-grpc")
     judge, reader = models.models()
     setup = ScoringSetup(
-        parse_names(metrics),
+        parse_metrics(metrics, criterion),
         judge=judge,
         reader=reader,
         sinks=sink or (),

@@ -15,6 +15,7 @@ import typer
 
 from ragstone.capture import redact_secrets
 from ragstone.cli._connection import EXIT_BUDGET
+from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import (
@@ -25,7 +26,6 @@ from ragstone.cli._options import (
     NoRedactOption,
     RetrieverToolOption,
     SinkOption,
-    parse_names,
     parse_retriever_tools,
 )
 from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_for_terminal
@@ -66,6 +66,7 @@ def replay_command(
         str, typer.Option("--format", help="Name of the format. auto detects it and prints the evidence.")
     ] = "auto",
     metrics: MetricsOption = "ccrs",
+    criterion: CriterionOption = None,
     sink: SinkOption = None,
     dry_run: DryRunOption = False,
     call_latency_s: CallLatencyOption = 1.0,
@@ -88,10 +89,11 @@ def replay_command(
 ) -> None:
     """Score exported traces of other tools, and deliver the scores. The same command resumes an interrupted run."""
     tools = parse_retriever_tools(retriever_tool)
+    names = parse_metrics(metrics, criterion)
     if dry_run:
         plan = plan_replay(
             sources,
-            parse_names(metrics),
+            names,
             format=format,
             retriever_tools=tools,
             calls_per_reading=models.reader_max_draws or 1,
@@ -109,7 +111,7 @@ def replay_command(
         report = asyncio.run(
             areplay_traces(
                 sources,
-                parse_names(metrics),
+                names,
                 store=store,
                 judge=judge,
                 reader=reader,
@@ -124,7 +126,7 @@ def replay_command(
             )
         )
     stopped = stop.requested
-    summaries = _summaries(store, parse_names(metrics))
+    summaries = _summaries(store, names)
     ledger = read_ledger(store)
     if json_output:
         print_json(

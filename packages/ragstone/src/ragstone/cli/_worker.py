@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from ragstone.cli._connection import EXIT_BUDGET
+from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._models import ModelOptions, takes_models
-from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MetricsOption, SinkOption, parse_names
+from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MetricsOption, SinkOption
 from ragstone.cli._panels import LIMITS
 from ragstone.errors import StoreError
 from ragstone.store import describe_store, is_database_url, resolve_store
@@ -24,6 +25,7 @@ __all__ = ["worker_command"]
 def worker_command(
     store: Annotated[str, typer.Argument(help="The store of the application's monitors: a file or postgresql://...")],
     metrics: MetricsOption = "ccrs",
+    criterion: CriterionOption = None,
     sink: SinkOption = None,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
@@ -47,7 +49,7 @@ def worker_command(
         raise StoreError(f"the directory of the store {store!r} does not exist. Create it, or give another path.")
     judge, reader = models.models()
     setup = ScoringSetup(
-        parse_names(metrics),
+        parse_metrics(metrics, criterion),
         judge=judge,
         reader=reader,
         sinks=sink or (),

@@ -12,6 +12,7 @@ from ragstone.metrics._shared import share_work as share_work
 from ragstone.metrics._utility import PassageUtility as PassageUtility
 from ragstone.metrics._utility import passage_utilities as passage_utilities
 from ragstone.metrics.ccrs import CCRS, AnswerCorrectness
+from ragstone.metrics.criterion import Criterion, read_criteria
 from ragstone.metrics.crux import CRUX
 from ragstone.metrics.ragas import RAGAS
 from ragstone.metrics.ragchecker import RAGCHECKER
@@ -35,6 +36,7 @@ __all__ = [
     "BertScore",
     "Bleu",
     "ChrF",
+    "Criterion",
     "EmbeddingSimilarity",
     "ExactMatch",
     "Metric",
@@ -51,5 +53,6 @@ __all__ = [
     "compute_once",
     "corpus_bleu",
     "corpus_chrf",
+    "read_criteria",
     "resolve_metrics",
 ]

@@ -13,13 +13,18 @@ from ragstone.judges import Judge
 from ragstone.metrics._card import Metric, MetricCard, OptionalDependency, WorkedExample
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score
 
-__all__ = ["TEXTLESS", "MetricBase", "check_sample", "find_missing_fields", "have_no_text"]
+__all__ = ["TEXTLESS", "MetricBase", "check_sample", "find_missing_fields", "hash_tasks", "have_no_text"]
 
 _TEXTS: Final = ("query", "reference", "sub_questions")
 """Fields in which blank text counts as missing."""
 TEXTLESS: Final = "the passages have no text, only their ids are known"
 
 _KINDS: Final[dict[str, FailureKind]] = {kind: kind for kind in get_args(FailureKind)}
+
+
+def hash_tasks(tasks: Sequence[str]) -> str:
+    """Return the prompt hash of task texts."""
+    return hashlib.sha256("\x1f".join(tasks).encode(errors="replace")).hexdigest()[:12]
 
 
 def find_missing_fields(sample: Sample, needs: Sequence[str]) -> tuple[str, ...]:
@@ -82,19 +87,16 @@ def _not_applicable(card: MetricCard, sample: Sample, reason: str, missing: tupl
 class MetricBase(ABC):
     """Base class for metrics. Class attributes define the card, and methods make outcomes.
 
-    Subclasses implement `compute`, which is called only with samples that have every field in `needs`. A `Metric` does
-    not have to use this class: any object with a card and `score` is a metric, and `Scorer` also checks its samples
-    and values.
+    Subclasses set `name` and `needs`, and implement `compute`, which is called only with samples that have every field in
+    `needs`. The other attributes have defaults. A `Metric` does not have to use this class: any object with a card and
+    `score` is a metric, and `Scorer` also checks its samples and values.
 
     Set the parameters of a metric on the instance before use.
 
     Example:
         ```python
         class Brevity(MetricBase):
-            name, title, group = "acme.brevity", "Brevity", "acme"
-            description = "Is the response short?"
-            formula, source = "1 / words", "Acme"
-            needs = ("response",)
+            name, needs = "acme.brevity", ("response",)
 
             async def compute(self, sample: Sample, judge: Judge) -> Score:
                 return self.make_score(sample, 1 / max(1, len(sample.response.split())), method="exact")
@@ -102,13 +104,18 @@ class MetricBase(ABC):
     """
 
     name: str
-    title: str
-    advice: str = ""
-    description: str
-    group: str
-    source: str
-    formula: str
+    """Name of the metric, by which outcomes are stored."""
     needs: tuple[str, ...]
+    """Fields of the sample without which the metric is not applicable."""
+    title: str = ""
+    """Display name. Default: the name."""
+    description: str = ""
+    """Default: the first line of the class's docstring."""
+    group: str = ""
+    """Default: the part of the name before the first dot."""
+    source: str = "user-defined"
+    formula: str = ""
+    advice: str = ""
     low: float = 0.0
     high: float = 1.0
     direction: Literal["higher", "lower"] = "higher"
@@ -128,16 +135,16 @@ class MetricBase(ABC):
         """Hash of all task texts, or None for a metric that does not call a judge."""
         if not self.tasks:
             return None
-        return hashlib.sha256("\x1f".join(self.tasks).encode()).hexdigest()[:12]
+        return hash_tasks(self.tasks)
 
     @cached_property
     def card(self) -> MetricCard:
         """The card of this metric."""
         return MetricCard(
             name=self.name,
-            title=self.title,
+            title=self.title or self.name,
             advice=self.advice,
-            description=self.description,
+            description=self.description or (type(self).__doc__ or self.name).strip().partition("\n")[0],
             low=self.low,
             high=self.high,
             direction=self.direction,
@@ -145,7 +152,7 @@ class MetricBase(ABC):
             reads_passages=self.reads_passages,
             version=self.version if self.prompt_hash is None else f"{self.version}+{self.prompt_hash}",
             source=self.source,
-            group=self.group,
+            group=self.group or self.name.partition(".")[0],
             judge_calls=self.judge_calls,
             judge_calls_per_passage=self.judge_calls_per_passage,
             formula=self.formula,

@@ -13,6 +13,7 @@ from ragstone.judges import Reader
 from ragstone.metrics._card import Metric, ReaderMetric
 from ragstone.metrics._local import check_installed
 from ragstone.metrics.ccrs import CCRS
+from ragstone.metrics.criterion import Criterion, read_criteria
 from ragstone.metrics.crux import CRUX
 from ragstone.metrics.ragas import RAGAS
 from ragstone.metrics.ragchecker import RAGCHECKER
@@ -28,13 +29,14 @@ ENTRY_POINT_GROUP: Final = "ragstone.metrics"
 """An entry point of this group is a `Metric`, a sequence of metrics, or a function without arguments that returns these."""
 
 _BUILT_IN: Final[tuple[Metric, ...]] = (*RANKING, *TEXT, *SEMANTIC, *CCRS, Udcg(), *CRUX, *VERA, *RAGAS, *RAGCHECKER)
-_WITH_ARGUMENT: Final[Mapping[str, tuple[str, Callable[[str], Metric]]]] = {
+_WITH_ARGUMENT: Final[Mapping[str, tuple[str, Callable[[str], Metric | Sequence[Metric]]]]] = {
     "udcg": ("FILE", UdcgTheta.load),
+    "criterion": ("FILE", read_criteria),
     **{name: ("K", make) for name, make in RANKING_AT.items()},
     **TEXT_AT,
     **{name: ("MODEL", make) for name, make in {**SEMANTIC_AT, **VERA_AT}.items()},
 }
-"""For each `name@ARGUMENT`: the placeholder of the argument, and the function that makes the metric.
+"""For each `name@ARGUMENT`: the placeholder of the argument, and the function that makes the metric or metrics.
 
 The function raises `ConfigurationError` or `DataError` if the argument is invalid.
 """
@@ -91,8 +93,9 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
 
     Args:
         specs: One or several of: names ("ccrs.cc"), groups ("ccrs"), names with an argument ("ndcg@10",
-            "udcg@theta.json") and `Metric` objects. An object replaces the registered metric with the same name, so
-            `["ccrs", AnswerCorrectness(em_weight=0)]` resolves to five metrics.
+            "udcg@theta.json", "criterion@FILE.toml") and `Metric` objects. An object replaces the registered metric with the
+            same name, so `["ccrs", AnswerCorrectness(em_weight=0)]` resolves to five metrics. A `Criterion` must have a
+            name of its own.
 
     Raises:
         ConfigurationError: If a name is unknown (the message lists the groups), a file does not exist, an object is not
@@ -110,20 +113,23 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
     resolved: dict[str, Metric] = {}
     objects: set[str] = set()
     for spec in listed:
-        if isinstance(spec, str):
-            for metric in _named(spec, known):
-                resolved.setdefault(metric.card.name, metric)
-            continue
-        _check(spec)
-        assert isinstance(spec, Metric)  # noqa: S101  `_check` raises otherwise
-        name = spec.card.name
-        if name in objects and resolved[name] is not spec:
-            raise ConfigurationError(
-                f"two metrics have the name {name!r}: {resolved[name]!r} and {spec!r}. Give each metric a unique name, "
-                "because outcomes are stored by name"
-            )
-        objects.add(name)
-        resolved[name] = spec
+        if not isinstance(spec, str):
+            _check(spec)
+            assert isinstance(spec, Metric)  # noqa: S101  `_check` raises otherwise
+        for metric in _named(spec, known) if isinstance(spec, str) else (spec,):
+            name = metric.card.name
+            if isinstance(metric, Criterion):
+                _check_own_name(metric)
+            elif isinstance(spec, str):
+                resolved.setdefault(name, metric)
+                continue
+            if name in objects and resolved[name] is not metric:
+                raise ConfigurationError(
+                    f"two metrics have the name {name!r}: {resolved[name]!r} and {metric!r}. Give each metric a unique "
+                    "name, because outcomes are stored by name"
+                )
+            objects.add(name)
+            resolved[name] = metric
     if not resolved:
         raise ConfigurationError("no metrics given. Name at least one, for example metrics=['ccrs']")
     for metric in resolved.values():
@@ -133,6 +139,16 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
     return tuple(resolved.values())
 
 
+def _check_own_name(criterion: Criterion) -> None:
+    others = [metric.card for metric in all_metrics() if metric is not criterion]
+    taken = {key for card in others for key in (card.name, card.group)}
+    if criterion.name in taken:
+        raise ConfigurationError(
+            f"{criterion!r} has the name of a registered metric or group. Choose another name, such as "
+            f"'criterion.{criterion.name.rpartition('.')[2]}'"
+        )
+
+
 def _named(spec: str, known: Sequence[Metric]) -> list[Metric]:
     key = spec.strip().casefold()
     # Look up the whole text first: "ndcg@10" is the name of a registered metric.
@@ -140,7 +156,8 @@ def _named(spec: str, known: Sequence[Metric]) -> list[Metric]:
         return metrics
     name, at, argument = spec.strip().partition("@")
     if at and (entry := _WITH_ARGUMENT.get(name.casefold())) and argument:
-        return [entry[1](argument)]
+        made = entry[1](argument)
+        return [made] if isinstance(made, Metric) else list(made)
     if at:
         forms = ", ".join(f"{name}@{placeholder}" for name, (placeholder, _) in _WITH_ARGUMENT.items())
         raise ConfigurationError(f"{spec!r} is not a metric with an argument. Metrics with an argument: {forms}")

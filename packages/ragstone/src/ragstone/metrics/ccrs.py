@@ -26,13 +26,14 @@ The source does not define the following cases. Ragstone's decisions:
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, NumberReply, Prompt
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._card import WorkedExample
-from ragstone.schema import Interval, NotApplicable, Sample, Score
+from ragstone.metrics._rated import make_rated_score
+from ragstone.schema import NotApplicable, Sample, Score
 
 __all__ = [
     "CCRS",
@@ -87,45 +88,7 @@ class _Ccrs(MetricBase):
         return None
 
     def _judged(self, sample: Sample, fields: dict[str, str | tuple[str, ...]], reply: NumberReply) -> Score:  # noqa: ARG002
-        return self._from_reply(sample, reply.value / 100, reply)
-
-    def _from_reply(
-        self,
-        sample: Sample,
-        value: float,
-        reply: NumberReply,
-        *,
-        scale: tuple[float, float] = (0.0, 0.01),
-        details: dict[str, Any] | None = None,
-    ) -> Score:
-        """Make the score. `scale` (offset and factor) maps the judge's interval to the metric's range."""
-        return self.make_score(
-            sample,
-            value,
-            method=reply.method,
-            details={**(details or {}), **_describe_reply(reply)},
-            n=reply.n,
-            raw=reply.raw,
-            usage=reply.usage,
-            interval=_scaled(reply.interval, *scale),
-        )
-
-
-def _scaled(interval: Interval | None, offset: float, factor: float) -> Interval | None:
-    if interval is None:
-        return None
-    low, high = (min(1.0, max(0.0, offset + factor * end)) for end in (interval.low, interval.high))
-    return interval.model_copy(update={"low": low, "high": high})
-
-
-def _describe_reply(reply: NumberReply) -> dict[str, Any]:
-    """Return the details of a reply besides its number: format mass and number of missing replies, if set."""
-    details: dict[str, Any] = {}
-    if reply.mass is not None:
-        details["format_mass"] = reply.mass
-    if reply.n_missing:
-        details["n_missing"] = reply.n_missing
-    return details
+        return make_rated_score(self, sample, reply.value / 100, reply)
 
 
 def _fields(sample: Sample) -> dict[str, str | tuple[str, ...]]:
@@ -279,11 +242,13 @@ class AnswerCorrectness(_Ccrs):
         em = 1.0 if response in {reference.strip() for reference in fields["reference"]} else 0.0
         judged = reply.value / 100
         offset, factor = self.em_weight * em, 1 - self.em_weight
-        return self._from_reply(
+        return make_rated_score(
+            self,
             sample,
             offset + factor * judged,
             reply,
-            scale=(offset, factor / 100),
+            offset=offset,
+            factor=factor / 100,
             details={"em": em, "judge": judged},
         )
 

@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
@@ -22,6 +22,8 @@ logger = logging.getLogger("ragstone")
 
 AnyOutcome = Score | NotApplicable | Failure
 
+_FIELDS: Final = tuple(name for name in Sample.model_fields if name not in ("schema_version", "id", "evidence"))
+"""Fields that a metric can need."""
 _RANGE_TOLERANCE = 1e-9
 """Tolerance for rounding when a value is compared with the range of its metric."""
 
@@ -42,7 +44,8 @@ class Scorer:
         clock: Returns Unix time in seconds, for `created_at`.
 
     Raises:
-        ConfigurationError: If two metrics have the same name, or an option is invalid.
+        ConfigurationError: If two metrics have the same name, a metric needs a field that samples do not have, or an option
+            is invalid.
 
     Example:
         ```python
@@ -64,6 +67,12 @@ class Scorer:
         names = [metric.card.name for metric in metrics]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise ConfigurationError(f"metric names must be unique, but {sorted(repeated)!r} were given more than once")
+        for metric in metrics:
+            if unknown := [need for need in metric.card.needs if need not in _FIELDS]:
+                raise ConfigurationError(
+                    f"the metric {metric.card.name!r} needs {unknown[0]!r}, which is not a field of a sample. Fields: "
+                    f"{', '.join(_FIELDS)}"
+                )
         if concurrency < 1 or deadline_s <= 0:
             raise ConfigurationError(
                 "concurrency must be at least 1 and deadline_s above 0, got "

@@ -1,0 +1,27 @@
+"""`--criterion FILE`: criteria of the user, in addition to `--metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragstone.cli._options import parse_names
+
+__all__ = ["CriterionOption", "parse_metrics"]
+
+CriterionOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--criterion",
+        metavar="FILE",
+        help="TOML file with criteria of your own, in addition to --metrics. Repeatable.",
+    ),
+]
+
+
+def parse_metrics(metrics: str, criteria: Sequence[Path] | None) -> list[str]:
+    """Return the names of metrics: those of `--metrics`, then one for each file of criteria."""
+    return [*parse_names(metrics), *(f"criterion@{file}" for file in criteria or ())]

@@ -1,0 +1,57 @@
+"""Scores from a single rating of the judge: value, interval, details and reasoning of the reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ragstone.judges import NumberReply
+from ragstone.metrics._base import MetricBase
+from ragstone.schema import Interval, Sample, Score
+
+__all__ = ["make_rated_score"]
+
+
+def make_rated_score(
+    metric: MetricBase,
+    sample: Sample,
+    value: float,
+    reply: NumberReply,
+    *,
+    offset: float = 0.0,
+    factor: float = 0.01,
+    details: Mapping[str, Any] | None = None,
+) -> Score:
+    """Make a score in [0, 1] from a rating.
+
+    Args:
+        metric: The metric of the score.
+        sample: The rated sample.
+        value: Value of the score.
+        reply: The rating, on the scale of the judge.
+        offset: Value of the score at rating 0, to convert the interval of the rating.
+        factor: Increase of the value per unit of the rating.
+        details: Details of the score. Format mass and missing replies are added if they are known.
+    """
+    more: dict[str, Any] = {}
+    if reply.mass is not None:
+        more["format_mass"] = reply.mass
+    if reply.n_missing:
+        more["n_missing"] = reply.n_missing
+    return metric.make_score(
+        sample,
+        value,
+        method=reply.method,
+        details={**(details or {}), **more},
+        n=reply.n,
+        raw=reply.raw,
+        usage=reply.usage,
+        interval=_scale_interval(reply.interval, offset, factor),
+    )
+
+
+def _scale_interval(interval: Interval | None, offset: float, factor: float) -> Interval | None:
+    if interval is None:
+        return None
+    low, high = (min(1.0, max(0.0, offset + factor * end)) for end in (interval.low, interval.high))
+    return interval.model_copy(update={"low": low, "high": high})
