@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ragstone.cli import _models
 from ragstone.cli._models import JudgeOptions, ModelOptions, takes_models
-from ragstone.judges import OpenAICompatibleJudge
+from ragstone.judges import OpenAICompatibleJudge, OptionNames
 
 VALUES = {
     "judge": "http://127.0.0.1:1/v1",
+    "judge_model": "j",
+    "judge_api_key_env": "JUDGE_KEY",
     "judge_max_tokens": 11,
     "cache": Path("kept"),
     "max_concurrent_requests": 12,
@@ -29,6 +31,8 @@ VALUES = {
     "judge_score_mode": "sampled",
     "judge_draws": 19,
     "reader": "http://127.0.0.1:2/v1",
+    "reader_model": "r",
+    "reader_api_key_env": "READER_KEY",
     "reader_prompt": Path("prompt.txt"),
     "reader_abstention": ["NONE"],
     "reader_estimator": "monte_carlo",
@@ -44,38 +48,66 @@ def nobody_named(monkeypatch):
         monkeypatch.delenv(name)
 
 
-def test_no_option_is_dropped(monkeypatch):
+def test_no_option_is_dropped(monkeypatch, tmp_path):
     """Every option comes to the judge, the reader, their connection or the environment, under its own name there."""
     seen = {}
 
-    def saw(what):
-        def make(*arguments, **options):
-            seen[what] = (*arguments, options)
-            return what
+    def record(kind):
+        def make(spec, **options):
+            if options:
+                seen[kind] = (spec, options)
+            return kind
 
         return make
 
-    for name in ("build_connection", "judge_from", "build_reader"):
-        monkeypatch.setattr(_models, name, saw(name))
-    assert {field.name for field in fields(ModelOptions)} == set(VALUES)
+    for name in ("judge_from", "reader_from"):
+        monkeypatch.setattr(f"ragstone.judges._endpoint_options.{name}", record(name))
+    assert {field.name for field in fields(ModelOptions)} == {*VALUES, "tables"}
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("{context} {question}")
+    monkeypatch.setenv("JUDGE_KEY", "key of the judge")
+    monkeypatch.setenv("READER_KEY", "key of the reader")
 
-    assert ("judge_from", "build_reader") == ModelOptions(**VALUES).models()
+    assert ("judge_from", "reader_from") == ModelOptions(**VALUES | {"reader_prompt": prompt}).models()
 
-    limits = ("max_concurrent_requests", "requests_per_minute", "tokens_per_minute", "budget_calls", "budget_tokens", "budget_usd", "prices",
-              "fail_fast_after_s", "affinity_header")  # fmt: skip
-    assert ({name: VALUES[name] for name in limits},) == seen["build_connection"]
-    asked = {"score_mode": "sampled", "draws": 19, "max_tokens": 11, "connection": "build_connection"}
-    assert (VALUES["judge"], asked) == seen["judge_from"]
-    read = {"judge": "judge_from", "prompt": Path("prompt.txt"), "abstention": ["NONE"], "estimator": "monte_carlo"}
-    assert (VALUES["reader"], read | {"draws": 20, "connection": "build_connection"}) == seen["build_reader"]
-    assert "kept" == _models.os.environ["RAGSTONE_CACHE"]
+    for maker, role, options in (
+        ("judge_from", "judge", {"score_mode": "sampled", "draws": 19, "max_tokens": 11}),
+        (
+            "reader_from",
+            "reader",
+            {
+                "prompt": "{context} {question}",
+                "abstention": ("NONE",),
+                "estimator": "monte_carlo",
+                "max_draws": 20,
+            },
+        ),
+    ):
+        spec, given = seen[maker]
+        connection = given.pop("connection")
+        given.pop("judge", None)
+        budget = connection.pop("budget")
+        assert (VALUES[role], options) == (spec, given)
+        assert "Budget(calls=15, tokens=16, usd=17.0)" == repr(budget)
+        assert {
+            "model": role[0],
+            "api_key": f"key of the {role}",
+            "max_concurrent_requests": 12,
+            "requests_per_minute": 13.0,
+            "tokens_per_minute": 14.0,
+            "usd_per_million_tokens": (1.0, 2.0),
+            "fail_fast_after_s": 18.0,
+            "affinity_header": "x-session-id",
+            "option_names": OptionNames(role, "command line"),
+        } == connection
+    assert "kept" == os.environ["RAGSTONE_CACHE"]
 
 
 def test_a_reader_alone_judges_where_nobody_else_is_named(monkeypatch):
     """Its model labels and grades; with nobody named at all, nobody does."""
     judge, reader = ModelOptions(reader="http://127.0.0.1:2/v1").models_or_none()
     assert isinstance(judge, OpenAICompatibleJudge)
-    assert "http://127.0.0.1:2/v1" == reader
+    assert "http://127.0.0.1:2/v1" == reader.model.settings["endpoint"] == judge.model.settings["endpoint"]
     assert (None, None) == ModelOptions().models_or_none()
     assert JudgeOptions().judge_or_none() is None
     monkeypatch.setenv("RAGSTONE_JUDGE", "lexical")

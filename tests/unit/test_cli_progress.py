@@ -13,8 +13,10 @@ from ragstone.cli._progress import Progress, format_duration, show_progress
 from ragstone.schema import Failure, NotApplicable, Score, Usage
 
 KEY = {"sample_id": "a", "metric": "ccrs.qr", "metric_version": "1"}
-SCORE = Score(**KEY, value=1.0, method="single", usage=Usage(calls=2, input_tokens=900, output_tokens=100))
-FAILURE = Failure(**KEY, kind="timeout", reason="too slow", usage=Usage(calls=1, input_tokens=100))
+SCORE = Score(
+    **KEY, value=1.0, method="single", usage=Usage(calls=2, input_tokens=900, output_tokens=100, cost_usd=1.1)
+)
+FAILURE = Failure(**KEY, kind="timeout", reason="too slow", usage=Usage(calls=1, input_tokens=100, cost_usd=0.1))
 NOT_APPLICABLE = NotApplicable(**KEY, reason="no reference")
 
 
@@ -42,7 +44,7 @@ def clock() -> Clock:
 
 def test_the_line_has_count_rate_failures_cost_and_time_left(clock: Clock) -> None:
     """What matters most comes first."""
-    progress = Progress("scoring", prices=(1000.0, 2000.0), clock=clock)
+    progress = Progress("scoring", clock=clock)
     clock.now += 20
     progress.count([SCORE, FAILURE, NOT_APPLICABLE])
     progress.update(40, 100)
@@ -76,7 +78,7 @@ def test_a_log_gets_a_line_now_and_then_and_at_the_end(clock: Clock, capsys: pyt
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_the_live_line_is_one_line_at_any_width(clock: Clock, width: int) -> None:
     """Its end is cut where it is too long."""
-    progress = Progress("scoring", prices=(1.0, 1.0), clock=clock)
+    progress = Progress("scoring", clock=clock)
     clock.now += 1000
     progress.count([SCORE, FAILURE])
     progress.update(400, 1000)

@@ -59,8 +59,8 @@ def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 
 COMMANDS = dict(commands(typer.main.get_command(app)))
 OF_OBJECTS = {
-    "judge-": {*inspect.signature(judge_from).parameters, "score_mode", "draws", "max_tokens"},
-    "reader-": {*inspect.signature(ChatReader.__init__).parameters},
+    "judge-": {*inspect.signature(judge_from).parameters, "model", "api_key_env"},
+    "reader-": {*inspect.signature(ChatReader.__init__).parameters, "api_key_env"},
 }
 
 

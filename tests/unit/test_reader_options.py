@@ -6,13 +6,18 @@ import json
 
 import pytest
 
-from ragstone.cli._reader import build_reader
 from ragstone.errors import ConfigurationError
-from ragstone.judges import ChatReader, ModelJudge, reader_from
+from ragstone.judges import ChatReader, EndpointOptions, ModelJudge, OptionNames, reader_from
 from ragstone.judges.lexical import LexicalReader
 from ragstone.testing import FakeReader, ScriptedModel
 
 JUDGE = ModelJudge(ScriptedModel({"Oslo": 1.0}))
+
+
+def build_reader(url=None, **own):
+    """Build a reader with the options of a command."""
+    names = OptionNames("reader", "command line")
+    return EndpointOptions(names=names, url=url, own=own).build_reader(JUDGE, EndpointOptions(names=OptionNames()))
 
 
 @pytest.fixture(autouse=True)
@@ -32,10 +37,10 @@ def test_options_make_a_reader_of_the_judges_model():
     ).identity == reader.identity  # fmt: skip
 
 
-def test_without_options_the_name_stays_a_name():
-    """Whoever needs no reader makes none."""
-    assert build_reader(None, judge=JUDGE) is None
-    assert "lexical" == build_reader("lexical", judge=JUDGE)
+def test_without_options_there_is_no_reader():
+    """The judge's model is the default of metrics that need one."""
+    assert build_reader() is None
+    assert isinstance(build_reader("lexical"), LexicalReader)
 
 
 def test_a_prompt_from_a_file(tmp_path):
@@ -46,7 +51,7 @@ def test_a_prompt_from_a_file(tmp_path):
     conversation.write_text(json.dumps(messages), encoding="utf-8")
 
     for file, prompt in ((text, "{question}\n{context}"), (conversation, messages)):
-        reader = build_reader(None, judge=JUDGE, prompt=file, abstention=["A", "B"], estimator="monte_carlo", draws=3)
+        reader = build_reader(prompt=file, abstention=("A", "B"), estimator="monte_carlo", max_draws=3)
 
         assert ChatReader(
             JUDGE.model, prompt=prompt, abstention=["A", "B"], estimator="monte_carlo", max_draws=3
@@ -56,7 +61,7 @@ def test_a_prompt_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "options", "message"),
     [
-        ("lexical", {"draws": 3}, "the lexical baseline does not have a model"),
+        ("lexical", {"max_draws": 3}, "the lexical baseline does not have a model"),
         (None, {"prompt": "missing.txt"}, "missing.txt' cannot be read"),
         (None, {"prompt": "broken.json"}, "broken.json' cannot be read"),
         (None, {"prompt": "empty.txt"}, "needs a placeholder for the passages"),
@@ -69,7 +74,7 @@ def test_what_cannot_work(spec, options, message, tmp_path):
     options = {name: tmp_path / value if name == "prompt" else value for name, value in options.items()}
 
     with pytest.raises(ConfigurationError, match=message):
-        build_reader(spec, judge=JUDGE, **options)
+        build_reader(spec, **options)
 
 
 def test_options_are_not_for_readers_that_are_made_already():

@@ -20,7 +20,7 @@ from ragstone.cli._doctor import run_doctor
 from ragstone.cli._evaluate import evaluate_command
 from ragstone.cli._ingest import ingest_command
 from ragstone.cli._metrics import metrics_command
-from ragstone.cli._models import JudgeOption, ReaderOption
+from ragstone.cli._models import EndpointsOptions, takes_models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._replay import replay_command
 from ragstone.cli._status import status_command
@@ -82,14 +82,15 @@ def demo(
 
 
 @app.command()
+@takes_models
 def doctor(
-    judge: JudgeOption = None,
-    reader: ReaderOption = None,
     store: Annotated[str | None, typer.Option("--store", help="A store: names the tools to declare.")] = None,
     json_output: JsonOption = False,
+    *,
+    models: EndpointsOptions,
 ) -> None:
     """Measure the capabilities of the judge's and the reader's endpoints, and explain how Ragstone uses them."""
-    if not run_doctor(judge, reader, store=store, json_output=json_output):
+    if not run_doctor(*models.models(), store=store, json_output=json_output):
         raise typer.Exit(3)
 
 

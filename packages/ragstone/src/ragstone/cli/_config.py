@@ -8,7 +8,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ragstone.cli._endpoints import read_tables
 from ragstone.errors import ConfigurationError
+from ragstone.judges import ROLES
 from ragstone.monitor import read_config
 
 __all__ = ["ConfigOption", "apply_config"]
@@ -38,11 +40,14 @@ def apply_config(context: typer.Context, path: Path | None) -> None:
         return
     values = read_config(path)
     group = context.command
+    # `takes_models` reads them from there.
+    context.obj = read_tables(values, str(path))
     shared = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
-    for table in values.keys() - shared.keys():
+    for table in sorted(values.keys() - shared.keys() - {*ROLES}):
         if table not in _inner(group):
             raise ConfigurationError(
-                f"{str(path)!r} has a table [{table}], but no command has this name. Commands: {', '.join(_inner(group))}."
+                f"{str(path)!r} has a table [{table}], but no command has this name. Commands: {', '.join(_inner(group))}. "
+                f"Tables of endpoints: {', '.join(ROLES)}."
             )
     context.default_map = _defaults(group, shared, values, path)
 
@@ -65,7 +70,12 @@ def _defaults(group: Any, shared: Mapping[str, Any], own: Mapping[str, Any], pat
             defaults[name] = _defaults(command, {**shared, **inner}, section, path)
             continue
         names = _option_names(command)
-        for key in section:
+        for key, value in section.items():
+            if key in ROLES and isinstance(value, Mapping):
+                raise ConfigurationError(
+                    f"{str(path)!r} has a table [{name}.{key}]. Endpoints have one table for all commands: [{key}]. Set options "
+                    f"of one command there, such as {key}-model = 'MODEL' in [{name}]."
+                )
             if _key(key) not in names:
                 raise ConfigurationError(
                     f"{str(path)!r} sets {key!r}, but the command `{name}` does not have this option."

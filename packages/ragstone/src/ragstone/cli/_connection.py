@@ -115,10 +115,6 @@ def build_connection(
     if prices is not None:
         options["usd_per_million_tokens"] = _prices(prices)
     if budget_calls is not None or budget_tokens is not None or budget_usd is not None:
-        if budget_usd is not None and prices is None:
-            raise ConfigurationError(
-                f"--budget-usd {budget_usd:g} requires prices. Set them, for example --usd-per-million-tokens 0.15,0.60"
-            )
         options["budget"] = Budget(calls=budget_calls, tokens=budget_tokens, usd=budget_usd)
     return options
 

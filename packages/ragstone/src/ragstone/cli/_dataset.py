@@ -75,7 +75,7 @@ def build(
             documents,
             output_dir,
             reports=report or (),
-            judge=models.build_judge(models.judge),
+            judge=models.build_judge(),
             max_items=max_items,
             max_passages=max_passages,
             questions=questions,

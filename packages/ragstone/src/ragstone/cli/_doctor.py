@@ -17,7 +17,6 @@ from ragstone.judges import (
     Judge,
     ModelJudge,
     Reader,
-    judge_from,
     metered,
     reader_from,
 )
@@ -85,7 +84,7 @@ class _Finding:
         return lines
 
 
-def run_doctor(judge: str | None, reader: str | None, *, store: str | None = None, json_output: bool) -> bool:
+def run_doctor(judge: Judge, reader: Reader | None, *, store: str | None = None, json_output: bool) -> bool:
     """Probe the models of judge and reader, print their capabilities, and return whether all probes succeeded.
 
     Args:
@@ -116,15 +115,14 @@ def _text_tools(store: str) -> dict[str, int]:
     return {doubt.partition(":")[2]: n for doubt, n in doubts.items() if doubt.startswith("text_tool:")}
 
 
-async def _probe_all(judge: str | None, reader: str | None) -> list[_Finding]:
-    resolved_judge = judge_from(judge)
-    resolved_reader = reader_from(reader, judge=resolved_judge)
-    judge_model, reader_model = _model(resolved_judge), _model(resolved_reader)
+async def _probe_all(judge: Judge, reader: Reader | None) -> list[_Finding]:
+    resolved_reader = reader_from(reader, judge=judge)
+    judge_model, reader_model = _model(judge), _model(resolved_reader)
     try:
         if judge_model is not None and judge_model is reader_model:
             return [await _probe("judge and reader", judge_model)]
         findings = [
-            _Finding(roles="judge", name=resolved_judge.identity.name)
+            _Finding(roles="judge", name=judge.identity.name)
             if judge_model is None
             else await _probe("judge", judge_model)
         ]
@@ -135,7 +133,7 @@ async def _probe_all(judge: str | None, reader: str | None) -> list[_Finding]:
             findings.append(_Finding(roles="reader", name=resolved_reader.identity.name))
         return findings
     finally:
-        await resolved_judge.aclose()
+        await judge.aclose()
         await resolved_reader.aclose()
 
 

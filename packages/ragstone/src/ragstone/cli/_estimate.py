@@ -45,8 +45,8 @@ def print_estimate(
         facts: Values printed before the estimate in JSON.
     """
     scale = n_samples / estimate.n_samples if estimate.n_samples else 0.0
-    concurrency = models.max_concurrent_requests or 16
-    prices = models.connection.get("usd_per_million_tokens")
+    concurrency = models.concurrent_requests
+    prices = models.prices_of_all
     calls = round(estimate.usage.calls * scale)
     tokens = round(estimate.usage.input_tokens * scale), round(estimate.usage.output_tokens * scale)
     usd = None if prices is None else estimate.usd(prices) * scale

@@ -129,8 +129,7 @@ def evaluate_command(
             )
             return
         judge, reader = models.models()
-        prices = models.connection.get("usd_per_million_tokens")
-        with show_progress("scoring", prices=prices) as progress, _resumable(traces if app else None):
+        with show_progress("scoring") as progress, _resumable(traces if app else None):
             result = evaluate(
                 data,
                 names,
@@ -202,7 +201,7 @@ def _print_dry_run(
 ) -> None:
     _print_rejected(rejected)
     part = samples[:: math.ceil(len(samples) / _MAX_ESTIMATED) or 1]
-    estimate = run_async(estimate_run(part, resolve_metrics(metrics), calls_per_reading=models.reader_max_draws or 1))
+    estimate = run_async(estimate_run(part, resolve_metrics(metrics), calls_per_reading=models.calls_per_reading))
     print_estimate(
         estimate,
         len(samples),

@@ -1,6 +1,7 @@
 """Options of every command that calls models: models, their settings and limits.
 
-A command takes `models: ModelOptions` (or `JudgeOptions` if it does not use a reader) and is decorated with `@takes_models`.
+A command takes `models: ModelOptions` (`JudgeOptions` if it does not use a reader, `EndpointsOptions` if it only probes) and
+is decorated with `@takes_models`.
 Typer then offers all of these options, and the command receives them as one object.
 """
 
@@ -10,7 +11,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -29,30 +30,23 @@ from ragstone.cli._connection import (
     TokensOption,
     build_connection,
 )
-from ragstone.cli._panels import JUDGE, LIMITS, READER
-from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption, build_reader
+from ragstone.cli._endpoints import (
+    JudgeKeyOption,
+    JudgeModelOption,
+    JudgeOption,
+    ReaderKeyOption,
+    ReaderModelOption,
+    ReaderOption,
+    Tables,
+    merge_endpoint,
+)
+from ragstone.cli._panels import LIMITS
+from ragstone.cli._reader import AbstentionOption, DrawsOption, EstimatorOption, ReaderPromptOption
 from ragstone.cli._score import NumberTokensOption, ScoreDrawsOption, ScoreModeOption
-from ragstone.judges import ConnectionOptions, Judge, Reader, judge_from
+from ragstone.judges import ConnectionOptions, EndpointOptions, Judge, Reader
 
-__all__ = ["JudgeOption", "JudgeOptions", "ModelOptions", "ReaderOption", "takes_models"]
+__all__ = ["EndpointsOptions", "JudgeOptions", "ModelOptions", "takes_models"]
 
-JudgeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--judge",
-        rich_help_panel=JUDGE,
-        help="http://host:port/v1, openai:MODEL, vllm:MODEL or lexical. Default: $RAGSTONE_JUDGE, otherwise lexical.",
-    ),
-]
-ReaderOption = Annotated[
-    str | None,
-    typer.Option(
-        "--reader",
-        rich_help_panel=READER,
-        help="The application's generator, for udcg. Same values as --judge. Default: $RAGSTONE_READER, otherwise the "
-        "judge's model.",
-    ),
-]
 CacheOption = Annotated[
     Path | None,
     typer.Option(
@@ -64,10 +58,40 @@ CacheOption = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeOptions:
-    """Options of the judge and limits. Each field is an option."""
+class EndpointsOptions:
+    """Options that name the judge's and the reader's endpoints. Each field except `tables` is an option."""
 
     judge: JudgeOption = None
+    judge_model: JudgeModelOption = None
+    judge_api_key_env: JudgeKeyOption = None
+    reader: ReaderOption = None
+    reader_model: ReaderModelOption = None
+    reader_api_key_env: ReaderKeyOption = None
+    tables: Tables = field(default_factory=dict)
+
+    def models(self) -> tuple[Judge, Reader | None]:
+        """Build the judge and the reader.
+
+        Raises:
+            ConfigurationError: If a value is invalid.
+        """
+        of_judge = merge_endpoint(
+            "judge", self.tables, url=self.judge, model=self.judge_model, api_key_env=self.judge_api_key_env
+        )
+        of_reader = merge_endpoint(
+            "reader", self.tables, url=self.reader, model=self.reader_model, api_key_env=self.reader_api_key_env
+        )
+        judge = of_judge.build_judge()
+        return judge, of_reader.build_reader(judge, of_judge)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions:
+    """Options of the judge and limits. Each field except `tables` is an option."""
+
+    judge: JudgeOption = None
+    judge_model: JudgeModelOption = None
+    judge_api_key_env: JudgeKeyOption = None
     judge_max_tokens: NumberTokensOption = None
     cache: CacheOption = None
     max_concurrent_requests: InFlightOption = None
@@ -79,30 +103,53 @@ class JudgeOptions:
     prices: PricesOption = None
     fail_fast_after_s: OutageOption = None
     affinity_header: AffinityHeaderOption = None
+    tables: Tables = field(default_factory=dict)
 
-    def build_judge(self, spec: str | None, **options: Any) -> Judge:
-        """Build the judge with these options.
+    @cached_property
+    def of_judge(self) -> EndpointOptions:
+        """Options of the judge."""
+        return merge_endpoint(
+            "judge",
+            self.tables,
+            url=self.judge,
+            model=self.judge_model,
+            api_key_env=self.judge_api_key_env,
+            limits=self._limits,
+            max_tokens=self.judge_max_tokens,
+            **self._judge_options(),
+        )
+
+    def _judge_options(self) -> dict[str, Any]:
+        return {}
+
+    def build_judge(self) -> Judge:
+        """Build the judge.
 
         With `--cache`, all models of this process use this cache.
-
-        Args:
-            spec: Value of `--judge`. None uses `RAGSTONE_JUDGE`, otherwise the baseline.
-            options: More arguments of `judge_from`.
 
         Raises:
             ConfigurationError: If a value is invalid.
         """
         if self.cache is not None:
             os.environ["RAGSTONE_CACHE"] = str(self.cache)
-        return judge_from(spec, max_tokens=self.judge_max_tokens, connection=self.connection, **options)
+        return self.of_judge.build_judge()
 
     def judge_or_none(self) -> Judge | None:
-        """Build the judge that `--judge` or `RAGSTONE_JUDGE` names, or return None."""
-        spec = self.judge or os.environ.get("RAGSTONE_JUDGE")
-        return self.build_judge(spec) if spec else None
+        """Build the judge that an option, a table or `RAGSTONE_JUDGE` names, or return None."""
+        return self.build_judge() if self.of_judge.url or os.environ.get("RAGSTONE_JUDGE") else None
+
+    @property
+    def prices_of_all(self) -> tuple[float, float] | None:
+        """Prices of input and output tokens in USD per million, if all models have the same."""
+        return self.of_judge.connection.get("usd_per_million_tokens")
+
+    @property
+    def concurrent_requests(self) -> int:
+        """Maximum number of concurrent requests to the judge."""
+        return self.of_judge.connection.get("max_concurrent_requests") or 16
 
     @cached_property
-    def connection(self) -> ConnectionOptions:
+    def _limits(self) -> ConnectionOptions:
         """Limits of requests and cost. Judge and reader share one budget."""
         return build_connection(
             max_concurrent_requests=self.max_concurrent_requests,
@@ -121,55 +168,76 @@ class JudgeOptions:
 class ModelOptions(JudgeOptions):
     """Options of the judge, of its ratings and of the reader."""
 
-    judge_score_mode: ScoreModeOption = "single"
-    judge_draws: ScoreDrawsOption = 5
+    judge_score_mode: ScoreModeOption = None
+    judge_draws: ScoreDrawsOption = None
     reader: ReaderOption = None
+    reader_model: ReaderModelOption = None
+    reader_api_key_env: ReaderKeyOption = None
     reader_prompt: ReaderPromptOption = None
     reader_abstention: AbstentionOption = None
-    reader_estimator: EstimatorOption = "auto"
+    reader_estimator: EstimatorOption = None
     reader_max_draws: DrawsOption = None
 
-    def models(self) -> tuple[Judge, Reader | str | None]:
+    def models(self) -> tuple[Judge, Reader | None]:
         """Build the judge and the reader.
 
         Returns:
-            The judge, and the reader. Without reader options, the reader is the value of `--reader`, so that metrics
-            that do not use a reader do not create one.
+            The judge, and the reader. None if no option names one.
 
         Raises:
             ConfigurationError: If a value is invalid.
         """
-        judge = self._judge(self.judge)
-        return judge, self._reader(judge)
+        judge = self.build_judge()
+        return judge, self.of_reader.build_reader(judge, self.of_judge)
 
-    def models_or_none(self) -> tuple[Judge | None, Reader | str | None]:
+    def models_or_none(self) -> tuple[Judge | None, Reader | None]:
         """Build the judge and the reader, without the baseline as default.
 
         Without a judge, the reader's model judges. Without either, the judge is None.
         """
-        spec = self.judge or os.environ.get("RAGSTONE_JUDGE") or self.reader
-        judge = self._judge(spec) if spec else None
-        return judge, self._reader(judge)
+        judge = self.judge_or_none()
+        if judge is None and self.of_reader.url:
+            # The reader's endpoint, with its model and key, and the judge's score mode.
+            own = self.of_judge.own
+            judge = replace(self.of_reader, own=own).build_judge()
+        return judge, self.of_reader.build_reader(judge, self.of_judge)
 
-    def _judge(self, spec: str | None) -> Judge:
-        return self.build_judge(spec, score_mode=self.judge_score_mode, draws=self.judge_draws)
-
-    def _reader(self, judge: Judge | None) -> Reader | str | None:
-        return build_reader(
-            self.reader,
-            judge=judge,
+    @cached_property
+    def of_reader(self) -> EndpointOptions:
+        """Options of the reader."""
+        return merge_endpoint(
+            "reader",
+            self.tables,
+            url=self.reader,
+            model=self.reader_model,
+            api_key_env=self.reader_api_key_env,
+            limits=self._limits,
             prompt=self.reader_prompt,
-            abstention=self.reader_abstention,
+            abstention=self.reader_abstention and tuple(self.reader_abstention),
             estimator=self.reader_estimator,
-            draws=self.reader_max_draws,
-            connection=self.connection,
+            max_draws=self.reader_max_draws,
         )
+
+    @property
+    def calls_per_reading(self) -> int:
+        """Requests for one p(abstain), for estimates."""
+        return int(self.of_reader.own.get("max_draws") or 1)
+
+    @property
+    def prices_of_all(self) -> tuple[float, float] | None:
+        """Prices of input and output tokens in USD per million, if all models have the same."""
+        prices = self.of_judge.connection.get("usd_per_million_tokens")
+        has_own = self.of_reader.url or self.of_reader.connection.get("model") or os.environ.get("RAGSTONE_READER")
+        return prices if not has_own or prices == self.of_reader.connection.get("usd_per_million_tokens") else None
+
+    def _judge_options(self) -> dict[str, Any]:
+        return {"score_mode": self.judge_score_mode, "draws": self.judge_draws}
 
 
 def takes_models(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's parameter `models` by the options of its type, `JudgeOptions` or `ModelOptions`."""
+    """Replace a command's parameter `models` by the options of its type: endpoints, the judge's, or all."""
     hints = get_type_hints(command, include_extras=True)
-    kind: type[JudgeOptions] = hints["models"]
+    kind: type[EndpointsOptions | JudgeOptions] = hints["models"]
     offered = get_type_hints(kind, include_extras=True)
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
@@ -179,14 +247,18 @@ def takes_models(command: Callable[..., None]) -> Callable[..., None]:
         parameters += [
             inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=offered[f.name])
             for f in fields(kind)
+            if f.name != "tables"
         ]
     # Typer passes options and arguments by keyword.
+    parameters.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
     by_keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     names = {f.name for f in fields(kind)}
 
     @functools.wraps(command)
-    def wrapped(**values: Any) -> None:
-        options = kind(**{name: values.pop(name) for name in names if name in values})
+    def wrapped(*, context: typer.Context, **values: Any) -> None:
+        # `--config` has stored the tables there.
+        tables: Tables = context.obj or {}
+        options = kind(**{name: values.pop(name) for name in names if name in values}, tables=tables)
         command(**values, models=options)
 
     wrapped.__signature__ = inspect.Signature(by_keyword)  # type: ignore[attr-defined]

@@ -25,7 +25,6 @@ class Progress:
 
     Args:
         what: The command's activity, in one word.
-        prices: USD per million input tokens and per million output tokens, if known.
         clock: A monotonic clock, in seconds.
     """
 
@@ -33,14 +32,12 @@ class Progress:
         self,
         what: str,
         *,
-        prices: tuple[float, float] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.total: int | None = None
         """Total number of items, or None if not yet known."""
         self.n_done = 0
         self._what = what
-        self._prices = prices
         self._clock = clock
         self._started = self._logged_at = clock()
         self._logged = 0
@@ -72,10 +69,8 @@ class Progress:
         if self._n_failed:
             parts.append(f"{self._n_failed} outcomes failed" if self._n_failed > 1 else "1 outcome failed")
         n_tokens = self._usage.input_tokens + self._usage.output_tokens
-        if self._prices is not None and n_tokens:
-            price_in, price_out = self._prices
-            usd = (self._usage.input_tokens * price_in + self._usage.output_tokens * price_out) / 1e6
-            parts.append(f"{usd:.2f} USD")
+        if self._usage.cost_usd is not None:
+            parts.append(f"{self._usage.cost_usd:.2f} USD")
         if self._usage.calls:
             parts += [f"{self._usage.calls} calls", f"{n_tokens} tokens"]
         return f"{self._what}: {', '.join(parts)}"
@@ -113,11 +108,11 @@ class Progress:
 
 
 @contextmanager
-def show_progress(what: str, *, prices: tuple[float, float] | None = None) -> Iterator[Progress]:
+def show_progress(what: str) -> Iterator[Progress]:
     """Show progress on stderr while the block runs."""
     from rich.console import Console
 
-    progress = Progress(what, prices=prices)
+    progress = Progress(what)
     console = Console(stderr=True)
     if not sys.stderr.isatty() or console.is_dumb_terminal:
         progress.start_log()

@@ -96,7 +96,7 @@ def replay_command(
             names,
             format=format,
             retriever_tools=tools,
-            calls_per_reading=models.reader_max_draws or 1,
+            calls_per_reading=models.calls_per_reading,
         )
         _print_plan(plan, models, call_latency_s, json_output=json_output)
         return
@@ -105,7 +105,7 @@ def replay_command(
         os.environ["RAGSTONE_CACHE"] = f"{Path(store).absolute()}.cache"
     judge, reader = models.models()
     with (
-        show_progress("scoring", prices=models.connection.get("usd_per_million_tokens")) as progress,
+        show_progress("scoring") as progress,
         _interruptible(progress, n_pending=_count_pending(store)) as stop,
     ):
         report = asyncio.run(

@@ -12,18 +12,21 @@ __all__ = ["NumberTokensOption", "ScoreDrawsOption", "ScoreModeOption"]
 
 ScoreMode = Literal["single", "expected", "sampled"]
 ScoreModeOption = Annotated[
-    ScoreMode,
+    ScoreMode | None,
     typer.Option(
         "--judge-score-mode",
         rich_help_panel=JUDGE,
-        help="How a rating is obtained. single: one reply. expected: the expected value over all numbers of the scale "
+        help="How a rating is obtained. single (the default): one reply. expected: the expected value over all numbers of the scale "
         "(if the endpoint returns log-probabilities). sampled: the mean of several replies.",
     ),
 ]
 ScoreDrawsOption = Annotated[
-    int,
+    int | None,
     typer.Option(
-        "--judge-draws", min=2, rich_help_panel=JUDGE, help="Number of replies for --judge-score-mode sampled."
+        "--judge-draws",
+        min=2,
+        rich_help_panel=JUDGE,
+        help="Number of replies for --judge-score-mode sampled. Default: 5.",
     ),
 ]
 NumberTokensOption = Annotated[

@@ -3,6 +3,8 @@
 from ragstone.judges._cache.file import CacheSummary as CacheSummary
 from ragstone.judges._cache.file import ReplyCache
 from ragstone.judges._client_settings import ClientSettings
+from ragstone.judges._endpoint_options import ROLES as ROLES
+from ragstone.judges._endpoint_options import EndpointOptions as EndpointOptions
 from ragstone.judges._factory import OpenAICompatibleJudge
 from ragstone.judges._factory import judge_from as judge_from
 from ragstone.judges._factory import reader_from as reader_from
@@ -21,6 +23,8 @@ from ragstone.judges._model import (
 from ragstone.judges._model import UsageMeter as UsageMeter
 from ragstone.judges._model import metered as metered
 from ragstone.judges._model_judge import ModelJudge
+from ragstone.judges._option_names import OptionNames as OptionNames
+from ragstone.judges._option_names import Role as Role
 from ragstone.judges._parse import parse_number
 from ragstone.judges._protocol import (
     AbstentionEstimate,

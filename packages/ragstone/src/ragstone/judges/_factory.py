@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
+import re
 from typing import Any, Final, Literal, TypedDict, Unpack
 from urllib.parse import parse_qsl
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges._model_judge import ModelJudge
+from ragstone.judges._option_names import OptionNames
 from ragstone.judges._protocol import Judge, Reader
 from ragstone.judges.lexical import LexicalJudge, LexicalReader
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
@@ -19,9 +22,8 @@ __all__ = ["OpenAICompatibleJudge", "judge_from", "reader_from"]
 
 _OPENAI_URL: Final = "https://api.openai.com/v1"
 _FORMS: Final = (
-    "a judge is 'http://host:8000/v1' (the model is read from the server), 'openai:MODEL' (with OPENAI_API_KEY, and "
-    "OPENAI_BASE_URL for another endpoint), 'vllm:MODEL' (vLLM in this process), 'lexical' (the baseline without a "
-    "model), or a Judge object"
+    "'http://host:8000/v1' (the model is read from the server), 'openai:MODEL' (with OPENAI_API_KEY, and OPENAI_BASE_URL for "
+    "another endpoint), 'vllm:MODEL' (vLLM in this process), 'lexical' (the baseline without a model)"
 )
 
 
@@ -111,37 +113,69 @@ def judge_from(
         judge = judge_from("http://localhost:8000/v1")
         ```
     """
+    connection = connection or {}
+    names = connection.get("option_names") or OptionNames()
+    shown: str | None = None
     if spec is None:
         spec = os.environ.get("RAGSTONE_JUDGE") or "lexical"
+        shown = f"RAGSTONE_JUDGE={spec!r}"
     if not isinstance(spec, str):
-        candidate: object = spec
-        # A class has all attributes of its objects, so it would pass the first check.
-        if isinstance(candidate, Judge) and not isinstance(candidate, type):
-            if score_mode != "single":
-                raise ConfigurationError(
-                    f"score_mode={score_mode!r} is for judges given as a string. Set it when you create {candidate!r}"
-                )
-            if max_tokens is not None:
-                raise ConfigurationError(
-                    f"max_tokens={max_tokens} is for judges given as a string. Set it when you create {candidate!r}"
-                )
-            return candidate
-        raise ConfigurationError(f"{spec!r} is not a judge: {_FORMS}")
-    kind, _, model = spec.strip().partition(":")
-    if spec.strip() == "lexical":
+        return _check_object(spec, score_mode, max_tokens)
+    spec = spec.strip()
+    kind, _, model = spec.partition(":")
+    if spec == "lexical":
+        _check_no_endpoint_options(spec, connection, names)
         if score_mode != "single":
-            raise ConfigurationError(f"score_mode={score_mode!r} needs a model, and the judge is 'lexical': {_FORMS}")
+            raise ConfigurationError(
+                f"{names.value('score_mode', score_mode)} needs a model, and the {names.role} is 'lexical'. Known forms: {_FORMS}"
+            )
         return LexicalJudge()
     options: _ScoringOptions = {"score_mode": score_mode, "draws": draws}
     if max_tokens is not None:
         options["max_tokens"] = max_tokens
     if kind in ("http", "https"):
-        return OpenAICompatibleJudge(spec, **options, **(connection or {}))
+        return OpenAICompatibleJudge(spec, **options, **connection)
     if kind == "openai" and model:
-        return _openai(model, options, connection)
+        return _openai(model, options, connection, names)
     if kind == "vllm" and model:
+        _check_no_endpoint_options(spec, connection, names)
         return ModelJudge(_vllm(model), **options)
-    raise ConfigurationError(f"judge={spec!r} is unknown: {_FORMS}")
+    hint = "" if (suggestion := _suggest(spec)) is None else f" Did you mean {suggestion!r}?"
+    forms = f"{_FORMS}, or a Judge object" if names.interface == "python" else _FORMS
+    raise ConfigurationError(f"{shown or names.value('url', spec)} is unknown.{hint} Known forms: {forms}")
+
+
+def _check_object(candidate: object, score_mode: str, max_tokens: int | None) -> Judge:
+    """Return a judge that was given as an object, if it is one and no option is given that it could not apply."""
+    # A class has all attributes of its objects, so it would pass the first check.
+    if not isinstance(candidate, Judge) or isinstance(candidate, type):
+        raise ConfigurationError(f"{candidate!r} is not a judge. Known forms: {_FORMS}, or a Judge object")
+    option = f"score_mode={score_mode!r}" if score_mode != "single" else f"max_tokens={max_tokens}"
+    if score_mode != "single" or max_tokens is not None:
+        raise ConfigurationError(f"{option} is for judges given as a string. Set it when you create {candidate!r}")
+    return candidate
+
+
+def _suggest(spec: str) -> str | None:
+    """Return what a user probably meant: the baseline, a URL without its scheme, or the bare name of a model."""
+    if difflib.get_close_matches(spec.lower(), ["lexical"], cutoff=0.8):
+        return "lexical"
+    if re.fullmatch(r"[\w.-]+:\d{1,5}(/\S*)?", spec):
+        return f"http://{spec}" if "/" in spec else f"http://{spec}/v1"
+    # Names of models on Hugging Face have an owner, names at OpenAI do not.
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", spec):
+        return f"vllm:{spec}"
+    return f"openai:{spec}" if re.fullmatch(r"[\w.-]+", spec) else None
+
+
+def _check_no_endpoint_options(spec: str, connection: ConnectionOptions, names: OptionNames) -> None:
+    """Check that no option of an endpoint is given for a judge or a reader that is not one."""
+    for key in ("model", "api_key", "extra_body", "headers"):
+        if connection.get(key) is not None:
+            raise ConfigurationError(
+                f"{names.option(key)} is for an endpoint, and the {names.role} is {spec!r}. Name the endpoint with "
+                f"{names.option('url')}, such as 'http://host:8000/v1' or 'openai:MODEL'"
+            )
 
 
 def reader_from(
@@ -180,7 +214,8 @@ def reader_from(
                 )
             return candidate
         raise ConfigurationError(f"{spec!r} is not a reader. Give a string as for judge=, or a Reader object")
-    resolved_judge = judge if spec is None else judge_from(spec, connection=connection)
+    named: ConnectionOptions = {"option_names": OptionNames("reader"), **(connection or {})}
+    resolved_judge = judge if spec is None else judge_from(spec, connection=named)
     if isinstance(resolved_judge, LexicalJudge):
         if options:
             raise ConfigurationError(
@@ -192,14 +227,21 @@ def reader_from(
     raise ConfigurationError(f"judge={judge!r} does not have a model that could read passages. Name one with reader=")
 
 
-def _openai(model: str, options: _ScoringOptions, connection: ConnectionOptions | None) -> ModelJudge:
+def _openai(
+    model: str, options: _ScoringOptions, connection: ConnectionOptions, names: OptionNames
+) -> OpenAICompatibleJudge:
     base_url = os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
-    api_key = os.environ.get("OPENAI_API_KEY")
+    api_key = connection.get("api_key") or os.environ.get("OPENAI_API_KEY")
+    spec = f"openai:{model}"
     if base_url == _OPENAI_URL and not api_key:
         raise ConfigurationError(
-            f"judge='openai:{model}' needs OPENAI_API_KEY. Set it, or OPENAI_BASE_URL for an endpoint without keys"
+            f"{names.value('url', spec)} needs OPENAI_API_KEY. Set it, or OPENAI_BASE_URL for an endpoint without keys"
         )
-    client: ConnectionOptions = {"model": model, "api_key": api_key, **(connection or {})}
+    if (other := connection.get("model")) not in (None, model):
+        raise ConfigurationError(
+            f"{names.value('url', spec)} and {names.value('model', other)} name two models. Omit one"
+        )
+    client: ConnectionOptions = {**connection, "model": model, "api_key": api_key}
     return OpenAICompatibleJudge(base_url, **options, **client)
 
 

@@ -17,11 +17,13 @@ from ragstone.judges._http.probe import probe
 from ragstone.judges._limits.gate import ClientLimits
 from ragstone.judges._limits.spend import Budget
 from ragstone.judges._model import Capabilities, Completion, ReplyLogprobs
+from ragstone.judges._option_names import OptionNames
 from ragstone.judges._render import Message
 
 __all__ = ["ConnectionOptions", "OpenAICompatibleModel"]
 
 _OUTAGE_FACTOR: Final = 4
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class ConnectionOptions(TypedDict, total=False):
@@ -35,6 +37,7 @@ class ConnectionOptions(TypedDict, total=False):
     max_wait_s: float
     backoff_s: float
     extra_body: Mapping[str, Any] | None
+    headers: Mapping[str, str] | None
     usd_per_million_tokens: tuple[float, float] | None
     cache: str | Path | None
     requests_per_minute: float | None
@@ -42,6 +45,7 @@ class ConnectionOptions(TypedDict, total=False):
     budget: Budget | None
     fail_fast_after_s: float
     affinity_header: str | None
+    option_names: OptionNames | None
 
 
 class OpenAICompatibleModel(LogprobReader):
@@ -63,6 +67,7 @@ class OpenAICompatibleModel(LogprobReader):
             earlier.
         backoff_s: Seconds before the first retry. It doubles each time, up to 30.
         extra_body: Fields to add to every request (`{"chat_template_kwargs": {"enable_thinking": False}}`).
+        headers: HTTP headers to add to every request. Values of headers for keys and tokens are redacted from messages.
         usd_per_million_tokens: Prices of input and output in US dollars, to compute the cost.
         cache: Directory of the reply cache, for repeatable requests (temperature 0, or a seed). None uses
             `RAGSTONE_CACHE` from the environment, "" disables the cache.
@@ -74,6 +79,8 @@ class OpenAICompatibleModel(LogprobReader):
             immediately. At most four times the sum of the pauses between all retries.
         affinity_header: Name of a header ("x-session-id") whose value is the same for requests with the same beginning,
             so that a router can send them to one replica and its prefix cache.
+        option_names: Names of these arguments in messages. None uses the names here. The commands pass those of their
+            options.
 
     Raises:
         ConfigurationError: If a value is invalid.
@@ -98,6 +105,7 @@ class OpenAICompatibleModel(LogprobReader):
         max_wait_s: float = 600.0,
         backoff_s: float = 0.5,
         extra_body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
         usd_per_million_tokens: tuple[float, float] | None = None,
         cache: str | Path | None = None,
         requests_per_minute: float | None = None,
@@ -105,18 +113,29 @@ class OpenAICompatibleModel(LogprobReader):
         budget: Budget | None = None,
         fail_fast_after_s: float = 30.0,
         affinity_header: str | None = None,
+        option_names: OptionNames | None = None,
     ) -> None:
+        names = option_names or OptionNames()
         if max_retries < 0 or max_wait_s < 0 or backoff_s < 0:
             raise ConfigurationError(
                 "max_retries, max_wait_s and backoff_s must not be below 0, got "
                 f"max_retries={max_retries!r}, max_wait_s={max_wait_s!r}, backoff_s={backoff_s!r}"
             )
-        if affinity_header is not None and not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", affinity_header):
+        for name, value in (headers or {}).items():
+            if not _HEADER_NAME.fullmatch(name) or not value.isprintable():
+                raise ConfigurationError(
+                    f"{names.value('headers', name)}: a header has a name ('x-team') and a text of one line as its value"
+                )
+        if affinity_header is not None and not _HEADER_NAME.fullmatch(affinity_header):
             raise ConfigurationError(
                 f"affinity_header must be the name of an HTTP header ('x-session-id'), got {affinity_header!r}"
             )
         if budget is not None and budget.needs_prices and usd_per_million_tokens is None:
-            raise ConfigurationError(f"{budget!r} limits the cost, which needs usd_per_million_tokens=(INPUT, OUTPUT)")
+            prices = names.option("usd_per_million_tokens")
+            raise ConfigurationError(
+                f"{budget!r} limits the cost, which requires prices of the {names.role}. Set the USD per million input and "
+                f"output tokens, such as 0.15 and 0.60 (0 and 0 for a server of your own), with {prices}"
+            )
         probe_s = min(1.0, 2 * backoff_s)
         endpoint = Endpoint(
             base_url,
@@ -134,6 +153,8 @@ class OpenAICompatibleModel(LogprobReader):
             prices=usd_per_million_tokens,
             budget=budget,
             affinity_header=affinity_header,
+            headers=headers,
+            option_names=names,
             max_retries=max_retries,
             max_wait_s=max_wait_s,
             backoff_s=backoff_s,

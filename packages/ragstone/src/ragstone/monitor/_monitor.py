@@ -21,7 +21,7 @@ from ragstone.capture import Capture, CaptureCounters, CaptureLimits, Guard, red
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreOwnedError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import Metric
-from ragstone.monitor._config import CONFIGURABLE, read_config
+from ragstone.monitor._config import CONFIGURABLE, build_models, read_config
 from ragstone.monitor._finish import Progress, State, is_script, pauses
 from ragstone.requests import Request, RequestBlocks, TraceDraft
 from ragstone.schema import Ledger
@@ -141,7 +141,8 @@ class Monitor(RequestBlocks):
         """Create a monitor from a TOML file, which `ragstone --config` also accepts.
 
         Args:
-            path: The file. Its keys are arguments of `Monitor`. Tables, which are for commands, are ignored.
+            path: The file. Its keys are arguments of `Monitor`. The tables `[judge]` and `[reader]` describe endpoints. Other
+                tables, which are for commands, are ignored.
             arguments: Arguments of `Monitor` that override the file's.
 
         Raises:
@@ -155,13 +156,20 @@ class Monitor(RequestBlocks):
             sinks = ["otlp", "prometheus:9464"]
             sample_rate = 0.1
 
+            [reader]
+            url = "http://localhost:11434/v1"
+            model = "qwen3:8b"
+
             [replay]
             format = "langsmith"
             ```
         """
         values = read_config(path)
         configured: dict[str, Any] = {key: values[key] for key in CONFIGURABLE if key in values}
-        return cls(**(configured | arguments))
+        tables: dict[str, Any] = {
+            key: values[key] for key in ("judge", "reader") if key in values and key not in arguments
+        }
+        return cls(**(configured | build_models(tables, path) | arguments))
 
     def _reset(self) -> None:
         """Reset to the state without a worker: at creation, and in a forked child, which lacks the parent's thread."""

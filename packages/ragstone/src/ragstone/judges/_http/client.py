@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from ragstone.errors import ConfigurationError
 from ragstone.judges._cache.replies import CachedReplies
 from ragstone.judges._http.dialect import Dialect
-from ragstone.judges._http.endpoint import NAMED_BY_ENVIRONMENT, Endpoint, RequestRefusedError
+from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError
 from ragstone.judges._http.replies import completions, token_ids
 from ragstone.judges._model import ChatRequest, Completion
 from ragstone.judges._render import Message
@@ -73,14 +73,14 @@ class ChatClient:
                 raise
             raise ConfigurationError(
                 f"{url} does not list models (HTTP 404). Check the URL (it usually ends in /v1) or name the model with "
-                f"model=..., or {NAMED_BY_ENVIRONMENT}"
+                f"{self._endpoint.how_to_set('model')}"
             ) from None
         entries = listing.get("data")
         names = [str(entry["id"]) for entry in entries or () if isinstance(entry, dict) and "id" in entry]
         if len(names) != 1:
             served = ", ".join(sorted(names)[:20]) or "none"
             raise ConfigurationError(
-                f"{url} serves {len(names)} models ({served}). Choose one with model=..., or {NAMED_BY_ENVIRONMENT}"
+                f"{url} serves {len(names)} models ({served}). Choose one with {self._endpoint.how_to_set('model')}"
             )
         return names[0]
 

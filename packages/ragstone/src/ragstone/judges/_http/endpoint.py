@@ -22,13 +22,13 @@ from ragstone.judges._http.errors import basic, causes_of, extract_error_message
 from ragstone.judges._limits.gate import ClientLimits, Permit, capacity_of
 from ragstone.judges._limits.spend import Budget, usage_of
 from ragstone.judges._model import record_usage
+from ragstone.judges._option_names import OptionNames
 from ragstone.schema import Usage
 
 if TYPE_CHECKING:
     import openai
 
 __all__ = [
-    "NAMED_BY_ENVIRONMENT",
     "Endpoint",
     "RequestRefusedError",
     "estimated_tokens",
@@ -41,10 +41,10 @@ _MAX_BACKOFF_S: Final = 30.0
 _OVERLOADED: Final = (503, 504, 529)
 
 
-NAMED_BY_ENVIRONMENT: Final = (
-    "use openai:MODEL with OPENAI_BASE_URL set to the URL (and OPENAI_API_KEY, if it needs a key)"
+_NAMED_BY_ENVIRONMENT: Final = (
+    ", or use openai:MODEL with OPENAI_BASE_URL set to the URL (and OPENAI_API_KEY, if it needs a key)"
 )
-"""Hint: specify the model and key of a URL on the command line."""
+"""Hint for callers who pass a URL as text: how to name its model and key."""
 
 _CHARACTERS_PER_TOKEN: Final = 4
 _AFFINITY_CHARACTERS: Final = 1024
@@ -135,10 +135,14 @@ class Endpoint:
         prices: tuple[float, float] | None = None,
         budget: Budget | None = None,
         affinity_header: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        option_names: OptionNames | None = None,
     ) -> None:
         self.base_url = normalize_url(base_url)
         self._api_key = api_key
-        self._secrets = find_secrets(self.base_url, api_key)
+        self._headers = dict(headers or {})
+        self._option_names = option_names or OptionNames()
+        self._secrets = find_secrets(self.base_url, api_key, self._headers)
         self._share = share
         self._timeout_s = share.timeout_s
         self.capacity = capacity_of(self.base_url, api_key)
@@ -169,6 +173,11 @@ class Endpoint:
         """URL of the server without credentials and query, and without a `/v1` at the end of the path."""
         parts = urlsplit(self.base_url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.removesuffix("/v1"), "", ""))
+
+    def how_to_set(self, key: str) -> str:
+        """Return how the user sets an option of this endpoint ("model", "api_key"), for messages."""
+        option = self._option_names.option(key)
+        return option + _NAMED_BY_ENVIRONMENT if self._option_names.interface == "python" else option
 
     async def setup_lock(self) -> asyncio.Lock:
         """Return a lock of the running event loop, for capabilities that are detected once."""
@@ -345,7 +354,7 @@ class Endpoint:
             )
         msg = f"{self.public_url}: {reason}"
         if status == 401 and not (self._api_key or "@" in urlsplit(self.base_url).netloc):
-            msg += f". No key was given. Pass api_key=..., or {NAMED_BY_ENVIRONMENT}"
+            msg += f". No key was given. Set {self.how_to_set('api_key')}"
         raise RequestRefusedError(msg, status=status, param=error.param) from None
 
     def _redacted(self, text: str) -> str:
@@ -372,13 +381,15 @@ class Endpoint:
 
         parts = urlsplit(self.base_url)
         user, at, host = parts.netloc.rpartition("@")
-        headers = {}
+        headers: dict[str, str] = {}
         if at and not self._api_key:
             # aiohttp rejects a URL with credentials together with the header that the client always sends.
             headers["Authorization"] = basic(user)
         if self._api_key and "/openai/deployments/" in parts.path:
             # Azure expects keys in this header. Its bearer tokens are something else.
             headers["api-key"] = self._api_key
+        # The client sends its own header under this exact name.
+        headers |= {"Authorization" if n.lower() == "authorization" else n: v for n, v in self._headers.items()}
         client = openai.AsyncOpenAI(
             # The client would append paths to the query.
             base_url=urlunsplit(parts._replace(netloc=host, query="")),

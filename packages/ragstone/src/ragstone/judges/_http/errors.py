@@ -56,10 +56,13 @@ def basic(user: str) -> str:
     return f"Basic {base64.b64encode(unquote(user).encode()).decode()}"
 
 
-def find_secrets(base_url: str, api_key: str | None) -> list[str]:
-    """Return the secrets of a URL and a key, in all forms in which they are sent, longest first."""
+def find_secrets(base_url: str, api_key: str | None, headers: Mapping[str, str] | None = None) -> list[str]:
+    """Return the secrets of a URL, a key and headers, in all forms in which they are sent, longest first."""
     parts = urlsplit(base_url)
     secrets = {api_key or ""}
+    for name, value in (headers or {}).items():
+        if re.search("auth|key|token|secret|cookie", name, re.IGNORECASE):
+            secrets |= {value, value.removeprefix("Bearer ")}
     if "@" in parts.netloc:
         user = parts.netloc.rpartition("@")[0]
         password = user.partition(":")[2]

@@ -1,0 +1,106 @@
+"""Options that name the endpoints of judge and reader, and the tables `[judge]` and `[reader]` of `--config`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from ragstone.cli._panels import JUDGE, READER
+from ragstone.judges import ROLES, ConnectionOptions, EndpointOptions, OptionNames, Role
+
+__all__ = [
+    "JudgeKeyOption",
+    "JudgeModelOption",
+    "JudgeOption",
+    "ReaderKeyOption",
+    "ReaderModelOption",
+    "ReaderOption",
+    "Tables",
+    "merge_endpoint",
+    "read_tables",
+]
+
+Tables = Mapping[str, EndpointOptions]
+"""The tables of a configuration file, by role."""
+
+JudgeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--judge",
+        rich_help_panel=JUDGE,
+        help="http://host:port/v1, openai:MODEL, vllm:MODEL or lexical. Default: $RAGSTONE_JUDGE, otherwise lexical.",
+    ),
+]
+JudgeModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--judge-model",
+        rich_help_panel=JUDGE,
+        help="Name of the model at the URL of --judge. Default: the only model that the server serves.",
+    ),
+]
+JudgeKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--judge-api-key-env",
+        metavar="VARIABLE",
+        rich_help_panel=JUDGE,
+        help="Environment variable with the judge's API key. Default: OPENAI_API_KEY for openai:MODEL, otherwise no key.",
+    ),
+]
+ReaderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--reader",
+        rich_help_panel=READER,
+        help="The application's generator, for udcg. Same values as --judge. Default: $RAGSTONE_READER, otherwise the "
+        "judge's model.",
+    ),
+]
+ReaderModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--reader-model",
+        rich_help_panel=READER,
+        help="Name of the model at the URL of --reader. Without --reader: another model at the judge's endpoint.",
+    ),
+]
+ReaderKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--reader-api-key-env",
+        metavar="VARIABLE",
+        rich_help_panel=READER,
+        help="Environment variable with the reader's API key. Default: as for the judge.",
+    ),
+]
+
+
+def read_tables(values: Mapping[str, Any], source: str) -> Tables:
+    """Read the tables `[judge]` and `[reader]` of a configuration.
+
+    Raises:
+        ConfigurationError: If a table has an unknown key or an invalid value.
+    """
+    return {
+        role: EndpointOptions.from_table(role, table, source=source, names=OptionNames(role, "command line"))
+        for role in ROLES
+        if isinstance(table := values.get(role), Mapping)
+    }
+
+
+def merge_endpoint(
+    role: Role,
+    tables: Tables,
+    *,
+    url: str | None,
+    model: str | None,
+    api_key_env: str | None,
+    limits: ConnectionOptions | None = None,
+    **own: Any,
+) -> EndpointOptions:
+    """Return the options of a role: those of the command line before those of its table."""
+    table = tables.get(role) or EndpointOptions(names=OptionNames(role, "command line"))
+    return table.override(url=url, model=model, api_key_env=api_key_env, limits=limits or ConnectionOptions(), **own)

@@ -1,0 +1,310 @@
+"""Options of the endpoints of judge and reader: the TOML tables `[judge]` and `[reader]`, and command-line options."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Self, cast, get_args
+
+from ragstone.errors import ConfigurationError
+from ragstone.judges._factory import judge_from, reader_from
+from ragstone.judges._option_names import OptionNames, Role
+from ragstone.judges._protocol import Judge, Reader
+from ragstone.judges.openai_model import ConnectionOptions
+
+__all__ = ["ROLES", "EndpointOptions"]
+
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+Convert = Callable[[Any], Any]
+"""Returns the value of a key in the form in which it is passed on, or raises ValueError with the rule."""
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("a text")
+    return value.strip()
+
+
+def _number(least: float, *, or_equal: bool = False) -> Convert:
+    def convert(value: Any) -> float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not (value >= least if or_equal else value > least):
+            raise ValueError(f"a number {'of at least' if or_equal else 'above'} {least:g}")
+        return float(value)
+
+    return convert
+
+
+def _integer(least: int) -> Convert:
+    def convert(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"an integer of at least {least}")
+        return value
+
+    return convert
+
+
+def _one_of(*names: str) -> Convert:
+    def convert(value: Any) -> str:
+        if value not in names:
+            raise ValueError(f"one of {', '.join(map(repr, names))}")
+        return str(value)
+
+    return convert
+
+
+def _table(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError("a table, such as { reasoning_effort = 'low' }")  # noqa: TRY004
+    return dict(value)
+
+
+def _prices(value: Any) -> tuple[float, float]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError("two numbers, USD per million input and output tokens, such as [0.15, 0.60]")
+    price = _number(0, or_equal=True)
+    return price(value[0]), price(value[1])
+
+
+def _phrases(value: Any) -> tuple[str, ...]:
+    phrases = [value] if isinstance(value, str) else value
+    if not isinstance(phrases, list) or not phrases:
+        raise ValueError("a text or a list of texts")
+    return tuple(map(_text, phrases))
+
+
+def _variable(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+        raise ValueError("the name of an environment variable, such as OPENAI_API_KEY, not the key itself")
+    return value
+
+
+def _headers(value: Any) -> dict[str, Any]:
+    headers = _table(value)
+    for name, content in headers.items():
+        if isinstance(content, Mapping) and content.keys() == {"env"}:
+            _variable(content["env"])
+        elif not isinstance(content, str):
+            raise ValueError(f"a text or {{ env = 'VARIABLE' }} for each header, which {name!r} does not have")
+    return headers
+
+
+_CONNECTION: Final[dict[str, Convert]] = {
+    "model": _text,
+    "extra_body": _table,
+    "headers": _headers,
+    "usd_per_million_tokens": _prices,
+    "timeout_s": _number(0),
+    "max_retries": _integer(0),
+    "max_wait_s": _number(0, or_equal=True),
+    "backoff_s": _number(0, or_equal=True),
+    "max_concurrent_requests": _integer(1),
+    "requests_per_minute": _number(0),
+    "tokens_per_minute": _number(0),
+    "affinity_header": _text,
+}
+"""Keys that both roles have, and that `OpenAICompatibleModel` takes."""
+_OF_ROLE: Final[dict[Role, dict[str, Convert]]] = {
+    "judge": {
+        "score_mode": _one_of("single", "expected", "sampled"),
+        "draws": _integer(2),
+        "max_tokens": _integer(1),
+    },
+    "reader": {
+        "prompt": lambda value: Path(_text(value)),
+        "abstention": _phrases,
+        "estimator": _one_of("auto", "exact", "first_token", "monte_carlo"),
+        "max_draws": _integer(1),
+        "max_tokens": _integer(1),
+    },
+}
+"""Keys of one role, which `judge_from` or `ChatReader` takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointOptions:
+    """Options of the judge or of the reader."""
+
+    names: OptionNames
+    url: str | None = None
+    """A form of `judge_from`. None uses the environment."""
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the API key."""
+    connection: ConnectionOptions = field(default_factory=ConnectionOptions)
+    """Arguments of the model."""
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the judge (score mode, draws) or of the reader (prompt, abstention)."""
+
+    @classmethod
+    def from_table(cls, role: Role, table: Mapping[str, Any], *, source: str, names: OptionNames) -> Self:
+        """Read a table of a configuration file.
+
+        Args:
+            role: The role.
+            table: The table.
+            source: Name of the file, for messages.
+            names: Names of options in messages.
+
+        Raises:
+            ConfigurationError: If a key is unknown or a value is invalid.
+        """
+        converts = {"url": _text, "api_key_env": _variable, **_CONNECTION, **_OF_ROLE[role]}
+        values: dict[str, Any] = {}
+        for name, value in table.items():
+            key = name.replace("-", "_")
+            if key == "api_key":
+                raise ConfigurationError(
+                    f"{source!r}: [{role}] sets {name!r}. A key does not belong into a file. Set `api_key_env` to the name "
+                    "of the environment variable that holds it"
+                )
+            if key not in converts:
+                close = difflib.get_close_matches(key, converts, n=1)
+                raise ConfigurationError(
+                    f"{source!r}: [{role}] sets {name!r}, which is not a key of this table. "
+                    + (f"Did you mean {close[0]!r}? " if close else "")
+                    + f"Keys: {', '.join(converts)}"
+                )
+            try:
+                values[key] = converts[key](value)
+            except ValueError as error:
+                shown = "" if key in ("api_key_env", "headers") else f", got {value!r}"
+                raise ConfigurationError(f"{source!r}: `{name}` of [{role}] must be {error}{shown}") from None
+        return cls(
+            names=names,
+            url=values.pop("url", None),
+            api_key_env=values.pop("api_key_env", None),
+            connection=cast("ConnectionOptions", {key: values.pop(key) for key in _CONNECTION if key in values}),
+            own=values,
+        )
+
+    def override(
+        self, *, url: str | None, model: str | None, api_key_env: str | None, limits: ConnectionOptions, **own: Any
+    ) -> Self:
+        """Return these options with those of the command line, of which None and an empty list are not given.
+
+        If `url` differs from the table's, the table describes another endpoint: its key must not be sent to this one, and
+        the whole table is ignored.
+        """
+        base = replace(self, url=None, api_key_env=None, connection=ConnectionOptions(), own={})
+        if url is None or self.url in (None, url):
+            base = self
+        connection: ConnectionOptions = {**base.connection, **limits}
+        if model is not None:
+            connection["model"] = model
+        return replace(
+            base,
+            url=url or base.url,
+            api_key_env=api_key_env or base.api_key_env,
+            connection=connection,
+            own={**base.own, **{key: value for key, value in own.items() if value not in (None, [])}},
+        )
+
+    def build_judge(self) -> Judge:
+        """Create the judge.
+
+        Raises:
+            ConfigurationError: If a value is invalid, or the variable of the key is not set.
+        """
+        return judge_from(self.url, connection=self.resolve(), **self.own)
+
+    def build_reader(self, judge: Judge | None, of_judge: EndpointOptions) -> Reader | None:
+        """Create the reader.
+
+        A model without a URL is another model at the judge's endpoint, with the judge's key and headers.
+
+        Args:
+            judge: The judge, whose model is the default reader. None uses the judge of the environment.
+            of_judge: Options of the judge.
+
+        Returns:
+            The reader, or None if neither an option nor the environment names one.
+
+        Raises:
+            ConfigurationError: If a value is invalid, a file cannot be read, or the reader does not have a model.
+        """
+        options = self
+        if not (is_named := bool(self.url or os.environ.get("RAGSTONE_READER"))):
+            if model := self.connection.get("model"):
+                options, is_named = self._at(of_judge, model), True
+            elif (key := self._endpoint_key()) is not None:
+                raise ConfigurationError(
+                    f"{self.names.option(key)} is for an endpoint of the reader. Name it with {self.names.option('url')} "
+                    f"or {self.names.option('model')}"
+                )
+        if not is_named and not self.own:
+            return None
+        own = dict(self.own)
+        if isinstance(prompt := own.get("prompt"), Path):
+            own["prompt"] = _read_prompt(prompt, self.names)
+        return reader_from(options.url, judge=judge_from(judge), connection=options.resolve(), **own)
+
+    def _endpoint_key(self) -> str | None:
+        """Return an option that is given and describes an endpoint, or None."""
+        if self.api_key_env is not None:
+            return "api_key_env"
+        return next((key for key in ("extra_body", "headers") if self.connection.get(key)), None)
+
+    def _at(self, other: EndpointOptions, model: str) -> EndpointOptions:
+        """Return these options for another model at the endpoint of the other role."""
+        url = other.url or os.environ.get("RAGSTONE_JUDGE") or "lexical"
+        connection = dict(self.connection)
+        if url.strip().startswith("openai:"):
+            url = f"openai:{model}"
+            del connection["model"]
+        elif not url.strip().startswith(("http://", "https://")):
+            raise ConfigurationError(
+                f"{self.names.value('model', model)} is another model at the judge's endpoint, and the judge is {url!r}. Name "
+                f"the reader's endpoint with {self.names.option('url')}"
+            )
+        if headers := other.connection.get("headers"):
+            connection.setdefault("headers", headers)
+        return replace(
+            self,
+            url=url,
+            api_key_env=self.api_key_env or other.api_key_env,
+            connection=cast("ConnectionOptions", connection),
+        )
+
+    def resolve(self) -> ConnectionOptions:
+        """Return the arguments of the model, with the secrets that environment variables hold.
+
+        Raises:
+            ConfigurationError: If a variable is not set.
+        """
+        connection: ConnectionOptions = {**self.connection, "option_names": self.names}
+        if self.api_key_env is not None:
+            connection["api_key"] = self._secret("api_key_env", self.api_key_env)
+        if headers := connection.get("headers"):
+            connection["headers"] = {
+                name: self._secret("headers", value["env"]) if isinstance(value, Mapping) else value
+                for name, value in headers.items()
+            }
+        return connection
+
+    def _secret(self, key: str, variable: str) -> str:
+        """Return the value of an environment variable. A message does not show a text that may be a key."""
+        option = self.names.option(key)
+        try:
+            _variable(variable)
+        except ValueError as error:
+            raise ConfigurationError(f"{option} must be {error}") from None
+        if value := os.environ.get(variable):
+            return value
+        shown = f" {variable}" if re.fullmatch(r"[A-Z][A-Z0-9_]*", variable) else ""
+        raise ConfigurationError(
+            f"{option} names an environment variable{shown} that is not set or empty. Set it, or name another variable"
+        )
+
+
+def _read_prompt(file: Path, names: OptionNames) -> Any:
+    try:
+        text = file.read_text(encoding="utf-8")
+        return json.loads(text) if file.suffix == ".json" else text
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{names.value('prompt', str(file))} cannot be read: {error}") from None
