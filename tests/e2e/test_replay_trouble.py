@@ -15,6 +15,7 @@ import pytest
 from fake_servers import FakeJudgeServer
 from ragstone.cli import main
 from ragstone.worker import read_ledger
+from waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -123,3 +124,27 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path):
 
     assert 130 == process.returncode
     assert "Traceback" not in told
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+def test_ctrl_c_in_evaluate_prints_that_stored_results_are_kept(tmp_path):
+    """`ragstone evaluate` exits with 130 and a message, without a traceback, if it is interrupted while a judge is slow."""
+    file = rows(tmp_path / "rows.jsonl", 3)
+    with FakeJudgeServer(hang_rate=1.0) as server:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "import sys; from ragstone.cli import main; main(sys.argv[1:])",
+                *("evaluate", str(file), "--judge", server.url, "--metrics", "ccrs.qr"),
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        wait_until(lambda: server.calls > 0, limit_s=120)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+
+    assert 130 == process.returncode
+    assert "ragstone: interrupted. Stored results are kept." in stderr
+    assert "Traceback" not in stderr

@@ -109,8 +109,10 @@ def test_exit_code(command: str, code: int) -> None:
     ],
 )
 @pytest.mark.usefixtures("folder")
-def test_an_interrupted_command_says_130(monkeypatch: pytest.MonkeyPatch, command: str, step: str) -> None:
-    """Ctrl-C is neither a success nor a failed gate."""
+def test_an_interrupted_command_exits_with_130_and_a_message(
+    monkeypatch: pytest.MonkeyPatch, command: str, step: str
+) -> None:
+    """A command prints that stored results are kept if Ctrl-C interrupts it."""
 
     def interrupted(*_arguments: object, **_options: object) -> None:
         raise KeyboardInterrupt
@@ -118,6 +120,7 @@ def test_an_interrupted_command_says_130(monkeypatch: pytest.MonkeyPatch, comman
     monkeypatch.setattr(step, interrupted)
     done = run_command(*command.split())
     assert 130 == done.returncode, done.stderr
+    assert "ragstone: interrupted. Stored results are kept." in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes into every folder")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.resources
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import ragstone
 from ragstone.cli._cache import run_cache
@@ -30,8 +31,21 @@ from ragstone.cli._worker import worker_command
 
 __all__ = ["app"]
 
+
+class _Commands(TyperGroup):
+    """All commands. Typer turns Ctrl-C into exit code 130 without a message, so they print it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("ragstone: interrupted. Stored results are kept.", err=True)
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
     name="ragstone",
+    cls=_Commands,
     help="Measure the quality of a RAG application's retrieval and answers, with a confidence interval for every mean.",
     no_args_is_help=True,
     add_completion=False,

@@ -30,9 +30,6 @@ def main(arguments: list[str] | None = None) -> None:
     except RagstoneError as error:
         print_text(f"ragstone: {error}", err=True)
         sys.exit(EXIT_BUDGET if isinstance(error, JudgeError) and error.kind == "budget" else EXIT_INFRASTRUCTURE)
-    except KeyboardInterrupt:
-        print("ragstone: interrupted. Stored results are kept.", file=sys.stderr)
-        sys.exit(130)
     except Exception:  # noqa: BLE001 - Python's default exit code, 1, means that a gate failed
         traceback.print_exc()
         sys.exit(EXIT_INFRASTRUCTURE)
