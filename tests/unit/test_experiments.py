@@ -21,6 +21,7 @@ from ragstone.errors import (
     SinkUnavailableError,
 )
 from ragstone.experiments import format_table, summarize
+from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.sinks import Delivery
@@ -150,6 +151,20 @@ def test_no_score_is_no_number() -> None:
 def test_the_baseline_says_that_it_is_one() -> None:
     """Nobody shall take word overlap for a judge."""
     assert "not a judge" in str(ragstone.evaluate(ROWS, judge="lexical"))
+
+
+def test_a_users_baseline_is_named_in_the_table_in_json_and_in_comparisons(tmp_path: Path) -> None:
+    """Every output recognizes a judge whose identity has `is_baseline=True`, also from stored outcomes."""
+
+    class Coin(FakeJudge):
+        identity = JudgeIdentity(name="coin", hash="1", is_baseline=True)
+
+    result = ragstone.evaluate(ROWS, "ccrs.qr", judge=Coin())
+    assert "not a judge" in str(result)
+    assert result.to_dict()["judge_is_baseline"]
+    result.to_jsonl(tmp_path / "o.jsonl")
+    compared = ragstone.compare({"a": tmp_path / "o.jsonl", "b": result})
+    assert compared.to_dict()["judge_is_baseline"]
 
 
 def test_it_works_inside_a_running_loop() -> None:

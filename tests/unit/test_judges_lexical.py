@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
 
 from ragstone.errors import JudgeError
-from ragstone.judges import LexicalJudge, Prompt
+from ragstone.judges import JudgeIdentity, LexicalJudge, Prompt, is_baseline
 
 
 def ask(construct, **fields):
@@ -85,3 +86,12 @@ def test_writes_no_text():
 def test_says_that_it_is_a_baseline():
     """Tables and reports rely on it."""
     assert LexicalJudge().identity.is_baseline
+    assert is_baseline(LexicalJudge().identity.name)
+
+
+def test_a_baseline_is_named_so():
+    """Outcomes contain only the name, so that of a user's baseline says it once, also with a reader's."""
+    identity = JudgeIdentity(name="coin", hash="1", is_baseline=True)
+    assert "coin (baseline)" == identity.name == replace(identity).name
+    assert is_baseline(None, f"qwen3, read by {identity.name}")
+    assert not is_baseline(JudgeIdentity(name="baseline-7b at localhost", hash="2").name, None)

@@ -313,7 +313,7 @@ def test_a_baseline_is_named_where_it_was_used(monkeypatch):
     ]
     labelled = correlate_udcg(rows, reader="lexical")
     assert ["passages were read by the lexical baseline"] == [
-        n.partition(" (")[0] for n in labelled.notes if "lexical" in n
+        n.partition(", ")[0] for n in labelled.notes if "lexical" in n
     ]
     bare = [row | {"contexts": ["tall", row["contexts"][0]["text"]]} for row in rows]
     assert 2 == len([note for note in rank_udcg(bare, reader="lexical").notes if "lexical" in note])

@@ -78,7 +78,7 @@ class SystemOutcomes:
     judges: Mapping[str, frozenset[str]]
     """Names of the judges by metric. Scores of different judges are not on the same scale."""
     is_baseline: bool = False
-    """Whether any outcome comes from the lexical baseline, which is not a judge."""
+    """Whether any outcome comes from a baseline, which is not a judge."""
     repeats: Mapping[str, Mapping[str, tuple[AnyOutcome, ...]]] = field(default_factory=dict)
     """All outcomes by metric and sample, for samples with several outcomes, in order."""
 

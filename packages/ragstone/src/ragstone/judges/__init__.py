@@ -35,6 +35,7 @@ from ragstone.judges._protocol import (
     Prompt,
     Reader,
     TextReply,
+    is_baseline,
 )
 from ragstone.judges._protocol import Preparable as Preparable
 from ragstone.judges._render import Message
@@ -42,7 +43,7 @@ from ragstone.judges.dry_run import DryRunJudge as DryRunJudge
 from ragstone.judges.dry_run import DryRunReader as DryRunReader
 from ragstone.judges.function_model import FunctionModel
 from ragstone.judges.lexical import BASELINE_NOTE as BASELINE_NOTE
-from ragstone.judges.lexical import LexicalJudge, is_baseline
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.judges.openai_model import ConnectionOptions as ConnectionOptions
 from ragstone.judges.openai_model import OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Final, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import TypeAdapter
 
@@ -20,9 +21,12 @@ __all__ = [
     "Prompt",
     "Reader",
     "TextReply",
+    "is_baseline",
 ]
 
 T = TypeVar("T")
+
+_BASELINE: Final = re.compile(r"\blexical baseline\b|\(baseline\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +38,17 @@ class JudgeIdentity:
     hash: str
     """Hash for keys. It depends on endpoint, model, sampling settings and the version of the rendering."""
     is_baseline: bool = False
-    """True for stand-ins that are not a judge. Every table and report states this."""
+    """True for stand-ins that are not a judge. Every table and report states this, and the name ends in "(baseline)"."""
+
+    def __post_init__(self) -> None:
+        if self.is_baseline and not is_baseline(self.name):
+            # An outcome contains only the name.
+            object.__setattr__(self, "name", f"{self.name} (baseline)")
+
+
+def is_baseline(*judges: str | None) -> bool:
+    """Return whether any of these names of judges (`Score.judge`) is, or contains, that of a baseline."""
+    return any(judge is not None and _BASELINE.search(judge) for judge in judges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

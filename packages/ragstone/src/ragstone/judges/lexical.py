@@ -14,13 +14,11 @@ from ragstone.errors import JudgeError
 from ragstone.judges._protocol import AbstentionEstimate, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.schema import Interval
 
-__all__ = ["BASELINE_NOTE", "LexicalJudge", "LexicalReader", "is_baseline"]
+__all__ = ["BASELINE_NOTE", "LexicalJudge", "LexicalReader"]
 
 T = TypeVar("T")
 
-BASELINE_NOTE: Final = (
-    "scored by the lexical baseline (word overlap), which is not a judge: use it only to test your setup"
-)
+BASELINE_NOTE: Final = "scored by a baseline, which is not a judge: use it only to test your setup"
 """Text for scores for which `is_baseline` is true, in every table and report. JSON has `"judge_is_baseline": true`."""
 _NAME: Final = "lexical baseline"
 _VERSION: Final = "1"
@@ -36,11 +34,6 @@ _THIN_WORDS: Final = 5
 _LONG_WORDS: Final = 120
 _LONG_SENTENCE: Final = 1000
 """Maximum number of characters of a claim."""
-
-
-def is_baseline(*judges: str | None) -> bool:
-    """Return whether any of these judges (`Score.judge` of outcomes) is or contains the lexical baseline."""
-    return any(judge is not None and _NAME in judge for judge in judges)
 
 
 class LexicalJudge:

@@ -75,7 +75,7 @@ class AlignedScores:
     paired: bool
     """Whether the comparison is paired by sample. Otherwise the systems have different samples."""
     baseline_judged: frozenset[str] = frozenset()
-    """Systems scored by the lexical baseline, which is not a judge."""
+    """Systems scored by a baseline, which is not a judge."""
     notes: tuple[str, ...] = ()
     """Notes that a reader needs to interpret the numbers."""
 

@@ -125,7 +125,7 @@ class CachedModels:
     def notes(self) -> tuple[str, ...]:
         """Return notes about the used models."""
         return tuple(
-            f"{what} by the lexical baseline (word overlap), which is not a judge: use it only to test your setup"
+            f"{what} by the {identity.name}, which is not a judge: use it only to test your setup"
             for what, done, identity in (
                 ("passages were read", self._read, self.reader.identity),
                 ("relevance or answers were judged", self._judged, self.judge.identity),
