@@ -112,10 +112,10 @@ def test_the_demo_shows_the_whole_path(tmp_path: Path) -> None:
 
     status = run_command("status", tmp_path / "d" / "demo.db", "--json")
     assert json.loads(status.stdout)["balanced"] is True
-    why = run_command("status", tmp_path / "d" / "demo.db", "--trace", result["worst"][0]["trace_id"])
+    why = run_command("traces", tmp_path / "d" / "demo.db", result["worst"][0]["trace_id"])
     assert 0 == why.returncode, why.stderr
-    assert "ccrs.qr" in why.stdout
-    unknown = run_command("status", tmp_path / "d" / "demo.db", "--trace", "nope")
+    assert "Question relevance" in why.stdout
+    unknown = run_command("traces", tmp_path / "d" / "demo.db", "nope")
     assert 2 == unknown.returncode
     assert "trace 'nope' not found" in unknown.stderr
 

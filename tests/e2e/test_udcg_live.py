@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from waiting import wait_until
 def test_the_story_of_a_trace_tells_what_each_passage_was_worth(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`status --trace` prints utility, distracting effect and p(abstain) with interval and method, passage by passage."""
+    """`traces STORE ID` prints for each passage whether it is relevant, whether it distracts, and its p(answer)."""
     store, question = tmp_path / "s.db", "Where does Mara live?"
     passages = [PassageDraft(text=f"{question} In Oslo."), PassageDraft(text="Rain.")]
     with (
@@ -36,18 +35,13 @@ def test_the_story_of_a_trace_tells_what_each_passage_was_worth(
         monitor.record(TraceDraft(trace_id="t", query=question, response="Oslo", retrievals=[search]))
         assert monitor.drain(60)
     with pytest.raises(SystemExit) as ended:
-        main(["status", str(store), "--trace", "t"])
-    udcg, *passages_shown = [
-        line for line in capsys.readouterr().out.splitlines() if line.startswith(("udcg:", "  passage"))
-    ]
+        main(["traces", str(store), "t"])
+    shown = capsys.readouterr().out
 
     assert not ended.value.code
-    read = "p(abstain) 0.250 [0.250, 0.250] exact (exact_sequence, n=1)"
-    assert [
-        f"  passage 1: relevant (judge), utility +0.750, {read}",
-        f"  passage 2: not relevant (judge), utility -0.750, distracting effect 0.750, {read}",
-    ] == passages_shown
-    assert re.fullmatch(r"udcg: 0\.(\d{3}) \[0\.\1, 0\.\1\] exact \(exact_sequence\)", udcg), udcg
+    assert "   1  relevant p(answer) 0.75" in shown
+    assert "   2  distracting not relevant p(answer) 0.75" in shown
+    assert "helpful: passage 1. Distracting: passage 2" in " ".join(shown.split())
 
 
 def stored_metrics(store: Path) -> list[str]:

@@ -505,14 +505,14 @@ class TestWorkers:
             monitor.record(TraceDraft(trace_id="t", query="q", response="r"))
             assert monitor.drain(60)
 
-        def status(*arguments):
+        def command(name, *arguments):
             return subprocess.run(
-                [sys.executable, "-c", WORKER, "status", database, *arguments],
+                [sys.executable, "-c", WORKER, name, database, *arguments],
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
 
-        assert 1 == json.loads(status("--json").stdout)["total"]["scored"]
-        assert "ccrs" in status("--trace", "t").stdout
-        missing = status("--trace", "no such trace")
+        assert 1 == json.loads(command("status", "--json").stdout)["total"]["scored"]
+        assert "The scores, and why" in command("traces", "t").stdout
+        missing = command("traces", "no such trace")
         assert "no such trace" in missing.stderr
         assert urlsplit(database).password not in missing.stderr + missing.stdout

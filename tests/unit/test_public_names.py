@@ -89,6 +89,9 @@ PUBLIC = {
         Message PassageDraft PromptLimit Recorder Request Role Statements Step StepKind TraceDraft Value assemble
         current_request harvest link_span read_retriever_tools
     """,
+    "ragstone.views": """
+        AnswerView Answers ReportView
+    """,
     "ragstone.worker": """
         ScoringSetup
     """,

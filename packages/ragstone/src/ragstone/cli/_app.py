@@ -24,7 +24,9 @@ from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import EndpointsOptions, takes_models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._replay import replay_command
+from ragstone.cli._report import report_command
 from ragstone.cli._status import status_command
+from ragstone.cli._traces import traces_command
 from ragstone.cli._udcg import udcg_app
 from ragstone.cli._validate_metrics import topicality_command, validate_metrics_command
 from ragstone.cli._worker import worker_command
@@ -58,7 +60,9 @@ app.command(name="validate-metrics")(validate_metrics_command)
 app.command(name="metrics")(metrics_command)
 app.command(name="deliveries")(deliveries_command)
 app.command(name="replay")(replay_command)
+app.command(name="report")(report_command)
 app.command(name="status")(status_command)
+app.command(name="traces")(traces_command)
 app.command(name="topicality")(topicality_command)
 app.command(name="worker")(worker_command)
 app.add_typer(dataset_app, name="dataset")

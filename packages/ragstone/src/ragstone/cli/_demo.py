@@ -100,9 +100,9 @@ def run_demo(output_dir: Path, *, json_output: bool) -> None:
         ]
     print_text("\n".join(lines))
     # Not wrapped, so that the commands can be copied.
-    print(f"\nnext\n  ragstone status {store}                      state of every request")
+    print(f"\nnext\n  ragstone report {store}                      what is wrong, where, and why")
     if worst:
-        print(f"  ragstone status {store} --trace {worst[0]['trace_id']}   scores and details of one answer")
+        print(f"  ragstone traces {store} {worst[0]['trace_id']}   one answer with its evidence")
     print(f"  {scores}: all outcomes, one per line")
     if judge.identity.is_baseline:
         print("  RAGSTONE_JUDGE=http://localhost:8000/v1 ragstone demo       the demo with a real judge")

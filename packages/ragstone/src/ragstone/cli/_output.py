@@ -5,25 +5,30 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ragstone._util.table import text_table
 from ragstone.judges import BASELINE_NOTE, is_baseline
-from ragstone.schema import DeliveryCounts, Evidence, Failure, Ledger, LedgerRow, NotApplicable, Score, describe_doubt
+from ragstone.schema import DeliveryCounts, Evidence, Failure, Ledger, LedgerRow, describe_doubt
 from ragstone.store import TraceReport
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 __all__ = [
-    "TraceLines",
     "failure_lines",
     "ledger_lines",
     "print_json",
+    "print_lines",
     "print_text",
     "progress_bar",
     "sanitize_for_terminal",
+    "terminal_options",
+    "trace_dict",
     "trace_lines",
 ]
 
@@ -40,7 +45,6 @@ _STYLES = (
     ("red", "(?<=  )no(?=  |$)"),
 )
 """Styles on a terminal, by pattern."""
-_RELEVANT = {"1": "relevant", "-1": "not relevant"}
 
 
 def sanitize_for_terminal(text: str | None, *, width: int = 200) -> str:
@@ -75,6 +79,25 @@ def print_text(value: object, *, err: bool = False) -> None:
         for style, pattern in _STYLES:
             text.highlight_regex(pattern, style)
         console.print(text)
+
+
+def print_lines(lines: Sequence[Text]) -> None:
+    """Print styled lines on stdout, with styles on a terminal that has them. Lines are not wrapped again."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal or console.is_dumb_terminal or console.no_color:
+        print("\n".join(line.plain for line in lines))
+        return
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def terminal_options() -> dict[str, Any]:
+    """Return the width of the terminal, and whether it shows ASCII only, as the arguments of terminal views."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
+    width = shutil.get_terminal_size(fallback=(80, 24)).columns
+    return {"width": max(width, 40), "ascii_only": not encoding.startswith("utf")}
 
 
 def print_json(value: Any) -> None:
@@ -163,75 +186,26 @@ def failure_lines(outcomes: Iterable[object]) -> Iterator[str]:
             yield f"{outcome.kind}, for example {subject}: {sanitize_for_terminal(outcome.reason, width=400)}"
 
 
-def _passage_lines(details: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each passage if the details have the structure of UDCG's."""
-    passages = details.get("passages")
-    for passage in passages if isinstance(passages, list) else ():
-        # A third-party metric may store something else under this key.
-        if not (isinstance(passage, dict) and {"position", "utility", "p_abstain"} <= passage.keys()):
-            continue
-        source = f" ({sanitize_for_terminal(passage['label_source'])})" if passage.get("label_source") else ""
-        relevant = _RELEVANT.get(str(passage.get("relevance")), "not labeled")
-        line = f"  passage {passage.get('position')}: {relevant}{source}, utility {_or_dash(passage.get('utility'), sign='+')}"
-        if passage.get("distracting_effect") is not None:
-            line += f", distracting effect {_or_dash(passage['distracting_effect'])}"
-        line += f", p(abstain) {_or_dash(passage.get('p_abstain'))}"
-        if passage.get("interval") is not None:
-            low, high = passage["interval"]
-            line += f" [{low:.3f}, {high:.3f}] {sanitize_for_terminal(passage.get('interval_method'))}"
-        if passage.get("method") is not None:
-            line += f" ({sanitize_for_terminal(passage['method'])}, n={passage.get('n')})"
-        yield line
+def trace_lines(report: TraceReport) -> list[str]:
+    """Describe the state of a trace, and how its parts were found. Its scores are not included."""
+    lines = [f"state: {report.state}"]
+    metrics = tuple(f"{outcome.metric}:" for outcome in report.outcomes)
+    lines += [sanitize_for_terminal(reason) for reason in report.reasons if not reason.startswith(metrics)]
+    if report.trace is not None:
+        lines += _evidence_lines(report.trace.evidence)
+    if is_baseline(*(outcome.judge for outcome in report.outcomes)):
+        lines.append(BASELINE_NOTE)
+    return lines
 
 
-def _or_dash(value: float | None, *, sign: str = "") -> str:
-    return "unknown" if value is None else f"{value:{sign}.3f}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceLines:
-    """The report of one trace, as text and as JSON."""
-
-    report: TraceReport
-
-    def as_text(self) -> list[str]:
-        """Return lines for a terminal."""
-        report = self.report
-        lines = [f"trace {sanitize_for_terminal(report.trace_id)}: {report.state}"]
-        lines += [f"  {sanitize_for_terminal(reason)}" for reason in report.reasons]
-        if report.trace is not None:
-            lines += [
-                f"query:    {sanitize_for_terminal(report.trace.query)}",
-                f"response: {sanitize_for_terminal(report.trace.response)}",
-            ]
-            lines += _evidence_lines(report.trace.evidence)
-        for outcome in report.outcomes:
-            if isinstance(outcome, Score):
-                interval = outcome.interval
-                bounds = "" if interval is None else f" [{interval.low:.3f}, {interval.high:.3f}] {interval.method}"
-                text = f"{outcome.value:.3f}{bounds} ({outcome.method})"
-            else:
-                text = f"{outcome.outcome}: {sanitize_for_terminal(outcome.reason)}"
-            lines.append(f"{outcome.metric}: {text}")
-            lines += _passage_lines({} if isinstance(outcome, NotApplicable) else outcome.details)
-        if is_baseline(*(outcome.judge for outcome in report.outcomes)):
-            lines.append(BASELINE_NOTE)
-        return lines
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        report = self.report
-        return {
-            "trace_id": report.trace_id,
-            "state": report.state,
-            "reasons": list(report.reasons),
-            "attempts": report.attempts,
-            "trace": None if report.trace is None else report.trace.model_dump(mode="json"),
-            "judge_is_baseline": is_baseline(*(o.judge for o in report.outcomes)),
-            "outcomes": [o.model_dump(mode="json") for o in report.outcomes],
-        }
-
-
-def trace_lines(report: TraceReport) -> TraceLines:
-    """Format the report of a trace."""
-    return TraceLines(report=report)
+def trace_dict(report: TraceReport) -> dict[str, Any]:
+    """Return the stored data about a trace as plain values for JSON."""
+    return {
+        "trace_id": report.trace_id,
+        "state": report.state,
+        "reasons": list(report.reasons),
+        "attempts": report.attempts,
+        "trace": None if report.trace is None else report.trace.model_dump(mode="json"),
+        "judge_is_baseline": is_baseline(*(o.judge for o in report.outcomes)),
+        "outcomes": [o.model_dump(mode="json") for o in report.outcomes],
+    }

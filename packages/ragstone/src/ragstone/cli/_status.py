@@ -1,4 +1,4 @@
-"""`ragstone status`: the means and the ledger of a store, or the state of one trace."""
+"""`ragstone status`: the means and the ledger of a store."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from ragstone.cli._options import JsonOption
-from ragstone.cli._output import ledger_lines, print_json, print_text, trace_lines
-from ragstone.errors import DataError, RagstoneError, StoreNotReadyError
+from ragstone.cli._output import ledger_lines, print_json, print_text
+from ragstone.errors import RagstoneError, StoreNotReadyError
 from ragstone.experiments import MetricSummary, format_table, summarize_store
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard, resolve_metrics
-from ragstone.store import describe_store, is_database_url, open_store
+from ragstone.store import is_database_url, open_store
 from ragstone.worker import pending_message, read_ledger
 
 __all__ = ["status_command"]
@@ -23,13 +23,9 @@ def status_command(
     store: Annotated[
         str, typer.Argument(help="The store, as passed to Monitor(store=...): a file or postgresql://...")
     ],
-    trace: Annotated[str | None, typer.Option("--trace", help="Explain why this trace was or was not scored.")] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Print the mean of each metric and the ledger: the state of every captured request."""
-    if trace is not None:
-        _print_trace(store, trace, json_output=json_output)
-        return
     ledger = read_ledger(store)
     cards = _cards([*ledger.metrics])
     scores = _scores(store, cards)
@@ -48,6 +44,8 @@ def status_command(
     print_text("\n".join(ledger_lines(ledger)))
     if message := pending_message(store, ledger):
         print_text(message)
+    if any(s.n_scored for s in scores):
+        print_text(f"where it fails: ragstone report {'STORE' if is_database_url(store) else store}")
 
 
 def _score_dict(summary: MetricSummary, card: MetricCard | None) -> dict[str, Any]:
@@ -55,20 +53,6 @@ def _score_dict(summary: MetricSummary, card: MetricCard | None) -> dict[str, An
     unknown = ("failure_kinds", "missing", "reasons")
     values = {key: value for key, value in summary.to_dict().items() if key not in unknown}
     return {"title": card.title if card else None} | values
-
-
-def _print_trace(store: str, trace: str, *, json_output: bool) -> None:
-    with open_store(store, mode="read") as opened:
-        report = opened.explain(trace)
-    if report is None:
-        raise DataError(
-            f"trace {trace!r} not found in the store {describe_store(store)!r}. A recent trace may still be in the spool."
-        )
-    lines = trace_lines(report)
-    if json_output:
-        print_json(lines.as_dict())
-    else:
-        print_text("\n".join(lines.as_text()))
 
 
 def _scores(store: str, cards: dict[str, MetricCard]) -> tuple[MetricSummary, ...]:

@@ -1,5 +1,6 @@
 """Experiments: score a dataset, summarize the scores with confidence intervals, compare systems."""
 
+from ragstone.experiments._cards import titles_of as titles_of
 from ragstone.experiments._compare.compare import Comparison, compare
 from ragstone.experiments._compare.regression import assert_no_regression
 from ragstone.experiments._evaluate import Experiment, aevaluate, evaluate
@@ -7,7 +8,10 @@ from ragstone.experiments._outcomes import OutcomeSource as OutcomeSource
 from ragstone.experiments._outcomes import SystemOutcomes as SystemOutcomes
 from ragstone.experiments._outcomes import TimeRange
 from ragstone.experiments._outcomes import read_outcomes as read_outcomes
-from ragstone.experiments._outcomes import titles_of as titles_of
+from ragstone.experiments._outcomes import store_of as store_of
+from ragstone.experiments._report import build_report as build_report
+from ragstone.experiments._report import explain_answer as explain_answer
+from ragstone.experiments._report import find_worst as find_worst
 from ragstone.experiments._summary import MetricSummary as MetricSummary
 from ragstone.experiments._summary import format_table as format_table
 from ragstone.experiments._summary import summarize as summarize

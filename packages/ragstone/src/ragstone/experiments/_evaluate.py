@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ragstone._util.run_async import run_async
 from ragstone.data import QrelsSource, RejectedRow, SampleSource, read_samples
@@ -21,11 +21,14 @@ from ragstone.experiments._app.score import ScoredApp, score_app
 from ragstone.experiments._app.summary import summarize_app
 from ragstone.experiments._deliver import deliver
 from ragstone.experiments._summary import MetricSummary, format_table, summarize
+from ragstone.experiments._views.build import find_worst
+from ragstone.experiments._views.source import Rows
 from ragstone.judges import Judge, JudgeIdentity, Reader, is_baseline
 from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
 from ragstone.scoring import Scorer
 from ragstone.sinks import Sink
+from ragstone.views import Answers
 from ragstone.worker import ScoringSetup
 
 if TYPE_CHECKING:
@@ -34,7 +37,11 @@ if TYPE_CHECKING:
 __all__ = ["Experiment", "aevaluate", "evaluate"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_NAMED: Final = 6
+"""Number of metrics that `repr` names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Experiment:
     """The outcomes of one system on one dataset."""
 
@@ -80,6 +87,45 @@ class Experiment:
                 f"{listed or 'unknown'}"
             )
         return table
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(card.name for card in self.cards[:_NAMED])
+        more = f" and {len(self.cards) - _NAMED} more" if len(self.cards) > _NAMED else ""
+        return (
+            f"<Experiment: {len(self.samples)} samples, {metrics}{more}, judge {self.judge.name}. print(result) shows the "
+            "means, result.worst() the worst answers>"
+        )
+
+    def worst(
+        self, n: int = 5, *, cause: str | None = None, metric: str | None = None, where: str | None = None
+    ) -> Answers:
+        """Return the worst answers with their evidence, worst first.
+
+        Wrong answers come before others, and among these the mean of all scores decides, each on its metric's range.
+
+        Args:
+            n: Maximum number of answers.
+            cause: If given, only answers with this cause ("no_relevant_passage").
+            metric: If given, the answers with the worst scores of this metric.
+            where: If given, only answers with these labels and scores: "topic=fares and ccrs.ac<0.5". Labels are the
+                samples' metadata.
+
+        Raises:
+            ConfigurationError: If the cause does not exist, the metric was not scored, or `where` is invalid.
+        """
+        return Answers(find_worst(self.report_source(), n=n, cause=cause, metric=metric, where=where))
+
+    def report_source(self, name: str | None = None) -> Rows:
+        """Return what views of this experiment are built from."""
+        rejected = f"{len(self.rejected)} invalid rows are not included in any number."
+        return Rows(
+            name or "experiment",
+            lambda: self.outcomes,
+            self.samples,
+            cards={card.name: card for card in self.cards},
+            times={trace.trace_id: trace.started_at for trace in self.traces},
+            notes=[rejected] if self.rejected else [],
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as plain values for JSON."""

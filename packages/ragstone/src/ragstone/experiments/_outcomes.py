@@ -16,9 +16,10 @@ from typing import Final
 from pydantic import ValidationError
 
 from ragstone.errors import ConfigurationError, DataError, StoreError
+from ragstone.experiments._cards import card_of
 from ragstone.experiments._evaluate import Experiment
 from ragstone.judges import is_baseline
-from ragstone.metrics import MetricCard, resolve_metrics
+from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
 from ragstone.store import describe_store, is_database_url, open_store
 
@@ -27,10 +28,9 @@ __all__ = [
     "OutcomeStream",
     "SystemOutcomes",
     "TimeRange",
-    "card_of",
     "read_outcomes",
+    "store_of",
     "stream_outcomes",
-    "titles_of",
 ]
 
 AnyOutcome = Score | NotApplicable | Failure
@@ -135,17 +135,10 @@ def stream_outcomes(source: OutcomeSource, *, name: str | None = None) -> Outcom
         )
     if isinstance(source, TimeRange):
         return _of_store(source, name or source.name)
-    if is_database_url(source):
-        return _of_store(TimeRange(source), name or describe_store(os.fspath(source)))
+    store = store_of(source)
+    if store is not None:
+        return _of_store(TimeRange(store), name or _name_of_store(store))
     path = Path(source)
-    if not path.is_file():
-        raise ConfigurationError(
-            f"{str(path)!r} is neither a file of outcomes nor a store. `ragstone evaluate FILE --output OUTCOMES` writes a file."
-        )
-    with path.open("rb") as file:
-        stored = file.read(len(_SQLITE)) == _SQLITE
-    if stored:
-        return _of_store(TimeRange(path), name or path.stem)
     return OutcomeStream(name=name or path.stem, outcomes=_check_sizes(_lines(path), str(path)), cards={})
 
 
@@ -197,18 +190,29 @@ def _group(name: str, outcomes: Iterable[AnyOutcome], cards: Mapping[str, Metric
     )
 
 
-def card_of(metric: str) -> MetricCard | None:
-    """Return the card of a metric, or None if this installation does not know it."""
-    try:
-        (resolved,) = resolve_metrics([metric])
-    except (ConfigurationError, ValueError):
+def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
+    """Return the store that a source reads, or None for an experiment and a file of outcomes.
+
+    Raises:
+        ConfigurationError: If the file does not exist.
+    """
+    if isinstance(source, Experiment):
         return None
-    return resolved.card
+    if isinstance(source, TimeRange):
+        return source.store
+    if is_database_url(source):
+        return source
+    path = Path(source)
+    if not path.is_file():
+        raise ConfigurationError(
+            f"{str(path)!r} is neither a file of outcomes nor a store. `ragstone evaluate FILE --output OUTCOMES` writes a file."
+        )
+    with path.open("rb") as file:
+        return path if file.read(len(_SQLITE)) == _SQLITE else None
 
 
-def titles_of(metrics: Iterable[str]) -> dict[str, str]:
-    """Return the display names of the metrics that this installation knows, by metric."""
-    return {name: card.title for name in metrics if (card := card_of(name)) is not None}
+def _name_of_store(store: str | os.PathLike[str]) -> str:
+    return describe_store(store) if is_database_url(store) else Path(store).stem
 
 
 def _check_sizes(outcomes: Iterable[AnyOutcome], source: str) -> Iterable[AnyOutcome]:

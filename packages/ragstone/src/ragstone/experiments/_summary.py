@@ -128,7 +128,7 @@ def summarize(
 
     Outcomes of metrics without a card are ignored.
     """
-    tallies = {card.name: _Tally(card) for card in cards}
+    tallies = {card.name: OutcomeTally(card) for card in cards}
     for outcome in outcomes:
         tally = tallies.get(outcome.metric)
         if tally is not None:
@@ -136,7 +136,7 @@ def summarize(
     return tuple(tally.summary() for tally in tallies.values())
 
 
-class _Tally:
+class OutcomeTally:
     """Counts and values of one metric's outcomes, without the outcomes themselves, which may be too many for memory."""
 
     def __init__(self, card: MetricCard) -> None:

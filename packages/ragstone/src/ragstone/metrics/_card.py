@@ -52,6 +52,8 @@ class MetricCard:
     """Smallest possible value."""
     high: float
     """Largest possible value, infinite if the metric is unbounded."""
+    neutral: float | None = None
+    """The value of a sample on which what is rated has no effect, if the metric has such a value (UDCG: 0.5)."""
     direction: Literal["higher", "lower"] = "higher"
     """Whether higher or lower values are better."""
     needs: tuple[str, ...]
@@ -77,6 +79,13 @@ class MetricCard:
     """Two sentences: the meaning of a bad value, and the next step."""
     extra: OptionalDependency | None = None
     """Package that the metric requires."""
+
+    @property
+    def stage(self) -> Literal["answer", "support", "passages"]:
+        """What the metric rates: the answer against a reference, the answer against passages and query, or the passages."""
+        if "response" not in self.needs:
+            return "passages"
+        return "answer" if "reference" in self.needs and "contexts" not in self.needs else "support"
 
     @property
     def asks_judge(self) -> bool:

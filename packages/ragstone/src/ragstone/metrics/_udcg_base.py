@@ -66,6 +66,7 @@ class UdcgBase:
             description=self.description,
             low=low,
             high=high,
+            neutral=0.5,
             needs=("query", "contexts"),
             version=f"{_VERSION}({self._definition()},{self.labels},{self.threshold:g})+{self.prompt_hash}",
             source=_SOURCE + self.equation,

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._cards import card_of
 from ragstone.experiments._compare.names import names_of
 from ragstone.experiments._compare.scales import ScoreProvenance, judge_notes, query_notes
 from ragstone.experiments._evaluate import Experiment
-from ragstone.experiments._outcomes import OutcomeSource, OutcomeStream, TimeRange, card_of, stream_outcomes
+from ragstone.experiments._outcomes import OutcomeSource, OutcomeStream, TimeRange, stream_outcomes
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score

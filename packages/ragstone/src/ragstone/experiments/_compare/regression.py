@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._cards import titles_of
 from ragstone.experiments._compare.align import (
     FAILED,
     NOT_APPLICABLE,
@@ -20,7 +21,7 @@ from ragstone.experiments._compare.align import (
 )
 from ragstone.experiments._compare.pairs import possible_differences
 from ragstone.experiments._compare.text import format_difference, format_p_value
-from ragstone.experiments._outcomes import OutcomeSource, titles_of
+from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.stats import holm, mean_interval, randomized_tukey
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from ragstone._util.table import text_table
+from ragstone.experiments._cards import titles_of
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
-from ragstone.experiments._outcomes import titles_of
 
 __all__ = [
     "KINDS",

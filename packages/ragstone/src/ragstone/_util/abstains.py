@@ -1,0 +1,60 @@
+"""Detection of answers that decline: "I do not know", "not in the documents"."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+__all__ = ["answer_abstains"]
+
+_LONGEST: Final = 400
+"""Longer answers contain more than a refusal."""
+_KNOW: Final = r"(?:know|have (?:enough |any |sufficient |the )?(?:information|details|data|context))"
+_CAN: Final = (
+    r"(?:can(?:not|'t| not)|could(?: not|n't)|am (?:not able|unable) to|was (?:not able|unable) to|are unable to)"
+)
+_MEDIUM: Final = (
+    r"(?:contexts?|documents?|passages?|texts?|sources?|handbook|information|material|article|manual|data|excerpts?|"
+    r"knowledge base)(?: provided| given| above)?"
+)
+_SAY: Final = r"(?:contain|mention|say|state|provide|include|specify|give|cover|answer)"
+_FOUND: Final = r"(?:mentioned|stated|specified|found|given|provided|contained|included|available)"
+_NO: Final = r"no (?:information|answer|mention|relevant (?:information|passages?|documents?))"
+_PATTERNS: Final = (
+    rf"\b(?:i|we) (?:do not|don't|did not|didn't) {_KNOW}",
+    rf"\b(?:i|we) {_CAN} (?:find|answer|determine|tell|provide|locate|say)\b",
+    r"\bi(?:'m| am) (?:not sure|sorry, but i)",
+    r"\bi have no (?:information|idea)",
+    rf"\b{_MEDIUM} (?:do not|does not|did not|don't|doesn't|didn't) {_SAY}",
+    rf"\bnot {_FOUND} in (?:the |this |these |my )?(?:provided |given |available )?{_MEDIUM}",
+    rf"\b{_NO} (?:is|was|were|are|can|could|about|on|available|found|in)\b",
+    r"^(?:no[- ]response|no answer|unknown|unanswerable|not answerable|n/?a|none)[.!]?$",
+    r"^(?:this|the) question (?:can(?:not|'t)|could not) be answered",
+    # German (after case folding), French, Spanish, Italian, Portuguese, Dutch.
+    r"\bweiss (?:ich |es )*(?:leider )?nicht\b|\bkann (?:ich )?(?:diese |die )?frage (?:leider )?nicht beantworten",
+    r"\bkeine (?:informationen|angaben?) (?:dazu|darüber|zu|über|gefunden|enthalten)",
+    r"\bje ne (?:sais|trouve) pas|\bne (?:contient|contiennent|mentionne|mentionnent) pas (?:d'|cette |l')?information",
+    r"\bno (?:lo )?s[eé]\b.{0,20}$|\bno (?:encuentro|tengo) (?:esa |esta |la |suficiente )?(?:informaci[oó]n|respuesta)",
+    r"\bnon (?:lo so|ho trovato|posso rispondere)\b",
+    r"\bn[aã]o (?:sei|encontrei)\b",
+    r"\bweet (?:ik )?het niet\b",
+)
+_ABSTENTIONS: Final = re.compile("|".join(_PATTERNS))
+
+
+def answer_abstains(answer: str) -> bool:
+    """Return whether an answer declines to answer.
+
+    The rule reads typical phrases in English and some other European languages, in the first sentence of a short answer.
+    It is a heuristic for diagnosis: no score depends on it.
+
+    Example:
+        >>> answer_abstains("I could not find this in the handbook."), answer_abstains("She carries 24 cars.")
+        (True, False)
+    """
+    text = unicodedata.normalize("NFKC", answer).casefold().replace("\u2019", "'").strip()
+    if not text or len(text) > _LONGEST:
+        return not text
+    first = re.split(r"(?<=[.!?])\s", text, maxsplit=1)[0]
+    return _ABSTENTIONS.search(first.strip(" \"'*_")) is not None

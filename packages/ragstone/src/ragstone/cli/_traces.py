@@ -1,0 +1,90 @@
+"""`ragstone traces`: the worst answers of a source, or one answer with its evidence."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from ragstone.cli._options import JsonOption, parse_time_range
+from ragstone.cli._output import (
+    print_json,
+    print_lines,
+    print_text,
+    sanitize_for_terminal,
+    terminal_options,
+    trace_dict,
+    trace_lines,
+)
+from ragstone.cli._report import DataOption, SourceArgument, read_texts
+from ragstone.errors import DataError
+from ragstone.experiments import OutcomeSource, TimeRange, explain_answer, find_worst, store_of
+from ragstone.store import TraceReport, describe_store, is_database_url, open_store
+from ragstone.views import AnswersText, AnswerText
+
+__all__ = ["traces_command"]
+
+
+def traces_command(
+    source: SourceArgument,
+    trace_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Show this answer: text, scores with reasons, and passages.")
+    ] = None,
+    worst: Annotated[int, typer.Option("--worst", min=1, help="Maximum number of answers, worst first.")] = 20,
+    cause: Annotated[
+        str | None, typer.Option("--cause", help="Only answers with this cause (see `ragstone report`).")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option("--metric", help="Order by this metric instead of the mean of all scores.")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where",
+            help='Only answers with these labels and scores: "release=2.4 and ccrs.ac<0.5". Operators: = != < <= > >= and ~ '
+            "(contains).",
+        ),
+    ] = None,
+    data: DataOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """List the worst answers, or show one answer with its evidence."""
+    opened = parse_time_range(source)
+    if trace_id is not None:
+        _print_one(opened, trace_id, data, json_output=json_output)
+        return
+    answers = find_worst(opened, n=worst, cause=cause, metric=metric, where=where, samples=read_texts(data))
+    if json_output:
+        print_json([answer.to_dict() for answer in answers])
+        return
+    if not answers:
+        print_text("no answers found")
+        return
+    print_lines(AnswersText(answers, metric=metric, **terminal_options()).lines())
+    print_text(f"\none answer: ragstone traces {'STORE' if is_database_url(source) else source} {answers[0].id}")
+
+
+def _print_one(source: OutcomeSource, trace_id: str, data: str | None, *, json_output: bool) -> None:
+    report = _explain(source, trace_id)
+    answer = explain_answer(source, trace_id, samples=read_texts(data))
+    if answer is None:
+        name = source.name if isinstance(source, TimeRange) else describe_store(os.fspath(str(source)))
+        raise DataError(
+            f"trace {sanitize_for_terminal(trace_id)!r} not found in {name!r}. A recent trace may still be in the spool."
+        )
+    if json_output:
+        print_json(({} if report is None else trace_dict(report)) | {"answer": answer.to_dict()})
+        return
+    print_lines(AnswerText(answer, **terminal_options()).lines())
+    if report is not None:
+        print_text("\n" + "\n".join(trace_lines(report)))
+
+
+def _explain(source: OutcomeSource, trace_id: str) -> TraceReport | None:
+    """Return the state of a trace, if the source is a store."""
+    store = store_of(source)
+    if store is None:
+        return None
+    with open_store(store, mode="read") as opened:
+        return opened.explain(trace_id)

@@ -1,0 +1,24 @@
+"""Cards of metrics by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ragstone.errors import ConfigurationError
+from ragstone.metrics import MetricCard, resolve_metrics
+
+__all__ = ["card_of", "titles_of"]
+
+
+def card_of(metric: str) -> MetricCard | None:
+    """Return the card of a metric, or None if this installation does not know it."""
+    try:
+        (resolved,) = resolve_metrics([metric])
+    except (ConfigurationError, ValueError):
+        return None
+    return resolved.card
+
+
+def titles_of(metrics: Iterable[str]) -> dict[str, str]:
+    """Return the display names of the metrics that this installation knows, by metric."""
+    return {name: card.title for name in metrics if (card := card_of(name)) is not None}

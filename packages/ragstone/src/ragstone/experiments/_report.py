@@ -1,0 +1,81 @@
+"""Reports and single answers of any source of outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.experiments._views import build
+from ragstone.experiments._views.open import open_source
+from ragstone.schema import Sample
+from ragstone.views import AnswerView, ReportView
+
+__all__ = ["build_report", "explain_answer", "find_worst"]
+
+
+def build_report(
+    source: OutcomeSource,
+    *,
+    name: str | None = None,
+    samples: Iterable[Sample] = (),
+    targets: Mapping[str, float] | None = None,
+    n_worst: int = 5,
+) -> ReportView:
+    """Build the report of one system: a verdict, each metric with its interval, causes, and the worst answers.
+
+    Args:
+        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
+        name: Name of the system. Default: the name of the source.
+        samples: The samples of a file of outcomes, which does not contain texts.
+        targets: The mean that each metric should reach, by metric.
+        n_worst: Maximum number of answers that are shown.
+
+    Raises:
+        ConfigurationError: If the file does not exist, or a target is not a value of a scored metric.
+        DataError: If the source does not contain outcomes.
+        StoreError: If a store cannot be read.
+    """
+    return build.build_report(
+        open_source(source, name=name, samples=samples), targets=dict(targets or {}), n_worst=n_worst
+    )
+
+
+def find_worst(
+    source: OutcomeSource,
+    *,
+    n: int = 20,
+    cause: str | None = None,
+    metric: str | None = None,
+    where: str | None = None,
+    samples: Iterable[Sample] = (),
+) -> tuple[AnswerView, ...]:
+    """Return the worst answers of a source, worst first. See `Experiment.worst`.
+
+    Args:
+        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
+        n: Maximum number of answers.
+        cause: If given, only answers with this cause.
+        metric: If given, the answers with the worst scores of this metric.
+        where: If given, only answers with these labels and scores: "release=2.4 and ccrs.ac<0.5".
+        samples: The samples of a file of outcomes.
+
+    Raises:
+        ConfigurationError: If the cause does not exist, the metric was not scored, or `where` is invalid.
+        DataError: If the source does not contain outcomes.
+        StoreError: If a store cannot be read.
+    """
+    return build.find_worst(open_source(source, samples=samples), n=n, cause=cause, metric=metric, where=where)
+
+
+def explain_answer(source: OutcomeSource, sample_id: str, *, samples: Iterable[Sample] = ()) -> AnswerView | None:
+    """Return one answer with its evidence, or None if the source does not contain it.
+
+    Args:
+        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
+        sample_id: Id of the sample. For a captured request this is the trace id.
+        samples: The samples of a file of outcomes.
+
+    Raises:
+        StoreError: If a store cannot be read.
+    """
+    return build.explain_answer(open_source(source, samples=samples), sample_id)

@@ -1,0 +1,240 @@
+"""Views of single answers: text with marked claims, passages with their roles, scores with reasons."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+from ragstone._util.words import split_words
+from ragstone.experiments._views.causes import (
+    CAUSES,
+    Signals,
+    answer_probabilities,
+    claims_of,
+    find_cause,
+    relevant_positions,
+    used_positions,
+)
+from ragstone.metrics import MetricCard
+from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.views import AnswerView, PassageView, ScoreView, Span
+
+__all__ = ["build_answer"]
+
+AnyOutcome = Score | NotApplicable | Failure
+
+_DISTRACTS_FROM: Final = 0.3
+"""Smallest probability to answer from an irrelevant passage alone that makes it distracting."""
+_OVERLAP: Final = 0.5
+"""Smallest share of a claim's words in the sentence that makes the claim."""
+_SENTENCE: Final = re.compile(
+    ".+?(?:[.!?\u2026]+[\"'\u201d\u2019)\\]]*(?=\\s|$)|[\u3002\uff01\uff1f]|\n|$)\\s*", re.DOTALL
+)
+
+
+def build_answer(
+    sample_id: str,
+    sample: Sample | None,
+    outcomes: Sequence[AnyOutcome],
+    signals: Signals,
+    cards: Mapping[str, MetricCard],
+    *,
+    time: float | None,
+) -> AnswerView:
+    """Build the view of one answer.
+
+    Args:
+        sample_id: The sample's id.
+        sample: The sample, or None if its texts are not known.
+        outcomes: Its outcomes.
+        signals: What is known about it.
+        cards: Cards by metric.
+        time: Start of the request, Unix seconds.
+    """
+    claims = _claims(outcomes)
+    response, unmatched = _mark(sample.response if sample else None, [text for text, ok in claims if ok is False])
+    passages = _passages(sample, outcomes)
+    cause = find_cause(signals)
+    return AnswerView(
+        id=sample_id,
+        query=sample.query if sample else None,
+        response=response,
+        unsupported=unmatched,
+        reference=sample.reference if sample else (),
+        passages=passages,
+        scores=tuple(_score(outcome, cards.get(outcome.metric)) for outcome in outcomes),
+        rating=signals.rating,
+        cause=cause,
+        cause_title=next((each.title for each in CAUSES if each.name == cause), None),
+        why=_why(cause, signals, passages, outcomes),
+        metadata=sample.metadata if sample else {},
+        time=time,
+    )
+
+
+def _claims(outcomes: Sequence[AnyOutcome]) -> list[tuple[str, bool | None]]:
+    """Return the claims of the first metric that lists them with verdicts about the passages."""
+    for outcome in outcomes:
+        if isinstance(outcome, Score):
+            claims = claims_of(outcome.details)
+            if any(verdict is not None for _, verdict in claims):
+                return claims
+    return []
+
+
+def _mark(response: str | None, unsupported: Sequence[str]) -> tuple[tuple[Span, ...] | None, tuple[str, ...]]:
+    """Mark the sentence that makes each claim, and return the claims without such a sentence."""
+    if response is None:
+        return None, tuple(unsupported)
+    sentences = _SENTENCE.findall(response) or [response]
+    words = [set(split_words(sentence)) for sentence in sentences]
+    marked, unmatched = set(), []
+    for claim in unsupported:
+        wanted = set(split_words(claim))
+        overlaps = [len(wanted & found) / max(len(wanted), 1) for found in words]
+        best = max(range(len(sentences)), key=overlaps.__getitem__)
+        if overlaps[best] >= _OVERLAP:
+            marked.add(best)
+        else:
+            unmatched.append(claim)
+    spans = tuple(Span(text=text, unsupported=n in marked) for n, text in enumerate(sentences))
+    return spans, tuple(unmatched)
+
+
+def _passages(sample: Sample | None, outcomes: Sequence[AnyOutcome]) -> tuple[PassageView, ...] | None:
+    if sample is None or sample.contexts is None:
+        return None
+    relevant, source = relevant_positions(sample, outcomes)
+    answers = answer_probabilities(outcomes)
+    used = used_positions(sample, outcomes)
+    views = []
+    for position, passage in enumerate(sample.contexts, start=1):
+        marks: list[Literal["relevant", "used", "distracting"]] = []
+        if relevant.get(position):
+            marks.append("relevant")
+        if position in used:
+            marks.append("used")
+        p_answer, interval = answers.get(position, (None, None))
+        if relevant.get(position) is False and p_answer is not None and p_answer >= _DISTRACTS_FROM:
+            marks.append("distracting")
+        views.append(
+            PassageView(
+                position=position,
+                id=passage.id,
+                text=passage.text,
+                marks=tuple(marks),
+                label_source=source if position in relevant else None,
+                p_answer=p_answer,
+                p_answer_interval=interval,
+            )
+        )
+    return tuple(views)
+
+
+def _score(outcome: AnyOutcome, card: MetricCard | None) -> ScoreView:
+    title = card.title if card is not None else outcome.metric
+    if not isinstance(outcome, Score):
+        failed = isinstance(outcome, Failure)
+        reason = f"{outcome.kind}: {outcome.reason}" if isinstance(outcome, Failure) else outcome.reason
+        return ScoreView(
+            metric=outcome.metric,
+            title=title,
+            outcome="failure" if failed else "not_applicable",
+            value=None,
+            low=None,
+            high=None,
+            reason=reason,
+            reason_source="failure" if failed else None,
+            is_low=False,
+        )
+    evidence = _evidence(outcome)
+    interval = outcome.interval
+    return ScoreView(
+        metric=outcome.metric,
+        title=title,
+        outcome="score",
+        value=outcome.value,
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
+        reason=outcome.explanation or evidence,
+        reason_source="judge" if outcome.explanation and not outcome.details else "evidence" if evidence else None,
+        is_low=card is not None and _is_low(outcome.value, card),
+    )
+
+
+def _is_low(value: float, card: MetricCard) -> bool:
+    if card.neutral is not None:
+        middle = card.neutral
+    elif abs(card.low) == float("inf") or abs(card.high) == float("inf"):
+        return False
+    else:
+        middle = (card.low + card.high) / 2
+    return value > middle if card.direction == "lower" else value < middle
+
+
+def _evidence(score: Score) -> str | None:
+    """Write the evidence in a score's details in words."""
+    details = score.details
+    if score.explanation:
+        return score.explanation
+    if score.metric == "ccrs.ac" and isinstance(details.get("judge"), int | float):
+        exact = "identical to a reference" if details.get("em") == 1.0 else "not identical to a reference"
+        return f"judged {details['judge']:.2f}, {exact}"
+    if claims := claims_of(details):
+        return f"{sum(verdict is True for _, verdict in claims)} of {len(claims)} claims are supported"
+    if isinstance(ranks := details.get("relevant"), list) and all(type(rank) is int for rank in ranks):
+        return f"relevant at rank {', '.join(map(str, ranks))}" if ranks else "no passage is relevant"
+    if score.metric.startswith("udcg"):
+        return _describe_utility(score)
+    return None
+
+
+def _describe_utility(score: Score) -> str:
+    relevant, _ = relevant_positions(None, [score])
+    answers = answer_probabilities([score])
+    draws = [position for position, (p_answer, _) in answers.items() if p_answer >= _DISTRACTS_FROM]
+    helps = [position for position in draws if relevant.get(position)]
+    distracts = [position for position in draws if relevant.get(position) is False]
+    text = f"helpful: {_listed(helps)}" if helps else "no passage helps"
+    return f"{text}. Distracting: {_listed(distracts)}" if distracts else text
+
+
+def _listed(positions: Sequence[int]) -> str:
+    return ("passage " if len(positions) == 1 else "passages ") + ", ".join(map(str, sorted(positions)))
+
+
+def _why(
+    cause: str | None, signals: Signals, passages: Sequence[PassageView] | None, outcomes: Sequence[AnyOutcome]
+) -> str:
+    n_claims, n_unsupported = signals.n_claims or 0, signals.n_unsupported or 0
+    missing = f"{n_unsupported} of {n_claims} claims have no support in the passages"
+    relevant = [view.position for view in passages or () if "relevant" in view.marks]
+    match cause:
+        case "no_relevant_passage":
+            n = len(passages or ())
+            text = f"None of the {n} passages is relevant" if n else "No relevant passage was retrieved"
+            return f"{text}. {'The model did not answer' if signals.abstains else 'The answer has another source'}."
+        case "missed_passage":
+            start = (
+                f"{_listed(relevant).capitalize()} {'is' if len(relevant) == 1 else 'are'}"
+                if relevant
+                else "A passage is"
+            )
+            return f"{start} relevant, and the model did not answer."
+        case "abstained":
+            return "The model did not answer. It is not known whether a passage was relevant."
+        case "should_abstain":
+            return "The reference declines to answer, and the model gave an answer."
+        case "unsupported_claims" | "correct_unsupported" if n_claims:
+            return f"{missing}."
+        case "unsupported_claims":
+            return "The judge does not find the answer supported by the passages."
+        case "wrong_passage":
+            return "The passages support the answer, which does not agree with the reference."
+        case "unexplained":
+            return f"Judged wrong by {signals.correct_by or 'a metric'}."
+        case "not_scored":
+            kinds = sorted({outcome.kind for outcome in outcomes if isinstance(outcome, Failure)})
+            return f"No metric has a score. Failures: {', '.join(kinds)}."
+    return "Judged correct." if signals.is_correct else ""

@@ -1,0 +1,391 @@
+"""Builds the report of one system: a verdict from statistics, causes with counts, and the answers to look at."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Final
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._cards import card_of
+from ragstone.experiments._summary import MetricSummary, OutcomeTally
+from ragstone.experiments._views.answers import build_answer
+from ragstone.experiments._views.causes import (
+    CAUSES,
+    Signals,
+    describe_signals,
+    find_cause,
+    note_outcome,
+    note_sample,
+)
+from ragstone.experiments._views.source import AnswerRecord, ReportSource
+from ragstone.experiments._views.verdict import Population, describe_next, describe_notices, describe_verdict
+from ragstone.experiments._views.where import Condition, check_keys, parse_where
+from ragstone.judges import is_baseline
+from ragstone.metrics import MetricCard
+from ragstone.schema import Failure, NotApplicable, Score, Usage
+from ragstone.stats import Estimate, hajek_mean, mean_interval
+from ragstone.views import AnswerView, CauseRow, MetricRow, Provenance, ReportView
+
+__all__ = ["build_report", "explain_answer", "find_worst"]
+
+_BINS: Final = 20
+_HISTOGRAM_FROM: Final = 10
+"""Smallest number of scores for a histogram."""
+_CAUSES_FROM: Final = 5
+"""Smallest number of answers for causes."""
+_LISTED_IDS: Final = 200
+_STAGES: Final = {"answer": 0, "support": 1, "passages": 2}
+
+
+def build_report(source: ReportSource, *, targets: Mapping[str, float], n_worst: int) -> ReportView:
+    """Build the report of one system.
+
+    Args:
+        source: Its outcomes and samples.
+        targets: The mean that each metric should reach, by metric.
+        n_worst: Maximum number of answers that are shown.
+
+    Raises:
+        ConfigurationError: If a target is not a finite value of a scored metric.
+        DataError: If the source does not contain outcomes.
+    """
+    reading = _Reading(source)
+    reading.read()
+    return reading.report(targets, n_worst)
+
+
+def find_worst(
+    source: ReportSource, *, n: int, cause: str | None, metric: str | None, where: str | None
+) -> tuple[AnswerView, ...]:
+    """Return the worst answers, worst first. See `Experiment.worst`.
+
+    Raises:
+        ConfigurationError: If the cause does not exist, the metric was not scored, or a condition is invalid.
+        DataError: If the source does not contain outcomes.
+    """
+    names = [each.name for each in CAUSES]
+    if cause is not None and cause not in names:
+        raise ConfigurationError(f"unknown cause {cause!r}. Causes: {', '.join(names)}")
+    conditions = parse_where(where) if where is not None else ()
+    reading = _Reading(source, metric=metric, where=conditions)
+    reading.read()
+    return reading.worst(n, cause)
+
+
+def explain_answer(source: ReportSource, sample_id: str) -> AnswerView | None:
+    """Return one answer with its evidence, or None if the source does not contain it.
+
+    Args:
+        source: Outcomes and samples.
+        sample_id: Id of the sample. For a captured request this is the trace id.
+    """
+    record = source.records([sample_id]).get(sample_id)
+    if record is None or (record.sample is None and not record.outcomes):
+        return None
+    signals = Signals()
+    if record.sample is not None:
+        note_sample(signals, record.sample)
+    cards = dict(source.cards)
+    for outcome in record.outcomes:
+        if outcome.metric not in cards:
+            cards[outcome.metric] = card_of(outcome.metric) or _unknown(outcome)
+        note_outcome(signals, outcome, cards[outcome.metric])
+    return build_answer(sample_id, record.sample, record.outcomes, signals, cards, time=record.time)
+
+
+class _Reading:
+    """Reads a source once. Keeps numbers and signals of each sample, not its texts and outcomes."""
+
+    def __init__(self, source: ReportSource, *, metric: str | None = None, where: Sequence[Condition] = ()) -> None:
+        self._source = source
+        self._metric = metric
+        self._where = where
+        self._labels: dict[str, Mapping[str, tuple[str, ...]]] = {}
+        """Labels of each sample that conditions are about."""
+        self._scores: dict[str, dict[str, float]] = {}
+        """Scores of each sample that conditions are about, by metric."""
+        self._chosen: dict[str, float] = {}
+        """Distance from the best value of the chosen metric, by sample id."""
+        self._cards: dict[str, MetricCard] = dict(source.cards)
+        self._tallies: dict[str, OutcomeTally] = {}
+        self._values: dict[str, list[float]] = {}
+        self._value_ids: dict[str, list[str]] = {}
+        """Sample ids of the values, in the same order."""
+        self._versions: dict[str, set[str]] = {}
+        self._signals: dict[str, Signals] = {}
+        self._probabilities: Mapping[str, float] = {}
+        self._usage = Usage()
+        self._since: float | None = None
+        self._until: float | None = None
+
+    def read(self) -> None:
+        """Read samples and outcomes.
+
+        Raises:
+            DataError: If the source does not contain outcomes.
+        """
+        keys: set[str] = set()
+        for sample, record in self._source.samples():
+            note_sample(self._signals.setdefault(sample.id, Signals()), sample)
+            time = record.time
+            if time is not None:
+                self._since = time if self._since is None else min(self._since, time)
+                self._until = time if self._until is None else max(self._until, time)
+            if self._where:
+                keys |= record.labels.keys()
+                self._labels[sample.id] = {c.key: record.labels[c.key] for c in self._where if c.key in record.labels}
+        for outcome in self._source.outcomes():
+            self._add(outcome)
+        if not self._tallies:
+            raise DataError(f"{self._source.name!r} does not contain outcomes")
+        if self._metric is not None and self._metric not in self._tallies:
+            raise ConfigurationError(
+                f"{self._metric!r} was not scored. Scored metrics: {', '.join(sorted(self._tallies))}"
+            )
+        check_keys(self._where, keys | self._tallies.keys())
+        self._probabilities = self._source.inclusion_probabilities()
+
+    def _add(self, outcome: Score | NotApplicable | Failure) -> None:
+        metric = outcome.metric
+        if metric not in self._tallies:
+            card = self._cards.get(metric) or card_of(metric) or _unknown(outcome)
+            self._cards[metric] = card
+            self._tallies[metric] = OutcomeTally(card)
+            self._values[metric], self._value_ids[metric] = [], []
+            self._versions[metric] = set()
+        self._tallies[metric].add(outcome)
+        self._versions[metric].add(outcome.metric_version)
+        if outcome.usage is not None:
+            self._usage = self._usage + outcome.usage
+        signals = self._signals.setdefault(outcome.sample_id, Signals())
+        note_outcome(signals, outcome, self._cards[metric])
+        if isinstance(outcome, Score):
+            self._values[metric].append(outcome.value)
+            self._value_ids[metric].append(outcome.sample_id)
+            if any(condition.key == metric for condition in self._where):
+                self._scores.setdefault(outcome.sample_id, {})[metric] = outcome.value
+            if metric == self._metric:
+                value = outcome.value
+                self._chosen[outcome.sample_id] = value if self._cards[metric].direction == "lower" else -value
+
+    def report(self, targets: Mapping[str, float], n_worst: int) -> ReportView:
+        """Build the report."""
+        causes = {id_: find_cause(signals) for id_, signals in self._signals.items()}
+        scored = {id_: signals for id_, signals in self._signals.items() if signals.n_scores}
+        population = self._population(causes, scored)
+        rows = self._rows(targets)
+        summaries = [tally.summary() for tally in self._tallies.values()]
+        return ReportView(
+            title=self._source.name,
+            verdict=describe_verdict(population, rows),
+            next=describe_next(population),
+            notices=describe_notices(population, rows, self._source.notes(), self._n_doubts(summaries)),
+            n_samples=len(self._signals),
+            n_unscored=len(self._signals) - len(scored),
+            metrics=rows,
+            causes=population.causes,
+            signals=describe_signals(list(scored.values())),
+            worst=self._answers(self._in_turn(population.causes, n_worst)),
+            provenance=self._provenance(summaries),
+        )
+
+    def _population(self, causes: Mapping[str, str | None], scored: Mapping[str, Signals]) -> Population:
+        judged = [
+            id_ for id_, s in scored.items() if s.is_correct is not None or s.abstains or s.is_unsupported is not None
+        ]
+        wrong = {cause.name for cause in CAUSES if cause.is_wrong}
+        has_reference = any(scored[id_].is_correct is not None for id_ in judged)
+        rows: tuple[CauseRow, ...] = ()
+        if len(judged) >= _CAUSES_FROM:
+            rows = tuple(row for row in (self._cause_row(n, causes, judged) for n in range(len(CAUSES))) if row.n)
+            rows = tuple(sorted(rows, key=lambda row: (not row.is_wrong, -row.n)))
+        flags = [causes[id_] in wrong for id_ in judged]
+        return Population(
+            n_samples=len(self._signals),
+            n_scored=len(scored),
+            n_judged=len(judged),
+            n_wrong=sum(flags),
+            share_wrong=self._share(judged, flags),
+            is_judged_correct=has_reference,
+            causes=rows,
+        )
+
+    def _cause_row(self, number: int, causes: Mapping[str, str | None], judged: Sequence[str]) -> CauseRow:
+        cause = CAUSES[number]
+        ids = [id_ for id_, found in causes.items() if found == cause.name]
+        is_share = cause.name != "not_scored"
+        return CauseRow(
+            cause=cause.name,
+            title=cause.title,
+            next=cause.next,
+            is_wrong=cause.is_wrong,
+            n=len(ids),
+            share=self._share(judged, [causes[id_] == cause.name for id_ in judged]) if is_share else None,
+            sample_ids=tuple(heapq.nsmallest(_LISTED_IDS, ids, key=self._badness_key)),
+        )
+
+    def _badness_key(self, sample_id: str) -> tuple[float, str]:
+        rating = self._signals[sample_id].rating
+        return (1.0 if rating is None else rating, sample_id)
+
+    def _share(self, ids: Sequence[str], flags: Sequence[bool]) -> Estimate | None:
+        """Estimate a share of all requests, weighted if they were sampled with different probabilities."""
+        if not ids:
+            return None
+        weights = [self._probabilities.get(id_, 1.0) for id_ in ids]
+        values = [float(flag) for flag in flags]
+        if len(set(weights)) > 1:
+            return hajek_mean(values, weights)
+        return mean_interval(values)
+
+    def _rows(self, targets: Mapping[str, float]) -> tuple[MetricRow, ...]:
+        unknown = sorted(targets.keys() - self._tallies.keys())
+        if unknown:
+            raise ConfigurationError(
+                f"no scores of the metric {unknown[0]!r} of a target. Scored metrics: {', '.join(sorted(self._tallies))}"
+            )
+        for metric, target in targets.items():
+            card = self._cards[metric]
+            if not (math.isfinite(target) and card.low <= target <= card.high):
+                raise ConfigurationError(
+                    f"the target of {metric} must be a value from {card.low:g} to {card.high:g}, got {target!r}"
+                )
+        rows = [self._row(metric, targets.get(metric)) for metric in self._tallies]
+        return tuple(sorted(rows, key=lambda row: _STAGES[row.stage]))
+
+    def _row(self, metric: str, target: float | None) -> MetricRow:
+        card, summary, values = self._cards[metric], self._tallies[metric].summary(), self._values[metric]
+        axis = _axis(card, values)
+        return MetricRow(
+            name=metric,
+            title=card.title,
+            question=card.description,
+            stage=card.stage,
+            low=card.low,
+            high=card.high,
+            neutral=card.neutral,
+            lower_is_better=card.direction == "lower",
+            estimate=self._mean(metric) or summary.estimate,
+            axis=axis,
+            histogram=_histogram(values, axis) if len(values) >= _HISTOGRAM_FROM else (),
+            n_scored=summary.n_scored,
+            n_failed=summary.n_failed,
+            n_not_applicable=summary.n_not_applicable,
+            bounds=summary.bounds if summary.n_failed else None,
+            target=target,
+            advice=card.advice,
+            judges=summary.judges,
+        )
+
+    def _mean(self, metric: str) -> Estimate | None:
+        """Return the weighted mean if requests were sampled with different probabilities, otherwise None."""
+        probabilities = [self._probabilities.get(id_, 1.0) for id_ in self._value_ids[metric]]
+        if len(set(probabilities)) < 2:
+            return None
+        card = self._cards[metric]
+        values = [min(max(value, card.low), card.high) for value in self._values[metric]]
+        return hajek_mean(values, probabilities, low=card.low, high=card.high)
+
+    def _n_doubts(self, summaries: Sequence[MetricSummary]) -> Mapping[str, int]:
+        """Count the samples that a metric does not apply to because a captured part is in doubt, by reason."""
+        doubts: Counter[str] = Counter()
+        for summary in summaries:
+            for reason, n in summary.reasons.items():
+                if " in doubt: " in reason:
+                    doubts[reason] = max(doubts[reason], n)
+        return doubts
+
+    def _in_turn(self, rows: Sequence[CauseRow], n: int) -> list[str]:
+        """Choose the worst answer of each cause in turn, the most frequent cause first."""
+        queues = [list(row.sample_ids) for row in rows if row.cause != "not_scored"]
+        if not queues:
+            with_scores = (id_ for id_, signals in self._signals.items() if signals.n_scores)
+            return heapq.nsmallest(n, with_scores, key=self._badness_key)
+        chosen: list[str] = []
+        while any(queues) and len(chosen) < n:
+            for queue in queues:
+                if queue and len(chosen) < n:
+                    chosen.append(queue.pop(0))
+        return chosen
+
+    def worst(self, n: int, cause: str | None) -> tuple[AnswerView, ...]:
+        """Return the worst answers, worst first."""
+        wrong = {each.name for each in CAUSES if each.is_wrong}
+        found = {id_: find_cause(s) for id_, s in self._signals.items() if s.n_scores or cause == "not_scored"}
+        ids = [id_ for id_, its in found.items() if (cause is None or its == cause) and self._is_selected(id_)]
+        if self._metric is not None:
+            ids = heapq.nsmallest(n, (i for i in ids if i in self._chosen), key=lambda i: (-self._chosen[i], i))
+            ids.sort(key=lambda i: (-self._chosen[i], i))
+        else:
+            ids = heapq.nsmallest(n, ids, key=lambda i: (found[i] not in wrong, *self._badness_key(i)))
+        return self._answers(ids)
+
+    def _is_selected(self, sample_id: str) -> bool:
+        labels, scores = self._labels.get(sample_id, {}), self._scores.get(sample_id, {})
+        return all(condition.holds(labels, scores) for condition in self._where)
+
+    def _answers(self, ids: Sequence[str]) -> tuple[AnswerView, ...]:
+        records = self._source.records(ids)
+        return tuple(
+            build_answer(id_, record.sample, record.outcomes, self._signals[id_], self._cards, time=record.time)
+            for id_ in ids
+            for record in [records.get(id_, AnswerRecord())]
+        )
+
+    def _provenance(self, summaries: Sequence[MetricSummary]) -> Provenance:
+        judges = sorted({judge for summary in summaries for judge in summary.judges})
+        return Provenance(
+            source=self._source.name,
+            judges=tuple(judges),
+            is_baseline=is_baseline(*judges),
+            metric_versions={metric: tuple(sorted(found)) for metric, found in self._versions.items()},
+            confidence_level=next((s.estimate.confidence_level for s in summaries if s.estimate), 0.95),
+            n_calls=self._usage.calls,
+            input_tokens=self._usage.input_tokens,
+            output_tokens=self._usage.output_tokens,
+            cost_usd=self._usage.cost_usd,
+            since=self._since,
+            until=self._until,
+            is_weighted=len(set(self._probabilities.values())) > 1
+            or (bool(self._probabilities) and len(self._probabilities) < len(self._signals)),
+            version=version("ragstone"),
+        )
+
+
+def _unknown(outcome: Score | NotApplicable | Failure) -> MetricCard:
+    """Make a card of a metric that this installation does not know."""
+    return MetricCard(
+        name=outcome.metric,
+        title=outcome.metric,
+        description="",
+        low=-math.inf,
+        high=math.inf,
+        needs=(),
+        version=outcome.metric_version,
+        source="",
+        group="",
+    )
+
+
+def _axis(card: MetricCard, values: Sequence[float]) -> tuple[float, float]:
+    if math.isfinite(card.low) and math.isfinite(card.high):
+        return card.low, card.high
+    if not values:
+        return 0.0, 1.0
+    import numpy as np
+
+    first, last = (float(end) for end in np.percentile(values, [1, 99]))
+    low = card.low if math.isfinite(card.low) else first
+    high = card.high if math.isfinite(card.high) else last
+    return (low, high) if low < high else (low - 0.5, low + 0.5)
+
+
+def _histogram(values: Sequence[float], axis: tuple[float, float]) -> tuple[int, ...]:
+    import numpy as np
+
+    counts, _ = np.histogram(np.clip(values, *axis), bins=_BINS, range=axis)
+    return tuple(int(n) for n in counts)

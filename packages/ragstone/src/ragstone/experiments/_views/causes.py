@@ -1,0 +1,342 @@
+"""Causes: for each answer, the first step of the application that failed, as far as the outcomes show it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ragstone._util.abstains import answer_abstains
+from ragstone.metrics import MetricCard
+from ragstone.schema import Failure, NotApplicable, Passage, Sample, Score
+
+__all__ = [
+    "CAUSES",
+    "Cause",
+    "Signals",
+    "answer_probabilities",
+    "claims_of",
+    "describe_signals",
+    "find_cause",
+    "note_outcome",
+    "note_sample",
+    "relevant_positions",
+    "used_positions",
+]
+
+_CORRECT_FROM: Final = 0.5
+"""Smallest judged correctness, or claim F1, of a correct answer."""
+_COHERENT_FROM: Final = 0.5
+"""Smallest contextual coherence of an answer that its passages support. Used only without a metric of claims."""
+_CLAIM_METRICS: Final = ("ragas.faithfulness", "ragchecker.faithfulness", "vera.groundedness")
+"""Metrics whose details list claims (or sentences) of the answer with verdicts, in order of preference."""
+_RELEVANT_GRADE: Final = 0.5
+"""Smallest grade of a relevant passage, as in UDCG."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """A reason why an answer is wrong, or not as good as it could be."""
+
+    name: str
+    title: str
+    next: str
+    """What to work on, as a sentence that starts with a verb."""
+    is_wrong: bool = True
+
+
+CAUSES: Final = (
+    Cause(
+        name="no_relevant_passage",
+        title="No relevant passage was retrieved",
+        next="Work on the retriever: hybrid search, chunking, or more passages.",
+    ),
+    Cause(
+        name="missed_passage",
+        title="The model missed a relevant passage",
+        next="Work on the prompt, the order of the passages, or the model: the passage was there.",
+    ),
+    Cause(
+        name="abstained",
+        title="The model did not answer",
+        next="Find out whether a relevant passage was there: label passages, or add the metric udcg.",
+    ),
+    Cause(
+        name="should_abstain",
+        title="The model answered a question without an answer",
+        next="Instruct the model to say that it does not know, and test it with such questions.",
+    ),
+    Cause(
+        name="unsupported_claims",
+        title="The answer makes unsupported claims",
+        next="Instruct the model to answer from the passages only, and check its claims.",
+    ),
+    Cause(
+        name="wrong_passage",
+        title="The answer follows the wrong passage",
+        next="Add a reranker, or retrieve fewer passages.",
+    ),
+    Cause(
+        name="unexplained",
+        title="The cause is not known from these metrics",
+        next="Add metrics that say why: udcg for the passages, ragas.faithfulness for the claims.",
+    ),
+    Cause(
+        name="correct_unsupported",
+        title="Correct, with an unsupported claim",
+        next="Instruct the model to answer from the passages only.",
+        is_wrong=False,
+    ),
+    Cause(
+        name="not_scored",
+        title="Not scored",
+        next="Run `ragstone doctor` to find out why the judge failed.",
+        is_wrong=False,
+    ),
+)
+"""All causes, in the order in which they are checked, except the last one."""
+
+
+@dataclass(slots=True)
+class Signals:
+    """What is known about one answer. None means that no metric and no label says it."""
+
+    has_reference: bool = False
+    is_answerable: bool = True
+    """False if the reference itself declines to answer."""
+    abstains: bool | None = None
+    is_correct: bool | None = None
+    correct_by: str | None = None
+    """Metric that `is_correct` comes from."""
+    has_relevant: bool | None = None
+    relevant_by: str | None = None
+    n_claims: int | None = None
+    n_unsupported: int | None = None
+    claims_by: str | None = None
+    is_coherent: bool | None = None
+    n_scores: int = 0
+    n_failures: int = 0
+    badness: float = 0.0
+    """Sum over the scores of the distance from the best value, as a share of the metric's range."""
+    n_rated: int = 0
+    """Number of scores in `badness`. Scores of unbounded metrics are not in it."""
+
+    @property
+    def rating(self) -> float | None:
+        """Mean of the scores on a scale from 0 (worst) to 1 (best). None without scores of metrics with a range."""
+        return 1 - self.badness / self.n_rated if self.n_rated else None
+
+    @property
+    def is_unsupported(self) -> bool | None:
+        """Whether a claim of the answer is not supported by the passages."""
+        if self.n_unsupported is not None:
+            return self.n_unsupported > 0
+        return None if self.is_coherent is None else not self.is_coherent
+
+
+def note_sample(signals: Signals, sample: Sample) -> None:
+    """Note what the sample itself says: reference, abstention, and labels of passages."""
+    references = [text for text in sample.reference if text.strip()]
+    signals.has_reference = bool(references)
+    signals.is_answerable = not references or not all(map(answer_abstains, references))
+    if sample.response is not None:
+        signals.abstains = answer_abstains(sample.response)
+    labels = _labels(sample)
+    if labels is not None:
+        signals.has_relevant, signals.relevant_by = any(labels), "labels of the passages"
+
+
+def _labels(sample: Sample) -> list[bool] | None:
+    """Return for each passage whether its label says that it is relevant. None without labels."""
+    passages = sample.contexts
+    if passages is None:
+        return None
+    if sample.qrels is not None:
+        return [sample.qrels.get(passage.id or "", 0.0) >= _RELEVANT_GRADE for passage in passages]
+    if passages and all(passage.relevance is not None for passage in passages):
+        return [(passage.relevance or 0.0) >= _RELEVANT_GRADE for passage in passages]
+    return None
+
+
+def relevant_positions(
+    sample: Sample | None, outcomes: Sequence[Score | NotApplicable | Failure]
+) -> tuple[Mapping[int, bool], str | None]:
+    """Return by 1-based position whether a passage is relevant, and where that is known from."""
+    labels = None if sample is None else _labels(sample)
+    if labels is not None:
+        return dict(enumerate(labels, start=1)), "labels of the passages"
+    for outcome in outcomes:
+        if isinstance(outcome, NotApplicable):
+            continue
+        found = _judged_labels(outcome)
+        if found is not None:
+            return found, f"{outcome.metric} (judge)"
+    return {}, None
+
+
+def _judged_labels(outcome: Score | Failure) -> Mapping[int, bool] | None:
+    """Return the relevance of passages, by position, from the details of an outcome."""
+    details = outcome.details
+    if outcome.metric.startswith("udcg"):
+        labels = {
+            entry["position"]: entry["relevance"] > 0
+            for entry in _entries(details.get("passages"))
+            if isinstance(entry.get("position"), int) and isinstance(entry.get("relevance"), int | float)
+        }
+        return labels or None
+    if outcome.metric == "ragas.context_precision":
+        useful = details.get("useful")
+        if isinstance(useful, list) and useful and all(isinstance(mark, bool) for mark in useful):
+            return dict(enumerate(useful, start=1))
+    return None
+
+
+def note_outcome(signals: Signals, outcome: Score | NotApplicable | Failure, card: MetricCard) -> None:
+    """Note what one outcome says."""
+    if isinstance(outcome, NotApplicable):
+        return
+    if isinstance(outcome, Failure):
+        signals.n_failures += 1
+    else:
+        signals.n_scores += 1
+        width = card.high - card.low
+        if math.isfinite(width):
+            distance = (outcome.value - card.low if card.direction == "lower" else card.high - outcome.value) / width
+            signals.badness += min(max(distance, 0.0), 1.0)
+            signals.n_rated += 1
+        _note_correctness(signals, outcome)
+        _note_support(signals, outcome)
+    _note_relevance(signals, outcome)
+
+
+def _note_correctness(signals: Signals, score: Score) -> None:
+    judged = score.details.get("judge") if score.metric == "ccrs.ac" else None
+    if score.metric == "ccrs.ac" and isinstance(judged, int | float):
+        # Not the value: with the weight of the exact match, a correct paraphrase scores at most 0.3.
+        exact = score.details.get("em") == 1.0
+        signals.is_correct, signals.correct_by = exact or judged >= _CORRECT_FROM, score.metric
+    elif score.metric == "ragchecker.f1" and signals.correct_by is None:
+        signals.is_correct, signals.correct_by = score.value >= _CORRECT_FROM, score.metric
+
+
+def _note_support(signals: Signals, score: Score) -> None:
+    if score.metric == "ccrs.cc":
+        signals.is_coherent = score.value >= _COHERENT_FROM
+    if score.metric not in _CLAIM_METRICS:
+        return
+    known = signals.claims_by
+    if known is not None and _CLAIM_METRICS.index(known) <= _CLAIM_METRICS.index(score.metric):
+        return
+    verdicts = [verdict for _, verdict in claims_of(score.details)]
+    signals.claims_by = score.metric
+    signals.n_claims = len(verdicts)
+    signals.n_unsupported = sum(verdict is False for verdict in verdicts)
+
+
+def _note_relevance(signals: Signals, outcome: Score | Failure) -> None:
+    if signals.relevant_by is not None:
+        return
+    labels = _judged_labels(outcome)
+    if labels is None and isinstance(outcome, Score) and outcome.metric.startswith("judged."):
+        relevant = outcome.details.get("relevant")
+        labels = {1: bool(relevant)} if isinstance(relevant, list) else None
+    if labels is None and isinstance(outcome, Score) and outcome.metric == "ragchecker.claim_recall":
+        labels = {1: outcome.value > 0}
+    if labels is not None:
+        signals.has_relevant, signals.relevant_by = any(labels.values()), outcome.metric
+
+
+def claims_of(details: Mapping[str, Any]) -> list[tuple[str, bool | None]]:
+    """Return the claims of the answer with their verdicts from the details of an outcome."""
+    found = []
+    for entry in _entries(details.get("claims")):
+        claim = entry.get("claim")
+        verdict = entry.get("supported", entry.get("found"))
+        if isinstance(claim, str):
+            found.append((claim, verdict if isinstance(verdict, bool) else None))
+    return found
+
+
+def _entries(values: object) -> list[Mapping[str, Any]]:
+    # Details of third-party metrics may have any structure.
+    return [value for value in values if isinstance(value, Mapping)] if isinstance(values, list | tuple) else []
+
+
+def find_cause(signals: Signals) -> str | None:
+    """Return the cause of a wrong answer, or None if the answer is not wrong as far as the signals show.
+
+    With a judgment of correctness, an answer is wrong if it is judged so. Without one, an answer is wrong if it abstains or
+    makes an unsupported claim.
+    """
+    if signals.n_scores == 0:
+        return "not_scored" if signals.n_failures else None
+    unsupported = signals.is_unsupported
+    if signals.is_correct is True:
+        return "correct_unsupported" if signals.n_unsupported and not signals.abstains else None
+    if signals.is_correct is None and not signals.abstains and not unsupported:
+        return None
+    if not signals.is_answerable:
+        return None if signals.abstains else "should_abstain"
+    if signals.has_relevant is False:
+        return "no_relevant_passage"
+    if signals.abstains:
+        return "missed_passage" if signals.has_relevant else "abstained"
+    if unsupported:
+        return "unsupported_claims"
+    return "wrong_passage" if unsupported is False else "unexplained"
+
+
+def describe_signals(all_signals: Sequence[Signals]) -> tuple[str, ...]:
+    """Name the signals that the causes are computed from, in words."""
+    correct = sorted({s.correct_by for s in all_signals if s.correct_by})
+    relevant = sorted({s.relevant_by for s in all_signals if s.relevant_by})
+    claims = sorted({s.claims_by for s in all_signals if s.claims_by})
+    lines = []
+    if correct:
+        lines.append(f"correctness: {', '.join(correct)} (wrong: below {_CORRECT_FROM:g})")
+    if relevant:
+        lines.append(f"relevant passages: {', '.join(relevant)}")
+    if claims:
+        lines.append(f"supported claims: {', '.join(claims)}")
+    elif any(s.is_coherent is not None for s in all_signals):
+        lines.append(f"support: ccrs.cc (unsupported: below {_COHERENT_FROM:g})")
+    if any(s.abstains is not None for s in all_signals):
+        lines.append("abstentions: the wording of the answer")
+    return tuple(lines)
+
+
+def answer_probabilities(
+    outcomes: Sequence[Score | NotApplicable | Failure],
+) -> dict[int, tuple[float, tuple[float, float] | None]]:
+    """Return by position the probability that the reader answers from a passage alone, with its interval."""
+    found: dict[int, tuple[float, tuple[float, float] | None]] = {}
+    for outcome in outcomes:
+        if isinstance(outcome, NotApplicable) or not outcome.metric.startswith("udcg"):
+            continue
+        for entry in _entries(outcome.details.get("passages")):
+            position, p_abstain = entry.get("position"), entry.get("p_abstain")
+            if isinstance(position, int) and isinstance(p_abstain, int | float):
+                found[position] = (1 - p_abstain, _complement(entry.get("interval")))
+    return found
+
+
+def _complement(interval: object) -> tuple[float, float] | None:
+    match interval:
+        case [int() | float() as low, int() | float() as high]:
+            return 1 - high, 1 - low
+    return None
+
+
+def used_positions(sample: Sample, outcomes: Sequence[Score | NotApplicable | Failure]) -> set[int]:
+    """Return the positions of passages that support a claim of the answer, according to a metric of claims."""
+    passages: Sequence[Passage] = sample.contexts or ()
+    return {
+        position
+        for outcome in outcomes
+        if isinstance(outcome, Score)
+        for entry in _entries(outcome.details.get("claims"))
+        if isinstance(listed := entry.get("passages"), list)
+        for position in listed
+        if isinstance(position, int) and 1 <= position <= len(passages)
+    }

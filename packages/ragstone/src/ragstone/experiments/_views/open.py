@@ -1,0 +1,112 @@
+"""Opens what a report is built from: an experiment, a file of outcomes, or a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from ragstone.experiments._evaluate import Experiment
+from ragstone.experiments._outcomes import OutcomeSource, TimeRange, store_of, stream_outcomes
+from ragstone.experiments._views.source import AnswerRecord, ReportSource, Rows, metadata_labels
+from ragstone.metrics import MetricCard
+from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, sample_from_trace
+from ragstone.store import PlannedMetric, describe_store, open_store
+
+__all__ = ["open_source"]
+
+AnyOutcome = Score | NotApplicable | Failure
+
+
+class _StoredRequests:
+    """Requests of a store."""
+
+    def __init__(self, period: TimeRange, name: str | None) -> None:
+        self._period = period
+        whole = period.since is None and period.until is None
+        self.name = name or (describe_store(os.fspath(period.store)) if whole else period.name)
+        self.cards: Mapping[str, MetricCard] = {}
+        with open_store(period.store, mode="read") as opened:
+            self._plan: dict[str, PlannedMetric] = {planned.name: planned for planned in opened.planned_metrics()}
+
+    def samples(self) -> Iterator[tuple[Sample, AnswerRecord]]:
+        period = self._period
+        with open_store(period.store, mode="read") as store:
+            for trace in store.traces(since=period.since):
+                if period.until is None or trace.started_at < period.until:
+                    record = _record(trace)
+                    assert record.sample is not None  # noqa: S101  made from the trace
+                    yield record.sample, record
+
+    def outcomes(self) -> Iterator[AnyOutcome]:
+        for outcome in stream_outcomes(self._period).outcomes:
+            if self._is_planned(outcome):
+                yield outcome
+
+    def _is_planned(self, outcome: AnyOutcome) -> bool:
+        """Whether this is an outcome of the planned version of its metric. Outcomes of older versions are not mixed in."""
+        planned = self._plan.get(outcome.metric)
+        return planned is None or outcome.key[2:] == (planned.version, planned.judge_hash)
+
+    def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
+        found = {}
+        with open_store(self._period.store, mode="read") as store:
+            for id_ in ids:
+                report = store.explain(id_)
+                if report is None:
+                    continue
+                found[id_] = AnswerRecord(time=report.started_at) if report.trace is None else _record(report.trace)
+                found[id_].outcomes += filter(self._is_planned, report.outcomes)
+        return found
+
+    def inclusion_probabilities(self) -> Mapping[str, float]:
+        period = self._period
+        with open_store(period.store, mode="read") as store:
+            return store.inclusion_probabilities(since=period.since, until=period.until)
+
+    def notes(self) -> list[str]:
+        with open_store(self._period.store, mode="read") as store:
+            total = store.ledger().total
+        notes = []
+        if total.pending:
+            notes.append(
+                f"{total.pending:,} captured requests are not scored yet. Score them with `ragstone worker {self.name}`."
+            )
+        if total.dropped:
+            notes.append(f"{total.dropped:,} requests were dropped before they were stored.")
+        return notes
+
+
+def _record(trace: Trace) -> AnswerRecord:
+    sample = sample_from_trace(trace)
+    labels = {
+        "name": trace.name,
+        "model": trace.model,
+        "session_id": trace.session_id,
+        "user_id": trace.user_id,
+        "status": trace.status,
+        "source": trace.source,
+    }
+    known = {key: (value,) for key, value in labels.items() if value is not None}
+    tags = {"tag": trace.tags} if trace.tags else {}
+    return AnswerRecord(sample, trace.started_at, metadata_labels(sample) | known | tags)
+
+
+def open_source(source: OutcomeSource, *, name: str | None = None, samples: Iterable[Sample] = ()) -> ReportSource:
+    """Open what a report is built from.
+
+    Args:
+        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
+        name: Name of the system. Default: the name of the source.
+        samples: The samples of a file of outcomes, which does not contain texts.
+
+    Raises:
+        ConfigurationError: If the file does not exist.
+        StoreError: If a store cannot be read.
+    """
+    store = store_of(source)
+    if store is not None:
+        return _StoredRequests(source if isinstance(source, TimeRange) else TimeRange(store), name)
+    if isinstance(source, Experiment):
+        return source.report_source(name)
+    opened = stream_outcomes(source, name=name)
+    return Rows(opened.name, lambda: stream_outcomes(source).outcomes, samples, cards=opened.cards)

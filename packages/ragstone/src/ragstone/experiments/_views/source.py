@@ -1,0 +1,123 @@
+"""What a report is built from: outcomes and samples, read in two passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ragstone.metrics import MetricCard
+from ragstone.schema import Failure, NotApplicable, Sample, Score
+
+__all__ = ["AnswerRecord", "ReportSource", "Rows", "metadata_labels"]
+
+AnyOutcome = Score | NotApplicable | Failure
+
+
+@dataclass(slots=True)
+class AnswerRecord:
+    """One sample with its outcomes."""
+
+    sample: Sample | None = None
+    time: float | None = None
+    """Start of the request, Unix seconds. None for rows of a dataset."""
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Values by key: metadata, and for requests name, model, session, user, status and tags."""
+    outcomes: list[AnyOutcome] = field(default_factory=list)
+
+
+class ReportSource(Protocol):
+    """Outcomes and samples of one system. Large sources are read one by one, without keeping them in memory."""
+
+    name: str
+    cards: Mapping[str, MetricCard]
+    """Cards of the metrics that the source describes."""
+
+    def samples(self) -> Iterator[tuple[Sample, AnswerRecord]]:
+        """Yield the samples that are known, with their records, in which the outcomes are missing."""
+        ...
+
+    def outcomes(self) -> Iterator[AnyOutcome]:
+        """Yield the outcomes."""
+        ...
+
+    def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
+        """Return the samples with these ids, with all their outcomes."""
+        ...
+
+    def inclusion_probabilities(self) -> Mapping[str, float]:
+        """Return the sampling probabilities below 1, by sample id."""
+        ...
+
+    def notes(self) -> list[str]:
+        """Return what limits the numbers of this source, in sentences."""
+        ...
+
+
+class Rows:
+    """Outcomes that are in memory or in a file, with the samples as far as they are known.
+
+    Args:
+        name: Name of the system.
+        outcomes: Returns the outcomes. Called once for each pass.
+        samples: The samples.
+        cards: Cards of the metrics that the source describes.
+        times: Starts of requests by sample id, Unix seconds.
+        notes: What limits the numbers, in sentences.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        outcomes: Callable[[], Iterable[AnyOutcome]],
+        samples: Iterable[Sample],
+        *,
+        cards: Mapping[str, MetricCard],
+        times: Mapping[str, float] | None = None,
+        notes: Iterable[str] = (),
+    ) -> None:
+        self.name = name
+        self.cards = cards
+        self._outcomes = outcomes
+        self._samples = {sample.id: sample for sample in samples}
+        self._times = times or {}
+        self._notes = list(notes)
+
+    def samples(self) -> Iterator[tuple[Sample, AnswerRecord]]:
+        """Yield the samples."""
+        for sample in self._samples.values():
+            yield sample, self._record(sample.id)
+
+    def _record(self, sample_id: str) -> AnswerRecord:
+        sample = self._samples.get(sample_id)
+        return AnswerRecord(sample, self._times.get(sample_id), metadata_labels(sample) if sample else {})
+
+    def outcomes(self) -> Iterator[AnyOutcome]:
+        """Yield the outcomes."""
+        yield from self._outcomes()
+
+    def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
+        """Return the samples with these ids, with all their outcomes."""
+        found = {id_: self._record(id_) for id_ in ids}
+        for outcome in self._outcomes():
+            if outcome.sample_id in found:
+                found[outcome.sample_id].outcomes.append(outcome)
+        return found
+
+    def inclusion_probabilities(self) -> Mapping[str, float]:
+        """Return no probabilities: each row is evaluated."""
+        return {}
+
+    def notes(self) -> list[str]:
+        """Return what limits the numbers."""
+        return self._notes
+
+
+def metadata_labels(sample: Sample) -> dict[str, tuple[str, ...]]:
+    """Return the metadata whose values are plain: texts, numbers, and lists of these."""
+    labels: dict[str, tuple[str, ...]] = {}
+    for key, value in sample.metadata.items():
+        values = value if isinstance(value, list | tuple) else (value,)
+        if values and all(isinstance(each, str | int | float) for each in values):
+            labels[key] = tuple(map(str, values))
+    return labels

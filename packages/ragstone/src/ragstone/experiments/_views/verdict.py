@@ -1,0 +1,142 @@
+"""The sentences of a report. Each is made from numbers that it carries, and only from what intervals allow to say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ragstone.judges import BASELINE_NOTE, is_baseline
+from ragstone.stats import Estimate
+from ragstone.views import CauseRow, MetricRow, Statement, count, format_interval, format_mean, format_share
+
+__all__ = ["Population", "describe_next", "describe_notices", "describe_verdict"]
+
+_FEW: Final = 30
+_MAX_STATEMENTS: Final = 3
+_MAX_FAILURE_NOTICES: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """The answers of a report, counted."""
+
+    n_samples: int
+    n_scored: int
+    """Samples with at least one score."""
+    n_judged: int
+    """Samples of which correctness, support or abstention is known."""
+    n_wrong: int
+    share_wrong: Estimate | None
+    is_judged_correct: bool
+    """Whether a metric judges correctness. Otherwise wrong means: abstains or makes unsupported claims."""
+    causes: tuple[CauseRow, ...]
+
+
+def describe_verdict(population: Population, rows: Sequence[MetricRow]) -> tuple[Statement, ...]:
+    """Write the verdict, at most three statements."""
+    statements = [_describe_wrong(population), *filter(None, map(_describe_target, rows))]
+    return tuple(statements[:_MAX_STATEMENTS])
+
+
+def _describe_wrong(population: Population) -> Statement:
+    share = population.share_wrong
+    if share is None:
+        return Statement(
+            text=f"{count(population.n_scored, 'sample')} scored. No metric says which answers are wrong.",
+            kind="count",
+            numbers={"n_scored": population.n_scored},
+        )
+    n, total = population.n_wrong, population.n_judged
+    numbers = {"n_wrong": n, "n_answers": total, "share": share.value, "low": share.low, "high": share.high}
+    if population.is_judged_correct:
+        what = "is judged wrong" if n <= 1 else "are judged wrong"
+    else:
+        what = "abstains or is not supported" if n <= 1 else "abstain or are not supported"
+    subject = "None" if n == 0 else f"{n:,}"
+    text = f"{subject} of {count(total, 'answer')} {what} ({format_share(share)})."
+    parts = [row for row in population.causes if row.is_wrong][:2]
+    if n and parts:
+        numbers |= {f"n_{row.cause}": row.n for row in parts}
+        clauses = [f"in {row.n:,}{' of them' if k == 0 else ''} {_clause(row)}" for k, row in enumerate(parts)]
+        joined = ", ".join(clauses)
+        text += f" {joined[0].upper()}{joined[1:]}."
+    return Statement(text=text, kind="count", numbers=numbers)
+
+
+def _clause(row: CauseRow) -> str:
+    return row.title[0].lower() + row.title[1:]
+
+
+def _describe_target(row: MetricRow) -> Statement | None:
+    target, estimate = row.target, row.estimate
+    if target is None:
+        return None
+    if estimate is None:
+        return Statement(
+            text=f"{row.title} was not scored, so it cannot be compared with its target {target:g}.",
+            kind="warning",
+            numbers={"target": target},
+        )
+    numbers = {"target": target, "mean": estimate.value, "low": estimate.low, "high": estimate.high}
+    mean = f"{format_mean(estimate)} {format_interval(estimate)}"
+    if estimate.low > target or estimate.high < target:
+        side = "above" if estimate.low > target else "below"
+        missed = "reached" if (side == "above") != row.lower_is_better else "missed"
+        text = f"{row.title} is significantly {side} its target {target:g}: {mean}. The target is {missed}."
+        return Statement(text=text, kind="significant", numbers=numbers)
+    text = f"{row.title} does not differ significantly from its target {target:g}: {mean}."
+    return Statement(text=text, kind="not_significant", numbers=numbers)
+
+
+def describe_next(population: Population) -> Statement | None:
+    """Name what to work on first, and how many answers that can correct at most."""
+    wrong = [row for row in population.causes if row.is_wrong]
+    if not wrong:
+        return None
+    first, n_wrong = wrong[0], population.n_wrong
+    rest = n_wrong - first.n
+    limit = (
+        f"This concerns all {count(n_wrong, 'wrong answer')}."
+        if rest == 0
+        else f"This can correct at most {first.n:,} of the {count(n_wrong, 'wrong answer')}."
+    )
+    return Statement(text=f"{first.next} {limit}", kind="action", numbers={"n": first.n, "n_wrong": n_wrong})
+
+
+def describe_notices(
+    population: Population, rows: Sequence[MetricRow], notes: Sequence[str], doubts: Mapping[str, int]
+) -> tuple[Statement, ...]:
+    """Write what limits the other statements."""
+    notices = []
+    if is_baseline(*(judge for row in rows for judge in row.judges)):
+        notices.append(Statement(text=f"{BASELINE_NOTE[0].upper()}{BASELINE_NOTE[1:]}.", kind="warning"))
+    failed = [row for row in rows if row.n_failed]
+    notices += map(_describe_failures, sorted(failed, key=lambda row: -row.n_failed)[:_MAX_FAILURE_NOTICES])
+    if len(failed) > _MAX_FAILURE_NOTICES:
+        others = failed[_MAX_FAILURE_NOTICES:]
+        text = f"{count(len(others), 'more metric has', 'more metrics have')} failures, see the table."
+        notices.append(Statement(text=text, kind="warning", numbers={"n_metrics": len(others)}))
+    if 0 < population.n_scored < _FEW:
+        text = f"Only {count(population.n_scored, 'sample')}: intervals are wide, and shares are rough."
+        notices.append(Statement(text=text, kind="warning", numbers={"n_scored": population.n_scored}))
+    for row in rows:
+        if len(row.judges) > 1:
+            text = f"Scores of {row.title} come from {len(row.judges)} judges, whose scales may differ."
+            notices.append(Statement(text=text, kind="warning", numbers={"n_judges": len(row.judges)}))
+    for reason, n in doubts.items():
+        text = f"Not applicable to {count(n, 'sample')}: {reason}."
+        notices.append(Statement(text=text, kind="warning", numbers={"n": n}))
+    notices += [Statement(text=note, kind="warning") for note in notes]
+    return tuple(notices)
+
+
+def _describe_failures(row: MetricRow) -> Statement:
+    n = row.n_scored + row.n_failed
+    text = f"{row.n_failed:,} of {n:,} scores of {row.title} failed."
+    numbers: dict[str, float] = {"n_failed": row.n_failed, "n": n}
+    if row.bounds is not None and all(abs(end) != float("inf") for end in row.bounds):
+        low, high = row.bounds
+        text += f" For any values of these scores, the mean is between {low:.3f} and {high:.3f}."
+        numbers |= {"low": low, "high": high}
+    return Statement(text=text, kind="warning", numbers=numbers)

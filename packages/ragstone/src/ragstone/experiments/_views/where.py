@@ -1,0 +1,121 @@
+"""The conditions of `--where`: comparisons of labels and scores, joined by `and`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ragstone.errors import ConfigurationError
+
+__all__ = ["Condition", "check_keys", "parse_where"]
+
+_PART: Final = re.compile(
+    r"""\s*(?P<key>[\w.@-]+)\s*(?P<operator><=|>=|!=|=|<|>|~)\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"']+))\s*"""
+)
+_AND: Final = re.compile(r"and\s", re.IGNORECASE)
+_EXAMPLE: Final = "Example: release=2.4 and ccrs.ac<0.5"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One comparison."""
+
+    key: str
+    operator: str
+    value: str
+
+    @property
+    def number(self) -> float | None:
+        """The value as a number, or None."""
+        try:
+            return float(self.value)
+        except ValueError:
+            return None
+
+    def holds(self, labels: Mapping[str, Collection[str]], scores: Mapping[str, float]) -> bool:
+        """Return whether the comparison holds for a sample. A sample without the key fulfills only `!=`."""
+        if self.key in scores:
+            return self._compares(scores[self.key])
+        found = labels.get(self.key, ())
+        match self.operator:
+            case "=":
+                return self.value in found
+            case "!=":
+                return self.value not in found
+            case "~":
+                return any(self.value.casefold() in text.casefold() for text in found)
+        return any(self._compares(number) for text in found if (number := _number(text)) is not None)
+
+    def _compares(self, value: float) -> bool:
+        number = self.number
+        if number is None:
+            return False
+        match self.operator:
+            case "=":
+                return value == number
+            case "!=":
+                return value != number
+            case "<":
+                return value < number
+            case "<=":
+                return value <= number
+            case ">":
+                return value > number
+            case ">=":
+                return value >= number
+        return False
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def parse_where(text: str) -> tuple[Condition, ...]:
+    """Parse `KEY OPERATOR VALUE [and KEY OPERATOR VALUE ...]`.
+
+    Operators are =, !=, <, <=, >, >= and ~ (contains, without case). A value with spaces is quoted.
+
+    Raises:
+        ConfigurationError: If the text does not have this form, or an order operator has a value that is not a number.
+    """
+    conditions, position = [], 0
+    while True:
+        match = _PART.match(text, position)
+        if match is None:
+            rest = text[position:].strip()
+            raise ConfigurationError(
+                f"--where must be KEY OPERATOR VALUE, joined by and, got {rest!r}"
+                f"{f' after {text[:position].strip()!r}' if position else ''}. {_EXAMPLE}"
+            )
+        value = next(part for part in match.group("double", "single", "bare") if part is not None)
+        condition = Condition(match["key"], match["operator"], value)
+        if condition.operator in ("<", "<=", ">", ">=") and condition.number is None:
+            raise ConfigurationError(
+                f"--where {condition.key}{condition.operator} needs a number, got {value!r}. {_EXAMPLE}"
+            )
+        conditions.append(condition)
+        position = match.end()
+        if position >= len(text):
+            return tuple(conditions)
+        joined = _AND.match(text, position)
+        if joined is None:
+            raise ConfigurationError(f"--where conditions are joined by and, got {text[position:]!r}. {_EXAMPLE}")
+        position = joined.end()
+
+
+def check_keys(conditions: Sequence[Condition], known: Collection[str]) -> None:
+    """Check that every key occurs.
+
+    Raises:
+        ConfigurationError: If no sample has a key.
+    """
+    for condition in conditions:
+        if condition.key not in known:
+            raise ConfigurationError(
+                f"--where: no sample has {condition.key!r}. Keys: {', '.join(sorted(known)) or 'none'}"
+            )

@@ -1,0 +1,96 @@
+"""Numbers and names as all renderers write them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from ragstone.stats import Estimate
+
+__all__ = ["bar", "count", "format_interval", "format_mean", "format_share", "short_titles", "sparkline"]
+
+_NARROW: Final = 0.015
+"""Intervals narrower than this are written with three decimals."""
+_BLOCKS: Final = "▁▂▃▄▅▆▇█"
+_ASCII_BLOCKS: Final = ".:-=+*#@"
+
+
+def _decimals(estimate: Estimate) -> int:
+    return 3 if estimate.high - estimate.low < _NARROW else 2
+
+
+def format_mean(estimate: Estimate) -> str:
+    """Write a mean with two decimals, or three if its interval is narrow.
+
+    Example:
+        >>> format_mean(Estimate(value=0.8, low=0.75, high=0.84, confidence_level=0.95, method="betting", n=300))
+        '0.80'
+    """
+    return f"{estimate.value:.{_decimals(estimate)}f}"
+
+
+def format_interval(estimate: Estimate) -> str:
+    """Write an interval with the decimals of its mean. An open end is written as an infinity sign."""
+    decimals = _decimals(estimate)
+    return "[" + ", ".join(_end(end, decimals) for end in (estimate.low, estimate.high)) + "]"
+
+
+def _end(value: float, decimals: int) -> str:
+    if math.isinf(value):
+        return "-∞" if value < 0 else "∞"
+    return f"{value:.{decimals}f}"
+
+
+def format_share(share: Estimate) -> str:
+    """Write a share and its interval in percent: "16 % [13, 21]"."""
+    return f"{100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"
+
+
+def count(n: int, singular: str, plural: str | None = None) -> str:
+    """Write a number with its noun.
+
+    Example:
+        >>> count(1, "answer"), count(1200, "answer")
+        ('1 answer', '1,200 answers')
+    """
+    return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
+
+
+def short_titles(titles: Mapping[str, str]) -> dict[str, str]:
+    """Shorten display names for narrow tables: without the part in parentheses, if that is unique.
+
+    Args:
+        titles: Display names by metric.
+
+    Example:
+        >>> short_titles({"udcg": "Passage utility (UDCG)", "ccrs.cc": "Contextual coherence"})
+        {'udcg': 'Passage utility', 'ccrs.cc': 'Contextual coherence'}
+    """
+    short = {name: re.sub(r" \([^)]*\)$", "", title) for name, title in titles.items()}
+    occurrences = Counter(short.values())
+    return {name: text if occurrences[text] == 1 else titles[name] for name, text in short.items()}
+
+
+def sparkline(counts: tuple[int, ...], width: int, *, ascii_only: bool = False) -> str:
+    """Draw a histogram in one line. Empty parts are spaces.
+
+    Args:
+        counts: Number of values in equal parts of the axis.
+        width: Number of characters, a divisor of the number of parts.
+        ascii_only: Use ASCII characters only.
+    """
+    if not counts:
+        return ""
+    size = len(counts) // width
+    merged = [sum(counts[start : start + size]) for start in range(0, len(counts), size)]
+    most = max(merged) or 1
+    blocks = _ASCII_BLOCKS if ascii_only else _BLOCKS
+    return "".join(" " if n == 0 else blocks[math.ceil(n / most * len(blocks)) - 1] for n in merged)
+
+
+def bar(n: int, most: int, width: int, *, ascii_only: bool = False) -> str:
+    """Draw a bar whose length is proportional to `n`. A number above 0 is visible."""
+    return ("#" if ascii_only else "█") * (0 if n == 0 else max(1, round(width * n / max(most, 1))))

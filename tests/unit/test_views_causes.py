@@ -1,0 +1,200 @@
+"""Causes: one planted fault for each row of the table, signals that are missing, and abstentions by their wording."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragstone._util.abstains import answer_abstains
+from ragstone.experiments import build_report, evaluate
+from ragstone.experiments._views.causes import Signals, find_cause, note_outcome, note_sample
+from ragstone.metrics import MetricCard, resolve_metrics
+from ragstone.schema import Failure, NotApplicable, Passage, Sample, Score
+
+CARDS = {metric.card.name: metric.card for metric in resolve_metrics(["ccrs", "ragas", "ragchecker", "udcg", "vera"])}
+
+
+def score(metric: str, value: float, **details: object) -> Score:
+    """A score of a metric."""
+    return Score(sample_id="s", metric=metric, metric_version="1", value=value, method="exact", details=details)
+
+
+def card(metric: str) -> MetricCard:
+    """The card of a metric."""
+    return CARDS[metric]
+
+
+def cause_of(sample: Sample, *outcomes: Score | NotApplicable | Failure) -> str | None:
+    """The cause that the signals of a sample and its outcomes give."""
+    signals = Signals()
+    note_sample(signals, sample)
+    for outcome in outcomes:
+        note_outcome(signals, outcome, card(outcome.metric))
+    return find_cause(signals)
+
+
+WRONG = score("ccrs.ac", 0.06, em=0.0, judge=0.2)
+RIGHT = score("ccrs.ac", 0.27, em=0.0, judge=0.9)
+SUPPORTED = score("ragas.faithfulness", 1.0, claims=[{"claim": "It is red.", "supported": True}])
+UNSUPPORTED = score(
+    "ragas.faithfulness",
+    0.5,
+    claims=[{"claim": "It is red.", "supported": True}, {"claim": "It is old.", "supported": False}],
+)
+FAILED = Failure(sample_id="s", metric="ccrs.ac", metric_version="1", kind="timeout", reason="slow")
+ABSENT = NotApplicable(sample_id="s", metric="ccrs.ac", metric_version="1", reason="no reference")
+
+
+def sample(*, relevance: float | None = 1.0, response: str = "It is red.", reference: str | None = "Blue.") -> Sample:
+    """A sample with one passage."""
+    return Sample(
+        id="s",
+        query="Which color?",
+        contexts=(Passage(text="It is red.", relevance=relevance),),
+        response=response,
+        reference=() if reference is None else (reference,),
+    )
+
+
+DECLINED = "I could not find this in the documents."
+
+
+@pytest.mark.parametrize(
+    ("given", "outcomes", "expected"),
+    [
+        (sample(relevance=0.0), [WRONG, SUPPORTED], "no_relevant_passage"),
+        (sample(relevance=0.0, response=DECLINED), [WRONG], "no_relevant_passage"),
+        (sample(response=DECLINED), [WRONG], "missed_passage"),
+        (sample(relevance=None, response=DECLINED), [WRONG], "abstained"),
+        (sample(reference=DECLINED), [WRONG, SUPPORTED], "should_abstain"),
+        (sample(reference=DECLINED, response=DECLINED), [RIGHT], None),
+        (sample(), [WRONG, UNSUPPORTED], "unsupported_claims"),
+        (sample(), [WRONG, SUPPORTED], "wrong_passage"),
+        (sample(), [WRONG, score("ccrs.cc", 1.0)], "wrong_passage"),
+        (sample(), [WRONG, score("ccrs.cc", 0.1)], "unsupported_claims"),
+        (sample(), [WRONG], "unexplained"),
+        (sample(relevance=0.0), [RIGHT, SUPPORTED], None),
+        (sample(), [RIGHT, UNSUPPORTED], "correct_unsupported"),
+        (sample(), [RIGHT, score("ccrs.cc", 0.1)], None),
+        (sample(), [FAILED], "not_scored"),
+        (sample(), [ABSENT], None),
+        # Without a reference.
+        (sample(reference=None), [SUPPORTED], None),
+        (sample(reference=None), [UNSUPPORTED], "unsupported_claims"),
+        (sample(reference=None, response=DECLINED), [score("ccrs.qr", 0.1)], "missed_passage"),
+        (sample(reference=None, relevance=None, response=DECLINED), [score("ccrs.qr", 0.1)], "abstained"),
+        # The exact match makes an answer correct, whatever the judge says.
+        (sample(), [score("ccrs.ac", 0.7, em=1.0, judge=0.0)], None),
+        # The claim F1 decides if the judged correctness is not there.
+        (sample(), [score("ragchecker.f1", 0.2), SUPPORTED], "wrong_passage"),
+        (sample(), [RIGHT, score("ragchecker.f1", 0.2)], None),
+        # Labels of the judge, if the passages do not have any.
+        (
+            sample(relevance=None),
+            [WRONG, score("udcg", 0.49, passages=[{"position": 1, "relevance": -1, "p_abstain": 0.9}])],
+            "no_relevant_passage",
+        ),
+        (sample(relevance=None), [WRONG, score("ragas.context_precision", 0.0, useful=[False])], "no_relevant_passage"),
+        (sample(relevance=None), [WRONG, score("ragchecker.claim_recall", 0.0)], "no_relevant_passage"),
+        (sample(relevance=None, response=DECLINED), [WRONG, score("ragchecker.claim_recall", 0.5)], "missed_passage"),
+    ],
+)
+def test_a_planted_fault_has_its_cause(
+    given: Sample, outcomes: list[Score | NotApplicable | Failure], expected: str | None
+) -> None:
+    """The first step that failed is the cause, whatever the order of the outcomes."""
+    assert expected == cause_of(given, *outcomes)
+    assert expected == cause_of(given, *reversed(outcomes))
+
+
+def test_the_value_of_answer_correctness_is_not_used() -> None:
+    """A correct paraphrase has a value of at most 0.3."""
+    assert cause_of(sample(), score("ccrs.ac", 0.3, em=0.0, judge=1.0)) is None
+
+
+def test_details_of_any_structure_are_read() -> None:
+    """Details of other metrics, or of damaged files, are not signals."""
+    for details in (
+        {"claims": 3},
+        {"claims": [1, None, {"claim": 4}]},
+        {"passages": "x"},
+        {"useful": ["a"]},
+        {"judge": "x"},
+    ):
+        for metric in ("ragas.faithfulness", "udcg", "ragas.context_precision", "ccrs.ac"):
+            cause_of(sample(relevance=None), score(metric, 0.5, **details))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I don't know.",
+        "I don’t know",
+        "I do not have enough information to answer that.",
+        "I could not find this in the handbook.",
+        "I'm not sure, the passages are silent on this.",
+        "The context does not mention the price.",
+        "The provided documents don't contain this information.",
+        "This is not mentioned in the provided context.",
+        "No information is available about that.",
+        "There is no information in the documents about it.",
+        "NO-RESPONSE",
+        "Unanswerable",
+        "I'm sorry, but I cannot answer this question.",
+        "Das weiß ich leider nicht.",
+        "Je ne sais pas.",
+        "",
+        "   ",
+    ],
+)
+def test_wordings_of_an_abstention(answer: str) -> None:
+    """They decline, in any case and with any apostrophe."""
+    assert answer_abstains(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The ferry carries 24 cars.",
+        "No.",
+        "No, dogs are not allowed on the upper deck.",
+        "You do not need to know the code, the door is open.",
+        "The known unknown is the tide.",
+        "It is not available in blue.",
+        "The captain said he did not know the passengers.",
+        "Passengers who cannot find their ticket pay again.",
+        "None of the boats sails on Sunday.",
+        "The rate is 5 %. " + "It applies to every fare. " * 40 + "I do not know more.",
+    ],
+)
+def test_answers_are_not_abstentions(answer: str) -> None:
+    """An answer with a negation, or with a remark at its end, is an answer."""
+    assert not answer_abstains(answer)
+
+
+def test_counts_of_causes_add_up() -> None:
+    """The number of wrong answers is the sum of the wrong causes, and each lists its samples."""
+    rows = [
+        {
+            "id": f"w{n}",
+            "query": "Which color?",
+            "contexts": ["The tower is red."],
+            "response": "It is green.",
+            "reference": "It is red.",
+        }
+        for n in range(6)
+    ] + [
+        {
+            "id": f"r{n}",
+            "query": "Which color?",
+            "contexts": ["The tower is red."],
+            "response": "It is red.",
+            "reference": "It is red.",
+        }
+        for n in range(4)
+    ]
+    view = build_report(evaluate(rows, ["ccrs.ac", "ccrs.cc"], judge="lexical"))
+    wrong = [row for row in view.causes if row.is_wrong]
+    numbers = view.verdict[0].numbers
+    assert sum(row.n for row in wrong) == numbers["n_wrong"]
+    assert all(row.n == len(row.sample_ids) for row in view.causes)
+    assert {id_ for row in wrong for id_ in row.sample_ids} <= {f"w{n}" for n in range(6)}

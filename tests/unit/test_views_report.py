@@ -1,0 +1,362 @@
+"""Reports: every statement is recomputed from the outcomes, sampled traffic is weighted, and any source is read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragstone.errors import ConfigurationError, DataError, RagstoneError
+from ragstone.experiments import Experiment, TimeRange, build_report, evaluate, explain_answer, find_worst
+from ragstone.experiments._views.causes import CAUSES
+from ragstone.judges import JudgeIdentity
+from ragstone.metrics import resolve_metrics
+from ragstone.schema import Captured, Failure, NotApplicable, Passage, Sample, Score, Trace, Usage
+from ragstone.stats import hajek_mean, mean_interval
+from ragstone.store import PlannedMetric, SqliteStore
+from ragstone.views import ReportText, format_interval, format_mean
+
+METRICS = ("ccrs.ac", "ccrs.cc")
+AnyOutcome = Score | NotApplicable | Failure
+
+
+def outcome(sample_id: str, metric: str, value: float | None, *, judge: str = "a judge") -> AnyOutcome:
+    """A score, or a failure for None."""
+    about = {"sample_id": sample_id, "metric": metric, "metric_version": "1", "judge": judge, "judge_hash": "h"}
+    if value is None:
+        return Failure(**about, kind="timeout", reason="too slow")
+    return Score(**about, value=value, method="single_reply", details={"em": 0.0, "judge": value})
+
+
+def experiment(values: Sequence[tuple[float | None, float | None]], *, n_passages: int = 1) -> Experiment:
+    """An experiment with a row for each pair of values of the two metrics."""
+    samples = tuple(
+        Sample(
+            id=f"s{n}",
+            query=f"Question {n}?",
+            contexts=tuple(Passage(text="A text.", relevance=float(n % 2)) for _ in range(n_passages)),
+            response="An answer." if n % 5 else "I don't know.",
+            reference=("Another answer.",),
+            metadata={"topic": "fares" if n % 3 else "dogs", "release": 2},
+        )
+        for n in range(len(values))
+    )
+    outcomes = tuple(
+        outcome(sample.id, metric, value)
+        for sample, pair in zip(samples, values, strict=True)
+        for metric, value in zip(METRICS, pair, strict=True)
+    )
+    return Experiment(
+        samples=samples,
+        outcomes=outcomes,
+        cards=tuple(metric.card for metric in resolve_metrics(METRICS)),
+        judge=JudgeIdentity(name="a judge", hash="h"),
+        usage=Usage(),
+        wall_s=1.0,
+    )
+
+
+number = st.floats(0, 1, allow_nan=False)
+maybe = st.one_of(st.none(), number)
+
+
+@given(st.lists(st.tuples(maybe, maybe), min_size=1, max_size=40))
+def test_every_statement_is_recomputed_from_the_outcomes(values: list[tuple[float | None, float | None]]) -> None:
+    """Counts, shares and intervals of the sentences are those of the outcomes, and stand in their texts."""
+    result = experiment(values)
+    view = build_report(result, targets={"ccrs.ac": 0.5})
+    # Whether a scored answer abstains is always known.
+    judged = [pair for pair in values if any(value is not None for value in pair)]
+    first, *others = view.verdict
+    if judged:
+        causes = {id_: row for row in view.causes for id_ in row.sample_ids}
+        numbers = first.numbers
+        assert numbers["n_answers"] == len(judged)
+        if view.causes:
+            assert numbers["n_wrong"] == sum(row.is_wrong for row in causes.values())
+        share = mean_interval([float(n < numbers["n_wrong"]) for n in range(len(judged))])
+        assert (share.value, share.low, share.high) == (numbers["share"], numbers["low"], numbers["high"])
+        assert f"{100 * share.value:.0f} %" in first.text
+    target = others[0]
+    correct = [pair[0] for pair in values if pair[0] is not None]
+    if correct:
+        mean = mean_interval(correct)
+        assert (mean.value, mean.low, mean.high) == tuple(target.numbers[name] for name in ("mean", "low", "high"))
+        assert (target.kind == "significant") == (mean.low > 0.5 or mean.high < 0.5)
+        assert f"{format_mean(mean)} {format_interval(mean)}" in target.text
+    for row, k in zip(view.metrics, (0, 1), strict=True):
+        n_failed = sum(pair[k] is None for pair in values)
+        assert (row.n_scored, row.n_failed) == (len(values) - n_failed, n_failed)
+        notice = next((each for each in view.notices if f"scores of {row.title} failed" in each.text), None)
+        assert (notice is not None) == bool(n_failed)
+        if notice is not None:
+            known = math.fsum(pair[k] or 0.0 for pair in values)
+            assert notice.numbers["n_failed"] == n_failed
+            assert notice.numbers["low"] == pytest.approx(known / len(values))
+            assert notice.numbers["high"] == pytest.approx((known + n_failed) / len(values))
+        assert sum(row.histogram) == (row.n_scored if row.n_scored >= 10 else 0)
+    if view.next is not None:
+        wrong = [row for row in view.causes if row.is_wrong]
+        assert (view.next.numbers["n"], view.next.numbers["n_wrong"]) == (
+            max(r.n for r in wrong),
+            sum(r.n for r in wrong),
+        )
+    json.dumps(view.to_dict(), allow_nan=False)
+
+
+@given(st.lists(st.tuples(maybe, maybe), min_size=1, max_size=30), st.integers(40, 130), st.booleans())
+def test_the_terminal_shows_the_numbers_of_the_view_within_its_width(
+    values: list[tuple[float | None, float | None]], width: int, ascii_only: bool
+) -> None:
+    """No line is wider than the terminal, and every mean, interval and count is on it."""
+    view = build_report(experiment(values))
+    lines = [line.plain for line in ReportText(view, width=width, ascii_only=ascii_only).lines()]
+    text = " ".join(" ".join(lines).split())
+    assert max(map(len, lines)) <= max(width, 60)
+    assert not ascii_only or text.isascii()
+    for row in view.metrics:
+        if row.estimate is not None:
+            assert f"{format_mean(row.estimate)} {format_interval(row.estimate)}" in text
+    for cause in view.causes:
+        assert cause.title in text
+    for answer in view.worst:
+        assert answer.id in text
+
+
+def test_the_worst_answers_are_one_of_each_cause_in_turn() -> None:
+    """The most frequent cause comes first, its lowest answer before the others."""
+    values = [(0.1 + n / 100, 0.9) for n in range(20)] + [(0.9, 0.9)] * 5
+    view = build_report(experiment(values))
+    frequent = [row.cause for row in view.causes]
+    assert frequent == [answer.cause for answer in view.worst[: len(frequent)]]
+    assert all(view.causes[k].sample_ids[0] == view.worst[k].id for k in range(len(frequent)))
+    assert all(answer.query and answer.why and answer.scores for answer in view.worst)
+
+
+def test_few_samples_have_no_causes_and_no_histogram() -> None:
+    """Three samples are shown by themselves."""
+    view = build_report(experiment([(0.1, 0.2), (0.9, 0.9), (0.5, None)]))
+    assert ((), 3) == (view.causes, len(view.worst))
+    assert all(not row.histogram for row in view.metrics)
+    assert "s0" == view.worst[0].id
+    assert any("Only 3 samples" in notice.text for notice in view.notices)
+
+
+def stored(path: Path, probabilities: Sequence[float]) -> Path:
+    """A store of scored requests, wrong if they were sampled rarely."""
+    with SqliteStore.open(path, mode="own") as store:
+        store.set_plan([PlannedMetric(name="ccrs.ac", version="1", judge_hash="h")], [])
+        for n, probability in enumerate(probabilities):
+            trace = Trace(
+                trace_id=f"t{n}",
+                started_at=1_000_000.0 + n * 3600,
+                query=f"Question {n}?",
+                response="An answer.",
+                contexts=(Passage(text="A text."),),
+                name="chat",
+                tags=("beta",) if n % 2 else (),
+                metadata={"release": "2.4" if n % 3 else "2.3"},
+                inclusion_probability=probability,
+            )
+            store.ingest("s", n + 1, [Captured(trace=trace)])
+            store.claim("w", 1, lease_s=60)
+            store.complete(f"t{n}", [outcome(f"t{n}", "ccrs.ac", 0.1 if probability < 1 else 0.9)], owner="w")
+    return path
+
+
+def test_sampled_traffic_is_weighted(tmp_path: Path) -> None:
+    """Shares and means count a request that was sampled with probability 0.1 ten times."""
+    probabilities = [1.0] * 10 + [0.1] * 10
+    view = build_report(stored(tmp_path / "r.db", probabilities))
+    share = hajek_mean([0.0] * 10 + [1.0] * 10, probabilities)
+    numbers = view.verdict[0].numbers
+    assert (10, 20, share.value) == (numbers["n_wrong"], numbers["n_answers"], numbers["share"])
+    mean = hajek_mean([0.9] * 10 + [0.1] * 10, probabilities)
+    assert mean == view.metrics[0].estimate
+    assert view.provenance.is_weighted
+
+
+def test_a_period_of_a_store(tmp_path: Path) -> None:
+    """Only its requests are counted, and the heading names the period."""
+    path = stored(tmp_path / "r.db", [1.0] * 10)
+    view = build_report(TimeRange(path, since=1_000_000.0 + 5 * 3600))
+    assert (5, 5) == (view.n_samples, view.metrics[0].n_scored)
+    assert 1_000_000.0 + 5 * 3600 == view.provenance.since
+
+
+def test_pending_requests_are_a_notice(tmp_path: Path) -> None:
+    """With the command that scores them."""
+    path = stored(tmp_path / "r.db", [1.0] * 3)
+    with SqliteStore.open(path, mode="own") as store:
+        store.ingest("s", 99, [Captured(trace=Trace(trace_id="new", started_at=1.0, query="?", response="!"))])
+    assert any(
+        "1 captured requests are not scored" in n.text and "worker" in n.text for n in build_report(path).notices
+    )
+
+
+def test_outcomes_of_an_older_plan_are_not_mixed_in(tmp_path: Path) -> None:
+    """A metric whose version changed counts only with the planned version."""
+    path = stored(tmp_path / "r.db", [1.0] * 3)
+    with SqliteStore.open(path, mode="own") as store:
+        store.set_plan([PlannedMetric(name="ccrs.ac", version="2", judge_hash="h")], [])
+        store.ingest("s", 99, [Captured(trace=Trace(trace_id="new", started_at=1.0, query="?", response="!"))])
+        store.claim("w", 1, lease_s=60)
+        score = outcome("new", "ccrs.ac", 0.5).model_copy(update={"metric_version": "2"})
+        store.complete("new", [score], owner="w")
+    view = build_report(path)
+    assert (1, 0.5) == (view.metrics[0].n_scored, view.metrics[0].estimate.value if view.metrics[0].estimate else None)
+
+
+def test_a_file_of_outcomes_with_and_without_texts(tmp_path: Path) -> None:
+    """Without the evaluated file there are ids only."""
+    result = experiment([(0.1, 0.9)] * 6)
+    result.to_jsonl(tmp_path / "o.jsonl")
+    bare = build_report(tmp_path / "o.jsonl")
+    assert {None} == {answer.query for answer in bare.worst}
+    full = build_report(tmp_path / "o.jsonl", samples=result.samples)
+    assert {answer.query for answer in full.worst} <= {sample.query for sample in result.samples}
+    assert [row.estimate for row in bare.metrics] == [row.estimate for row in full.metrics]
+    answer = explain_answer(tmp_path / "o.jsonl", "s3", samples=result.samples)
+    assert answer is not None
+    assert "Question 3?" == answer.query
+    assert explain_answer(tmp_path / "o.jsonl", "absent") is None
+
+
+def test_worst_answers_by_cause_metric_and_label() -> None:
+    """Each filter applies, and the order is the worst first."""
+    result = experiment([(n / 20, 1 - n / 20) for n in range(20)])
+    by_mean = result.worst(20)
+    assert [answer.cause is None for answer in by_mean] == sorted(answer.cause is None for answer in by_mean)
+    assert [f"s{n}" for n in range(19, 14, -1)] == [a.id for a in result.worst(5, metric="ccrs.cc")]
+    causes = {answer.cause for answer in by_mean} - {None}
+    for cause in causes:
+        assert {cause} == {answer.cause for answer in result.worst(20, cause=cause)}
+    dogs = result.worst(20, where="topic=dogs and ccrs.ac<0.5")
+    assert {f"s{n}" for n in range(0, 10, 3)} == {answer.id for answer in dogs}
+    assert "unsupported" in str(result.worst(20)) or "Judged" in str(result.worst(20))
+    assert "5 answers" in repr(result.worst(5))
+
+
+def test_labels_of_requests(tmp_path: Path) -> None:
+    """Name, tags and metadata of captured requests are keys."""
+    path = stored(tmp_path / "r.db", [1.0] * 6)
+    assert {"t1", "t3", "t5"} == {a.id for a in find_worst(path, where="tag=beta")}
+    assert {"t0", "t3"} == {a.id for a in find_worst(path, where="release=2.3 and name=chat")}
+    assert {"t0", "t3"} == {a.id for a in find_worst(path, where="release<2.4")}
+    assert set() == {a.id for a in find_worst(path, where="release=2.3 and tag!=beta and ccrs.ac>0.95")}
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("", "must be KEY OPERATOR VALUE"),
+        ("topic", "must be KEY OPERATOR VALUE"),
+        ("topic=dogs or topic=fares", "are joined by and, got 'or topic=fares'"),
+        ("topic=dogs and", "are joined by and"),
+        ("topic<dogs", "needs a number, got 'dogs'"),
+        ("colour=red", "no sample has 'colour'. Keys: ccrs.ac, ccrs.cc, release, topic"),
+    ],
+)
+def test_wrong_conditions(where: str, message: str) -> None:
+    """Value, rule and an example, or the known keys."""
+    with pytest.raises(ConfigurationError) as error:
+        experiment([(0.1, 0.2)] * 3).worst(where=where)
+    assert message in str(error.value)
+
+
+def test_wrong_arguments() -> None:
+    """Value, rule and way out."""
+    result = experiment([(0.1, 0.2)] * 3)
+    with pytest.raises(ConfigurationError, match=r"unknown cause 'bad'. Causes: no_relevant_passage"):
+        result.worst(cause="bad")
+    with pytest.raises(ConfigurationError, match=r"'udcg' was not scored. Scored metrics: ccrs.ac, ccrs.cc"):
+        result.worst(metric="udcg")
+    with pytest.raises(ConfigurationError, match="no scores of the metric 'udcg' of a target"):
+        build_report(result, targets={"udcg": 0.5})
+    with pytest.raises(ConfigurationError, match=r"must be a value from 0 to 1, got 1.5"):
+        build_report(result, targets={"ccrs.ac": 1.5})
+
+
+def test_sources_without_outcomes(tmp_path: Path) -> None:
+    """An empty file, an empty store and a file that is neither give a message."""
+    empty, neither = tmp_path / "o.jsonl", tmp_path / "x.txt"
+    empty.write_text("")
+    neither.write_text("hello\n")
+    with pytest.raises(DataError, match="does not contain outcomes"):
+        build_report(empty)
+    with pytest.raises(DataError, match="is not an outcome"):
+        build_report(neither)
+    with pytest.raises(RagstoneError, match="neither a file of outcomes nor a store"):
+        build_report(tmp_path / "absent")
+    with SqliteStore.open(tmp_path / "r.db", mode="own"):
+        pass
+    with pytest.raises(DataError, match="does not contain outcomes"):
+        build_report(tmp_path / "r.db")
+
+
+def test_metrics_that_this_installation_does_not_know() -> None:
+    """They are listed with their own range, and without causes from them."""
+    result = experiment([(0.1, 0.2)] * 6)
+    strange = [outcome(f"s{n}", "acme.length", float(n * 100)) for n in range(6)]
+    view = build_report(
+        Experiment(
+            samples=result.samples, outcomes=(*result.outcomes, *strange), cards=result.cards, judge=result.judge,
+            usage=result.usage, wall_s=1.0,
+        )
+    )  # fmt: skip
+    row = next(row for row in view.metrics if row.name == "acme.length")
+    assert ("acme.length", (5.0, 495.0)) == (row.title, row.axis)
+    json.dumps(view.to_dict(), allow_nan=False)
+
+
+def test_hostile_texts_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    """Control characters, markup and lone surrogates in any field are harmless."""
+    hostile = "\x1b[31mred\x1b[0m [bold]x[/bold] \u202e\ud800 </script>\r\n\tend"
+    sample = Sample(
+        id="s\x1b1",
+        query=hostile,
+        contexts=(Passage(text=hostile, id=hostile),),
+        response=hostile,
+        reference=(hostile,),
+        metadata={hostile: hostile},
+    )
+    score = outcome(sample.id, "ccrs.ac", 0.1).model_copy(update={"explanation": hostile})
+    base = experiment([(0.1, 0.2)])
+    result = Experiment(
+        samples=(sample,), outcomes=(score,), cards=base.cards, judge=base.judge, usage=base.usage, wall_s=1.0
+    )
+    texts = [str(result.worst())]
+    view = build_report(result)
+    for ascii_only in (True, False):
+        texts += [line.plain for line in ReportText(view, ascii_only=ascii_only).lines()]
+    for text in texts:
+        assert all(c.isprintable() or c == "\n" for c in text)
+    assert "[bold]x[/bold]" in texts[0]
+
+
+def test_an_experiment_is_short_in_a_shell() -> None:
+    """`repr` names size, metrics and judge, and where to look."""
+    text = repr(experiment([(0.1, 0.2)] * 300))
+    assert len(text) < 300
+    assert "300 samples, ccrs.ac, ccrs.cc, judge a judge" in text
+    assert "worst" in text
+
+
+def test_causes_are_documented() -> None:
+    """The how-to page names every cause."""
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "see-results.md"
+    text = page.read_text(encoding="utf-8")
+    assert [] == [cause.name for cause in CAUSES if f"`{cause.name}`" not in text]
+
+
+def test_the_baseline_is_named() -> None:
+    """Scores of the lexical baseline are not a judge's."""
+    rows = [{"query": "a b", "contexts": ["a b"], "response": "a b", "reference": "a b"}]
+    view = build_report(evaluate(rows, ["ccrs.qr"], judge="lexical"))
+    assert view.provenance.is_baseline
+    assert any("not a judge" in notice.text for notice in view.notices)
