@@ -127,3 +127,24 @@ def test_wrong_name():
     done = doctor("--judge", "gpt5")
     assert 2 == done.returncode
     assert "gpt5" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "seen"),
+    [
+        ({"cuts_at": 4096}, "no", "cut the prompt at 4096 tokens"),
+        ({"cuts_at": 2048}, "no", "cut the prompt at 2048 tokens"),
+        ({}, "yes", "tokens counted"),
+        ({"context_length": 3000}, "yes", "tokens counted"),
+    ],
+)
+def test_long_prompts(changes, verdict, seen):
+    """A server that cuts a long prompt without an error is found, with at most two calls, and the advice names num_ctx."""
+    with FakeModelServer(ScriptedModel(REPLIES), "ollama", changes=changes) as server:
+        done = doctor("--judge", server.url)
+        sizes = [sum(len(message["content"]) for message in body["messages"]) for body in server.stats.requests]
+    assert 0 == done.returncode
+    (line,) = (line for line in done.stdout.splitlines() if line.strip().startswith("whole prompts"))
+    assert (verdict, True) == (line.split()[2], seen in line)
+    assert (verdict == "no") == ("num_ctx" in done.stdout.partition("advice")[2])
+    assert sum(size > 20_000 for size in sizes) <= 2

@@ -46,7 +46,7 @@ def test_measured_once():
 
     with FakeModelServer(ScriptedModel(REPLIES)) as server:
         verdicts, calls, spent = asyncio.run(ask(server))
-    only_in_full = {"seeds", "structured", "prefix_cache"}
+    only_in_full = {"seeds", "structured", "prefix_cache", "whole_prompts"}
     assert 1 == len({verdict.model_dump_json(exclude={"seen", *only_in_full}) for verdict in verdicts})
     assert [(None, (), None), (True, 3)] == [
         (verdicts[0].seeds, verdicts[0].structured, verdicts[0].prefix_cache),

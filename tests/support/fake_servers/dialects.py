@@ -30,6 +30,8 @@ class ServerDialect:
     """What the list of models gives as owner; servers put their own name there."""
     context_length: int | None = None
     """Refuses longer requests, and says so in the list of models where `tells_context_length`."""
+    cuts_at: int | None = None
+    """Tokens to which longer prompts are cut without an error."""
     tells_context_length: bool = False
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Other things to GET, by path ("/version")."""

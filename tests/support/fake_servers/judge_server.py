@@ -40,6 +40,9 @@ class FakeJudgeServer(LoopbackServer):
         models: Names of the models it serves.
         api_key: The key it demands; None demands none.
         reply: Makes the text of a reply from the request's body, instead of a verdict.
+        count_tokens: Counts the tokens of a text. By default one for each four characters.
+        cuts_at: Tokens to which a prompt is cut without an error, as Ollama does (`num_ctx`). The verdict is then that of
+            its last characters.
         faults: `latency_s`: seconds each reply takes. `error_rate`: share of requests answered with HTTP 500.
             `hang_rate`: share of requests never answered. `malformed_rate`: share of replies that hold no single
             number; none of those that are constrained. `truncated_rate`: share of replies cut short (`finish_reason`
@@ -61,6 +64,8 @@ class FakeJudgeServer(LoopbackServer):
         models: Sequence[str] = ("fake-judge",),
         api_key: str | None = None,
         reply: Callable[[dict[str, Any]], str] | None = None,
+        count_tokens: Callable[[str], int] = lambda text: len(text) // 4,
+        cuts_at: int | None = None,
         **faults: Unpack[Faults],
     ) -> None:
         super().__init__(api_key=api_key, **faults)
@@ -68,6 +73,8 @@ class FakeJudgeServer(LoopbackServer):
         self._refused = tuple(refused)
         self._models = tuple(models)
         self._reply = reply
+        self._count_tokens = count_tokens
+        self._cuts_at = cuts_at
 
     async def _answer(self, request: Request) -> Reply:
         match request.method, request.path:
@@ -76,9 +83,19 @@ class FakeJudgeServer(LoopbackServer):
                 return Reply(200, {"object": "list", "data": listing})
             case "POST", "/v1/chat/completions":
                 body = json.loads(request.content)
+                if self._cuts_at is not None:
+                    self._cut(body)
                 question = next(message["content"] for message in body["messages"] if message["role"] == "user")
                 return await self._inference(question, body, lambda: self._plan(question, body))
         return error_reply(404, f"there is no {request.method} {request.path}")
+
+    def _cut(self, body: dict[str, Any]) -> None:
+        messages = body["messages"]
+        n_over = sum(self._count_tokens(message["content"]) for message in messages) - (self._cuts_at or 0)
+        if n_over > 0:
+            text = messages[-1]["content"]
+            messages[-1]["content"] = text[len(text) * n_over // max(1, self._count_tokens(text)) :]
+            body["prompt_tokens"] = self._cuts_at
 
     def _plan(self, question: str, body: dict[str, Any]) -> Reply | Plan:
         for name in self._refused:
@@ -128,7 +145,8 @@ class FakeJudgeServer(LoopbackServer):
         return json.dumps(schema_value(schema, lambda path: self._share("value", question, path)))
 
     def _completed(self, body: dict[str, Any], text: str, finish: str) -> dict[str, Any]:
-        n_in = sum(len(message["content"]) for message in body["messages"]) // 4
+        n_in = sum(self._count_tokens(message["content"]) for message in body["messages"])
+        n_in = body.get("prompt_tokens", n_in)
         n_out = 1 + len(text) // 4
         return {
             "id": f"chatcmpl-{self.stats.calls}",

@@ -160,9 +160,12 @@ class FakeModelServer(LoopbackServer):
         return ids
 
     def _plan(self, body: dict[str, Any], *, chat: bool) -> Reply | Plan:
+        spoken = self.dialect
         try:
             self._refuse_fields(body)
             prompts = [self._chat_ids(body)] if chat else self._prompts(body)
+            # Of a whole prompt, the last tokens remain.
+            prompts = [ids if spoken.cuts_at is None else ids[-spoken.cuts_at :] for ids in prompts]
             max_tokens = self._max_tokens(body, prompts, chat=chat)
             mask = self._mask(body)
         except _RefusedError as refused:

@@ -175,6 +175,7 @@ def _rows(can: Capabilities) -> Iterator[tuple[str, Verdict, str]]:
     yield row("seeds", "seeds", can.seeds)
     cached = None if can.prefix_cache is None else can.prefix_cache > 0
     yield row("prefix cache", "prefix_cache", cached)
+    yield row("whole prompts", "whole_prompts", can.whole_prompts)
 
 
 def _why(can: Capabilities) -> str:
@@ -224,6 +225,11 @@ def _advice(can: Capabilities) -> Iterator[str]:
         yield (
             "start vLLM with --structured-outputs-config "
             '\'{"backend": "xgrammar", "disable_any_whitespace": true}\', so that JSON replies end'
+        )
+    if can.whole_prompts is False:
+        yield (
+            "the server cuts long prompts without an error. Raise its context length (Ollama: num_ctx, or "
+            "OLLAMA_CONTEXT_LENGTH=16384). Until then, judge calls with such prompts fail as prompt_truncated"
         )
     if not can.several_replies and can.estimator != "exact_sequence":
         yield "each drawn reply needs a separate request. Expect up to 20 per passage"

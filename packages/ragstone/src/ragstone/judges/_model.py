@@ -135,7 +135,7 @@ class Capabilities(BaseModel):
     structured: tuple[str, ...] = ()
     """Constraints that replies obey ("regex", "choice", "json_schema").
 
-    Like `seeds` and `prefix_cache`, they are measured only in full (`ragstone doctor`). Otherwise `seen` states that
+    Like `seeds`, `prefix_cache` and `whole_prompts`, they are measured only in full (`ragstone doctor`). Otherwise `seen` states that
     they were not measured.
     """
     several_replies: bool = False
@@ -144,6 +144,11 @@ class Capabilities(BaseModel):
     """Whether a seed makes a sampled reply reproducible."""
     prefix_cache: float | None = None
     """Share of a repeated prompt that came from the server's cache, or None if the server does not report it."""
+    whole_prompts: bool | None = None
+    """Whether a long prompt is read from its beginning, or refused with an error. False if the server cuts it silently.
+
+    None if that was not measured (see `structured`) or is unknown.
+    """
     seen: dict[str, str] = Field(default_factory=dict)
     """Observations for each capability, by its name ("chain", "seeds", "regex"). For display only."""
     unmeasured: tuple[str, ...] = ()

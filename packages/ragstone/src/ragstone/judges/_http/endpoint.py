@@ -8,6 +8,7 @@ import random
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
@@ -19,6 +20,7 @@ from ragstone.errors import (
     JudgeUnavailableError,
 )
 from ragstone.judges._http.errors import basic, causes_of, extract_error_message, find_secrets, retry_after_s
+from ragstone.judges._http.whole_prompts import WholePrompts
 from ragstone.judges._limits.gate import ClientLimits, Permit, capacity_of
 from ragstone.judges._limits.spend import Budget, usage_of
 from ragstone.judges._model import record_usage
@@ -48,6 +50,7 @@ _NAMED_BY_ENVIRONMENT: Final = (
 
 _CHARACTERS_PER_TOKEN: Final = 4
 _AFFINITY_CHARACTERS: Final = 1024
+_CHAT: Final = "/chat/completions"
 
 
 class RequestRefusedError(JudgeRejectedError):
@@ -153,6 +156,7 @@ class Endpoint:
         self._prices = prices
         self._budget = budget
         self._affinity_header = affinity_header
+        self._prompts = WholePrompts(partial(self._send, "POST", _CHAT), name=self.public_url)
         self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
         self._after_fork()
         after_fork_in_child(self._after_fork)
@@ -201,9 +205,18 @@ class Endpoint:
 
         Raises:
             RequestRefusedError: If the status is 4xx.
+            JudgeRejectedError: If the server cut the prompt, with kind "prompt_truncated".
             JudgeUnavailableError: If no usable reply is received after all retries. The kind is "timeout", "unavailable",
                 or "unparseable" if the reply is not a JSON object (for example a proxy's error page).
         """
+        reply = await self._send(method, path, body, counted=counted)
+        if path == _CHAT and body is not None:
+            await self._prompts.check(body, reply)
+        return reply
+
+    async def _send(
+        self, method: Literal["GET", "POST"], path: str, body: Mapping[str, Any] | None = None, *, counted: bool = True
+    ) -> dict[str, Any]:
         connection = await self._connection()
         if path.startswith("//"):
             # The client uses a complete URL unchanged.

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeVar
 from ragstone.errors import JudgeReplyError, JudgeUnavailableError
 from ragstone.judges._http.endpoint import RequestRefusedError
 from ragstone.judges._http.exact import LogprobReader
+from ragstone.judges._http.needle import check_whole_prompts
 from ragstone.judges._model import Capabilities, ChatRequest, TokenLogprobs
 from ragstone.judges._render import Message
 
@@ -97,7 +98,8 @@ class _Probe:
         several = await self._try_step("several_replies", self._check_multiple_choices) or False
         if not self._full:
             why = "not measured (use `ragstone doctor`)"
-            self._seen |= dict.fromkeys(("seeds", "regex", "choice", "json_schema", "prefix_cache"), why)
+            unmeasured = ("seeds", "regex", "choice", "json_schema", "prefix_cache", "whole_prompts")
+            self._seen |= dict.fromkeys(unmeasured, why)
         dialect = self._model.dialect
         return Capabilities(
             model=str(self._model.settings["model"]),
@@ -114,6 +116,7 @@ class _Probe:
             seeds=await self._try_step("seeds", self._seeds, several) if self._full else None,
             structured=await self._structured() if self._full else (),
             prefix_cache=await self._try_step("prefix_cache", self._prefix_cache) if self._full else None,
+            whole_prompts=await self._try_step("whole_prompts", self._whole_prompts) if self._full else None,
             max_tokens_name=dialect.max_tokens_name,
             refused_parameters=tuple(sorted({*dialect.omitted, *self._refused()})),
             seen=self._seen,
@@ -330,6 +333,12 @@ class _Probe:
             break
         self._seen["prefix_cache"] = "not reported by the server"
         return None
+
+    async def _whole_prompts(self) -> bool | None:
+        whole, self._seen["whole_prompts"] = await check_whole_prompts(
+            lambda messages: self._chat(messages, self._budget, temperature=0.0)
+        )
+        return whole
 
     async def _counters(self) -> tuple[float, float]:
         """Return the numbers of tokens found and looked up in the prefix cache (0 if the server reports none)."""
