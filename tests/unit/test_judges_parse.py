@@ -37,6 +37,11 @@ from ragstone.judges import parse_number
         ("Score: 85. To repeat, 85.", 85),
         ("评分：85分", 85),
         ("\u22120", 0),
+        ("\uff18\uff15", 85),
+        ("スコア：\uff18\uff0e\uff15", 8.5),
+        ('{"score": "\uff18\uff15"}', 85),
+        ("\uff18\uff15\uff0f\uff11\uff10\uff10", 85),
+        ("\uff18\uff15\uff05", 85),
     ],
 )
 def test_reads(text, expected):
@@ -58,6 +63,10 @@ def test_reads(text, expected):
         "101",
         "-5",
         "\u22125",
+        "\uff0d\uff15",
+        "\uff17\uff10\uff0d\uff18\uff10",
+        "\uff14\uff0f\uff15",
+        "\u0668\u0665",
         "150/100",
         "4/5",
         "Score: 4/5",

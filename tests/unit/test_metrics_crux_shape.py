@@ -150,6 +150,15 @@ def test_relative_density_is_undefined_at_zero_over_zero():
         assert relative_density(**fine | broken) is None
 
 
+@pytest.mark.parametrize("name", ["coverage", "tokens", "required_coverage", "required_tokens", "weight"])
+def test_relative_density_needs_numbers_of_at_least_zero(name):
+    """The message names the argument and its value."""
+    fine = {"coverage": 0.5, "tokens": 10, "required_coverage": 1.0, "required_tokens": 5}
+    for bad in (-1, float("nan")):
+        with pytest.raises(ValueError, match=f"{name} must be finite and at least 0, got {bad}"):
+            relative_density(**fine | {name: bad})
+
+
 def test_redundancy_lists_each_passage():
     """p3 repeats one of p2's answers: 1 of 9; p2 a second time is redundant, and a fourth answers nothing."""
     judge = marking({})

@@ -89,6 +89,22 @@ def test_a_cut_off_below_one_is_refused(function):
             function(["a"], {"a": ["a"]} if function is alpha_ndcg else {"a": 1}, k=k)
 
 
+@pytest.mark.parametrize("function", ALL)
+def test_labels_are_finite_grades_by_passage(function):
+    """A list of ids, or a grade that is not a number, is an error. NaN counted as not relevant."""
+    with pytest.raises(ValueError, match=r"must map passage ids to grades.*got \['a'\]"):
+        function(["a"], ["a"])
+    for grade in (math.nan, math.inf):
+        with pytest.raises(ValueError, match=f"finite number, got {grade} for passage 'b'"):
+            function(["a"], {"a": 1, "b": grade})
+
+
+def test_covered_passages_are_lists_by_sub_question():
+    """A list of ids does not say which sub-question they answer."""
+    with pytest.raises(ValueError, match=r"must map sub-questions.*got \['a'\]"):
+        alpha_ndcg(["a"], ["a"])
+
+
 def test_a_repeated_passage_keeps_its_place_and_is_worth_nothing_there():
     """Neither twice the gain, nor a place that others move up to."""
     qrels = {"a": 1, "b": 1}

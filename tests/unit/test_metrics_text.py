@@ -178,6 +178,13 @@ def test_references_without_parts(metric, reference, reason):
     assert score(metric, "tall tower", reference, "tall tower").value == 1
 
 
+@pytest.mark.parametrize("function", [exact_match, token_f1, rouge_n, rouge_l])
+def test_one_text_is_not_a_list_of_references(function):
+    """Its characters would be references: "9" would equal one of "1969"."""
+    with pytest.raises(ValueError, match=r"list of texts, got the text '1969'. Use \['1969'\]"):
+        function("9", "1969")
+
+
 def test_functions_refuse_what_has_no_value():
     """With the values in the message."""
     with pytest.raises(ValueError, match="not be blank, got"):

@@ -168,6 +168,13 @@ def test_flip_rate_has_a_threshold():
     assert flip_rate([[1.0], []]) is None
 
 
+def test_a_constant_rater_leaves_kappa_unknown():
+    """The coefficient is 0 in every resample, which says nothing about its error."""
+    for n in (1, 50):
+        found = cohen_kappa(["a", "a"] * n, ["a", "b"] * n).coefficient
+        assert (0.0, -1.0, 1.0, "range") == (found.value, found.low, found.high, found.method)
+
+
 @pytest.mark.parametrize("n", [2, 3, 30])
 def test_perfect_agreement_of_few_items_is_not_certain(n):
     """No resample can doubt it, so the interval is that of a share of n in n; its lower end is above 0 and far from 1."""

@@ -182,3 +182,20 @@ def test_a_failure_without_a_bound_leaves_the_mean_without_one():
     """One failure may have any density; none leaves the mean as it is, and 0 times infinity is never worked out."""
     assert (0.5, math.inf) == failure_bounds(1.0, 1, 1, low=0, high=math.inf)
     assert (1.0, 1.0) == failure_bounds(1.0, 3, 0, low=0, high=math.inf)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ((1.5, 3, 1, 0, 1), r"\[0, 1\].*got 1.5"),
+        ((None, 3, 1, 0, 1), "mean of 3 values.*got None"),
+        ((0.5, -3, 1, 0, 1), "n=-3"),
+        ((0.5, 3, -1, 0, 1), "n_failed=-1"),
+        ((0.5, 3, 1, 1, 0), "low=1 and high=0"),
+    ],
+)
+def test_impossible_counts_and_means_do_not_have_bounds(arguments, match):
+    """They returned bounds whose low end was above the high end, such as (1.0, 0.0)."""
+    mean, n, n_failed, low, high = arguments
+    with pytest.raises(ValueError, match=match):
+        failure_bounds(mean, n, n_failed, low=low, high=high)

@@ -19,6 +19,7 @@ from ragstone.stats import (
     prediction_powered_mean,
     wilson_interval,
 )
+from ragstone.stats._population import _tie_probability
 
 
 def test_population_by_hand():
@@ -58,6 +59,8 @@ def test_ties_are_without_replacement_and_after_rounding():
     """Two of two alike tie for sure; all different never do."""
     assert 1.0 == describe([0.3, 0.1 + 0.2]).ties
     assert 0.0 == describe([0.1, 0.2, 0.3]).ties
+    assert 1 / 3 == _tie_probability([1, 1, None, 0.5]) == _tie_probability([1, 1, math.nan, 0.5])
+    assert _tie_probability([1, None]) is None
     assert 1 / 3 == pytest.approx(describe([0.3, 0.1 + 0.2, 0.4]).ties)
 
 

@@ -29,6 +29,10 @@ _LABELED: Final = re.compile(
 )
 _TOKEN: Final = re.compile(_NUMBER, re.ASCII)
 _WRAPPING: Final = " \t()[]{}\"'“”。.!"
+_PLAIN: Final = {0x2212: "-", 0xFF0D: "-", 0xFF0E: ".", 0xFF0F: "/", 0xFF05: "%"} | {
+    0xFF10 + digit: str(digit) for digit in range(10)
+}
+"""The minus sign, and full-width digits and marks, which Chinese and Japanese replies use."""
 _UNITS: Final = ("points", "分", "点", "점")
 # Marks next to a number that make it a part of something else (a name, a bound, a fraction, a range, 1,000).
 _NOT_BEFORE: Final = re.compile(r"(?:[A-Za-z0-9,.+/\u2013\u2014]|[<>≤≥~≈±]\s*)\Z")
@@ -149,7 +153,7 @@ def _finite(value: object) -> float:
 
 
 def _read_prose(text: str, low: float, high: float) -> float:
-    text = _DECORATION.sub("", text.replace("\u2212", "-"))
+    text = _DECORATION.sub("", text.translate(_PLAIN))
     text, on_scale = _without_scale(text, low, high)
     if other := _OTHER_SCALE.search(text):
         raise _AmbiguousReplyError(f"{other[0]!r} is on another scale")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ragstone.stats._mean import Estimate, mean_interval, wilson_interval
 
@@ -42,8 +42,9 @@ class Agreement:
 
     coefficient: Estimate | None
     """1 - (observed / expected disagreement), with a bootstrap interval over items. If raters agree on every item, the
-    bootstrap interval would have width 0, so the interval is Wilson's interval of a proportion of n out of n. None if all
-    ratings are equal, because the expected disagreement is then 0."""
+    bootstrap interval would have width 0, so the interval is Wilson's interval of a proportion of n out of n. If all
+    resamples have the same other coefficient (one rater always gives the same rating), the interval is [-1, 1] (method
+    "range"). None if all ratings are equal, because the expected disagreement is then 0."""
     observed: float | None
     """Observed agreement (1 - observed disagreement). None without items, and if disagreement is unbounded."""
     expected: float | None
@@ -76,7 +77,7 @@ def landis_koch(kappa: float) -> str:
         'almost perfect'
     """
     if not kappa <= 1:
-        raise ValueError(f"kappa must be at most 1, got {kappa!r}")
+        raise ValueError(f"kappa must be at most 1, got {kappa}")
     if kappa < 0:
         return "poor"
     return next((word for top, word in _WORDS if round(kappa, 2) <= top), "almost perfect")
@@ -304,7 +305,7 @@ def krippendorff_alpha(
 def _check(n_resamples: int, confidence_level: float) -> None:
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
+            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples} and {confidence_level}"
         )
 
 
@@ -326,17 +327,16 @@ def _agreement(
         # The coefficient is undefined for a resample in which all ratings are equal.
         defined = drawn[1] > _ROUNDING
         values = 1 - drawn[0][defined] / drawn[1][defined]
-        low, high = (
-            np.quantile(values, [(1 - confidence_level) / 2, (1 + confidence_level) / 2])
-            if values.size
-            else (value, value)
-        )
+        # Equal coefficients, for example 0 if one rater always gives the same rating, do not restrict the range.
+        informative = values.size > 0 and float(np.ptp(values)) > _ROUNDING
+        tails = [(1 - confidence_level) / 2, (1 + confidence_level) / 2]
+        low, high = np.quantile(values, tails) if informative else (-1.0, 1.0)
         estimate = Estimate(
             value=value,
             low=min(float(low), value),
             high=max(float(high), value),
             confidence_level=confidence_level,
-            method="bootstrap",
+            method="bootstrap" if informative else "range",
             n=n,
         )
         if observed <= _ROUNDING:
@@ -364,10 +364,16 @@ def _coded(ratings: Ratings, categories: Sequence[Rating] | None) -> tuple[NDArr
     else:
         labels = list(categories)
         if unknown := values - set(labels):
-            raise ValueError(f"a rating must be one of {labels!r}, got {min(unknown, key=repr)!r}")
+            known, bad = [_plain(label) for label in labels], _plain(min(unknown, key=repr))
+            raise ValueError(f"a rating must be one of {known!r}, got {bad!r}")
     position = {label: i for i, label in enumerate(labels)}
     codes = [[-1 if _missing(value) else position[value] for value in row] for row in ratings]
     return np.asarray(codes, dtype=np.intp).reshape(len(ratings), next(iter(widths), 0)), labels
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of numpy as a number of Python, for messages."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def _missing(value: Rating) -> bool:

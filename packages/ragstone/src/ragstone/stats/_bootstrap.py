@@ -74,7 +74,7 @@ def bootstrap_interval(
     _check(x, clusters, method, n_resamples, confidence_level)
     point = _apply(statistic, x)
     if not math.isfinite(point):
-        raise ValueError(f"the statistic is undefined for these observations: it returned {point!r}")
+        raise ValueError(f"the statistic is undefined for these observations: it returned {point}")
     members = _members(clusters, len(x))
     rng = np.random.default_rng(seed)
     if statistic is None and members is None and x.ndim == 1:
@@ -131,8 +131,8 @@ def _check(
         raise ValueError(f'method must be "percentile" or "bca", got {method!r}')
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"n_resamples must be at least 1 and confidence_level in (0, 1), got n_resamples={n_resamples!r}, "
-            f"confidence_level={confidence_level!r}"
+            f"n_resamples must be at least 1 and confidence_level in (0, 1), got n_resamples={n_resamples}, "
+            f"confidence_level={confidence_level}"
         )
 
 

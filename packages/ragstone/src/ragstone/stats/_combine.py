@@ -44,10 +44,13 @@ def weighted_sum_interval(terms: Iterable[WeightedTerm]) -> tuple[float, float, 
     squares_below, squares_above = [], []
     for term in terms:
         if not all(map(math.isfinite, (term.weight, term.value, term.low, term.high))):
-            raise ValueError(f"the numbers of a term must be finite, got {term!r}")
+            raise ValueError(
+                f"the numbers of a term must be finite, got weight={term.weight}, value={term.value}, "
+                f"low={term.low}, high={term.high}"
+            )
         if not term.low <= term.value <= term.high:
             raise ValueError(
-                f"the value of a term must be in its interval, got {term.low!r} <= {term.value!r} <= {term.high!r}"
+                f"the value of a term must be in its interval, got {term.low} <= {term.value} <= {term.high}"
             )
         values.append(term.weight * term.value)
         down, up = abs(term.weight) * (term.value - term.low), abs(term.weight) * (term.high - term.value)

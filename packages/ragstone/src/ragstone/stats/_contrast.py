@@ -85,7 +85,7 @@ def compare_groups(
         )
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
+            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples} and {confidence_level}"
         )
     values, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     k = values.size

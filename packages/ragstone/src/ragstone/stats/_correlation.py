@@ -157,7 +157,7 @@ def fisher_mean(
         )
     known = [(i, r) for i, r in enumerate(correlations) if r is not None and not math.isnan(r)]
     if bad := [r for _, r in known if not -1 <= r <= 1]:
-        raise ValueError(f"a correlation must be in [-1, 1], got {bad[0]!r}")
+        raise ValueError(f"a correlation must be in [-1, 1], got {bad[0]}")
     perfect = {r for _, r in known if abs(r) == 1}
     n_perfect = sum(abs(r) == 1 for _, r in known)
     value = low = high = None
@@ -188,7 +188,7 @@ def perfect_interval(r: float, n: int, *, confidence_level: float) -> tuple[floa
 
 def _z_error(r: float, n: int, kind: CorrelationKind, confidence_level: float) -> float | None:
     if not (-1 <= r <= 1 and 0 < confidence_level < 1):
-        raise ValueError(f"r must be in [-1, 1] and confidence_level in (0, 1), got {r!r} and {confidence_level!r}")
+        raise ValueError(f"r must be in [-1, 1] and confidence_level in (0, 1), got {r} and {confidence_level}")
     if kind not in ("pearson", "spearman", "kendall"):
         raise ValueError(f"kind must be 'pearson', 'spearman' or 'kendall', got {kind!r}")
     if n < (5 if kind == "kendall" else 4):

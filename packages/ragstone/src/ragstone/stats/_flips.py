@@ -53,7 +53,7 @@ def flip_rate(
         (0.333, 0.5)
     """
     if not threshold >= 0:
-        raise ValueError(f"threshold must be at least 0, got {threshold!r}")
+        raise ValueError(f"threshold must be at least 0, got {threshold}")
     edge = threshold + 1e-9
     shares, squares, freedom = [], [], 0
     for row in repeats:

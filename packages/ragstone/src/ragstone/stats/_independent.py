@@ -227,7 +227,7 @@ def _checked(
 
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples!r} and {confidence_level!r}"
+            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples} and {confidence_level}"
         )
     x = [np.asarray(group, dtype=float) for group in groups]
     if len(x) < 2:
@@ -238,8 +238,8 @@ def _checked(
     for group, chances in zip(x, p, strict=True):
         if group.size and not (np.isfinite(group).all() and low <= group.min() and group.max() <= high):
             raise ValueError(
-                f"values must be finite and in [{low!r}, {high!r}], got values in [{group.min()!r}, {group.max()!r}]"
+                f"values must be finite and in [{low}, {high}], got values in [{group.min()}, {group.max()}]"
             )
         if chances.size and not ((chances > 0) & (chances <= 1)).all():
-            raise ValueError(f"probabilities must be in (0, 1], got values in [{chances.min()!r}, {chances.max()!r}]")
+            raise ValueError(f"probabilities must be in (0, 1], got values in [{chances.min()}, {chances.max()}]")
     return x, [1 / q for q in p], (low, high)

@@ -18,6 +18,9 @@ _COCHRAN = 25
 """Student's t requires n >= 30 and n >= 25 times the squared skewness (Cochran's rule). On scores concentrated at a bound,
 its coverage is 80% instead of 95% at n = 10, and below 90% at n = 100."""
 
+_ROUNDING = 1e-9
+"""Tolerance for a mean that exceeds the range by rounding."""
+
 _BETTING_MAX_N = 2000
 _PERMUTATIONS = 16
 _FEWER_PERMUTATIONS = 4
@@ -81,15 +84,15 @@ def mean_interval(
     import numpy as np
 
     if not low < high:
-        raise ValueError(f"low must be below high, got low={low!r} and high={high!r}")
+        raise ValueError(f"low must be below high, got low={low} and high={high}")
     if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level!r}")
+        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")
     x = np.sort(np.asarray(values, dtype=float))
     if x.size == 0:
         raise ValueError("values is empty. A mean needs at least one value")
     if not np.isfinite(x).all() or x[0] < low or x[-1] > high:
         bad = next(float(v) for v in values if not (math.isfinite(v) and low <= v <= high))
-        raise ValueError(f"every value must be in [{low!r}, {high!r}], got {bad!r}")
+        raise ValueError(f"every value must be in [{low}, {high}], got {bad}")
 
     n = int(x.size)
     mean = float(x.mean())
@@ -139,7 +142,7 @@ def wilson_interval(successes: int, n: int, *, confidence_level: float = 0.95) -
     from scipy.special import ndtri
 
     if n <= 0 or not 0 <= successes <= n:
-        raise ValueError(f"a proportion needs 0 <= successes <= n and n > 0, got successes={successes!r}, n={n!r}")
+        raise ValueError(f"a proportion needs 0 <= successes <= n and n > 0, got successes={successes}, n={n}")
     z = float(ndtri((1 + confidence_level) / 2))
     p = successes / n
     center = p + z * z / (2 * n)
@@ -162,19 +165,25 @@ def failure_bounds(mean: float | None, n: int, n_failed: int, *, low: float, hig
         high: Largest possible value, or infinity.
 
     Raises:
-        ValueError: If `n + n_failed` is 0.
+        ValueError: If `n + n_failed` is 0, a count is negative, `low` is not below `high`, `mean` is outside [low, high], or
+            `mean` is None although `n` is not 0.
 
     Source:
         Manski 1989 (worst-case bounds under missing data).
     """
-    total = n + n_failed
-    if total == 0:
-        raise ValueError("bounds need at least one value or failure")
+    if n < 0 or n_failed < 0 or n + n_failed == 0:
+        raise ValueError(f"bounds need at least one value or failure, got n={n} and n_failed={n_failed}")
+    if not low < high:
+        raise ValueError(f"low must be below high, got low={low} and high={high}")
+    if n == 0:
+        return float(low), float(high)
+    if mean is None or not low - _ROUNDING <= mean <= high + _ROUNDING:
+        raise ValueError(f"the mean of {n} values in [{low}, {high}] must be in this range, got {mean}")
     if not n_failed:
         # 0 times an infinite bound is NaN.
-        return mean or 0.0, mean or 0.0
-    known = (mean or 0.0) * n
-    return (known + low * n_failed) / total, (known + high * n_failed) / total
+        return float(mean), float(mean)
+    total = n + n_failed
+    return float((mean * n + low * n_failed) / total), float((mean * n + high * n_failed) / total)
 
 
 def _student_t(x: NDArray[np.float64], *, confidence_level: float) -> float:

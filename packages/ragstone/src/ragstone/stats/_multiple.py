@@ -95,7 +95,7 @@ def discriminative_power(p_values: Sequence[float | None], *, alpha: float = 0.0
         2
     """
     if not 0 < alpha < 1:
-        raise ValueError(f"alpha must be in (0, 1), got {alpha!r}")
+        raise ValueError(f"alpha must be in (0, 1), got {alpha}")
     if not p_values:
         raise ValueError("discriminative power needs at least one pair of systems")
     asl = tuple(sorted(_p_value(p) for p in p_values))
@@ -114,10 +114,10 @@ def _p_value(p: float | None) -> float:
     if p is None or math.isnan(p):
         return 1.0
     if not 0 <= p <= 1:
-        raise ValueError(f"a p-value must be in [0, 1], got {p!r}")
+        raise ValueError(f"a p-value must be in [0, 1], got {p}")
     return float(p)
 
 
 def _check_level(confidence_level: float) -> None:
     if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level!r}")
+        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")

@@ -145,8 +145,8 @@ def paired_bootstrap(
     x, n_missing = _pairs(first, second)
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
-            f"n_resamples must be at least 1 and confidence_level in (0, 1), got n_resamples={n_resamples!r}, "
-            f"confidence_level={confidence_level!r}"
+            f"n_resamples must be at least 1 and confidence_level in (0, 1), got n_resamples={n_resamples}, "
+            f"confidence_level={confidence_level}"
         )
     if alternative not in get_args(Alternative):
         raise ValueError(f'alternative must be "two-sided", "greater" or "less", got {alternative!r}')

@@ -113,11 +113,11 @@ def describe(
     )
 
 
-def _tie_probability(values: Sequence[float], *, decimals: int = _DECIMALS) -> float | None:
+def _tie_probability(values: Sequence[float | None], *, decimals: int = _DECIMALS) -> float | None:
     """Compute the probability that two different random items have the same value, or None for fewer than two items.
 
     Values are rounded first, so rounding errors do not prevent ties. Items are drawn without replacement: an item does
-    not tie with itself.
+    not tie with itself. Missing values (None, NaN) are not items.
 
     Source:
         CCRS, appendix C.3.
@@ -129,6 +129,7 @@ def _tie_probability(values: Sequence[float], *, decimals: int = _DECIMALS) -> f
     import numpy as np
 
     x = np.asarray(values, dtype=float)
+    x = x[~np.isnan(x)]
     if x.size < 2:
         return None
     _, counts = np.unique(np.round(x, decimals), return_counts=True)
@@ -161,7 +162,7 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
         0.4
     """
     if not (0 <= correct <= n and 1 <= k <= n):
-        raise ValueError(f"pass@k needs 0 <= correct <= n and 1 <= k <= n, got n={n!r}, correct={correct!r}, k={k!r}")
+        raise ValueError(f"pass@k needs 0 <= correct <= n and 1 <= k <= n, got n={n}, correct={correct}, k={k}")
     draws = math.comb(n, k)
     # Integers do not overflow, and only the final division rounds.
     return (draws - math.comb(n - correct, k)) / draws

@@ -94,7 +94,7 @@ def prediction_powered_mean(
     if not (np.isfinite(f).all() and np.isfinite(g).all()):
         raise ValueError("judge scores must be finite. Omit failures, and report their number")
     if weight is not None and not 0 <= weight <= 1:
-        raise ValueError(f"weight must be in [0, 1], got {weight!r}")
+        raise ValueError(f"weight must be in [0, 1], got {weight}")
     labels_only = mean_interval(human, low=low, high=high, confidence_level=confidence_level)
     n, rest = y.size, g.size
     lam = _tuned(y, f, g) if weight is None else weight

@@ -108,7 +108,7 @@ def bootstrap_mean(
     if x.ndim != 2 or n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
             "values must have 2 dimensions, n_resamples must be at least 1 and confidence_level in (0, 1), got "
-            f"{x.ndim} dimensions, n_resamples={n_resamples!r}, confidence_level={confidence_level!r}"
+            f"{x.ndim} dimensions, n_resamples={n_resamples}, confidence_level={confidence_level}"
         )
     defined = ~np.isnan(x)
     filled = np.where(defined, x, 0.0)

@@ -36,11 +36,11 @@ def beta_mixture_interval(
         (0.19, 0.81)
     """
     if not 0 <= successes <= n:
-        raise ValueError(f"a proportion needs 0 <= successes <= n, got successes={successes!r}, n={n!r}")
+        raise ValueError(f"a proportion needs 0 <= successes <= n, got successes={successes}, n={n}")
     if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level!r}")
+        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")
     if a <= 0 or b <= 0:
-        raise ValueError(f"a and b must be above 0, got a={a!r}, b={b!r}")
+        raise ValueError(f"a and b must be above 0, got a={a}, b={b}")
     if n == 0:
         return 0.0, 1.0
     failures = n - successes

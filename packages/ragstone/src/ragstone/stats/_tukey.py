@@ -117,7 +117,7 @@ def randomized_tukey(
 
     x, family = _checked(scores, pairs, alternative, confidence_level)
     if n_resamples < 1:
-        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+        raise ValueError(f"n_resamples must be at least 1, got {n_resamples}")
     # The first child seeds the blocks, the second the permutations.
     for_blocks, for_orders = np.random.SeedSequence(seed).spawn(2)
     groups = group_rows(x, np.random.default_rng(for_blocks))
@@ -203,7 +203,7 @@ def _checked(
             f"scores must be finite, or NaN if missing, got {float(x[row, column])!r} in row {row} of system {column}"
         )
     if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level!r}")
+        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")
     if alternative not in ("two-sided", "greater", "less"):
         raise ValueError(f'alternative must be "two-sided", "greater" or "less", got {alternative!r}')
     if pairs is None and alternative != "two-sided":

@@ -58,8 +58,8 @@ def hajek_mean(
     x, p = _checked(values, probabilities, confidence_level)
     if x.size < 2 or x.min() < low or x.max() > high:
         raise ValueError(
-            f"a weighted mean needs at least two values in [{low!r}, {high!r}], got {x.size} values in "
-            f"[{x.min()!r}, {x.max()!r}]"
+            f"a weighted mean needs at least two values in [{low}, {high}], got {x.size} values in "
+            f"[{x.min()}, {x.max()}]"
         )
     w = 1 / p
     total = float(w.sum())
@@ -102,5 +102,5 @@ def _checked(
     if not ((p > 0) & (p <= 1)).all():
         raise ValueError(f"a sampling probability must be in (0, 1], got {float(p[~((p > 0) & (p <= 1))][0])!r}")
     if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level!r}")
+        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")
     return x, p

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -161,6 +162,9 @@ def relative_density(
         A value of at least 0 without an upper bound, or None if the ratio is undefined: one of the texts has 0 tokens,
         or the required passages do not answer any sub-question.
 
+    Raises:
+        ValueError: If a number is negative or not finite.
+
     Source:
         CRUX, section 3.3, equation 6.
 
@@ -170,7 +174,17 @@ def relative_density(
         >>> relative_density(coverage=1.0, tokens=25, required_coverage=1.0, required_tokens=100)
         2.0
     """
-    if tokens <= 0 or required_tokens <= 0 or required_coverage <= 0:
+    given = {
+        "coverage": coverage,
+        "tokens": tokens,
+        "required_coverage": required_coverage,
+        "required_tokens": required_tokens,
+        "weight": weight,
+    }
+    for name, number in given.items():
+        if not 0 <= number < math.inf:
+            raise ValueError(f"{name} must be finite and at least 0, got {number}")
+    if not (tokens and required_tokens and required_coverage):
         return None
     # A single division keeps counts exact. Two quotients would each be rounded.
     return float((coverage * required_tokens / (required_coverage * tokens)) ** weight)

@@ -45,7 +45,7 @@ def alpha_ndcg(
         The value in [0, 1.582], rarely above 1 (higher is better), or None if no passage covers any sub-question.
 
     Raises:
-        ValueError: If `k` is below 1, or `alpha` is outside [0, 1].
+        ValueError: If `k` is below 1, `alpha` is outside [0, 1], or `covered` is not a mapping.
 
     Example:
         >>> round(alpha_ndcg(["a", "b", "c"], {"when?": ["a", "b"], "where?": ["c"]}, k=3), 3)
@@ -53,7 +53,9 @@ def alpha_ndcg(
     """
     check_k(k)
     if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha must be between 0 and 1, got {alpha!r}")
+        raise ValueError(f"alpha must be between 0 and 1, got {alpha}")
+    if not isinstance(covered, Mapping):
+        raise ValueError(f'covered must map sub-questions to passage ids, as in {{"when?": ["a"]}}, got {covered!r}')  # noqa: TRY004  all invalid arguments raise ValueError
     topics: dict[str, list[str]] = {}
     for topic, passages in covered.items():
         for passage in dict.fromkeys(passages):

@@ -54,7 +54,7 @@ def precision(
         None.
 
     Raises:
-        ValueError: If `k` is below 1.
+        ValueError: If `k` is below 1, `qrels` is not a mapping, or a grade is not finite.
 
     Example:
         >>> precision(["a", "x", "b", "y", "c"], {"a": 1, "b": 1, "c": 1}, k=5)
@@ -129,7 +129,7 @@ def average_precision(
         The value in [0, 1] (higher is better), or None if no passage is relevant.
 
     Raises:
-        ValueError: If `k` is below 1.
+        ValueError: If `k` is below 1, `qrels` is not a mapping, or a grade is not finite.
 
     Example:
         >>> average_precision(["a", "x", "x2", "b"], {"a": 1, "b": 1, "c": 1})
@@ -161,7 +161,7 @@ def reciprocal_rank(
         The value in [0, 1] (higher is better), or None if no passage is relevant.
 
     Raises:
-        ValueError: If `k` is below 1.
+        ValueError: If `k` is below 1, `qrels` is not a mapping, or a grade is not finite.
 
     Example:
         >>> reciprocal_rank(["x", "y", "a"], {"a": 1})

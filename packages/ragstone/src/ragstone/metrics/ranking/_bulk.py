@@ -176,7 +176,7 @@ class _Table:
 
         if gain == "exp" and grade.size and grade.max() > MAX_GRADE:
             raise ValueError(
-                f"2**grade is too large for grades above {MAX_GRADE:g}, got {grade.max()!r}. Use ndcg_linear"
+                f"2**grade is too large for grades above {MAX_GRADE:g}, got {grade.max()}. Use ndcg_linear"
             )
         rows = grade > 0 if k is None else (grade > 0) & (rank <= k)
         gains = 2.0 ** grade[rows] - 1 if gain == "exp" else grade[rows]
@@ -246,5 +246,5 @@ def _check_finite(values: NDArray[np.float64], what: str, queries: Sequence[str]
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
         raise ValueError(
-            f"query {queries[query[bad[0]]]!r} has a {what} of {values[bad[0]]!r}, which must be a finite number"
+            f"query {queries[query[bad[0]]]!r} has a {what} of {values[bad[0]]}, which must be a finite number"
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-__all__ = ["THRESHOLD", "Gain", "check_k", "first_ranks", "relevant_ids"]
+__all__ = ["THRESHOLD", "Gain", "check_k", "check_qrels", "first_ranks", "relevant_ids"]
 
 Gain = Literal["exp", "linear"]
 """Gain of a grade in nDCG: 2**grade - 1 ("exp") or the grade itself ("linear")."""
@@ -26,8 +27,26 @@ def first_ranks(ranking: Sequence[str], k: int | None) -> dict[str, int]:
 
 
 def relevant_ids(qrels: Mapping[str, float], threshold: float) -> set[str]:
-    """Return the ids of passages with at least the threshold grade."""
+    """Return the ids of passages with at least the threshold grade.
+
+    Raises:
+        ValueError: If `qrels` is not a mapping, or a grade is not finite.
+    """
+    check_qrels(qrels)
     return {passage for passage, grade in qrels.items() if grade >= threshold}
+
+
+def check_qrels(qrels: Mapping[str, float]) -> None:
+    """Check that grades are finite numbers by passage id.
+
+    Raises:
+        ValueError: If `qrels` is not a mapping, or a grade is not finite.
+    """
+    if not isinstance(qrels, Mapping):
+        raise ValueError(f'qrels must map passage ids to grades, as in {{"a": 1}}, got {qrels!r}')  # noqa: TRY004  all invalid arguments raise ValueError
+    for passage, grade in qrels.items():
+        if not math.isfinite(grade):
+            raise ValueError(f"a grade must be a finite number, got {grade} for passage {passage!r}")
 
 
 def check_k(k: int | None) -> None:
@@ -37,4 +56,4 @@ def check_k(k: int | None) -> None:
         ValueError: If `k` is below 1.
     """
     if k is not None and k < 1:
-        raise ValueError(f"k must be at least 1 (or None for all ranks), got {k!r}")
+        raise ValueError(f"k must be at least 1 (or None for all ranks), got {k}")

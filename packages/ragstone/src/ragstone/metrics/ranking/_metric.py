@@ -48,7 +48,7 @@ class RankingMetric(MetricBase):
     def __init__(self, measure: str, *, threshold: float = THRESHOLD) -> None:
         # With a threshold of 0, every labeled passage would be relevant.
         if not 0 < threshold < float("inf"):
-            raise ConfigurationError(f"threshold must be above 0 and finite, got {threshold!r}")
+            raise ConfigurationError(f"threshold must be above 0 and finite, got {threshold}")
         self.measure: Measure = measure_from(measure)
         self.threshold = threshold
         kind = self.measure.kind
@@ -175,8 +175,8 @@ class AlphaNdcg(MetricBase):
     def __init__(self, *, k: int = 10, alpha: float = ALPHA, rating_threshold: float = _ETA) -> None:
         if k < 1 or not 0 <= alpha <= 1 or not 0 < rating_threshold <= 5:
             raise ConfigurationError(
-                f"k must be at least 1, alpha in [0, 1] and rating_threshold in (0, 5], got k={k!r}, alpha={alpha!r}, "
-                f"rating_threshold={rating_threshold!r}"
+                f"k must be at least 1, alpha in [0, 1] and rating_threshold in (0, 5], got k={k}, alpha={alpha}, "
+                f"rating_threshold={rating_threshold}"
             )
         self.k, self.alpha, self.rating_threshold = k, alpha, rating_threshold
         self.name = f"alpha_ndcg@{k}"

@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, get_args
 
-from ragstone.metrics.ranking._grades import Gain, check_k, first_ranks
+from ragstone.metrics.ranking._grades import Gain, check_k, check_qrels, first_ranks
 
 __all__ = ["MAX_GRADE", "check_gain", "ndcg"]
 
@@ -44,7 +44,7 @@ def ndcg(
         The value in [0, 1] (higher is better), or None if no passage has a grade above 0.
 
     Raises:
-        ValueError: If `k` is below 1, `gain` is unknown, or a grade is above 1000 with `gain="exp"`.
+        ValueError: If `k` is below 1, `gain` is unknown, `qrels` is not a mapping, or a grade is not finite or above 1000 with `gain="exp"`.
 
     Example:
         >>> grades = {"a": 3, "c": 2, "d": 1, "e": 3}
@@ -55,6 +55,7 @@ def ndcg(
     """
     check_k(k)
     check_gain(gain)
+    check_qrels(qrels)
     gains = {passage: value for passage, grade in qrels.items() if (value := _gain(grade, gain)) > 0}
     if not gains:
         return None
@@ -77,7 +78,7 @@ def _gain(grade: float, gain: Gain) -> float:
     if gain == "linear":
         return float(grade)
     if grade > MAX_GRADE:
-        raise ValueError(f"2**grade is too large for grades above {MAX_GRADE:g}, got {grade!r}. Use gain='linear'")
+        raise ValueError(f"2**grade is too large for grades above {MAX_GRADE:g}, got {grade}. Use gain='linear'")
     return float(2.0**grade - 1)
 
 

@@ -26,7 +26,7 @@ from typing import Any, Final, Literal, get_args
 from ragstone._util.words import normalize_case, split_tokens
 from ragstone.errors import ConfigurationError
 from ragstone.metrics._card import WorkedExample
-from ragstone.metrics.text._base import TextMetric, TextOverlap, best_overlap, overlap_details
+from ragstone.metrics.text._base import TextMetric, TextOverlap, best_overlap, check_references, overlap_details
 
 __all__ = ["ExactMatch", "Normalization", "TokenF1", "exact_match", "token_f1"]
 
@@ -157,6 +157,7 @@ class TokenF1(TextMetric):
 
 
 def _check(references: Sequence[str]) -> None:
+    check_references(references)
     if not any(reference.strip() for reference in references):
         raise ValueError(f"at least one reference must not be blank, got {list(references)!r}")
 

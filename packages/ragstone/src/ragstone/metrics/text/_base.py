@@ -12,7 +12,7 @@ from ragstone.judges import Judge
 from ragstone.metrics._base import MetricBase
 from ragstone.schema import NotApplicable, Sample, Score
 
-__all__ = ["Parts", "TextMetric", "TextOverlap", "best_overlap", "common_parts", "overlap_details"]
+__all__ = ["Parts", "TextMetric", "TextOverlap", "best_overlap", "check_references", "common_parts", "overlap_details"]
 
 Parts = Sequence[Hashable]
 """Units of comparison: words or n-grams."""
@@ -57,6 +57,16 @@ def best_overlap(
             precision = shared / len(parts) if parts else 0.0
             best = TextOverlap(precision=precision, recall=shared / len(reference), f1=f1, reference=position)
     return best
+
+
+def check_references(references: Sequence[str]) -> None:
+    """Check that references are a list of texts and not one text, whose characters would count as references.
+
+    Raises:
+        ValueError: If `references` is a text.
+    """
+    if isinstance(references, str):
+        raise ValueError(f"references must be a list of texts, got the text {references!r}. Use [{references!r}]")  # noqa: TRY004  all invalid arguments raise ValueError
 
 
 class TextMetric(MetricBase):

@@ -29,7 +29,7 @@ from typing import Any, Final, Literal
 
 from ragstone._util.words import split_words
 from ragstone.metrics._card import WorkedExample
-from ragstone.metrics.text._base import Parts, TextMetric, TextOverlap, best_overlap, overlap_details
+from ragstone.metrics.text._base import Parts, TextMetric, TextOverlap, best_overlap, check_references, overlap_details
 
 __all__ = ["RougeL", "RougeN", "rouge_l", "rouge_n"]
 
@@ -59,6 +59,7 @@ def rouge_n(text: str, references: Sequence[str], *, n: int = 1, stem: bool = Fa
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n!r}")
+    check_references(references)
     return _require(_rouge_n(text, references, n, stem=stem), references, n)
 
 
@@ -80,6 +81,7 @@ def rouge_l(text: str, references: Sequence[str], *, stem: bool = False) -> Text
         >>> rouge_l("the tower is tall", ["a tall tower", "The tower is high."]).f1
         0.75
     """
+    check_references(references)
     return _require(_rouge_l(text, references, stem=stem), references, 1)
 
 

@@ -65,7 +65,7 @@ class BettingSequence:
         check_range(low, high)
         check_level(confidence_level)
         if grid < 3:
-            raise ValueError(f"grid must be at least 3, got {grid!r}")
+            raise ValueError(f"grid must be at least 3, got {grid}")
         self.low, self.high, self.confidence_level, self.grid = low, high, confidence_level, grid
         self.n = 0
         self._sum = 0.0

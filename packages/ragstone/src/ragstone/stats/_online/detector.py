@@ -65,15 +65,13 @@ class ShiryaevRobertsDetector:
         """
         check_range(low, high)
         if not low < reference < high:
-            raise ValueError(
-                f"reference must be strictly between low and high ({low!r} and {high!r}), got {reference!r}"
-            )
+            raise ValueError(f"reference must be strictly between low and high ({low} and {high}), got {reference}")
         if direction not in ("drop", "rise"):
             raise ValueError(f"direction must be 'drop' or 'rise', got {direction!r}")
         if not 0 < alpha < 1:
-            raise ValueError(f"alpha must be in (0, 1), got {alpha!r}")
+            raise ValueError(f"alpha must be in (0, 1), got {alpha}")
         if not bets or not all(0 < bet <= 1 for bet in bets):
-            raise ValueError(f"bets must be shares in (0, 1], at least one, got {tuple(bets)!r}")
+            raise ValueError(f"bets must be shares in (0, 1], at least one, got {list(map(float, bets))}")
         self.reference, self.direction, self.alpha, self.low, self.high = reference, direction, alpha, low, high
         self.bets = tuple(bets)
         self.n = 0

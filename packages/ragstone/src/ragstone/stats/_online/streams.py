@@ -53,7 +53,7 @@ class ProportionSequence:
             ValueError: If the item has another value.
         """
         if x not in (0, 1):
-            raise ValueError(f"an item must be True or False (1 or 0), got {x!r}. Use BettingSequence for other scores")
+            raise ValueError(f"an item must be True or False (1 or 0), got {x}. Use BettingSequence for other scores")
         self.n += 1
         self.successes += int(x)
 
