@@ -10,7 +10,17 @@ import math
 import pytest
 
 from ragstone.errors import JudgeError
-from ragstone.metrics import Criterion, Metric, ReaderMetric, UdcgTheta, all_metrics, bind_reader
+from ragstone.judges import Prompt
+from ragstone.metrics import (
+    Criterion,
+    Metric,
+    MetricBase,
+    ReaderMetric,
+    UdcgTheta,
+    WorkedExample,
+    all_metrics,
+    bind_reader,
+)
 from ragstone.schema import Failure, NotApplicable, Score, sample_from_row
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, FakeReader, make_sample
@@ -199,3 +209,49 @@ def test_the_worked_example_holds(metric):
     if example.value is None:
         pytest.skip("the value is a model's opinion; what the model is told is checked in tests/models")
     assert example.value == pytest.approx(outcome.value, abs=5e-4)
+
+
+def check_prompt_hash(metric):
+    """Check that the version of a metric that calls the judge contains the hash of all its tasks."""
+    judge = FakeJudge()
+    outcome = score(
+        metric.with_reader(FakeReader()) if isinstance(metric, ReaderMetric) else metric, asking(metric), judge
+    )
+    # The version of a composite contains the versions of its parts.
+    if judge.prompts and not hasattr(metric, "parts"):
+        assert metric.prompt_hash, "set `tasks` to the texts that the metric gives the judge"
+        assert metric.card.version.endswith(f"+{metric.prompt_hash}")
+        assert metric.prompt_hash == outcome.prompt_hash
+    if tasks := getattr(metric, "tasks", ()):
+        assert set() == {prompt.task for prompt in judge.prompts} - set(tasks)
+
+
+@METRICS
+def test_the_version_contains_the_prompts(metric):
+    """A changed prompt is a changed version, so its outcomes are not mixed with earlier ones."""
+    check_prompt_hash(metric)
+
+
+@pytest.mark.parametrize("tasks", [(), ("Your assignment: rate something else.",)])
+def test_a_judged_metric_without_its_task_is_found(tasks):
+    """The check above fails if `tasks` does not contain the text that the judge receives."""
+
+    class Politeness(MetricBase):
+        """Whether the response is polite."""
+
+        name, needs, judge_calls = "acme.politeness", ("response",), 1
+
+        async def compute(self, sample, judge):
+            prompt = Prompt(construct="politeness", task="Your assignment: rate the tone.", fields={})
+            reply = await judge.ask_number(prompt, low=0, high=1)
+            return self.make_score(sample, reply.value, method=reply.method)
+
+    class Complete(Politeness):
+        tasks = ("Your assignment: rate the tone.",)
+
+    metric = Politeness()
+    metric.example = Complete.example = WorkedExample(row={"response": "Certainly."}, steps="1", value=1.0)
+    Politeness.tasks = tasks
+    with pytest.raises(AssertionError):
+        check_prompt_hash(metric)
+    check_prompt_hash(Complete())

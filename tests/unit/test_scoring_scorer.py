@@ -11,7 +11,7 @@ from ragstone.capture import capture_suppressed
 from ragstone.errors import ConfigurationError, JudgeError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges import NumberReply, OpenAICompatibleJudge, record_usage
 from ragstone.metrics import CCRS, MetricBase, MetricCard
-from ragstone.schema import Failure, NotApplicable, Passage, Score, Usage
+from ragstone.schema import Failure, Interval, NotApplicable, Passage, Score, Usage
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, make_sample
 
@@ -117,6 +117,22 @@ def test_values_that_break_the_promise_are_bugs(value):
     """NaN, infinity and values outside the card's range get nowhere."""
     (outcome,) = score([Metric(constant(value))])
     assert ("failure", "bug") == (outcome.outcome, outcome.kind)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.2, 1.01), (-0.01, 0.8), (0, 100)])
+def test_an_interval_outside_the_range_is_a_bug(low, high):
+    """A metric that forgets to scale the interval of a reply fails, and the reason says what to do."""
+
+    class Shares(Words):
+        high = 1.0
+
+        async def compute(self, sample, judge):
+            interval = Interval(low=low, high=high, method="t")
+            return self.make_score(sample, 0.5, method="sampled", interval=interval)
+
+    (outcome,) = score([Shares()])
+    assert ("failure", "bug") == (outcome.outcome, outcome.kind)
+    assert f"the interval {float(low)} to {float(high)} is outside 0 to 1. Scale the bounds" in outcome.reason
 
 
 def test_rounding_is_no_bug():

@@ -299,8 +299,15 @@ def _checked(metric: Metric, outcome: object) -> AnyOutcome:
     outcome.model_dump_json()
     if isinstance(outcome, Score):
         low, high = metric.card.low - _RANGE_TOLERANCE, metric.card.high + _RANGE_TOLERANCE
+        allowed = f"{metric.card.low:g} to {metric.card.high:g}"
         if not math.isfinite(outcome.value) or not low <= outcome.value <= high:
-            raise ValueError(f"the value {outcome.value!r} is outside {metric.card.low:g} to {metric.card.high:g}")
+            raise ValueError(f"the value {outcome.value!r} is outside {allowed}")
+        interval = outcome.interval
+        if interval is not None and not low <= interval.low <= interval.high <= high:
+            raise ValueError(
+                f"the interval {interval.low!r} to {interval.high!r} is outside {allowed}. Scale the bounds of the "
+                "judge's reply like its value"
+            )
     return outcome
 
 
