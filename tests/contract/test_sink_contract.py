@@ -1,7 +1,8 @@
 """`SinkContract`, which our users write sinks against, run for each of ours.
 
-Langfuse, LangSmith and webhooks are stand-ins here, which keep what they are sent as the real ones are documented to;
-that we send what the real ones take is tested in `test_sink_requests.py`.
+Servers are stand-ins here, which keep requests as the real ones are documented to. That we send what the real ones take is
+tested in `test_sink_requests.py` and `tests/servers`. `PrometheusSink` and `PostgresqlSink` are not here: counters do not
+contain ids, and the contract of PostgreSQL runs with the database in `tests/servers`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,20 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from fake_servers import RecordingServer, Reply, Request
-from ragstone.sinks import JsonlSink, LangfuseSink, LangsmithSink, ParquetSink, Sink, WebhookSink
+from ragstone.sinks import (
+    JsonlSink,
+    LangfuseSink,
+    LangsmithSink,
+    MlflowSink,
+    OtlpSink,
+    ParquetSink,
+    PhoenixSink,
+    Sink,
+    WebhookSink,
+)
 from ragstone.testing import MemorySink, SinkContract, SinkOutageContract
 
 
@@ -135,4 +147,59 @@ class TestWebhookSink(OfServer):
     def take(self, request: Request) -> Reply:
         for outcome in json.loads(request.content)["outcomes"]:
             self.kept[outcome["id"]] = outcome["id"]
+        return Reply(200, {})
+
+
+class TestPhoenixSink(OfServer):
+    """`PhoenixSink` and a server that identifies an annotation by span, name and identifier."""
+
+    def open(self, where: Path) -> Sink:
+        return PhoenixSink(self.server.address)
+
+    def take(self, request: Request) -> Reply:
+        for row in json.loads(request.content)["data"]:
+            self.kept[row["span_id"], row["name"], row["identifier"]] = row["identifier"]
+        return Reply(200, {"data": []})
+
+
+class TestMlflowSink(OfServer):
+    """`MlflowSink` and a server that rejects a second assessment with the same id."""
+
+    def open(self, where: Path) -> Sink:
+        return MlflowSink(self.server.address)
+
+    def take(self, request: Request) -> Reply:
+        if request.method == "GET":
+            assessment_id = request.path.rpartition("/")[2]
+            return Reply(200 if assessment_id in self.kept else 404, {"assessment": {"assessment_id": assessment_id}})
+        assessment = json.loads(request.content)["assessment"]
+        if assessment["assessment_id"] in self.kept:
+            return Reply(500, {"error_code": "INTERNAL_ERROR"})
+        self.kept[assessment["assessment_id"]] = assessment["metadata"]["id"]
+        return Reply(200, {"assessment": assessment})
+
+
+class TestOtlpSink(SinkContract):
+    """`OtlpSink` and a receiver that keeps events by `ragstone.evaluation.id`, as OTLP does not have keys.
+
+    Outages are tested with the exporter's retries in `tests/integrations/otlp`.
+    """
+
+    @pytest.fixture(autouse=True)
+    def _server(self):
+        self.kept: dict[str, str] = {}
+        with RecordingServer(self.take) as self.server:
+            yield
+
+    def open(self, where: Path) -> Sink:
+        return OtlpSink(self.server.address, timeout_s=60)
+
+    def delivered(self, sink: Sink, where: Path) -> Sequence[str]:
+        return list(self.kept.values())
+
+    def take(self, request: Request) -> Reply:
+        received = ExportLogsServiceRequest.FromString(request.content)
+        for event in received.resource_logs[0].scope_logs[0].log_records:
+            (id_,) = (a.value.string_value for a in event.attributes if a.key == "ragstone.evaluation.id")
+            self.kept[id_] = id_
         return Reply(200, {})

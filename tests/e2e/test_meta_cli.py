@@ -71,7 +71,7 @@ def test_meta_of_two_systems_with_labels_and_repeats(run: Callable[..., Done], o
     assert 0 == done.returncode, done.stderr
     for part in (
         "12 / 0 / 0", "ccrs.qr and ccrs.ac", "mean of 2 systems", "discriminative power", "significant pairs", "pairs that flip",
-        "12 samples, 24 scores", "agreement with people", "prediction-powered", "lexical baseline",
+        "12 samples, 24 scores", "agreement with people", "prediction-powered", "which is not a judge",
     ):  # fmt: skip
         assert part in done.stdout
     found = json.loads(run(*command, "--json").stdout)
