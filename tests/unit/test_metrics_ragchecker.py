@@ -212,14 +212,20 @@ def test_details_name_claims_and_passages():
     ].details["reference_claims"]
 
 
-def test_explanations_name_the_claims():
-    """The first three that took the value where it is."""
-    found = outcomes("a v w x y", "a b", ("a x",))
-    assert "these: v; w; y" == found["hallucination"].explanation
-    assert "these: x" == found["noise_sensitivity_relevant"].explanation
-    assert found["self_knowledge"].explanation is None
-    assert "not in the reference: v; w; x, and 1 more" == found["precision"].explanation
-    assert "not in the passages: b" == found["claim_recall"].explanation
+def test_explanations_list_the_claims():
+    """Each claim with its verdicts and the passages that support it, the least supported first."""
+    found = outcomes("a v x", "a b", ("a x", "a"))
+    lines = [
+        "v: wrong, supported by no passage",
+        "x: wrong, supported by passage 1",
+        "a: correct, supported by passages 1, 2",
+    ]
+    assert ["Claims of the response:", *(f"- {line}" for line in lines)] == found["hallucination"].explanation.split(
+        "\n"
+    )
+    assert "- b: not in the response\n- a: in the response" in found["recall"].explanation
+    assert "- b: supported by no passage\n- a: in a passage" not in found["claim_recall"].explanation
+    assert "Relevant passages: 1, 2 of 2." in found["context_precision"].explanation
 
 
 def test_relevance_that_is_not_known_bounds_the_noise():

@@ -52,9 +52,11 @@ class RagstoneEvaluator:
         reader: The application's generator, for metrics that ask it ("udcg"). None is the judge's model.
         fields: Our field name to the application's (`{"contexts": "quellen"}`), if the known names do not fit.
         deadline_s: Seconds after which metrics without an outcome fail as "timeout".
+        reasons: Number of the worst rows for which the judge explains its lowest score, in `comment`: those that are among
+            the worst so far when they are scored. Scores do not change.
 
     Raises:
-        ConfigurationError: If a metric, judge, reader or field does not exist.
+        ConfigurationError: If a metric, judge, reader or field does not exist, or reasons are requested from "lexical".
         MissingExtraError: If a metric needs a package that is not installed.
 
     Example:
@@ -73,18 +75,21 @@ class RagstoneEvaluator:
         reader: str | Reader | Runnable[Any, Any] | None = None,
         fields: Mapping[str, str] | None = None,
         deadline_s: float = 120.0,
+        reasons: int = 0,
     ) -> None:
         self._fields = dict(fields or {})
         if unknown := sorted(self._fields.keys() - FIELD_ALIASES.keys()):
             raise ConfigurationError(
                 f"fields names {', '.join(map(repr, unknown))}; a sample has {', '.join(FIELD_ALIASES)}"
             )
-        self._scorer = ScoringSetup(
+        self._setup = ScoringSetup(
             metrics,
             judge=LangChainJudge(judge) if isinstance(judge, Runnable) else judge,
             reader=ChatReader(LangChainModel(reader)) if isinstance(reader, Runnable) else reader,
             deadline_s=deadline_s,
-        ).scorer
+            reasons=reasons,
+        )
+        self._scorer = self._setup.scorer
         self._scored: OrderedDict[str, Sequence[Outcome]] = OrderedDict()
         """The outcomes of recent rows, so that a summary does not ask the judge again."""
         self.__name__ = metrics if isinstance(metrics, str) else "+".join(card.name for card in self.cards)
@@ -154,7 +159,7 @@ class RagstoneEvaluator:
         return scored
 
     async def _score(self, sample: Sample) -> Sequence[Outcome]:
-        outcomes = self._scored[sample.model_dump_json()] = await self._scorer.score(sample)
+        outcomes = self._scored[sample.model_dump_json()] = await self._setup.score(sample)
         while len(self._scored) > _REMEMBERED:
             self._scored.popitem(last=False)
         return outcomes

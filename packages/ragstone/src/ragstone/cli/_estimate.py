@@ -32,6 +32,7 @@ def print_estimate(
     json_output: bool,
     heading: str,
     facts: dict[str, Any],
+    reason_calls: int = 0,
 ) -> None:
     """Print an estimate, extrapolated from a part of the samples to all.
 
@@ -43,6 +44,7 @@ def print_estimate(
         json_output: Print JSON.
         heading: First line of the text.
         facts: Values printed before the estimate in JSON.
+        reason_calls: Maximum number of judge calls for reasons, which the estimate does not include.
     """
     scale = n_samples / estimate.n_samples if estimate.n_samples else 0.0
     concurrency = models.concurrent_requests
@@ -62,6 +64,7 @@ def print_estimate(
         for metric in estimate.metrics
     ]
     if json_output:
+        facts = facts | {"reason_calls": reason_calls}
         costs = {"calls": calls, "input_tokens": tokens[0], "output_tokens": tokens[1], "usd": usd, "seconds": seconds}
         print_json(facts | {"n_rehearsed": estimate.n_samples, "metrics": metrics} | costs)
         return
@@ -77,6 +80,8 @@ def print_estimate(
         + (f", {usd:.2f} USD" if usd is not None else " (for USD, set --usd-per-million-tokens)")
         + f", {format_duration(seconds)} at {call_latency_s:g} s per call and {concurrency} concurrent requests"
     )
+    if reason_calls:
+        lines.append(f"and up to {reason_calls} calls for reasons")
     if estimate.n_samples < n_samples:
         lines.append(
             f"Estimated from {estimate.n_samples} of {n_samples} samples. Token counts are derived from characters."

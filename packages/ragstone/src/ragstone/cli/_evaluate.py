@@ -40,6 +40,7 @@ from ragstone.cli._options import (
 from ragstone.cli._output import failure_lines, print_json, print_text
 from ragstone.cli._panels import OUTPUT
 from ragstone.cli._progress import show_progress
+from ragstone.cli._reasons import ReasonsOption, reason_lines
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError, DataError
@@ -93,6 +94,7 @@ def evaluate_command(
         Path | None,
         typer.Option("--output", "-o", rich_help_panel=OUTPUT, help="JSONL file for the outcomes, one per line."),
     ] = None,
+    reasons: ReasonsOption = 0,
     dry_run: DryRunOption = False,
     call_latency_s: CallLatencyOption = 1.0,
     concurrency: ConcurrencyOption = 16,
@@ -125,7 +127,13 @@ def evaluate_command(
                 data, fields=fields, references=_references(references), qrels=qrels, on_bad_row=on_bad_row
             )
             _print_dry_run(
-                samples, [row.reason for row in rejected], names, models, call_latency_s, json_output=json_output
+                samples,
+                [row.reason for row in rejected],
+                names,
+                models,
+                call_latency_s,
+                reasons=reasons,
+                json_output=json_output,
             )
             return
         judge, reader = models.models()
@@ -149,6 +157,7 @@ def evaluate_command(
                 on_bad_row=on_bad_row,
                 concurrency=concurrency,
                 deadline_s=deadline_s,
+                reasons=reasons,
                 progress=progress.update,
                 on_outcomes=progress.count,
             )
@@ -158,7 +167,7 @@ def evaluate_command(
     if json_output:
         print_json(result.to_dict())
     else:
-        print_text(result)
+        print_text("\n".join([str(result), *reason_lines(result.outcomes)]))
         typer.echo(_spent(result), err=True)
     for line in failure_lines(result.outcomes):
         typer.echo(line, err=True)
@@ -197,6 +206,7 @@ def _print_dry_run(
     models: ModelOptions,
     call_latency_s: float,
     *,
+    reasons: int,
     json_output: bool,
 ) -> None:
     _print_rejected(rejected)
@@ -210,6 +220,7 @@ def _print_dry_run(
         json_output=json_output,
         heading=f"{len(samples)} samples would be scored",
         facts={"n_samples": len(samples), "n_rejected": len(rejected)},
+        reason_calls=min(reasons, len(samples)),
     )
 
 

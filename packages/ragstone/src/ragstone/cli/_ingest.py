@@ -23,6 +23,7 @@ from ragstone.cli._options import (
     parse_retriever_tools,
 )
 from ragstone.cli._panels import LIMITS
+from ragstone.cli._reasons import ReasonsOption
 from ragstone.errors import ConfigurationError, JudgeError, StoreError, StoreOwnedError
 from ragstone.store import is_database_url
 from ragstone.worker import ScoringSetup, Worker, spool_directory
@@ -70,6 +71,7 @@ def ingest_command(
             help="Seconds to keep a trace pending while the judge is unavailable.",
         ),
     ] = 3600.0,
+    reasons: ReasonsOption = 0,
     no_redact: NoRedactOption = False,
     retriever_tool: RetrieverToolOption = None,
     *,
@@ -89,6 +91,7 @@ def ingest_command(
         sinks=sink or (),
         concurrency=concurrency,
         deadline_s=deadline_s,
+        reasons=reasons,
         closes_models=True,
     )
     buffer = SharedSpanBuffer(_buffer_path(store))

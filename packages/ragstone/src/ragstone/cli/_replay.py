@@ -31,6 +31,7 @@ from ragstone.cli._options import (
 from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_for_terminal
 from ragstone.cli._panels import LIMITS
 from ragstone.cli._progress import Progress, show_progress
+from ragstone.cli._reasons import ReasonsOption
 from ragstone.errors import DataError, StoreError
 from ragstone.experiments import MetricSummary, format_table, summarize, titles_of
 from ragstone.judges import is_baseline
@@ -45,6 +46,7 @@ from ragstone.replay import (
     plan_replay,
 )
 from ragstone.schema import Failure, Ledger, NotApplicable, Score
+from ragstone.scoring import MAX_CALLS_PER_REASON
 from ragstone.store import is_database_url, open_store
 from ragstone.worker import Worker, read_ledger
 
@@ -81,6 +83,7 @@ def replay_command(
             help="Seconds to keep a trace pending while the judge is unavailable.",
         ),
     ] = 3600.0,
+    reasons: ReasonsOption = 0,
     no_redact: NoRedactOption = False,
     retriever_tool: RetrieverToolOption = None,
     json_output: JsonOption = False,
@@ -98,7 +101,7 @@ def replay_command(
             retriever_tools=tools,
             calls_per_reading=models.calls_per_reading,
         )
-        _print_plan(plan, models, call_latency_s, json_output=json_output)
+        _print_plan(plan, models, call_latency_s, reasons=reasons, json_output=json_output)
         return
     if models.cache is None and "RAGSTONE_CACHE" not in os.environ and not is_database_url(store):
         # A run that resumes after a kill reads replies from this cache instead of paying for them again.
@@ -121,6 +124,7 @@ def replay_command(
                 concurrency=concurrency,
                 deadline_s=deadline_s,
                 max_outage_s=max_outage_s,
+                reasons=reasons,
                 redact=None if no_redact else redact_secrets,
                 started=stop.watch,
             )
@@ -261,7 +265,9 @@ def _skipped_lines(skipped: Sequence[RejectedRecord]) -> Iterator[str]:
         yield f"skipped {sanitize_for_terminal(file.place)}: {sanitize_for_terminal(file.reason)}"
 
 
-def _print_plan(plan: ReplayPlan, models: ModelOptions, call_latency_s: float, *, json_output: bool) -> None:
+def _print_plan(
+    plan: ReplayPlan, models: ModelOptions, call_latency_s: float, *, reasons: int, json_output: bool
+) -> None:
     if not json_output:
         print_text("\n".join([*_file_lines(plan.files, planned=True), *_skipped_lines(plan.skipped)]))
     print_estimate(
@@ -277,4 +283,5 @@ def _print_plan(plan: ReplayPlan, models: ModelOptions, call_latency_s: float, *
             "n_traces": plan.n_traces,
             "n_scorable": plan.n_scorable,
         },
+        reason_calls=min(MAX_CALLS_PER_REASON * reasons, plan.n_scorable),
     )

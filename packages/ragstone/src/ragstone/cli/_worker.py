@@ -14,6 +14,7 @@ from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MetricsOption, SinkOption
 from ragstone.cli._panels import LIMITS
+from ragstone.cli._reasons import ReasonsOption
 from ragstone.errors import StoreError
 from ragstone.store import describe_store, is_database_url, resolve_store
 from ragstone.worker import ScoringSetup, Worker
@@ -38,6 +39,7 @@ def worker_command(
             help="Seconds to keep a trace pending while the judge is unavailable.",
         ),
     ] = 3600.0,
+    reasons: ReasonsOption = 0,
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="Stop when no trace or delivery is pending.")
     ] = False,
@@ -55,6 +57,7 @@ def worker_command(
         sinks=sink or (),
         concurrency=concurrency,
         deadline_s=deadline_s,
+        reasons=reasons,
         closes_models=True,
     )
     if asyncio.run(_work(store, setup, max_outage_s, until_idle=until_idle)):

@@ -26,7 +26,7 @@ from ragstone.experiments._views.source import Rows
 from ragstone.judges import Judge, JudgeIdentity, Reader, is_baseline
 from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
-from ragstone.scoring import Scorer
+from ragstone.scoring import Scorer, explain_worst
 from ragstone.sinks import Sink
 from ragstone.views import Answers
 from ragstone.worker import ScoringSetup
@@ -207,6 +207,7 @@ async def aevaluate(
     retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
     traces: str | os.PathLike[str] | None = None,
     stop_early: bool = True,
+    reasons: int = 0,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
@@ -237,6 +238,8 @@ async def aevaluate(
         traces: JSONL file for the captured calls of the application. If a run is interrupted, the next run with the same
             file asks only for the missing answers.
         stop_early: Stop if the application fails on each of the first 10 samples.
+        reasons: Number of the worst answers for which the judge explains its lowest score, after scoring. Scores do not
+            change. The reasons are `Score.explanation`.
         progress: Called with (finished samples, all samples) after each sample. Each repeat counts.
         on_outcomes: Called with the outcomes of each sample when they are complete, before `progress`.
 
@@ -259,8 +262,19 @@ async def aevaluate(
         raise DataError(f"the data does not contain valid samples ({len(rejected)} rows rejected)")
     if app is None and (repeats != 1 or traces is not None):
         raise ConfigurationError("repeats and traces belong to an application. Pass it as app (--app)")
+    if reasons and repeats > 1:
+        raise ConfigurationError(
+            f"a reason explains one answer, and with repeats={repeats} a score is the mean of several. Set repeats=1 or "
+            "reasons=0"
+        )
     setup = ScoringSetup(
-        metrics, judge=judge, reader=reader, sinks=sinks, concurrency=concurrency, deadline_s=deadline_s
+        metrics,
+        judge=judge,
+        reader=reader,
+        sinks=sinks,
+        concurrency=concurrency,
+        deadline_s=deadline_s,
+        reasons=reasons,
     )
     saved, recorder = SavedRuns(traces), AppRecorder(retriever_tools)
     runner = None
@@ -285,11 +299,12 @@ async def aevaluate(
             with framework_capture(recorder, app):
                 async with runner:
                     scored = await score_app(runner, setup.scorer, samples, report)
-        delivered = [await deliver(sink, scored.outcomes) for sink in setup.sinks]
+        outcomes = await explain_worst(setup.scorer, scored.samples, scored.outcomes, reasons, concurrency=concurrency)
+        delivered = [await deliver(sink, outcomes) for sink in setup.sinks]
         saved.finish(scored.traces)
         return Experiment(
             samples=scored.samples,
-            outcomes=scored.outcomes,
+            outcomes=outcomes,
             cards=tuple(m.card for m in setup.metrics),
             judge=setup.judge.identity,
             usage=setup.scorer.usage,
@@ -352,6 +367,7 @@ def evaluate(
     retriever_tools: Iterable[str] | Mapping[str, str | None] = (),
     traces: str | os.PathLike[str] | None = None,
     stop_early: bool = True,
+    reasons: int = 0,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
@@ -379,6 +395,7 @@ def evaluate(
             retriever_tools=retriever_tools,
             traces=traces,
             stop_early=stop_early,
+            reasons=reasons,
             progress=progress,
             on_outcomes=on_outcomes,
         )

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from ragstone.judges import Judge
 from ragstone.metrics._base import MetricBase
+from ragstone.metrics._claim_reason import EMPTY_RESPONSE, describe_evidence
 from ragstone.metrics._claims import ClaimCheck
 from ragstone.metrics._shares import Mark, ShareBounds
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["ClaimMetric", "ClaimShare", "describe_claims", "format_supported_claims"]
+__all__ = ["ClaimMetric", "ClaimShare", "describe_claims"]
 
-_QUOTED: Final = 3
 _NO_REPLIES: Final = "no_judgement"  # codespell:ignore judgement
 
 
@@ -25,8 +25,6 @@ class ClaimShare:
 
     share: ShareBounds
     details: Mapping[str, Any] = field(default_factory=dict)
-    explanation: str | None = None
-    """The claims that determine the value."""
     method: str | None = None
     """The method if the judge was not called. Otherwise the judge's replies determine it."""
 
@@ -61,7 +59,9 @@ class ClaimMetric(MetricBase):
             method=result.method or (methods[0] if len(methods) == 1 else "mixed" if methods else _NO_REPLIES),
             n=max(1, check.replies),
             details=details,
-            explanation=result.explanation,
+            explanation=EMPTY_RESPONSE
+            if result.method == "empty_response"
+            else describe_evidence(details, [passage.text for passage in sample.contexts or ()]),
         )
 
     @abstractmethod
@@ -75,12 +75,3 @@ def describe_claims(claims: Sequence[str], **columns: Sequence[Mark] | Sequence[
         {"claim": claim, **dict(zip(columns, row, strict=True))}
         for claim, *row in zip(claims, *columns.values(), strict=True)
     ]
-
-
-def format_supported_claims(what: str, claims: Sequence[str], marks: Sequence[Mark]) -> str | None:
-    """Return a text with the first claims whose verdict is yes, or None if no claim has that verdict."""
-    chosen = [claim for claim, mark in zip(claims, marks, strict=True) if mark]
-    if not chosen:
-        return None
-    more = f", and {len(chosen) - _QUOTED} more" if len(chosen) > _QUOTED else ""
-    return f"{what}: {'; '.join(chosen[:_QUOTED])}{more}"

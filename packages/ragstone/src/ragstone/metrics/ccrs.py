@@ -32,6 +32,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, NumberReply, Prompt
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._card import WorkedExample
+from ragstone.metrics._claim_reason import EMPTY_RESPONSE
 from ragstone.metrics._rated import make_rated_score
 from ragstone.schema import NotApplicable, Sample, Score
 
@@ -78,7 +79,7 @@ class _Ccrs(MetricBase):
         if reason := self._find_not_applicable_reason(fields):
             return self.make_not_applicable(sample, reason)
         if not fields["response"]:
-            return self.make_score(sample, 0.0, method="empty_response")
+            return self.make_score(sample, 0.0, method="empty_response", explanation=EMPTY_RESPONSE)
         shown = {name: value for name, value in fields.items() if name != "reference" or "reference" in self.needs}
         reply = await judge.ask_number(Prompt(construct=self.construct, task=self.task, fields=shown))
         return self._judged(sample, fields, reply)

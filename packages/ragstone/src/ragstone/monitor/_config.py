@@ -26,6 +26,7 @@ CONFIGURABLE: Final = (
     "concurrency",
     "deadline_s",
     "max_outage_s",
+    "reasons",
     "role",
 )
 """The arguments of `Monitor` that a file can set: numbers and strings."""

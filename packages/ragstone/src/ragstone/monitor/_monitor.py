@@ -71,6 +71,8 @@ class Monitor(RequestBlocks):
         deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
         max_outage_s: Seconds for which a request stays pending and is retried while the judge is unavailable. Then its
             metrics fail.
+        reasons: Number of requests for which the judge explains its lowest score: those that are among the worst of 24
+            hours when they are scored. At most five times as many judge calls are made in 24 hours. 0 asks for none.
         role: "auto" owns the store if no other process does. "capture" never scores (a `ragstone worker` does).
         clock: Returns the current time in Unix seconds, for tests.
 
@@ -95,6 +97,7 @@ class Monitor(RequestBlocks):
         concurrency: int = 16,
         deadline_s: float = 120.0,
         max_outage_s: float = 3600.0,
+        reasons: int = 0,
         role: Literal["auto", "capture"] = "auto",
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -115,6 +118,7 @@ class Monitor(RequestBlocks):
             sinks=sinks,
             concurrency=concurrency,
             deadline_s=deadline_s,
+            reasons=reasons,
             closes_models=True,
         )
         self._outage_patience_s = max_outage_s

@@ -129,6 +129,7 @@ async def areplay_traces(
     concurrency: int = 16,
     deadline_s: float = 120.0,
     max_outage_s: float = 3600.0,
+    reasons: int = 0,
     redact: Redactor | None = redact_secrets,
     started: Callable[[ReplayTraceSource, Worker], None] | None = None,
 ) -> ReplayReport:
@@ -150,6 +151,8 @@ async def areplay_traces(
         concurrency: Traces scored at once.
         deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
         max_outage_s: Seconds to keep a trace pending while the judge is unavailable.
+        reasons: Number of the worst answers for which the judge explains its lowest score. An answer is explained when it
+            is scored, if it is among the worst so far, so that at the end at least the worst answers of the run are.
         redact: Function from text to text, applied to every text before it is stored. None stores texts unchanged.
         started: Function that is called before work begins, with the source (for progress) and the worker (to stop it).
 
@@ -160,7 +163,13 @@ async def areplay_traces(
         StoreError: The store cannot be used, or another process owns it.
     """
     setup = ScoringSetup(
-        metrics, judge=judge, reader=reader, sinks=sinks, concurrency=concurrency, deadline_s=deadline_s
+        metrics,
+        judge=judge,
+        reader=reader,
+        sinks=sinks,
+        concurrency=concurrency,
+        deadline_s=deadline_s,
+        reasons=reasons,
     )
     tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:
@@ -189,6 +198,7 @@ def replay_traces(
     concurrency: int = 16,
     deadline_s: float = 120.0,
     max_outage_s: float = 3600.0,
+    reasons: int = 0,
     redact: Redactor | None = redact_secrets,
 ) -> ReplayReport:
     """Import traces of other tools into a store and score them: the synchronous form of `areplay_traces`.
@@ -213,6 +223,7 @@ def replay_traces(
             concurrency=concurrency,
             deadline_s=deadline_s,
             max_outage_s=max_outage_s,
+            reasons=reasons,
             redact=redact,
         )
     )

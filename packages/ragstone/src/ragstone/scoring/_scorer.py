@@ -8,6 +8,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final, get_args
 
 from ragstone._util.suppress import suppress_capture
@@ -192,6 +193,20 @@ class Scorer:
             for unfinished in rest:
                 unfinished.cancel()
             await asyncio.gather(*rest, return_exceptions=True)
+
+    @asynccontextmanager
+    async def limited(self) -> AsyncIterator[UsageMeter]:
+        """Run further calls to the judge as a part of scoring: their usage counts, and the deadline of a sample applies.
+
+        Raises:
+            TimeoutError: If the block does not end before the deadline.
+        """
+        with suppress_capture(), metered() as meter:
+            try:
+                async with asyncio.timeout(self._deadline_s):
+                    yield meter
+            finally:
+                self._spent.total += meter.total
 
     def not_applicable(self, sample_id: str, reason: str) -> tuple[NotApplicable, ...]:
         """Return one outcome for each metric for a trace that cannot be scored (for example after an error)."""

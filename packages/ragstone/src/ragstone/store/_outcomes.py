@@ -446,7 +446,8 @@ def _sentence(outcome: Score | NotApplicable | Failure) -> str:
     by = f" by {outcome.judge}" if outcome.judge else ""
     match outcome:
         case Score():
-            return f"{outcome.metric}: {outcome.value:.4g}{by} ({outcome.method}, n={outcome.n})."
+            why = f" Reason: {outcome.explanation}" if outcome.explanation else ""
+            return f"{outcome.metric}: {outcome.value:.4g}{by} ({outcome.method}, n={outcome.n}).{why}"
         case NotApplicable():
             return f"{outcome.metric}: not applicable: {outcome.reason}"
         case Failure():

@@ -54,6 +54,7 @@ class MetricGroups:
         for metric in setup.metrics:
             identity = setup.scorer.judged_by(metric)
             groups.setdefault("" if identity is None else identity.hash, []).append(metric)
+        self._setup = setup
         self._concurrency = setup.concurrency
         self._parts = [
             (
@@ -111,6 +112,7 @@ class MetricGroups:
                     return await scorer.score(sample)
 
             outcomes = await outage.score_with_retry(score, extend_lease=extend_lease)
+            outcomes = await self._setup.explain(scorer, sample, outcomes)
             n_unfinished -= 1
             await store_outcomes(outcomes, n_unfinished == 0)
 

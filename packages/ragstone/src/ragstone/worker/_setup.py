@@ -7,9 +7,11 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Reader, judge_from, reader_from
 from ragstone.metrics import Metric, bind_reader, resolve_metrics
-from ragstone.scoring import Scorer
+from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.scoring import Scorer, WorstAnswers, explain_lowest
 from ragstone.sinks import Sink, sink_from
 
 __all__ = ["ScoringSetup"]
@@ -28,10 +30,12 @@ class ScoringSetup:
         sinks: The forms of `sink_from`.
         concurrency: Number of samples scored concurrently.
         deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
+        reasons: Number of the worst answers whose lowest judged score gets a reason from the judge.
         closes_models: Also close a judge and a reader that were passed as objects.
 
     Raises:
-        ConfigurationError: If a metric, judge, reader or sink does not exist, or a limit is out of range.
+        ConfigurationError: If a metric, judge, reader or sink does not exist, a limit is out of range, or reasons are
+            requested from the lexical baseline.
         MissingExtraError: If one of them needs a package that is not installed.
 
     Example:
@@ -50,6 +54,7 @@ class ScoringSetup:
         sinks: Sequence[str | Sink] = (),
         concurrency: int = 16,
         deadline_s: float = 120.0,
+        reasons: int = 0,
         closes_models: bool = False,
     ) -> None:
         self._arguments = (metrics, judge, reader, tuple(sinks))
@@ -59,6 +64,8 @@ class ScoringSetup:
         self.metrics, self.reader = bind_reader(resolved, lambda: reader_from(reader, judge=self.judge))
         self.concurrency = concurrency
         self.deadline_s = deadline_s
+        self.reasons = self._check_reasons(reasons)
+        self._worst = WorstAnswers(reasons)
         self.scorer = self.scorer_of(self.metrics)
         """Scorer for all metrics."""
         self._to_close: list[Judge | Reader] = []
@@ -70,6 +77,32 @@ class ScoringSetup:
     def scorer_of(self, metrics: Sequence[Metric]) -> Scorer:
         """Create a scorer for some of the metrics, with the same judge and limits."""
         return Scorer(metrics, self.judge, concurrency=self.concurrency, deadline_s=self.deadline_s)
+
+    async def explain(
+        self, scorer: Scorer, sample: Sample, outcomes: Sequence[Score | NotApplicable | Failure]
+    ) -> tuple[Score | NotApplicable | Failure, ...]:
+        """Return the outcomes of one sample, with a reason if the sample is among the worst `reasons` of a day so far.
+
+        Args:
+            scorer: The scorer that made the outcomes, from `scorer_of`.
+            sample: The sample.
+            outcomes: Its outcomes.
+        """
+        return await explain_lowest(scorer, sample, outcomes, self._worst)
+
+    async def score(self, sample: Sample) -> tuple[Score | NotApplicable | Failure, ...]:
+        """Score one sample with all metrics, with a reason if it is among the worst `reasons` of a day so far."""
+        return await self.explain(self.scorer, sample, await self.scorer.score(sample))
+
+    def _check_reasons(self, reasons: object) -> int:
+        if not isinstance(reasons, int) or isinstance(reasons, bool) or reasons < 0:
+            raise ConfigurationError(f"reasons must be a number of answers, 0 or more, got {reasons!r}")
+        if reasons and self.judge.identity.is_baseline:
+            raise ConfigurationError(
+                f"reasons={reasons} needs a model as judge, and the judge is the lexical baseline, which does not generate "
+                "text. Set judge (--judge), or omit reasons"
+            )
+        return reasons
 
     def command_options(self) -> list[str]:
         """Return options of `ragstone worker` for the same setup.
@@ -84,6 +117,7 @@ class ScoringSetup:
             *_model_option("judge", judge),
             *(_model_option("reader", reader) if self.reader is not None else ()),
             *(f"--sink={_sink_option(sink)}" for sink in sinks),
+            *((f"--reasons={self.reasons}",) if self.reasons else ()),
         ]
 
     async def aclose(self) -> None:

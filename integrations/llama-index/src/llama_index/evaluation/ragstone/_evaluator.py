@@ -43,9 +43,12 @@ class RagstoneEvaluator(BaseEvaluator):
         reader: The application's generator, for metrics that call it ("udcg"). None means the judge's model.
         threshold: The lowest score that passes, or the highest if a lower score is better. None leaves `passing` unset.
         deadline_s: Seconds after which the metric fails as "timeout".
+        reasons: Number of the worst responses for which the judge explains its score, in `feedback`: those that are among
+            the worst so far when they are scored. Scores do not change.
 
     Raises:
-        ConfigurationError: If a metric, judge or reader does not exist, or for a group of metrics.
+        ConfigurationError: If a metric, judge or reader does not exist, for a group of metrics, or if reasons are
+            requested from "lexical".
         MissingExtraError: If the metric needs a package that is not installed.
 
     Example:
@@ -63,6 +66,7 @@ class RagstoneEvaluator(BaseEvaluator):
         reader: str | Reader | BaseLLM | None = None,
         threshold: float | None = None,
         deadline_s: float = 120.0,
+        reasons: int = 0,
     ) -> None:
         found = resolve_metrics(metric)
         if len(found) > 1:
@@ -70,9 +74,8 @@ class RagstoneEvaluator(BaseEvaluator):
             raise ConfigurationError(
                 f"{metric!r} are {len(found)} metrics ({names}), and a result has one score; use for_metrics({metric!r})"
             )
-        setup = _setup(found, judge=judge, reader=reader, deadline_s=deadline_s)
-        (self._metric,) = setup.metrics
-        self._scorer = setup.scorer
+        self._setup = _setup(found, judge=judge, reader=reader, deadline_s=deadline_s, reasons=reasons)
+        (self._metric,) = self._setup.metrics
         self._threshold = threshold
 
     @classmethod
@@ -84,6 +87,7 @@ class RagstoneEvaluator(BaseEvaluator):
         reader: str | Reader | BaseLLM | None = None,
         thresholds: Mapping[str, float] | None = None,
         deadline_s: float = 120.0,
+        reasons: int = 0,
     ) -> dict[str, RagstoneEvaluator]:
         """Create one evaluator for each metric, by name, with one judge: the argument of `BatchEvalRunner`.
 
@@ -93,6 +97,7 @@ class RagstoneEvaluator(BaseEvaluator):
             reader: As for one evaluator.
             thresholds: The threshold of each metric, by its name.
             deadline_s: As for one evaluator.
+            reasons: As for one evaluator, for each of them.
 
         Raises:
             ConfigurationError: If a metric, judge or reader does not exist, or for a threshold of another metric.
@@ -108,10 +113,14 @@ class RagstoneEvaluator(BaseEvaluator):
             raise ConfigurationError(
                 f"thresholds names {', '.join(map(repr, unknown))}; the metrics are {[m.card.name for m in found]}"
             )
-        setup = _setup(found, judge=judge, reader=reader, deadline_s=deadline_s)
+        setup = _setup(found, judge=judge, reader=reader, deadline_s=deadline_s, reasons=reasons)
         return {
             metric.card.name: cls(
-                metric, judge=setup.judge, threshold=passing.get(metric.card.name), deadline_s=deadline_s
+                metric,
+                judge=setup.judge,
+                threshold=passing.get(metric.card.name),
+                deadline_s=deadline_s,
+                reasons=reasons,
             )
             for metric in setup.metrics
         }
@@ -184,7 +193,7 @@ class RagstoneEvaluator(BaseEvaluator):
             sample: Sample = sample_from_row(row, position=1)
         except DataError as error:
             return RagstoneEvaluationResult(**given, invalid_result=True, invalid_reason=f"cannot be read: {error}")
-        (outcome,) = await self._scorer.score(sample)
+        (outcome,) = await self._setup.score(sample)
         if isinstance(outcome, Score):
             return RagstoneEvaluationResult(
                 **given,
@@ -243,12 +252,14 @@ def _setup(
     judge: str | Judge | BaseLLM | None,
     reader: str | Reader | BaseLLM | None,
     deadline_s: float,
+    reasons: int,
 ) -> ScoringSetup:
     return ScoringSetup(
         metrics,
         judge=LlamaIndexJudge(judge) if isinstance(judge, BaseLLM) else judge,
         reader=ChatReader(LlamaIndexModel(reader)) if isinstance(reader, BaseLLM) else reader,
         deadline_s=deadline_s,
+        reasons=reasons,
     )
 
 

@@ -20,10 +20,10 @@ from typing import Final
 from ragstone.errors import JudgeError
 from ragstone.judges import Prompt
 from ragstone.metrics._card import Metric
-from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims, format_supported_claims
+from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
 from ragstone.metrics._claims import EXTRACTION, IN_PASSAGES, ClaimCheck, gather_or_cancel
 from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
-from ragstone.metrics._shares import Mark, ShareBounds, best_share, distinct, negated, share
+from ragstone.metrics._shares import Mark, ShareBounds, best_share, distinct, share
 from ragstone.metrics.ragas import _examples as examples
 
 __all__ = ["RAGAS", "average_precision_bounds"]
@@ -87,7 +87,6 @@ class Faithfulness(ClaimMetric):
         return ClaimShare(
             share=share(supported),
             details={"claims": describe_claims(claims, supported=supported)},
-            explanation=format_supported_claims("not in the passages", claims, negated(supported)),
         )
 
 
@@ -214,7 +213,6 @@ class ContextRecall(ClaimMetric):
         return ClaimShare(
             share=best_share(references, claims, supported),
             details={"reference_claims": describe_claims(claims, supported=supported)},
-            explanation=format_supported_claims("not in the passages", claims, negated(supported)),
         )
 
 

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from ragstone.metrics._card import Metric
-from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims, format_supported_claims
+from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
 from ragstone.metrics._claims import EXTRACTION, IN_ANSWER, IN_PASSAGES, ClaimCheck, pair
 from ragstone.metrics._shares import (
     Mark,
@@ -83,7 +83,6 @@ class Precision(_RagChecker):
         return ClaimShare(
             share=share(right),
             details={"claims": describe_claims(claims, right=right)},
-            explanation=format_supported_claims("not in the reference", claims, negated(right)),
         )
 
 
@@ -110,7 +109,6 @@ class Recall(_RagChecker):
         return ClaimShare(
             share=best_share(references, claims, covered),
             details={"reference_claims": describe_claims(claims, supported_by_response=covered)},
-            explanation=format_supported_claims("not in the response", claims, negated(covered)),
         )
 
 
@@ -189,8 +187,7 @@ class ClaimRecall(_OfReference):
         details = {
             "reference_claims": describe_claims(claims, found=found, passages=_supporting_passages(claims, by_passage))
         }
-        missed = format_supported_claims("not in the passages", claims, negated(found))
-        return ClaimShare(share=best_share(references, claims, found), details=details, explanation=missed)
+        return ClaimShare(share=best_share(references, claims, found), details=details)
 
 
 class ContextPrecision(_OfReference):
@@ -252,7 +249,10 @@ class ContextUtilization(_OfReference):
         defined = [one for one in shares if one is not None]
         if not defined:
             return "no passage supports a claim of the reference"
-        details = {"reference_claims": describe_claims(claims, found=found, supported_by_response=used)}
+        passages = _supporting_passages(claims, by_passage)
+        details = {
+            "reference_claims": describe_claims(claims, found=found, supported_by_response=used, passages=passages)
+        }
         return ClaimShare(share=highest(defined), details=details)
 
 
@@ -272,9 +272,7 @@ class _OfResponse(_RagChecker):
         right, by_passage = await pair(check.supported_by_references(claims), check.supported_by_passages(claims))
         counted = self._counted(right, any_of(by_passage, len(claims)))
         details = {"claims": describe_claims(claims, right=right, passages=_supporting_passages(claims, by_passage))}
-        return ClaimShare(
-            share=share(counted), details=details, explanation=format_supported_claims("these", claims, counted)
-        )
+        return ClaimShare(share=share(counted), details=details)
 
     def _counted(self, right: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
         raise NotImplementedError
@@ -340,7 +338,6 @@ class Faithfulness(_RagChecker):
         return ClaimShare(
             share=share(found),
             details={"claims": describe_claims(claims, found=found, passages=_supporting_passages(claims, by_passage))},
-            explanation=format_supported_claims("not in a passage", claims, negated(found)),
         )
 
 
@@ -371,9 +368,7 @@ class _NoiseSensitivity(_RagChecker):
             "claims": describe_claims(claims, right=right, passages=_supporting_passages(claims, by_passage)),
             "relevant": list(relevant),
         }
-        return ClaimShare(
-            share=share(counted), details=details, explanation=format_supported_claims("these", claims, counted)
-        )
+        return ClaimShare(share=share(counted), details=details)
 
     def _counted(self, wrong: Sequence[Mark], in_relevant: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
         raise NotImplementedError

@@ -22,10 +22,10 @@ from typing import Final
 from ragstone._util.words import split_sentences
 from ragstone.judges import Prompt
 from ragstone.metrics._card import Metric
-from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims, format_supported_claims
+from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
 from ragstone.metrics._claims import IN_PASSAGES, ClaimCheck, gather_or_cancel
 from ragstone.metrics._equivalence import EQUIVALENCE, asked_equivalence
-from ragstone.metrics._shares import ShareBounds, best_share, distinct, negated, share
+from ragstone.metrics._shares import ShareBounds, best_share, distinct, share
 from ragstone.metrics.vera import _examples as examples
 
 __all__ = ["JUDGED"]
@@ -95,7 +95,6 @@ class Groundedness(_Vera):
         return ClaimShare(
             share=share(supported),
             details={"claims": describe_claims(sentences, supported=supported)},
-            explanation=format_supported_claims("not in the passages", sentences, negated(supported)),
         )
 
 
@@ -121,7 +120,6 @@ class RetrievalRecall(_Vera):
         return ClaimShare(
             share=best_share(references, sentences, supported),
             details={"reference_claims": describe_claims(sentences, supported=supported)},
-            explanation=format_supported_claims("not in the passages", sentences, negated(supported)),
         )
 
 

@@ -1,0 +1,46 @@
+"""`--reasons N`: explanations of the worst answers, and their lines on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+from ragstone.cli._output import sanitize_for_terminal
+from ragstone.cli._panels import JUDGE
+from ragstone.schema import Failure, NotApplicable, Score
+
+__all__ = ["ReasonsOption", "reason_lines"]
+
+_MAX_CHARS = 400
+"""Maximum length of a reason on the terminal. Files and sinks contain all of it."""
+
+ReasonsOption = Annotated[
+    int,
+    typer.Option(
+        "--reasons",
+        min=0,
+        rich_help_panel=JUDGE,
+        help="Number of the worst answers for which the judge explains its lowest score. Scores do not change.",
+    ),
+]
+
+
+def reason_lines(outcomes: Sequence[Score | NotApplicable | Failure]) -> Iterator[str]:
+    """Yield a heading, and a line for each reason that the judge was asked for, and for each that it did not give."""
+    heading = "\nreasons of the judge:"
+    for outcome in outcomes:
+        if not isinstance(outcome, Score):
+            continue
+        if outcome.details.get("explanation_source") == "afterwards":
+            reason = outcome.explanation or ""
+        elif "no_reason" in outcome.details:
+            reason = f"no reason ({outcome.details['no_reason']})"
+        else:
+            continue
+        if heading:
+            yield heading
+            heading = ""
+        sample_id = sanitize_for_terminal(outcome.sample_id)
+        yield f"  {sample_id}  {outcome.metric} {outcome.value:.2f}: {sanitize_for_terminal(reason, width=_MAX_CHARS)}"

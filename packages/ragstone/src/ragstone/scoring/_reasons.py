@@ -1,0 +1,242 @@
+"""Reasons asked afterwards: the judge is shown its rating of an answer and explains it. Scores do not change.
+
+Only the worst answers are explained, each by its lowest score. A score counts if a judge rated it, without a reader, on a
+scale with two ends. It is compared by its position on that scale, from 0 (worst) to 1 (best). Of equal scores the metric
+that comes first counts, and of equal answers the one that comes first. An answer whose scores are all best is not
+explained. If the metric already explains the score (claims and their verdicts), the judge is not called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ragstone.errors import JudgeError
+from ragstone.judges import Prompt, UsageMeter, after_reasoning, record_usage
+from ragstone.metrics import Metric, MetricCard
+from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
+from ragstone.scoring._scorer import Scorer
+
+__all__ = ["MAX_CALLS_PER_REASON", "WorstAnswers", "explain_lowest", "explain_worst"]
+
+AnyOutcome = Score | NotApplicable | Failure
+
+_FIELDS: Final = ("query", "contexts", "response", "reference", "sub_questions")
+_MAX_TOKENS: Final = 1024
+"""Two sentences need fewer than 200. A model that reasons before it answers needs more."""
+_MAX_CHARS: Final = 1000
+_DAY_S: Final = 86_400.0
+MAX_CALLS_PER_REASON: Final = 5
+"""Maximum judge calls of a day for each place among the worst answers, while answers arrive."""
+
+
+async def explain_worst(
+    scorer: Scorer, samples: Sequence[Sample], outcomes: Sequence[AnyOutcome], n: int, *, concurrency: int = 16
+) -> tuple[AnyOutcome, ...]:
+    """Return the outcomes, in which the lowest scores of the `n` worst answers have a reason.
+
+    Args:
+        scorer: The scorer that made the outcomes.
+        samples: The samples.
+        outcomes: One outcome for each sample and metric, ordered by sample.
+        n: Number of answers.
+        concurrency: Number of reasons asked concurrently.
+    """
+    by_id = {sample.id: sample for sample in samples}
+    of_sample: dict[str, list[int]] = {}
+    for position, outcome in enumerate(outcomes):
+        of_sample.setdefault(outcome.sample_id, []).append(position)
+    lowest = [
+        (found[0], positions[found[1]])
+        for positions in of_sample.values()
+        if (found := _find_lowest(scorer.metrics, [outcomes[at] for at in positions])) is not None
+    ]
+    explained = list(outcomes)
+    free = asyncio.Semaphore(concurrency)
+
+    async def explain(at: int) -> None:
+        score = explained[at]
+        assert isinstance(score, Score)  # noqa: S101  `_find_lowest` returns positions of scores only
+        async with free:
+            explained[at] = await _explain(scorer, by_id[score.sample_id], score)
+
+    # Sorting is stable, so answers with equal scores stay in their order.
+    async with asyncio.TaskGroup() as group:
+        for _, at in sorted(lowest, key=lambda found: found[0])[:n]:
+            group.create_task(explain(at))
+    return tuple(explained)
+
+
+async def explain_lowest(
+    scorer: Scorer, sample: Sample, outcomes: Sequence[AnyOutcome], worst: WorstAnswers
+) -> tuple[AnyOutcome, ...]:
+    """Return the outcomes of one sample, with a reason for the lowest score if it is among the worst answers so far."""
+    found = _find_lowest(scorer.metrics, outcomes)
+    if found is None:
+        return tuple(outcomes)
+    goodness, at = found
+    score = outcomes[at]
+    if not isinstance(score, Score) or not worst.admit(goodness, calls=score.explanation is None):
+        return tuple(outcomes)
+    return (*outcomes[:at], await _explain(scorer, sample, score), *outcomes[at + 1 :])
+
+
+class WorstAnswers:
+    """Selects answers to explain while answers arrive: each that is among the worst `n` of the last 24 hours so far.
+
+    After up to 24 hours, the worst `n` are therefore all selected, and some that were among the worst before them: with
+    scores in random order, about n * (1 + ln(N / n)) of N answers. At most 5 * n of them get judge calls in 24 hours.
+
+    Args:
+        n: Number of answers, 0 for none.
+        clock: A monotonic clock, in seconds.
+    """
+
+    def __init__(self, n: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._n = n
+        self._clock = clock
+        self._kept: list[tuple[float, float]] = []
+        """Position on the scale and time of the worst answers."""
+        self._calls: list[float] = []
+        """Times of the judge calls of the last 24 hours."""
+
+    def admit(self, goodness: float, *, calls: bool) -> bool:
+        """Return whether to explain an answer.
+
+        Args:
+            goodness: Position of its lowest score, from 0 (worst) to 1 (best).
+            calls: Whether the reason needs a judge call.
+        """
+        if not self._n:
+            return False
+        now = self._clock()
+        self._kept = [(value, at) for value, at in self._kept if now - at < _DAY_S]
+        self._calls = [at for at in self._calls if now - at < _DAY_S]
+        if len(self._kept) == self._n:
+            best = max(self._kept)
+            if goodness >= best[0]:
+                return False
+            self._kept.remove(best)
+        self._kept.append((goodness, now))
+        if not calls:
+            return True
+        if len(self._calls) >= self._n * MAX_CALLS_PER_REASON:
+            return False
+        self._calls.append(now)
+        return True
+
+
+def _find_lowest(metrics: Sequence[Metric], outcomes: Sequence[AnyOutcome]) -> tuple[float, int] | None:
+    """Return the lowest position on a scale and its index among the outcomes, or None without a score to explain."""
+    cards = {metric.card.name: metric.card for metric in metrics}
+    found = [
+        (goodness, at)
+        for at, outcome in enumerate(outcomes)
+        if isinstance(outcome, Score) and (goodness := _goodness(cards[outcome.metric], outcome.value)) is not None
+    ]
+    # A tuple compares the index second, so the first of several equal scores counts.
+    lowest = min(found, default=None)
+    return None if lowest is None or lowest[0] >= 1 else lowest
+
+
+def _goodness(card: MetricCard, value: float) -> float | None:
+    if (
+        not card.asks_judge
+        or card.reader_calls_per_passage
+        or not math.isfinite(card.low)
+        or not math.isfinite(card.high)
+    ):
+        return None
+    position = (value - card.low) / (card.high - card.low)
+    return position if card.direction == "higher" else 1 - position
+
+
+async def _explain(scorer: Scorer, sample: Sample, score: Score) -> Score:
+    """Ask for the reason of a score. If there is none, `details["no_reason"]` says why, and the score is unchanged."""
+    if score.explanation is not None:
+        return score
+    card = next(metric.card for metric in scorer.metrics if metric.card.name == score.metric)
+    explanation, details = None, dict(score.details)
+    usage = Usage()
+    try:
+        async with scorer.limited() as meter:
+            try:
+                explanation = await _ask(scorer, _prompt(card, sample, score), meter)
+            finally:
+                usage = meter.total
+        details["explanation_source"] = "afterwards"
+    except JudgeError as error:
+        details["no_reason"] = _storable(f"{error.kind}: {error}")
+    except TimeoutError:
+        details["no_reason"] = "timeout: no reason before the deadline of a sample"
+    except Exception as error:  # noqa: BLE001  an error in a third-party judge must not lose the score
+        details["no_reason"] = _storable(f"bug: {type(error).__name__}: {error}")
+    return score.model_copy(
+        update={
+            "explanation": explanation,
+            "details": details,
+            "usage": usage if score.usage is None else score.usage + usage,
+        }
+    )
+
+
+async def _ask(scorer: Scorer, prompt: Prompt, meter: UsageMeter) -> str:
+    reply = await scorer.judge.ask_text(prompt, max_tokens=_MAX_TOKENS)
+    if not (meter.total.calls or meter.total.cached):
+        # A judge that does not report to the meter sets the usage on the reply instead.
+        record_usage(reply.usage)
+    text = " ".join((after_reasoning(reply.text) or "").split())
+    if not text:
+        raise JudgeError("the judge returned an empty reply", kind="unparseable", raw=reply.text)
+    return _storable(text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…")
+
+
+def _prompt(card: MetricCard, sample: Sample, score: Score) -> Prompt:
+    """Show the fields that the metric needs, the metric, and the score."""
+    best, worst = (card.high, card.low) if card.direction == "higher" else (card.low, card.high)
+    parts = [f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in _facts(score)]
+    return Prompt(
+        construct="reason",
+        task=(
+            "Your assignment: explain a rating of the material.\n"
+            f"Rated: {card.title}. {card.description}\n"
+            + (f"Definition: {card.formula}\n" if card.formula else "")
+            + f"Rating: {score.value:.3g}, where {best:.3g} is the best possible value and {worst:.3g} the worst"
+            + (f" (parts: {', '.join(parts)})" if parts else "")
+            + ".\n"
+            "Say in one or two sentences why the material got this rating, and name the words in it that decided the rating. "
+            "If nothing in the material explains the rating, say that. Do not rate it again. Write plain text, in the "
+            "language of the material."
+        ),
+        fields=_material(card, sample),
+    )
+
+
+def _material(card: MetricCard, sample: Sample) -> Mapping[str, str | tuple[str, ...]]:
+    fields: dict[str, str | tuple[str, ...]] = {}
+    for name in _FIELDS:
+        value = getattr(sample, name)
+        if name not in card.needs or value is None:
+            continue
+        if name == "contexts":
+            fields[name] = tuple(passage.text for passage in value)
+        else:
+            fields[name] = value if isinstance(value, str) else tuple(value)
+    return fields
+
+
+def _facts(score: Score) -> Sequence[tuple[str, Any]]:
+    """Return the parts of a score in its details: numbers and short texts."""
+    return [
+        (name, value)
+        for name, value in score.details.items()
+        if name not in ("format_mass", "n_missing") and isinstance(value, int | float | str) and len(str(value)) <= 80
+    ]
+
+
+def _storable(text: str) -> str:
+    """Replace lone surrogates, which files and databases do not accept. A reply may contain any text."""
+    return text.encode(errors="replace").decode()
