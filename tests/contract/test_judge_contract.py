@@ -27,7 +27,7 @@ class TestFakeJudge(JudgeContract):
 
 
 class TestFunctionModel(JudgeContract):
-    """A judge on a function of somebody's own."""
+    """A judge on a function of someone's own."""
 
     def make_judge(self) -> Judge:
         return ModelJudge(FunctionModel(lambda _: (Completion(text="1"), Usage()), name="one", settings={}))

@@ -260,7 +260,7 @@ class TestLeases:
         assert ["t1"] == [t.trace_id for t in store.claim("them", 2, lease_s=60)]
 
     def test_releasing_all_ends_every_lease(self, store: Store):
-        """The new owner of a store knows that nobody else is scoring."""
+        """The new owner of a store knows that no one else is scoring."""
         ingest(store, "t1", "t2")
         store.claim("me", 1, lease_s=60)
         store.claim("you", 1, lease_s=60)
@@ -401,7 +401,7 @@ class TestCompletion:
         assert [] == list(store.outcomes())
 
     def test_an_unknown_trace_cannot_be_completed(self, store: Store):
-        """Outcomes without a trace would unbalance the books."""
+        """Outcomes without a trace would unbalance the ledger."""
         with pytest.raises(DataError, match="trace 't1' is not in the store"):
             store.complete("t1", both("t1"))
 
@@ -424,7 +424,7 @@ class TestCompletion:
 
 
 class TestPlan:
-    """The plan looks forward; the books stay true when it changes."""
+    """The plan looks forward; the ledger stay true when it changes."""
 
     def test_a_metric_that_joins_is_not_blamed_for_the_past(self, store: Store):
         """Its row counts what was not finished when it came, and what comes in later."""
@@ -497,7 +497,7 @@ class TestPlan:
 
 
 class TestLedger:
-    """The books."""
+    """The ledger."""
 
     def test_an_empty_store_has_empty_books(self, store: Store):
         """Zeros in every row, no age, and the sinks that are planned."""
@@ -639,7 +639,7 @@ class TestExplanation:
 
 
 class TestReading:
-    """Long reads are streams, and the writer may go on under them."""
+    """Long reads are streams, and the writer may continue under them."""
 
     def test_traces_stream_in_order_of_arrival(self, store: Store):
         """All of them, or those of one state or one time."""
@@ -728,7 +728,7 @@ class TestReading:
         assert [] == store.worst_scores("recall", 3)
 
     def test_the_worst_answers_are_of_the_planned_version(self, store: Store):
-        """Scores of another definition are no neighbours; without a plan all there is counts."""
+        """Scores of another definition are no neighbors; without a plan all there is counts."""
         ingest(store, "old", "new")
         store.complete("old", both("old", value=0.1))
         newer = PlannedMetric(name="grounded", version="2", judge_hash="j1")
@@ -874,7 +874,7 @@ class TestLife:
                 use()
 
     def test_a_checkpoint_reports_success(self, store: Store):
-        """Nobody reads, so everything goes over."""
+        """No one reads, so everything goes over."""
         ingest(store, "t1")
 
         assert store.checkpoint()

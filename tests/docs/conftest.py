@@ -18,7 +18,7 @@ def judge_url():
 
 @pytest.fixture
 def reader_s_desk(tmp_path, monkeypatch, judge_url):
-    """An empty folder with `samples.jsonl`, and the environment of somebody who follows the documentation."""
+    """An empty folder with `samples.jsonl`, and the environment of someone who follows the documentation."""
     monkeypatch.chdir(tmp_path)
     rows = [
         {

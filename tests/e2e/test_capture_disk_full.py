@@ -1,4 +1,4 @@
-"""A disk that is really full: the application goes on, what is lost is counted, what was acknowledged is there."""
+"""A disk that is really full: the application continues, what is lost is counted, what was acknowledged is there."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_a_missing_key_says_how_to_give_one():
 
 
 def test_wrong_name():
-    """A judge that does not exist is the user's to mend."""
+    """A judge that does not exist is the user's to repair."""
     done = doctor("--judge", "gpt5")
     assert 2 == done.returncode
     assert "gpt5" in done.stderr

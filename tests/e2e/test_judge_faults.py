@@ -72,7 +72,7 @@ def test_all_faults_at_once(clean, structured, record_property):
     assert scored == {pair: clean[pair] for pair in scored}
     assert all(math.isfinite(value) for value in scored.values())
     assert len(scored) + len(failed) == len(outcomes)
-    # Retries mend all but a question that meets a fault again and again.
+    # Retries repair all but a question that meets a fault again and again.
     assert len(failed) <= 3
     assert all(failure.kind in ("unparseable", "unavailable", "timeout") and failure.reason for failure in failed)
     # Every kind of fault was really there, and each request was counted. A slow machine does not reach the rate limit.

@@ -49,7 +49,7 @@ def outcomes(store: Path) -> dict[tuple[str, str], object]:
 
 
 def test_a_request_is_captured_scored_stored_and_exported(tmp_path: Path) -> None:
-    """The whole path, with the books in order at the end."""
+    """The whole path, with the ledger in order at the end."""
     store, sink = tmp_path / "r.db", MemorySink()
     with Monitor(judge="lexical", store=store, sinks=[sink, f"jsonl:{tmp_path / 's.jsonl'}"]) as monitor:
         for i in range(20):
@@ -338,7 +338,7 @@ def test_arguments_that_cannot_work_are_refused_at_once(
 def test_a_store_that_cannot_be_used_does_not_reach_the_application(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A foreign file in the store's place: requests go on, captures wait in the spool, one log line says why."""
+    """A foreign file in the store's place: requests continue, captures wait in the spool, one log line says why."""
     store = tmp_path / "r.db"
     store.write_bytes(b"this is no database" * 100)
     with caplog.at_level(logging.ERROR, logger="ragstone"), Monitor(judge="lexical", store=store) as monitor:

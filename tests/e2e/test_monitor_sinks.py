@@ -59,7 +59,7 @@ def _delivered(monitor: Monitor, sinks: list[Sink]) -> list[tuple[int, int, int]
 
 
 def test_each_outcome_arrives_where_it_has_a_place(tmp_path):
-    """By key each is there once, however often it was sent; what has no place is in the books as skipped."""
+    """By key each is there once, however often it was sent; what has no place is in the ledger as skipped."""
     langfuse: Counter[tuple[str, str]] = Counter()
     langsmith: Counter[str] = Counter()
     webhook: Counter[str] = Counter()

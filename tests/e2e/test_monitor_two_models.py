@@ -47,7 +47,7 @@ class SwitchedReader(FakeReader):
 def scored(store: Path) -> dict[str, list[str]]:
     """Which requests have a score, by metric."""
     found: dict[str, list[str]] = {}
-    # Nobody may have made the store yet.
+    # No one may have made the store yet.
     with contextlib.suppress(StoreError), SqliteStore.open(store, mode="read") as opened:
         for outcome in opened.outcomes():
             assert isinstance(outcome, Score)

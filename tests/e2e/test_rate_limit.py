@@ -60,7 +60,7 @@ def test_tokens_a_minute_are_kept(virtual_time):
 
 
 def test_dead_endpoint_is_left_alone():
-    """A thousand samples and nobody there: each is a failure that says so, and few requests are sent."""
+    """A thousand samples and no one there: each is a failure that says so, and few requests are sent."""
     with FakeJudgeServer(error_rate=1.0) as server:
         result = evaluate(server.url, 1000, fail_fast_after_s=0.5)
     assert {("failure", "unavailable")} == {(o.outcome, o.kind) for o in result.outcomes}

@@ -92,14 +92,14 @@ def test_all_faults_at_once(estimator, record_property):
         assert low < high
         if estimator != "monte_carlo":
             assert low <= clean[failure.sample_id].value <= high
-    # Retries mend all but a request that meets a fault again and again.
+    # Retries repair all but a request that meets a fault again and again.
     assert len(failed) <= 2
     expected = probabilities(clean)
     found = probabilities(outcomes)
     for place, passage in found.items():
         assert ESTIMATORS[estimator][1] == passage["method"]
         if estimator == "monte_carlo":
-            # A repeated request draws anew.
+            # A repeated request draws again.
             assert 0 <= passage["p_abstain"] <= 1
             assert 10 == passage["n"] + passage.get("n_missing", 0)
         else:

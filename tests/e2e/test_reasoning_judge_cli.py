@@ -22,7 +22,7 @@ def evaluated(tmp_path: Path, *options: str) -> int:
 
 
 def test_without_room_the_way_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The reason of a failure stands beside the table, with the option that mends it."""
+    """The reason of a failure stands beside the table, with the option that repairs it."""
     assert 3 == evaluated(tmp_path)
     said = capsys.readouterr()
     assert "1 truncated" in said.out

@@ -52,7 +52,7 @@ def stored_metrics(store: Path) -> list[str]:
 
 
 def test_what_waits_for_the_reader_is_asked_once(tmp_path: Path) -> None:
-    """While UDCG waits for a reader that is slow, the judge's own scores are stored, and nobody asks for them again."""
+    """While UDCG waits for a reader that is slow, the judge's own scores are stored, and no one asks for them again."""
     release = threading.Event()
 
     class SlowReader(FakeReader):

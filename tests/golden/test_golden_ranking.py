@@ -25,7 +25,7 @@ from ragstone.metrics.ranking import (
 
 ir_measures = pytest.importorskip("ir_measures")
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # numba's and those of the tools: not ours to mend
+pytestmark = pytest.mark.filterwarnings("ignore")  # numba's and those of the tools: not ours to repair
 
 KS = (1, 3, 5, 10, 50)
 OURS = {"precision": precision, "recall": recall, "f1": f1, "hit_rate": hit_rate, "ndcg": ndcg}

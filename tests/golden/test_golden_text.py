@@ -1,4 +1,4 @@
-"""Text metrics against sacrebleu, rouge-score, rapidfuzz and SQuAD's normalisation, and the guide's corrected examples."""
+"""Text metrics against sacrebleu, rouge-score, rapidfuzz and SQuAD's normalization, and the guide's corrected examples."""
 
 from __future__ import annotations
 
@@ -159,13 +159,13 @@ def test_longest_common_subsequence():
 
 
 def squad(text):
-    """The normalisation of SQuAD's evaluation, as the paper and its script describe it."""
+    """The normalization of SQuAD's evaluation, as the paper and its script describe it."""
     text = "".join(letter for letter in text.lower() if letter not in string.punctuation)
     return [token for token in text.split() if token not in {"a", "an", "the"}]
 
 
 def test_answers_as_squad():
-    """Equal wherever SQuAD's normalisation leaves something of every text."""
+    """Equal wherever SQuAD's normalization leaves something of every text."""
     n = 0
     for seed in SEEDS:
         response, references = pair(seed)

@@ -13,7 +13,7 @@ from ragstone.testing import FakeJudge, make_sample
 
 pytestmark = [
     pytest.mark.models,
-    pytest.mark.filterwarnings("default"),  # torch's and those of the models' libraries: not ours to mend
+    pytest.mark.filterwarnings("default"),  # torch's and those of the models' libraries: not ours to repair
 ]
 
 WORDS = ["the", "tower", "is", "31", "meters", "tall", "high", "ferries", "leave", "at", "noon", "x,y", "über", "塔"]
@@ -84,7 +84,7 @@ def metrics(encoder, embedder):
 
 
 def test_the_same_text_is_the_same(metrics):
-    """By any model; a blank reference is passed over and shifts no position."""
+    """By any model; a blank reference is skipped and shifts no position."""
     for metric in metrics:
         outcome = score(metric, "the tower is tall", "", "ferries leave", "the tower is tall")
         assert pytest.approx(1, abs=1e-5) == outcome.value

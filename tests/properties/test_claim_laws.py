@@ -22,7 +22,7 @@ MARKS = st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=6)
 
 
 def letters(prompt):
-    """Texts are letters: each is a claim, and borne out by whatever text has it."""
+    """Texts are letters: each is a claim, and supported by whatever text has it."""
     if prompt.construct == "claims":
         return {"items": prompt.fields["text"].split()}
     evidence = prompt.fields["evidence"]

@@ -38,7 +38,7 @@ RETRIEVED = st.lists(st.sampled_from(PASSAGES), max_size=6)
 
 
 def value(metric, ratings, ids):
-    """The metric's value, or None where it has none; nobody may be asked."""
+    """The metric's value, or None where it has none; no one may be asked."""
     judge = FakeJudge()
     sample = Sample(
         id="s",

@@ -40,7 +40,7 @@ def test_out_of_range_is_never_clipped(template, number):
     ),
 )
 def test_two_numbers_are_none(one, other, template):
-    """Two different numbers: nobody takes the first."""
+    """Two different numbers: no one takes the first."""
     text = template.format(one, other)
     if one == other or (other == 100 and "/" in template):
         return

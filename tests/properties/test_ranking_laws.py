@@ -47,7 +47,7 @@ def test_values_lie_between_0_and_1(function, ranking, qrels, k):
 @EACH
 @given(ranking=st.lists(NAMES, unique=True, max_size=10), qrels=GRADES, k=CUTS, data=st.data())
 def test_moving_a_better_passage_up_never_costs(function, ranking, qrels, k, data):
-    """Neighbours change places, and the one with the higher grade comes first."""
+    """Neighbors change places, and the one with the higher grade comes first."""
     if len(ranking) < 2:
         return
     place = data.draw(st.integers(0, len(ranking) - 2))

@@ -108,7 +108,7 @@ def test_no_passage_makes_it_fail(query, passage, prompt, estimator):
     assert 1.0 == pytest.approx(reading.value)
 
 
-# The HTTP client's hint that a megabyte takes a moment to send; hidden unless somebody asks for such hints.
+# The HTTP client's hint that a megabyte takes a moment to send; hidden unless someone asks for such hints.
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("prompt", [None, "{context}\n{question}"])
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_passage_of_a_megabyte(prompt, piece):
 
 @given(HOSTILE)
 def test_recognising_never_fails(reply):
-    """A reply may be anything; a phrase with anything after it is an abstention unless the word goes on."""
+    """A reply may be anything; a phrase with anything after it is an abstention unless the word continues."""
     reader = ChatReader(ScriptedModel({"Oslo": 1.0}))
 
     assert isinstance(reader.is_abstention(reply), bool)

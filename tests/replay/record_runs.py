@@ -1,4 +1,4 @@
-"""Record the applications of `replay_apps` as LangSmith, MLflow and the frameworks' own serialisers write them.
+"""Record the applications of `replay_apps` as LangSmith, MLflow and the frameworks' own serializers write them.
 
     python tests/replay/record_runs.py langsmith tracer langfuse_export langchain_objects llama_index_objects
     python tests/replay/record_runs.py mlflow

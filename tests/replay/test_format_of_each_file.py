@@ -88,7 +88,7 @@ def test_every_recording_is_in_the_table():
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_file_of_rows_or_of_ours_has_one_format(tmp_path, name):
-    """Files as people write them are recognised by what is in them, not by a suffix."""
+    """Files as people write them are recognized by what is in them, not by a suffix."""
     expected, content = WRITTEN[name]
     path = tmp_path / "file"
     path.write_bytes(content)
@@ -118,7 +118,7 @@ def test_a_pickle_is_refused_and_never_loaded(tmp_path, protocol):
 
 
 def test_a_folder_has_the_format_of_its_files(tmp_path):
-    """Files that are alike are one export; hidden ones and notes of the exporter are passed over."""
+    """Files that are alike are one export; hidden ones and notes of the exporter are skipped."""
     for name in ("2.jsonl", "sub/1.jsonl", ".hidden", "_SUCCESS", "_notes/readme"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(WRITTEN["ragas"][1] if name.endswith(".jsonl") else b"Dear reader,\n")

@@ -123,7 +123,7 @@ def test_a_torn_last_line_costs_that_line(read):
 
 
 def test_bad_records_are_counted_one_by_one(read):
-    """No JSON, no message, no span, no ids: each is one rejection with its place; the rest goes on."""
+    """No JSON, no message, no span, no ids: each is one rejection with its place; the rest continues."""
     bad = message({"traceId": TRACE}, "no span", span("00" * 8), span(trace_id="zz"), root(), search())
     content = lines(b"{no json", {"hello": 1}, b"[" * 100_000, bad)
     traces, rejected = read(OtlpFormat(), content)
@@ -270,7 +270,7 @@ def test_a_zstandard_bomb_is_read_in_little_memory(tmp_path):
 
 
 def test_damaged_zstandard_is_a_data_error(tmp_path):
-    """Its package has an error of its own, which nobody is left to know."""
+    """Its package has an error of its own, which no one is left to know."""
     zstandard = pytest.importorskip("zstandard")
     content = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(WAYS["one line"]))
     content[-1] ^= 0xFF  # of the checksum

@@ -1,4 +1,4 @@
-"""Recordings of LangSmith, Langfuse, MLflow and the frameworks' serialisers, read back to what was asked, found and answered."""
+"""Recordings of LangSmith, Langfuse, MLflow and the frameworks' serializers, read back to what was asked, found and answered."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_recording_says_what_the_application_did(read, name):
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_reading_twice_gives_the_same(read, name):
-    """Order and ids are the same each time, or a replay could not go on where it stopped."""
+    """Order and ids are the same each time, or a replay could not continue where it stopped."""
     found = detect(InputFile(DATA / name, name)).format
 
     assert read(found, DATA / name) == read(found, DATA / name)

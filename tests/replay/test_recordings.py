@@ -136,7 +136,7 @@ def test_scores_know_the_span_that_they_belong_to(read, name):
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_reading_twice_gives_the_same(read, name):
-    """Order and ids are the same each time, or a replay could not go on where it stopped."""
+    """Order and ids are the same each time, or a replay could not continue where it stopped."""
     found = detect(InputFile(DATA / name, name), formats=FORMATS).format
 
     assert read(found, DATA / name) == read(found, DATA / name)

@@ -1,4 +1,4 @@
-"""Records come one by one out of whatever file holds them, and what cannot be read is told and passed over."""
+"""Records come one by one out of whatever file holds them, and what cannot be read is told and skipped."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_torn_last_line_says_so(read_records):
 
 
 def test_damage_in_a_document_is_a_data_error(read_records):
-    """A pretty-printed document has no next record to go on with."""
+    """A pretty-printed document has no next record to continue with."""
     with pytest.raises(DataError, match="'export' is no JSON"):
         read_records(b'{\n "data": [\n  {"a": 1},\n')
 
@@ -76,7 +76,7 @@ def test_damage_in_a_document_is_a_data_error(read_records):
     "content", [b"[" * 100_000, b'{"a":' * 5000, b'{"a":' * (MAX_DEPTH + 5) + b"1" + b"}" * (MAX_DEPTH + 5)]
 )
 def test_what_nests_too_deep_is_rejected(read_records, content):
-    """Neither a crash nor a trace that nobody can write again."""
+    """Neither a crash nor a trace that no one can write again."""
     ((_, reason),) = read_records(content + b"\n")
 
     assert f"nests more than {MAX_DEPTH} levels deep" in reason

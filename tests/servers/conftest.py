@@ -22,7 +22,7 @@ STOP_LIMIT_S = 20
 
 
 def free_port():
-    """A loopback port that nobody listens on at the moment."""
+    """A loopback port that no one listens on at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

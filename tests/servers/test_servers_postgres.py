@@ -97,7 +97,7 @@ class TestSharing:
         assert sorted(f"t{i}" for i in range(200)) == sorted(t.trace_id for claim in claims for t in claim)
 
     def test_a_claim_does_not_wait_for_rows_that_another_holds(self, own, database):
-        """A worker that is stopped in the middle of a transaction holds up its own rows and nobody else's."""
+        """A worker that is stopped in the middle of a transaction holds up its own rows and no one else's."""
         import psycopg
 
         store = own()
@@ -462,7 +462,7 @@ class TestWorkers:
         assert len(expected) == len(lines)
 
     def test_a_living_worker_keeps_what_takes_long(self, own, database, spool, tmp_path):
-        """Its leases are short and renewed: long after the first would have ended nobody else can claim."""
+        """Its leases are short and renewed: long after the first would have ended no one else can claim."""
         with Monitor(store=database, role="capture", judge="lexical") as monitor:
             monitor.record(TraceDraft(trace_id="t", query="q", response="r"))
         slow = worker(database, f"jsonl:{tmp_path}/out.jsonl", slow=True)

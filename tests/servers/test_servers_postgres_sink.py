@@ -212,7 +212,7 @@ class TestTrouble:
         assert "admin" not in wrong.name
 
     def test_a_user_who_may_not_write_stops_the_sink(self, sink, database):
-        """An administrator has to mend that."""
+        """An administrator has to repair that."""
         asyncio.run(sink.write([score()]))
         execute(database, "CREATE ROLE reader LOGIN PASSWORD 'pw'", "GRANT SELECT ON ragstone_outcomes TO reader")
         place = urlsplit(database)

@@ -266,7 +266,7 @@ def test_suppressed_requests_are_not_recorded(make, spool):
 
 
 def test_record_never_raises(make):
-    """A bug of ours is counted, and the application goes on."""
+    """A bug of ours is counted, and the application continues."""
     capture = make()
     writer, capture._writer = capture._writer, None
     try:
@@ -345,7 +345,7 @@ def test_unsynced_is_not_lost_and_not_promised(make, spool):
     ],
 )
 def test_unusable_draft_is_dropped_and_its_text_is_nowhere(make, spool, caplog, options, wrong, reason):
-    """Neither in the spool nor in the log, and its neighbours are written."""
+    """Neither in the spool nor in the log, and its neighbors are written."""
     capture = make(**options)
     with caplog.at_level(logging.DEBUG, logger="ragstone"):
         capture.record(wrong)
@@ -464,7 +464,7 @@ def test_close_while_others_record_loses_nothing_uncounted(spool):
 
 
 def test_draft_that_meets_the_end_of_the_thread_is_counted(make, spool):
-    """Closed between the look and the append: the draft is not left behind in a queue that nobody empties."""
+    """Closed between the look and the append: the draft is not left behind in a queue that no one empties."""
     capture = make()
     assert capture.record(draft("in time"))
 

@@ -104,7 +104,7 @@ def test_no_option_is_dropped(monkeypatch, tmp_path):
 
 
 def test_a_reader_alone_judges_where_nobody_else_is_named(monkeypatch):
-    """Its model labels and grades; with nobody named at all, nobody does."""
+    """Its model labels and grades; with no one named at all, no one does."""
     judge, reader = ModelOptions(reader="http://127.0.0.1:2/v1").models_or_none()
     assert isinstance(judge, OpenAICompatibleJudge)
     assert "http://127.0.0.1:2/v1" == reader.model.settings["endpoint"] == judge.model.settings["endpoint"]

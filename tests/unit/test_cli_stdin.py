@@ -53,7 +53,7 @@ def test_compare_reads_outcomes_from_stdin(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_replay_reads_stdin_and_knows_it_again(tmp_path: Path, compress) -> None:
-    """The same bytes go on where they ended; others are read anew."""
+    """The same bytes continue where they ended; others are read again."""
     store = tmp_path / "r.db"
 
     def replay(*options: object, stdin: bytes) -> dict:

@@ -149,7 +149,7 @@ def test_no_score_is_no_number() -> None:
 
 
 def test_the_baseline_says_that_it_is_one() -> None:
-    """Nobody shall take word overlap for a judge."""
+    """No one shall take word overlap for a judge."""
     assert "not a judge" in str(ragstone.evaluate(ROWS, judge="lexical"))
 
 
@@ -350,7 +350,7 @@ def test_progress_is_told() -> None:
 
 
 def test_a_csv_row_with_too_many_cells_is_rejected(tmp_path: Path) -> None:
-    """An answer with a comma that nobody quoted would be scored by its first half."""
+    """An answer with a comma that no one quoted would be scored by its first half."""
     path = tmp_path / "s.csv"
     path.write_text("question,answer\nq,yes,\nq,yes, but no\n", encoding="utf-8")
 

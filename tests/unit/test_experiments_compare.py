@@ -109,7 +109,7 @@ def test_less_is_better_where_the_metric_says_so() -> None:
 
 
 def test_metrics_without_a_bound_are_told_in_their_own_units() -> None:
-    """No points, and no number of samples where nobody said which difference matters."""
+    """No points, and no number of samples where no one said which difference matters."""
     slow, fast = ([x * 40 for x in noisy(shift, seed=seed)] for shift, seed in ((0, 0), (0.02, 1)))
     one = ragstone.compare({"A": system({OPEN: slow}), "B": system({OPEN: fast})})
     two = ragstone.compare({"A": system({OPEN: slow}), "B": system({OPEN: fast})}, min_effect=0.5)

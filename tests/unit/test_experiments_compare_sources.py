@@ -49,7 +49,7 @@ def test_files_are_named_by_what_tells_them_apart(tmp_path: Path) -> None:
 
 
 def test_experiments_are_named_by_letters(tmp_path: Path) -> None:
-    """A letter that a file already has is passed over."""
+    """A letter that a file already has is skipped."""
     rows = [{"id": f"q{i}", "query": "Why?", "contexts": ["Rain."], "response": "Rain."} for i in range(6)]
     result = ragstone.evaluate(rows, ["ccrs.qr"], judge="lexical")
     file = tmp_path / "A.jsonl"

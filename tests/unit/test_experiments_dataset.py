@@ -170,7 +170,7 @@ def test_another_judge_is_told(folder):
 
 
 def test_a_judge_that_refuses_one_passage_loses_that_passage(folder):
-    """It is counted, explained, and the rest goes on."""
+    """It is counted, explained, and the rest continues."""
 
     def fail(prompt):
         if prompt.construct == "standalone_passage" and "market" in prompt.fields["passage"]:

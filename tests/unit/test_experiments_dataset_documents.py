@@ -50,7 +50,7 @@ def test_documents_that_cannot_be_read(tmp_path, name, data, message):
 
 
 def test_a_folder_leaves_out_what_it_cannot_read_and_what_is_hidden(tmp_path):
-    """The first is told, the second and links that lead away are passed over."""
+    """The first is told, the second and links that lead away are skipped."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "secret.txt").write_text("not yours")
     (tmp_path / "docs" / "good.md").write_text("words")

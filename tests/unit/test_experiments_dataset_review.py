@@ -67,7 +67,7 @@ def rewrite(folder, rows, **dialect):
 
 
 def test_an_untouched_review_changes_nothing(folder):
-    """And asks nobody."""
+    """And asks no one."""
     build_dataset("docs", "set", judge=writing())
     before = (folder / "set" / "dataset.jsonl").read_bytes()
     found = apply_review("set")
@@ -150,7 +150,7 @@ def test_the_judge_of_the_environment_rates_what_was_edited(folder, monkeypatch)
 
 
 def test_wording_alone_may_keep_its_ratings(folder):
-    """`keep_ratings` asks nobody, and the person answers for it."""
+    """`keep_ratings` asks no one, and the person answers for it."""
     build_dataset("docs", "set", judge=writing())
     rows = review_of(folder)
     for row in rows:
@@ -161,7 +161,7 @@ def test_wording_alone_may_keep_its_ratings(folder):
 
 
 def test_an_edited_review_is_not_written_over(folder):
-    """A build that goes on leaves it, and says so."""
+    """A build that continues leaves it, and says so."""
     build_dataset("docs", "set", judge=writing())
     rows = review_of(folder)
     rows[0]["text"] = "Mine."

@@ -187,7 +187,7 @@ def test_yes_no_labels(written):
 
 
 def test_grades_from_one_to_five(written):
-    """Grades become scores, a grade that nobody gave stays one, and disagreement counts by its distance."""
+    """Grades become scores, a grade that no one gave stays one, and disagreement counts by its distance."""
     a = written("a", {"ccrs.qr": [0.0, 0.3, 0.6, 0.7, 1.0, 0.9]})
     labels = [{"id": f"q{i}", "ccrs.qr": grade} for i, grade in enumerate((1, 2, 4, 4, 5, 5))]
     (found,) = validate_metrics(a, labels=labels, **FAST).labels
@@ -206,7 +206,7 @@ def test_grades_from_one_to_five(written):
 
 
 def test_labels_on_a_continuous_scale_have_no_kappa(written):
-    """Nobody agrees exactly on 0.137: interval alpha and rank correlation remain."""
+    """No one agrees exactly on 0.137: interval alpha and rank correlation remain."""
     values = noisy(7)
     a = written("a", {"ccrs.qr": values})
     labels = [{"id": f"q{i}", "score": min(1.0, v * 0.9 + i / 1000)} for i, v in enumerate(values[:40])]
@@ -285,7 +285,7 @@ def test_what_stands_out_is_said_in_words(written):
 
 
 def test_labels_of_a_selected_sample_are_noticed(written):
-    """Labelled are the best answers alone: the report says that this is no random sample."""
+    """Labeled are the best answers alone: the report says that this is no random sample."""
     values = sorted(noisy(8), reverse=True)
     a = written("a", {"ccrs.qr": values})
     best = [{"id": f"q{i}", "label": 1 if i % 3 else 0} for i in range(30)]
@@ -320,7 +320,7 @@ def test_labels_that_cannot_be_used(written, rows, options, message):
 
 
 def test_labels_of_several_systems_name_theirs(written):
-    """An id alone does not say whose answer was labelled."""
+    """An id alone does not say whose answer was labeled."""
     a, b = written("a", {"ccrs.qr": noisy(1)}), written("b", {"ccrs.qr": noisy(2)})
     with pytest.raises(DataError, match="'system'"):
         validate_metrics(a, b, labels=[{"id": "q0", "label": 1}], **FAST)

@@ -25,7 +25,7 @@ def test_second_lock_is_refused_until_the_first_is_released(tmp_path):
 
 
 def test_owner_is_named(tmp_path):
-    """Messages can say who holds it; before anybody did, nobody."""
+    """Messages can say who holds it; before anybody did, no one."""
     lock = FileLock(tmp_path / "lock")
     assert lock.owner() is None
     lock.acquire()

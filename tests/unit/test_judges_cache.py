@@ -254,7 +254,7 @@ def test_a_file_that_cannot_be_used_hurts_nobody(tmp_path, caplog, spoil):
 
 
 def test_a_folder_that_cannot_be_made(tmp_path, caplog):
-    """A file stands in the way: one warning, and the work goes on."""
+    """A file stands in the way: one warning, and the work continues."""
     (tmp_path / "file").write_text("", encoding="utf-8")
     with FakeJudgeServer() as server, caplog.at_level(logging.WARNING, logger="ragstone"):
         _, spent = ask(server.url, 2, cache=tmp_path / "file")
@@ -277,7 +277,7 @@ def test_a_full_disk_still_reads(tmp_path, caplog, monkeypatch):
 
 
 def test_a_row_that_cannot_be_read_is_asked_again(tmp_path):
-    """And is mended by the new reply."""
+    """And is repaired by the new reply."""
     cache = CachedReplies(tmp_path, endpoint="http://a/v1")
     asked(cache)
     with sqlite3.connect(tmp_path / "replies.sqlite") as db:

@@ -96,7 +96,7 @@ def test_cancelled_waits_leak_nothing():
         tasks = await queued(capacity, share, 6)
         for task in tasks[::2]:
             task.cancel()
-        # Permits go to two of the rest, which are cancelled before they know.
+        # Permits go to two of the rest, which are canceled before they know.
         for permit in held:
             capacity.answered(permit)
         tasks[1].cancel()
@@ -133,7 +133,7 @@ def test_closed_loops_leak_nothing():
 
     asyncio.run(session())
     assert (0, 0) == (capacity.in_flight, capacity.waiting)
-    # Said on purpose: nobody will finish it.
+    # Said on purpose: no one will finish it.
     task._log_destroy_pending = False
     del task
     gc.collect()

@@ -74,7 +74,7 @@ def test_says_what_it_was_told():
 
 @pytest.mark.parametrize("wrong", [{"max_concurrent_requests": 0}, {"timeout_s": 0.0}, {"timeout_s": float("nan")}])
 def test_limits_that_cannot_work_are_refused(wrong):
-    """Nobody is asked with no thread, or in no time."""
+    """No one is asked with no thread, or in no time."""
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
         model(**wrong)
 

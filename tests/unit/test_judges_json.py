@@ -83,7 +83,7 @@ def test_a_server_that_refuses_schemas():
 
 
 def test_a_prompt_that_is_too_long_is_refused_once():
-    """It would not be shorter without a schema: nobody asks again, and schemas stay in use."""
+    """It would not be shorter without a schema: no one asks again, and schemas stay in use."""
     asked = []
 
     async def ask(fields):

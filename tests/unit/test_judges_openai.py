@@ -436,7 +436,7 @@ def test_concurrency_counts_calls_in_flight():
 
 
 def test_one_judge_on_many_loops():
-    """Loops one after another and at once, closed by nobody: every question is answered and no connection leaks."""
+    """Loops one after another and at once, closed by no one: every question is answered and no connection leaks."""
     with FakeJudgeServer(latency_s=0.01) as server, warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         judge = OpenAICompatibleJudge(server.url)
@@ -552,7 +552,7 @@ def test_credentials_of_a_url_that_is_none_are_not_shown(url):
 
 
 def test_a_forked_child_asks_although_a_thread_of_the_parent_was_connecting():
-    """The lock that it held is nobody's in the child."""
+    """The lock that it held is no one's in the child."""
     model = OpenAICompatibleModel("http://127.0.0.1:9/v1", model="m", max_retries=0, timeout_s=5)
     with model._endpoint._connections_lock, warnings.catch_warnings():
         # Python warns of forks beside threads, which this is about.

@@ -95,7 +95,7 @@ def test_reads(text):
     ids=lambda text: text[:30],
 )
 def test_refuses(text):
-    """No value, several, or one of another shape: an error that keeps the reply. Nothing is mended."""
+    """No value, several, or one of another shape: an error that keeps the reply. Nothing is repaired."""
     with pytest.raises(JudgeReplyError) as caught:
         parse_json(text, MARK)
     assert ("unparseable", text) == (caught.value.kind, caught.value.raw)

@@ -1,4 +1,4 @@
-"""Metering: nested blocks, tasks, and neighbours that do not see each other's bills."""
+"""Metering: nested blocks, tasks, and neighbors that do not see each other's bills."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_a_refused_request_fails_alone():
 
 
 def test_a_cancelled_job_is_dropped():
-    """What was cancelled before its batch began is never asked."""
+    """What was canceled before its batch began is never asked."""
     engine = Engine()
     thread = started(engine)
     held(thread, engine)
@@ -123,7 +123,7 @@ def test_a_cancelled_job_is_dropped():
 
 
 def test_a_cancelled_task_leaves_the_others():
-    """A task that gives up while its batch runs takes nobody with it."""
+    """A task that gives up while its batch runs takes no one with it."""
     engine = Engine()
     thread = started(engine)
 

@@ -67,7 +67,7 @@ def test_marks_of_another_shape(reply):
 
 
 def test_marks_of_nothing():
-    """Nobody is asked about no parts; that is the caller's mistake."""
+    """No one is asked about no parts; that is the caller's mistake."""
     with pytest.raises(ValueError, match="count must be at least 1, got 0"):
         asyncio.run(ask_ratings(FakeJudge(), PROMPT, 0))
 

@@ -20,7 +20,7 @@ CLAIM_GROUPS = ("ragas", "ragchecker", "vera")
 
 
 def answer(prompt):
-    """Sentences are claims, and a claim is borne out by evidence that has it letter by letter."""
+    """Sentences are claims, and a claim is supported by evidence that has it letter by letter."""
     fields = prompt.fields
     match prompt.construct:
         case "claims":
@@ -181,7 +181,7 @@ def test_no_claim_is_not_applicable():
 
 
 def test_blank_passages_bear_out_nothing_unasked():
-    """Retrieval that found nothing, or nothing but white space, supports no claim, and nobody is asked."""
+    """Retrieval that found nothing, or nothing but white space, supports no claim, and no one is asked."""
     for contexts in ((), ("", " \n")):
         judge = literal()
         outcomes = scored(
@@ -327,7 +327,7 @@ def test_a_bug_in_a_judge_is_a_bug():
 
 
 def test_together_ends_the_rest_when_one_goes_wrong():
-    """No question goes on that nobody waits for, and the error is the one that was raised."""
+    """No question continues that no one waits for, and the error is the one that was raised."""
     ended = []
 
     async def slow():
@@ -385,7 +385,7 @@ def test_two_judges_of_one_name_do_not_mix_with_others():
 
 
 def test_passages_with_labels_are_judged_all_the_same():
-    """Claims are held against what a passage says, not against its label."""
+    """Claims are compared with what a passage says, not against its label."""
     judge = literal()
     contexts = (Passage(text="31 metres", relevance=0), Passage(text="Ferries", relevance=1))
     outcome = scored(["ragchecker.context_precision"], judge, contexts=contexts)["ragchecker.context_precision"]

@@ -69,7 +69,7 @@ def test_table_5_has_three_answers_in_the_third_passage_and_eight_answerable_que
     [(("p1",), 3 / 8), (("p1", "p3"), 6 / 8), (("p2", "p3"), 5 / 8), (("p1", "p2", "p3"), 1.0), ((), 0.0)],
 )
 def test_coverage_divides_by_what_is_answerable(ids, expected):
-    """Equation 3 with the denominator of the text and of table 5; nothing retrieved covers nothing; nobody is asked."""
+    """Equation 3 with the denominator of the text and of table 5; nothing retrieved covers nothing; no one is asked."""
     judge = FakeJudge()
     outcome = score(Coverage(), judge, contexts=retrieved(*ids), **rated())
     assert expected == outcome.value
@@ -123,7 +123,7 @@ def test_a_sub_question_that_nobody_rated_counts():
 
 
 def test_without_ratings_all_given_sub_questions_count():
-    """Nobody knows the pool, and the details say so."""
+    """No one knows the pool, and the details say so."""
     judge = marking({"first": ("one?",), "second": ("one?", "two?")})
     contexts = (Passage(text="first"), Passage(text="second"), Passage(text="second"), Passage(text=" "))
     outcome = score(Coverage(), judge, contexts=contexts, sub_questions=("one?", "two?", "three?"))

@@ -73,7 +73,7 @@ def test_density_by_hand_and_above_one():
 
 
 def test_density_counts_what_the_required_passages_really_cover():
-    """A required subset that somebody cut down is not taken to cover all."""
+    """A required subset that someone cut down is not taken to cover all."""
     ratings = {"one?": {"a": 5.0, "b": 0.0}, "two?": {"a": 0.0, "b": 5.0}}
     outcome = score(
         Density(weight=1),
@@ -116,7 +116,7 @@ def test_density_of_a_response():
 
 @pytest.mark.parametrize("metric", [Density(), ResponseDensity()], ids=lambda metric: metric.card.name)
 def test_nothing_has_no_density_whoever_writes_the_sub_questions(metric):
-    """Without a token it is 0/0, also where the sub-questions would come from the reference; nobody is asked for them."""
+    """Without a token it is 0/0, also where the sub-questions would come from the reference; no one is asked for them."""
     judge = FakeJudge()
     fields = {"contexts": (), "response": " ", "ratings": RATINGS, "metadata": {"required": {"p1": "some"}}}
     for questions in ({"sub_questions": QUESTIONS}, {"reference": ("It is blue.",)}):
@@ -187,7 +187,7 @@ def test_novelty_is_the_share_of_passages_that_add_something():
 @pytest.mark.parametrize("metric", [Redundancy(), Novelty()], ids=repr)
 @pytest.mark.parametrize("fields", [{"sub_questions": QUESTIONS}, {"reference": ("ref",)}], ids=["given", "reference"])
 def test_nothing_retrieved_is_neither_redundant_nor_new(metric, fields):
-    """Not applicable, and nobody is asked."""
+    """Not applicable, and no one is asked."""
     judge = FakeJudge()
     assert isinstance(score(metric, judge, contexts=(), **fields), NotApplicable)
     assert [] == judge.prompts

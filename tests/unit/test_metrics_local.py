@@ -80,7 +80,7 @@ def test_the_loop_goes_on_while_a_model_loads(made):
 
 
 def test_a_failed_load_is_remembered_until_prepared_again(made):
-    """A thousand samples do not ask a hub a thousand times; who prepares anew gets a new try."""
+    """A thousand samples do not ask a hub a thousand times; who prepares again gets a new try."""
     made.error = OSError("\nno route to the hub\nsee the manual")
     for _ in range(3):
         with pytest.raises(ConfigurationError) as caught:

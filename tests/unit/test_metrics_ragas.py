@@ -1,4 +1,4 @@
-"""The four metrics of RAGAS: each formula by hand, what a passage is held against, and the edges."""
+"""The four metrics of RAGAS: each formula by hand, what a passage is compared with, and the edges."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_what_passages_are_held_against(fields, by, shown):
 
 
 def test_blank_and_repeated_passages():
-    """What is blank helps nobody, unasked; what comes twice is asked about once."""
+    """What is blank helps no one, unasked; what comes twice is asked about once."""
     judge = FakeJudge(1)
     outcome = score(PRECISION, judge, contexts=(" ", "a", "a"))
     assert (0.5 * (1 / 2 + 2 / 3), 1) == (pytest.approx(outcome.value), len(judge.prompts))

@@ -14,7 +14,7 @@ from ragstone.testing import FakeJudge, make_sample
 
 
 def letters(prompt):
-    """Texts are letters: each is a claim, and borne out by whatever text has it."""
+    """Texts are letters: each is a claim, and supported by whatever text has it."""
     if prompt.construct == "claims":
         return {"items": prompt.fields["text"].split()}
     evidence = prompt.fields["evidence"]

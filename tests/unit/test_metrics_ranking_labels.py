@@ -60,7 +60,7 @@ def test_qrels_need_ids():
 
 @pytest.mark.parametrize("name", ["recall@5", "f1@5"])
 def test_labels_of_what_was_retrieved_make_no_recall(name):
-    """Nobody knows how much there is to find."""
+    """No one knows how much there is to find."""
     outcome = score(name, sample("ab", labels=[1, 0]))
     assert isinstance(outcome, NotApplicable)
     assert ("qrels",) == outcome.missing
@@ -118,7 +118,7 @@ def test_a_passage_without_a_label_is_not_taken_for_irrelevant(name, labels, val
 
 
 def test_labels_tell_passages_without_ids_apart_by_text():
-    """The same text again keeps its place and is worth nothing, whatever it is labelled."""
+    """The same text again keeps its place and is worth nothing, whatever it is labeled."""
     contexts = tuple(Passage(text=text, relevance=1) for text in ("one", "one", "two"))
     outcome = score("precision@3", Sample(id="s", contexts=contexts))
     assert 2 / 3 == outcome.value
@@ -159,7 +159,7 @@ def judged(*relevant):
 
 
 def test_judged_labels_are_of_what_was_retrieved():
-    """The pool is said, and so is who labelled."""
+    """The pool is said, and so is who labeled."""
     outcome = score("judged.ndcg@10", sample("abc"), judged("b", "c"))
     assert (SECOND + 0.5) / (1 + SECOND) == pytest.approx(outcome.value)
     assert {"pool": "contexts", "labels": "judge", "relevant": [2, 3], "n_retrieved": 3} == outcome.details

@@ -28,7 +28,7 @@ OURS = [metric.card.name for metric in all_metrics()]
 
 
 class Brevity:
-    """A metric of somebody else's."""
+    """A metric of another package's."""
 
     card = MetricCard(
         name="acme.brevity",

@@ -1,4 +1,4 @@
-"""Shared work: done once a sample, paid for once, and nobody's trouble but its own."""
+"""Shared work: done once a sample, paid for once, and no one's trouble but its own."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_an_error_is_everybodys():
 
 @pytest.mark.parametrize("leaver", [0, 1])
 def test_who_leaves_takes_nothing_from_the_others(leaver):
-    """The first to ask may be cancelled as well as a later one: the work goes on."""
+    """The first to ask may be canceled as well as a later one: the work continues."""
 
     async def run():
         calls, wait = [], asyncio.Event()
@@ -117,7 +117,7 @@ def test_who_leaves_takes_nothing_from_the_others(leaver):
 
 
 def test_what_is_unfinished_at_the_end_is_cancelled():
-    """Work that nobody waits for any more leaves no task behind."""
+    """Work that no one waits for any more leaves no task behind."""
 
     async def run():
         calls, wait, ended = [], asyncio.Event(), []
@@ -140,7 +140,7 @@ def test_what_is_unfinished_at_the_end_is_cancelled():
 
 
 def test_an_error_that_nobody_waits_for_is_not_reported():
-    """All who asked have left when it goes wrong: there is nobody to tell, and no noise in the log."""
+    """All who asked have left when it goes wrong: there is no one to tell, and no noise in the log."""
     told = []
 
     async def run():
@@ -160,7 +160,7 @@ def test_an_error_that_nobody_waits_for_is_not_reported():
 
 
 def test_the_first_to_ask_has_it_on_the_bill():
-    """And nobody else."""
+    """And no one else."""
 
     async def run():
         calls = []
@@ -220,7 +220,7 @@ class Sharing:
 
 
 def test_work_that_runs_out_of_time_is_on_the_total_bill():
-    """By the deadline all metrics fail, the work is cancelled, and what went out is counted once."""
+    """By the deadline all metrics fail, the work is canceled, and what went out is counted once."""
 
     async def run():
         scorer = Scorer([Sharing("a"), Sharing("b")], FakeJudge(), deadline_s=0.05)
@@ -233,7 +233,7 @@ def test_work_that_runs_out_of_time_is_on_the_total_bill():
 
 
 class Late(Sharing):
-    """What it spends shows only when it is cancelled, as with a request that is cut off."""
+    """What it spends shows only when it is canceled, as with a request that is cut off."""
 
     async def score(self, sample, judge):
         async def ask():

@@ -47,7 +47,7 @@ def score(metric, response, *references):
     ],
 )
 def test_exact_match(response, reference, normalize, expected):
-    """Normalised as benchmarks do, save that no answer is normalised away; or letter by letter."""
+    """Normalized as benchmarks do, save that no answer is normalized away; or letter by letter."""
     outcome = score(ExactMatch(normalize=normalize), response, reference)
     assert expected == outcome.value == exact_match(response, [reference], normalize=normalize)
 

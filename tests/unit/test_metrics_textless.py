@@ -27,7 +27,7 @@ METRICS = {
 
 @pytest.mark.parametrize("name", METRICS)
 def test_only_metrics_of_ids_score_passages_without_text(name):
-    """All others say that they do not apply, and ask nobody: an empty text is no evidence of anything."""
+    """All others say that they do not apply, and ask no one: an empty text is no evidence of anything."""
     judge, metric = FakeJudge(), METRICS[name]
     if isinstance(metric, ReaderMetric):
         metric = metric.with_reader(FakeReader())

@@ -66,7 +66,7 @@ def test_theta_weighs_by_position():
 
 
 def test_theta_needs_its_number_of_passages():
-    """Another k has no weights: not applicable, and nobody is asked."""
+    """Another k has no weights: not applicable, and no one is asked."""
     asked = reader()
     outcome = score(UdcgTheta([1.0], [1.0], reader=asked), make_sample(contexts=LABELLED))
     assert isinstance(outcome, NotApplicable)
@@ -289,7 +289,7 @@ def test_outcomes_rest_on_both_models():
 
 
 def test_passages_are_asked_at_once():
-    """Five passages take as long as one: nobody is asked before the others wait too."""
+    """Five passages take as long as one: no one is asked before the others wait too."""
 
     class Together(FakeReader):
         async def estimate_abstention(self, query, passages):

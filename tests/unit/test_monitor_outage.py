@@ -26,7 +26,7 @@ def unanswered(kind: FailureKind = "unavailable") -> list[Score | Failure]:
 
 
 def test_a_try_that_was_under_way_when_the_judge_came_back_does_not_count():
-    """A request that hangs in a dead connection while others are answered again was not refused: it is asked anew."""
+    """A request that hangs in a dead connection while others are answered again was not refused: it is asked again."""
 
     async def main() -> tuple[Sequence[object], int]:
         outage = JudgeOutage(patience_s=60)

@@ -243,7 +243,7 @@ def test_a_longer_word_is_not_the_phrase(top):
 
 
 def test_a_script_without_blanks_leaves_it_open_where_the_word_ends():
-    """A token that goes on after the phrase is possible, and not certain."""
+    """A token that continues after the phrase is possible, and not certain."""
     tokens = [
         TokenLogprobs(text="不明だ", logprob=math.log(0.6), top=(("不明だ", math.log(0.6)), ("不明", math.log(0.3))))
     ]

@@ -94,7 +94,7 @@ def test_one_reply_a_request_where_there_are_no_more():
 
 
 def test_seeds_repeat_the_draws_and_differ_between_passages():
-    """The same reader draws the same again; another passage or another seed draws anew."""
+    """The same reader draws the same again; another passage or another seed draws again."""
 
     def seeds(passage, seed):
         model = Replies("Oslo")

@@ -105,7 +105,7 @@ def test_each_trace_comes_in_once(store, tmp_path):
 
 
 def test_a_run_that_was_stopped_is_gone_on_with(store, tmp_path):
-    """The next run passes over what the last one took in, and says so."""
+    """The next run skips what the last one took in, and says so."""
     path = write(tmp_path / "a.jsonl", *rows(450))
     first = intake_of(path)
     first.transfer_batch(store, StepErrors())
@@ -161,7 +161,7 @@ def test_a_file_is_read_anew_in_another_format(store, tmp_path):
 
 
 def test_one_bad_record_is_one_rejection(store, tmp_path):
-    """It is counted and told, also when a later run passes over it; the rest goes on."""
+    """It is counted and told, also when a later run skips it; the rest continues."""
     path = write(tmp_path / "a.jsonl", *rows(2), "no json {", *rows(2, first=2))
     for n_new in (4, 0):
         intake = intake_of(path)
@@ -309,7 +309,7 @@ def test_two_replays_of_one_file_count_what_they_brought(store, tmp_path):
 
 
 def test_a_replay_scores_and_delivers(known, tmp_path):
-    """From files to scores at a sink; the second run asks nobody."""
+    """From files to scores at a sink; the second run asks no one."""
     folder = tmp_path / "exports"
     folder.mkdir()
     write(folder / "a.jsonl", *rows(3))

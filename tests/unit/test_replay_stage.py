@@ -45,7 +45,7 @@ def test_a_span_that_comes_again_changes_nothing():
 
 
 def test_more_traces_than_a_page():
-    """Reading goes on page by page."""
+    """Reading continues page by page."""
     with SpanBuffer() as stage:
         stage.add([span(f"t{i}", "1") for i in range(450)])
 
@@ -85,7 +85,7 @@ def test_what_was_added_is_there_after_a_restart(tmp_path: Path):
 
 
 def test_all_or_nothing():
-    """A span that belongs nowhere takes back the whole call, and the stage goes on."""
+    """A span that belongs nowhere takes back the whole call, and the stage continues."""
     with SpanBuffer() as stage:
         with pytest.raises(DataError, match="belongs nowhere"):
             stage.add([span("a", "1"), span("", "1")])

@@ -465,7 +465,7 @@ def test_a_tap_is_the_stream(recorder):
 
 
 def test_a_streamed_response_of_llama_index(recorder, caplog):
-    """The stream inside it is the answer; one that is made anew each time is left to the framework's own steps."""
+    """The stream inside it is the answer; one that is made again each time is left to the framework's own steps."""
 
     class Chat:
         response = ""

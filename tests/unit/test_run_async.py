@@ -148,7 +148,7 @@ def test_thread_that_cannot_start_is_an_error(monkeypatch):
 
 
 def test_second_interrupt_does_not_wait():
-    """Inside a loop, a coroutine that refuses to be cancelled cannot hold the caller for ever."""
+    """Inside a loop, a coroutine that refuses to be canceled cannot hold the caller for ever."""
     release = threading.Event()
     ended = threading.Event()
 

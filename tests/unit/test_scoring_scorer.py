@@ -411,7 +411,7 @@ def test_leaving_early_leaves_no_task(how):
 
 
 def test_cancelling_one_sample():
-    """A cancelled `score` raises, and its metrics have stopped."""
+    """A canceled `score` raises, and its metrics have stopped."""
 
     async def session():
         task = asyncio.create_task(Scorer([Metric(forever)], FakeJudge()).score(make_sample()))

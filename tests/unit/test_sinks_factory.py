@@ -92,7 +92,7 @@ def test_something_else_is_refused(thing):
 
 
 def test_entry_points_of_others_are_found(monkeypatch):
-    """A package of somebody else adds a destination, and what it makes is checked."""
+    """A package of someone else adds a destination, and what it makes is checked."""
     entries = importlib.metadata.EntryPoints(
         [importlib.metadata.EntryPoint(name="mine", value="builtins:str", group="ragstone.sinks")]
     )

@@ -103,7 +103,7 @@ def test_a_score_becomes_a_feedback():
 
 
 def test_a_plain_metric_is_code():
-    """Nobody judged."""
+    """No one judged."""
     mlflow = Mlflow(*_TRACES)
     _send(mlflow, _delivery())
     assert [{"source_type": "CODE", "source_id": "ragstone"}] == [got["source"] for got in mlflow.kept.values()]

@@ -207,7 +207,7 @@ def test_a_full_disk(tmp_path, monkeypatch, broken):
     _deliver(sink, _score("t1"))
 
     def fail(*args, **kwargs):
-        # Those who read a whole directory pass over such names.
+        # Those who read a whole directory skip such names.
         assert all(path.name[0] == "." for path in tmp_path.iterdir() if path.suffix != ".parquet")
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -243,7 +243,7 @@ def test_a_batch_that_is_there_though_it_seemed_to_fail(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kill_after", [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 45))])
 def test_killed_at_any_moment(tmp_path, kill_after):
-    """Whole batches are there, each once, and all that were acknowledged; the next sink goes on from there."""
+    """Whole batches are there, each once, and all that were acknowledged; the next sink continues from there."""
     script = """
 for i in range(1_000_000):
     deliver(*(f"t{3 * i + j}" for j in range(3)))

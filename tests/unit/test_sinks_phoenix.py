@@ -173,7 +173,7 @@ def test_a_request_has_a_thousand_rows():
     ],
 )
 def test_what_an_answer_means(reply, error, words):
-    """An address to mend, credentials to mend, a row at fault, or a server in trouble: each has its error."""
+    """An address to repair, credentials to repair, a row at fault, or a server in trouble: each has its error."""
     with pytest.raises(error, match=words) as caught:
         _send(Phoenix(reply=reply), _delivery(), api_key="hunter2")
     assert error is type(caught.value)

@@ -64,7 +64,7 @@ class TestCounting:
     """Outcomes become samples."""
 
     def test_it_is_a_sink_that_watches(self, sink):
-        """The worker shows it the books."""
+        """The worker shows it the ledger."""
         assert isinstance(sink, Sink)
         assert isinstance(sink, StatusSink)
 
@@ -289,7 +289,7 @@ class TestPort:
         asyncio.run(again.aclose())
 
     def test_a_port_in_use_is_named(self):
-        """The deliveries wait, and arrive when it is free; the books do not raise."""
+        """The deliveries wait, and arrive when it is free; the ledger do not raise."""
         with socket.socket() as holder:
             holder.bind(("127.0.0.1", 0))
             holder.listen()

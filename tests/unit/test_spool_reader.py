@@ -39,7 +39,7 @@ def damage(path, *, line_number: int):
 
 
 def test_no_directory_is_an_empty_spool(tmp_path):
-    """Nobody has captured anything yet."""
+    """No one has captured anything yet."""
     assert [] == SpoolReader(tmp_path / "missing").segments()
 
 

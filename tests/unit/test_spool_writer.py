@@ -206,7 +206,7 @@ def test_unwritable_directory_is_an_error_and_not_for_ever(tmp_path):
 
 
 def test_undrained_spool_stops_growing(tmp_path):
-    """With nobody to drain it, the spool ends at its limit instead of filling the disk."""
+    """With no one to drain it, the spool ends at its limit instead of filling the disk."""
     writer = SpoolWriter(tmp_path, max_segment_bytes=300, max_spool_bytes=900)
     with pytest.raises(SpoolError, match="Check that a worker is running") as caught:
         for n in range(1, 100):

@@ -90,7 +90,7 @@ def test_betting_is_narrower_than_bernstein():
 
 
 def test_a_mean_that_moves_leaves_no_candidate():
-    """Betting says that no single mean fits; empirical Bernstein goes on, between the two."""
+    """Betting says that no single mean fits; empirical Bernstein continues, between the two."""
     values = [0.9] * 200 + [0.1] * 400
     assert fed(BettingSequence(), values).interval() is None
     low, high = fed(BernsteinSequence(), values).interval()

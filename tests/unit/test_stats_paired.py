@@ -1,4 +1,4 @@
-"""Two systems on the same samples: test, bootstrap and effect size, by hand and with data nobody should send."""
+"""Two systems on the same samples: test, bootstrap and effect size, by hand and with data no one should send."""
 
 from __future__ import annotations
 

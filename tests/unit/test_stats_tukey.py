@@ -1,4 +1,4 @@
-"""The randomized Tukey test against every arrangement counted out, and what it does with data nobody should send."""
+"""The randomized Tukey test against every arrangement counted out, and what it does with data no one should send."""
 
 from __future__ import annotations
 

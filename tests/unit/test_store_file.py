@@ -1,4 +1,4 @@
-"""Opening, owning and recognising a store file."""
+"""Opening, owning and recognizing a store file."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class TestOwning:
         own(path).close()
 
     def test_the_message_names_the_other_process(self, path: Path):
-        """So that somebody can go and stop it."""
+        """So that someone can go and stop it."""
         code = (
             "import sys; from ragstone.store import SqliteStore\n"
             "with SqliteStore.open(sys.argv[1], mode='own'):\n"
@@ -167,7 +167,7 @@ class TestOwning:
                 own(path)
 
     def test_a_failed_opening_leaves_no_lock(self, path: Path):
-        """Once the file is mended it can be opened, by this process or another."""
+        """Once the file is repaired it can be opened, by this process or another."""
         path.write_bytes(b"not a database" * 100)
         with pytest.raises(StoreCorruptError):
             own(path)

@@ -39,7 +39,7 @@ def alter(store: SqliteStore, statement: str) -> None:
 
 
 class TestDisk:
-    """Nothing is half stored, the error says what to do, and the store goes on when the disk does."""
+    """Nothing is half stored, the error says what to do, and the store continues when the disk does."""
 
     def test_a_full_disk_loses_nothing_that_was_stored(self, path: Path):
         """The batch that did not fit is not there at all; with space again it is taken."""
@@ -58,7 +58,7 @@ class TestDisk:
             assert 1000 == store.ingest("a", 1050, batch(50, 1000))
 
     def test_a_file_that_turns_read_only_says_so(self, path: Path):
-        """Reading goes on, and writing does when it may again."""
+        """Reading continues, and writing does when it may again."""
         with SqliteStore.open(path, mode="own") as store:
             store.ingest("a", 50, batch(0))
             alter(store, "PRAGMA query_only = 1")
@@ -214,7 +214,7 @@ with SqliteStore.open(sys.argv[1], mode="own") as store:
 
 
 def check(path: Path) -> LedgerRow:
-    """The total of a store that must be whole: SQLite finds no fault, the books add up."""
+    """The total of a store that must be whole: SQLite finds no fault, the ledger adds up."""
     db = sqlite3.connect(path)
     assert [("ok",)] == db.execute("PRAGMA integrity_check").fetchall()
     assert [] == db.execute("PRAGMA foreign_key_check").fetchall()
@@ -230,7 +230,7 @@ class TestKill:
     """`kill -9` in the middle of writing."""
 
     def test_what_was_acknowledged_is_there_and_batches_are_whole(self, path: Path):
-        """Five owners in a row are killed; each time the next finds all that was promised, and goes on."""
+        """Five owners in a row are killed; each time the next finds all that was promised, and continues."""
         acknowledged: list[str] = []
         for acknowledgements in (1, 7, 20, 33, 64):
             with subprocess.Popen(

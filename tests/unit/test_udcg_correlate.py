@@ -195,7 +195,7 @@ def test_rank_moves_the_best_up_and_sets_stale_answers_aside():
 
 
 def test_annotations_are_read_back_and_not_asked_again(tmp_path):
-    """`rank --keep-order` once, then correlate and fit without a question; another reader is asked anew."""
+    """`rank --keep-order` once, then correlate and fit without a question; another reader is asked again."""
     reader, judge = FakeReader(lambda query, texts: 0.2 if "good" in texts[0] else 0.7), FakeJudge(1.0)
     rows = [
         {"id": f"{q}-{i}", "question_id": q, "query": f"Q{q}?", "contexts": texts, "grade": grade, "reference": "r"}
@@ -246,7 +246,7 @@ def test_intervals_of_few_questions_come_with_a_warning():
 
 
 def test_erag_of_one_reader_is_not_another_s():
-    """When a passage is read anew, what the old reader answered is dropped."""
+    """When a passage is read again, what the old reader answered is dropped."""
     row = {"query": "Q?", "contexts": ["a"], "reference": "a"}
     (first,) = rank_udcg([row], rank_by="erag", reader=FakeReader(0.5, answer="a"), judge=FakeJudge(1.0)).rows
     assert 1.0 == first["contexts"][0]["metadata"]["udcg"]["erag"]

@@ -59,7 +59,7 @@ def test_weights_that_made_the_grades_are_found():
 
 
 def test_the_solver_solves_the_stated_problem():
-    """|w|^2 / 2 + C / questions * sum of hinges, minimised by a general solver too."""
+    """|w|^2 / 2 + C / questions * sum of hinges, minimized by a general solver too."""
     from scipy.optimize import minimize
 
     rng = np.random.default_rng(4)
@@ -188,7 +188,7 @@ def test_missing_scikit_learn_is_told_first(monkeypatch):
 
 
 def test_missing_utilities_are_never_guessed(monkeypatch):
-    """Nobody is named to ask: an error that counts the rows, and says what to do."""
+    """No one is named to ask: an error that counts the rows, and says what to do."""
     monkeypatch.delenv("RAGSTONE_JUDGE", raising=False)
     monkeypatch.delenv("RAGSTONE_READER", raising=False)
     rows = world(3)

@@ -17,7 +17,7 @@ METRICS = ("ccrs.qr", "ccrs.id")
 
 
 def capped(n_calls: int) -> FakeJudge:
-    """A judge that nobody pays for after so many calls."""
+    """A judge that no one pays for after so many calls."""
     left = n_calls
 
     def fail(_: object) -> JudgeError | None:
@@ -70,7 +70,7 @@ def test_requests_that_a_cap_stopped_are_not_given_up(store):
 
 
 def test_a_worker_that_goes_on_fails_what_is_not_paid_for(store):
-    """Beside a live application nobody comes later: the rest is told as failed, and counted."""
+    """Beside a live application no one comes later: the rest is told as failed, and counted."""
     worker, sink = work(store, capped(5), ends_at_cap=False)
 
     assert (True, 0) == (worker.budget_exhausted, read_ledger(store).total.pending)

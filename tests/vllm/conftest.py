@@ -35,7 +35,7 @@ def post(url, body, *, timeout_s=60):
 
 
 def free_port():
-    """A loopback port that nobody listens on at the moment."""
+    """A loopback port that no one listens on at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -203,7 +203,7 @@ def test_many_at_once_share_batches(engine, cases, monkeypatch, record_property)
 
 
 def test_reads_and_replies_at_once(engine, cases):
-    """Requests for tokens by id do not cost their neighbours the top log-probabilities, as they do on the server."""
+    """Requests for tokens by id do not cost their neighbors the top log-probabilities, as they do on the server."""
 
     async def mixed():
         request = [ChatRequest(messages=case.messages, max_tokens=4, top_logprobs=20) for case in cases]

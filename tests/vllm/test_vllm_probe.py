@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def found(reader_url):
-    """The server's capabilities, measured on a server that nobody else uses."""
+    """The server's capabilities, measured on a server that no one else uses."""
     return asyncio.run(OpenAICompatibleModel(reader_url).capabilities(fresh=True))
 
 

@@ -1,4 +1,4 @@
-"""The protocol of the UDCG paper's Table 3 in the tiny reader's world: which metric foretells the reader's answer?"""
+"""The protocol of the UDCG paper's Table 3 in the tiny reader's world: which metric predicts the reader's answer?"""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_which_metric_foretells_the_answer(rows, reader, record_property):
     assert N_QUESTIONS == found.n_questions
     assert N_QUESTIONS * N_CONTEXTS == found.n_contexts
     assert {} == dict(found.left_out)
-    # The world has all three ends, or there would be nothing to foretell.
+    # The world has all three ends, or there would be nothing to predict.
     assert all(found.grades[grade] >= 0.03 * found.n_contexts for grade in ("correct", "abstained", "wrong"))
     udcg = found.metrics[0]
     assert "udcg" == udcg.metric

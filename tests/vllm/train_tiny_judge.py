@@ -77,7 +77,7 @@ class Listener:
         return reply
 
     async def aclose(self) -> None:
-        """Nothing of our own to let go of."""
+        """Nothing of our own to release."""
 
 
 def exercises(samples: Sequence[Sample]) -> list[Exercise]:
@@ -174,7 +174,7 @@ def encode(tokenizer: PreTrainedTokenizerFast, school: Sequence[Exercise]) -> li
 
 
 def batches(lengths: Sequence[int], rng: random.Random) -> Iterator[list[int]]:
-    """Endless batches of positions; neighbours in length share a batch, so that little of it is padding."""
+    """Endless batches of positions; neighbors in length share a batch, so that little of it is padding."""
     while True:
         order = list(range(len(lengths)))
         rng.shuffle(order)

@@ -65,7 +65,7 @@ class EchoRetriever(BaseRetriever):
 
 
 class Replies:
-    """An iterator over replies that goes on after it raised one."""
+    """An iterator over replies that continues after it raised one."""
 
     def __init__(self, replies: Iterable[str | AIMessage | Exception]) -> None:
         self._replies = list(replies)
@@ -84,7 +84,7 @@ class ScriptedModel(GenericFakeChatModel):
     """Gives its replies in turn; may be bound to tools, and streams calls of tools too."""
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[Any, Any]:
-        """Take the tools and go on as before."""
+        """Take the tools and continue as before."""
         return self
 
     def _stream(

@@ -247,7 +247,7 @@ class TestBlock:
         assert (["one", "two", "three"], ["two"]) == tuple([trace.query for trace in it] for it in (outer, inner))
 
     def test_it_needs_nothing_else_to_be_on(self):
-        """In a process where nobody has enabled anything before."""
+        """In a process where no one has enabled anything before."""
         code = (
             "from langchain_core.runnables import RunnableLambda; from langchain_ragstone import collect_traces\n"
             "with collect_traces() as traces: RunnableLambda(str).invoke('who?')\n"

@@ -127,7 +127,7 @@ def test_what_is_not_exported_says_so(beside, order):
 def test_langfuse_alone(beside, collector, order):
     """Without OpenInference the span is Langfuse's, whose handler may come before ours or after it.
 
-    In asynchronous calls LangChain runs its handler elsewhere, and nobody can see its span: there only a span around
+    In asynchronous calls LangChain runs its handler elsewhere, and no one can see its span: there only a span around
     the request is linked, which is in the same trace.
     """
     alone = beside(order, "alone", "langfuse alone")

@@ -1,4 +1,4 @@
-"""Any chat model of LangChain's judges: what it is asked, what is made of its replies, and that nobody captures it."""
+"""Any chat model of LangChain's judges: what it is asked, what is made of its replies, and that no one captures it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from ragstone.testing import MemoryRecorder
 
 
 class Mine(RagstoneCallbackHandler):
-    """A handler that somebody made of ours."""
+    """A handler that someone made of ours."""
 
 
 def test_a_handler_made_before_langgraph_was_imported_hears_of_pauses(app, monkeypatch):
@@ -80,11 +80,11 @@ def test_langgraph_is_not_imported_for_chains():
     ],
 )
 def test_what_a_step_writes(output, keys):
-    """All that it returns for the state, in each form that graphs take; of other forms nobody knows."""
+    """All that it returns for the state, in each form that graphs take; of other forms no one knows."""
     assert keys == keys_written(output)
 
 
 @pytest.mark.parametrize("inputs", [None, Command(resume="yes"), Command(goto="a step", update={"answer": ""}), "who?"])
 def test_what_resumes_is_given_no_keys(inputs):
-    """Its state is that of the request which it goes on with."""
+    """Its state is that of the request which it continues with."""
     assert input_keys(inputs) is None

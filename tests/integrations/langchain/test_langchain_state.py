@@ -1,4 +1,4 @@
-"""The handler as a citizen of somebody else's process: threads, memory, forks, failures, suppression."""
+"""The handler as a citizen of another package's process: threads, memory, forks, failures, suppression."""
 
 from __future__ import annotations
 
@@ -328,7 +328,7 @@ def test_the_current_span_is_linked(app, sampler, sampled):
 
 
 def test_errors_that_a_request_survives_are_bounded(app):
-    """An agent that goes on for hours may survive thousands; the first twenty tell."""
+    """An agent that continues for hours may survive thousands; the first twenty tell."""
 
     def fail(place: int) -> None:
         raise ValueError(place)

@@ -29,7 +29,7 @@ def test_first_token_is_the_first_text(make_app):
 
 
 def test_stream_held_open_is_given_up_after_its_time(make_app):
-    """Row 10: a generator that nobody reads on ends never; after `ttl_s` the next request sweeps it out."""
+    """Row 10: a generator that no one reads on ends never; after `ttl_s` the next request sweeps it out."""
     now = [0.0]
     app = make_app(options={"clock": lambda: now[0], "ttl_s": 60})
     stream = app.rag().stream(Q, app.config)

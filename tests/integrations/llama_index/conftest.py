@@ -286,7 +286,7 @@ def contexts_of(draft: TraceDraft) -> list[str] | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """LlamaIndex's agents look at every attribute, its memories and sync calls leave things open: not ours to mend."""
+    """LlamaIndex's agents look at every attribute, its memories and sync calls leave things open: not ours to repair."""
     for what in (
         "<aiosqlite.core.Connection:ResourceWarning",
         r"Exception in thread .*_connection_worker_thread:pytest.PytestUnhandledThreadExceptionWarning",

@@ -24,7 +24,7 @@ def chat_engine(app, mode, *replies):
 
 
 def join_readers():
-    """Wait for the threads in which LlamaIndex reads streams; older versions let the application go on without them."""
+    """Wait for the threads in which LlamaIndex reads streams; older versions let the application continue without them."""
     for thread in threading.enumerate():
         if thread.name.endswith("(run)"):
             thread.join()

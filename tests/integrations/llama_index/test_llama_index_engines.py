@@ -438,7 +438,7 @@ MATRIX = [
     ("39", own_engine_with_own_sources,          [(Q,        FOUND,                "answer",         "ok")]),
     ("39", own_engine_without_sources,           [(Q,        None,                 "answer",         "ok")]),
     ("39", response_of_a_custom_class,            [(Q,        FOUND,                "answer",         "ok")]),
-    ("39b", plain_generator,                     [(Q,        FOUND,                None,             "ok")]),  # nobody can stand in for it
+    ("39b", plain_generator,                     [(Q,        FOUND,                None,             "ok")]),  # no one can stand in for it
     ("40", contexts_reported_by_an_event,        [(Q,        ["gamma", "delta"],   "answer",         "ok")]),
     ("41", indexing_is_not_a_request,            []),
     ("41", model_call_is_not_a_request,          []),

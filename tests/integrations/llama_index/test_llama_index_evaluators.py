@@ -174,7 +174,7 @@ def test_every_metric_is_available_by_name(card):
 
 
 def test_wording_is_not_for_changing():
-    """A metric's prompt is its identity; another one is refused, and not passed over in silence."""
+    """A metric's prompt is its identity; another one is refused, and not skipped in silence."""
     evaluator = RagstoneEvaluator("ccrs.qr", judge=FakeJudge())
     with pytest.raises(ConfigurationError, match="part of the metric's version"):
         evaluator.update_prompts({"eval_template": PromptTemplate("{query}")})

@@ -109,7 +109,7 @@ def test_retriever_evaluator_takes_names_once_registered(app):
 
 
 def test_registering_replaces_nothing():
-    """A name that somebody else has taken is refused, and then none of the names is registered."""
+    """A name that someone else has taken is refused, and then none of the names is registered."""
     METRIC_REGISTRY["recall@5"] = METRIC_REGISTRY["recall"]
     before = dict(METRIC_REGISTRY)
     with pytest.raises(ConfigurationError, match="other metrics called 'recall@5'"):

@@ -156,7 +156,7 @@ def test_left_waiting(app, make, start):
 
 
 class Busy(Workflow):
-    """A step that returns nothing, for another to go on, which is stopped at work."""
+    """A step that returns nothing, for another to continue, which is stopped at work."""
 
     @step
     async def begin(self, ctx: Context, ev: StartEvent) -> Event | None:
@@ -188,7 +188,7 @@ def test_stopped_at_work(app, stop):
 
 
 class BusyInAThread(Workflow):
-    """The same, with a step that is no coroutine, and goes on when its run has been stopped."""
+    """The same, with a step that is no coroutine, and continues when its run has been stopped."""
 
     begun: object = None
     released: object = None

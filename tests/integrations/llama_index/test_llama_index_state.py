@@ -1,4 +1,4 @@
-"""The instrumentor as a citizen of somebody else's process: threads, memory, forks, failures, suppression."""
+"""The instrumentor as a citizen of another package's process: threads, memory, forks, failures, suppression."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_streams_are_not_kept_alive(app):
 
 @pytest.mark.parametrize("recorder", ["ragstone.db", None, RagstoneInstrumentor(MemoryRecorder())])
 def test_what_cannot_record_is_refused(recorder):
-    """At once and in words: later nobody would see that nothing is recorded."""
+    """At once and in words: later no one would see that nothing is recorded."""
     name = type(recorder).__name__
     with pytest.raises(ConfigurationError, match=rf"^needs a recorder, such as a ragstone\.Monitor, got {name}$"):
         RagstoneInstrumentor(recorder)
@@ -161,7 +161,7 @@ def test_a_bug_of_ours_does_not_reach_the_application(make_app, monkeypatch, cap
 
 
 def test_a_bug_in_the_tap_does_not_reach_the_application(make_app, monkeypatch, caplog):
-    """The application's stream goes on."""
+    """The application's stream continues."""
     app = make_app()
 
     def bug(*_):
@@ -366,7 +366,7 @@ def test_registering_twice_is_registering_once(app):
 
 
 def test_inner_errors_are_bounded(app):
-    """An agent that goes on for hours may survive thousands; some of them tell the story."""
+    """An agent that continues for hours may survive thousands; some of them tell the story."""
     enter, leave = spans_of(get_dispatcher())
     root, engine, bound = key_of("X.query"), app.engine(), inspect.signature(list).bind()
     enter(root, engine, str_or_query_bundle=Q)

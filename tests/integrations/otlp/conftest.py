@@ -121,7 +121,7 @@ def answer() -> type[Answer]:
 
 @pytest.fixture
 def unused_tcp_port_url() -> Iterator[str]:
-    """A URL with credentials where nobody listens: the port is bound, so that nobody else gets it."""
+    """A URL with credentials where no one listens: the port is bound, so that no one else gets it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://user:hunter2@127.0.0.1:{taken.getsockname()[1]}"

@@ -55,7 +55,7 @@ def ids_at(receiver) -> Counter[str]:
     ("n_scores", "n_kills"), [(60, 1), pytest.param(MANY_SCORES, MANY_KILLS, marks=pytest.mark.slow)]
 )
 def test_each_outcome_arrives_at_least_once(otlp_receiver, answer, tmp_path, n_scores, n_kills):
-    """The worker dies between sending and noting it, the receiver refuses in between; then the books say that all was sent."""
+    """The worker dies between sending and noting it, the receiver refuses in between; then the ledger says that all was sent."""
     file, store, moments = rows(tmp_path / "rows.jsonl", n_scores), tmp_path / "r.db", random.Random(7)
     for _ in range(n_kills):
         process = start(file, store, otlp_receiver.endpoint)

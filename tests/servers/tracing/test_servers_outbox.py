@@ -131,7 +131,7 @@ def plan(faults: list[str], *, spare: Callable[[], int]) -> Iterator[str | None]
 
 
 def test_each_score_arrives_exactly_once(both, tmp_path):
-    """Kills between a server's answer and its acknowledgement, and outages that swallow answers, lose and double nothing."""
+    """Kills between a server's answer and its acknowledgment, and outages that swallow answers, lose and double nothing."""
     rng = random.Random(7)
     n_traces = SCORES // METRICS_A_TRACE
     spans = both["phoenix"].make_spans(n_traces)

@@ -142,7 +142,7 @@ def test_a_request_without_a_trace_has_no_place(server, deliveries, place):
 
 
 def test_a_wrong_address_loses_nothing(server, deliveries):
-    """Where the server is, but not its API, an outcome waits for somebody to mend the address."""
+    """Where the server is, but not its API, an outcome waits for someone to repair the address."""
     sink, (delivery, *_) = server.sink(path="/nowhere"), deliveries(server.make_spans(1)[0])
 
     async def run():

@@ -14,7 +14,7 @@ DialectName = Literal["vllm", "openai", "openai-reasoning", "azure", "ollama", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerDialect:
-    """What a server serves, refuses, and passes over in silence.
+    """What a server serves, refuses, and skips in silence.
 
     The defaults are those of a server that knows chat completions and nothing else, and ignores what it does not know.
     """

@@ -120,7 +120,7 @@ class LoopbackServer(ABC):
 
     @abstractmethod
     async def _answer(self, request: Request) -> Reply:
-        """Reply to an authorised request."""
+        """Reply to an authorized request."""
 
     def _authorised(self, headers: Mapping[str, str]) -> bool:
         return self._api_key is None or headers.get("authorization") == f"Bearer {self._api_key}"
@@ -163,7 +163,7 @@ class LoopbackServer(ABC):
         return planned(fault)
 
     def _fault(self, question: str) -> str | None:
-        """The fault this attempt meets; each attempt at one question draws anew."""
+        """The fault this attempt meets; each attempt at one question draws again."""
         self._seen[question] += 1
         draw = self._share("fault", question, self._seen[question])
         for kind, rate in self._rates:
@@ -215,7 +215,7 @@ class LoopbackServer(ABC):
         def connected(reader: _ClientReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.ensure_future(self._connection(reader, writer))
             connections.add(task)
-            # Not left to the coroutine: cancelled before its first step, it never comes to its `finally`.
+            # Not left to the coroutine: canceled before its first step, it never comes to its `finally`.
             task.add_done_callback(lambda _: writer.transport.abort())
             task.add_done_callback(connections.discard)
 
