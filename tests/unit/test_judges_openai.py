@@ -360,8 +360,8 @@ def test_constraint_knows_the_scale():
     assert 1 <= reply.value <= 5
 
 
-@pytest.mark.parametrize("structured", ["ignored", "refused"])
-def test_second_chance_without_constraints_is_a_reminder(structured):
+@pytest.mark.parametrize(("structured", "n_calls"), [("ignored", 4), ("refused", 5)])
+def test_second_chance_without_constraints_is_a_reminder(structured, n_calls):
     """A server that cannot constrain is found out once and asked again in words from then on."""
     texts = {}
 
@@ -380,7 +380,7 @@ def test_second_chance_without_constraints_is_a_reminder(structured):
 
         asyncio.run(session())
     assert ["second_reply"] * 2 == [texts[name].method for name in ("first", "second")]
-    assert (4, 2) == (texts["first"].usage.calls, texts["second"].usage.calls)
+    assert (n_calls, 2) == (texts["first"].usage.calls, texts["second"].usage.calls)
     last = server.stats.requests[-1]["messages"]
     assert [("assistant", "Rather good."), ("user",)] == [(last[2]["role"], last[2]["content"]), (last[3]["role"],)]
 
@@ -402,12 +402,15 @@ def test_cut_reply_is_not_a_number():
     assert "truncated" == caught.value.kind
 
 
-def test_hidden_reasoning_that_fills_the_limit_is_not_repeated():
-    """Nothing visible was said: asking again would cost as much and say as little."""
+def test_hidden_reasoning_is_given_room_once():
+    """A reply that is cut before its first word is requested once more, with tokens for reasoning, and not again."""
     with FakeJudgeServer(truncated_rate=1.0, reply=replying("")) as server:
-        with pytest.raises(JudgeReplyError, match="max_tokens") as caught:
+        with pytest.raises(JudgeReplyError, match=r"cut at 4160 tokens.*max_tokens") as caught:
             ask(server.url)
-        assert ("truncated", 1) == (caught.value.kind, server.calls)
+        assert ("truncated", [64, 4160]) == (
+            caught.value.kind,
+            [request["max_tokens"] for request in server.stats.requests],
+        )
 
 
 def test_lone_surrogates_in_a_reply_are_replaced():

@@ -23,6 +23,8 @@ _MALFORMED: Final = (
 
 _SCHEMA: Final = re.compile(r"JSON Schema:\n(\{.*)")
 """Where a question says which shape the reply must have."""
+_TRIAL: Final = "Reply with the word yes."
+"""What a judge asks before the first sample, to learn what the server refuses."""
 _SCALE: Final = re.compile(r"one number from (-?\d+) to (-?\d+) and nothing else")
 """Where it says on which scale."""
 
@@ -112,6 +114,8 @@ class FakeJudgeServer(LoopbackServer):
                 kind, text = "constrained", self._constrained(body, question)
             elif fault == "malformed":
                 kind, text = "malformed", _MALFORMED[int(self._share("malformed", question) * len(_MALFORMED))]
+            elif question.endswith(_TRIAL):
+                text = "yes"
             elif self._reply is not None:
                 text = self._reply(body)
             elif schema := _SCHEMA.search(question):
@@ -139,7 +143,9 @@ class FakeJudgeServer(LoopbackServer):
         if bounds is None:
             asked = _SCHEMA.search(question)
             return self._value(schema, question[: asked.end()] if asked else question)
-        return json.dumps({"score": self._verdict(question, bounds["minimum"], bounds["maximum"])})
+        scale = _SCALE.search(question)
+        low, high = (int(scale[1]), int(scale[2])) if scale else (0, 100)
+        return json.dumps({"score": self._verdict(question, bounds.get("minimum", low), bounds.get("maximum", high))})
 
     def _value(self, schema: dict[str, Any], question: str) -> str:
         return json.dumps(schema_value(schema, lambda path: self._share("value", question, path)))

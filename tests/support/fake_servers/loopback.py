@@ -72,7 +72,7 @@ class Reply:
     """A reply to be written as JSON, or as it stands when it is text."""
 
     status: int
-    body: dict[str, Any] | str
+    body: dict[str, Any] | list[Any] | str
     headers: dict[str, str] = field(default_factory=dict)
 
 

@@ -201,8 +201,8 @@ def _advice(can: Capabilities) -> Iterator[str]:
     vllm = (can.server or "").startswith("vllm")
     if can.reasons:
         yield (
-            "turn reasoning off if the model supports it (vLLM, SGLang: extra_body={'chat_template_kwargs': "
-            "{'enable_thinking': False}}), otherwise raise the reply limit: --judge-max-tokens 4096"
+            "each request allows 4,096 tokens more for the reasoning. To save them, turn reasoning off if the model "
+            "supports it (vLLM, SGLang: extra_body={'chat_template_kwargs': {'enable_thinking': False}})"
         )
     elif not can.top_logprobs and not vllm:
         yield (

@@ -130,8 +130,15 @@ def replay_command(
             )
         )
     stopped = stop.requested
-    summaries = _summaries(store, names)
-    ledger = read_ledger(store)
+    try:
+        summaries = _summaries(store, names)
+        ledger = read_ledger(store)
+    except StoreError:
+        if not stopped:
+            raise
+        # The store was not created yet.
+        typer.echo("stopped. Run the same command to resume.", err=True)
+        raise typer.Exit(130) from None
     if json_output:
         print_json(
             {

@@ -35,6 +35,6 @@ NumberTokensOption = Annotated[
         "--judge-max-tokens",
         min=1,
         rich_help_panel=JUDGE,
-        help="Maximum tokens of a rating reply. A judge that reasons before it replies needs 4096. Default: 64.",
+        help="Maximum tokens of a rating reply. A judge that reasons first gets 4096 in addition. Default: 64.",
     ),
 ]

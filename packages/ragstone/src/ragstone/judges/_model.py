@@ -19,6 +19,7 @@ from ragstone.schema import Usage
 
 __all__ = [
     "TEMPERATURE_ONE",
+    "AdaptiveModel",
     "AsyncOnce",
     "Capabilities",
     "ChatModel",
@@ -211,6 +212,28 @@ class ChatModel(Protocol):
 
     async def aclose(self) -> None:
         """Close connections. Further calls have no effect."""
+        ...
+
+
+@runtime_checkable
+class AdaptiveModel(ChatModel, Protocol):
+    """A chat model that adapts its requests to what an endpoint refuses, and to models that reason first."""
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """Tokens added to the length limit of replies, because the model reasons before it answers. 0 if it does not."""
+        ...
+
+    def omitted(self, sampling: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the parameters that are refused, and therefore omitted, in requests with these sampling settings."""
+        ...
+
+    async def settle(self, sampling: Mapping[str, Any]) -> None:
+        """Learn what is refused with these sampling settings, and whether the model reasons first. Errors are ignored.
+
+        Raises:
+            ConfigurationError: If the model is unknown.
+        """
         ...
 
 

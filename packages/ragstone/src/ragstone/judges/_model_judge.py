@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeVar
 
@@ -14,11 +14,13 @@ from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges._expected import NumberDistributionReader
 from ragstone.judges._model import (
     TEMPERATURE_ONE,
+    AdaptiveModel,
     ChatModel,
     ChatRequest,
     Completion,
     ConstrainedModel,
     UsageMeter,
+    after_reasoning,
     metered,
 )
 from ragstone.judges._parse import json_request, json_schema_of, parse_json, parse_number
@@ -48,8 +50,8 @@ class ModelJudge:
         model: The chat model.
         temperature: Sampling temperature. It is omitted after the server has refused it.
         seed: Sampling seed, for servers that support one.
-        max_tokens: Length limit of replies with a number. Models that reason before they answer need thousands of
-            tokens.
+        max_tokens: Length limit of replies with a number. A model that reasons before it answers gets 4,096 tokens in
+            addition, if the model detects that (see `OpenAICompatibleModel`).
         score_mode: How a number is computed. "single": the number in the model's reply. "expected": the expectation
             over all integers of the scale, from their exact probabilities, if the model provides them and such a
             number is more likely than any other reply. Otherwise as "single". "sampled": the mean of `draws` replies
@@ -78,6 +80,7 @@ class ModelJudge:
             raise ConfigurationError(f"draws must be at least 2, got {draws!r}")
         self.model = model
         self._constrained = model if isinstance(model, ConstrainedModel) else None
+        self._adaptive = model if isinstance(model, AdaptiveModel) else None
         self._sampling = {
             name: value for name, value in (("temperature", temperature), ("seed", seed)) if value is not None
         }
@@ -100,7 +103,7 @@ class ModelJudge:
         """Name of the model, and a hash of all settings that affect replies. Final after `prepare()`."""
         shape: dict[str, Any] = {
             **self.model.settings,
-            "sampling": self._sampling,
+            "sampling": self._effective(self._sampling),
             "max_tokens": self._number_max_tokens,
             "render": RENDER_VERSION,
         }
@@ -108,17 +111,38 @@ class ModelJudge:
             shape["score_mode"] = self._score_mode
         if self._score_mode == "sampled":
             shape["draws"] = self._draws
+            if (drawn := self._effective(self._drawn)) != self._drawn:
+                shape["drawn"] = drawn
         digest = hashlib.sha256(json.dumps(shape, sort_keys=True, default=repr).encode()).hexdigest()[:16]
         return JudgeIdentity(name=self.model.name, hash=digest)
 
     async def prepare(self) -> None:
-        """Prepare the model. Otherwise the first call does this.
+        """Prepare the model, and learn with a short request what its endpoint refuses. Otherwise the first call does this.
 
         Raises:
             ConfigurationError: If the model cannot work as configured.
             JudgeError: If the model is unavailable.
         """
         await self.model.prepare()
+        if self._adaptive is not None:
+            with metered() as meter:
+                try:
+                    await self._adaptive.settle(self._sampling)
+                    if self._score_mode == "sampled":
+                        await self._adaptive.settle(self._drawn)
+                finally:
+                    self._spent.total += meter.total
+
+    @property
+    def _drawn(self) -> dict[str, Any]:
+        """Sampling settings of drawn replies."""
+        seed = {"seed": self._sampling["seed"]} if "seed" in self._sampling else {}
+        return {**TEMPERATURE_ONE, **seed}
+
+    def _effective(self, sampling: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings without those that the endpoint refuses."""
+        omitted = () if self._adaptive is None else self._adaptive.omitted(sampling)
+        return {name: value for name, value in sampling.items() if name not in omitted}
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
         """Request free text of at most `max_tokens` tokens.
@@ -132,7 +156,7 @@ class ModelJudge:
                 text = await self._text(render(prompt), max_tokens=max_tokens)
             finally:
                 self._spent.total += meter.total
-        return TextReply(text=text, usage=meter.total)
+        return TextReply(text=after_reasoning(text) or "", usage=meter.total)
 
     async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
         """Request one number in [low, high]. The `method` of the reply states how it was computed.
@@ -188,7 +212,7 @@ class ModelJudge:
             if held is None:
                 raw, method = await self._text(messages, max_tokens=max_tokens), "json_reply"
             else:
-                raw, method = usable_text(held, max_tokens), "constrained_reply"
+                raw, method = self._usable(held, max_tokens), "constrained_reply"
             return parse_json(raw, schema), raw, method
         except JudgeReplyError as error:
             # Without a constraint a reply that was cut is too long for its limit, and would be again.
@@ -209,17 +233,14 @@ class ModelJudge:
 
     async def _sampled(self, messages: list[Message], low: float, high: float) -> NumberReply:
         max_tokens = self._number_max_tokens
-        sampling = dict(TEMPERATURE_ONE)
-        if "seed" in self._sampling:
-            sampling["seed"] = self._sampling["seed"]
         replies = await self.model.complete(
-            ChatRequest(messages=messages, max_tokens=max_tokens, sampling=sampling, n=self._draws)
+            ChatRequest(messages=messages, max_tokens=max_tokens, sampling=self._drawn, n=self._draws)
         )
         values: list[float] = []
         errors: list[JudgeReplyError] = []
         for reply in replies:
             try:
-                values.append(parse_number(usable_text(reply, max_tokens), low, high))
+                values.append(parse_number(self._usable(reply, max_tokens), low, high))
             except JudgeReplyError as error:
                 errors.append(error)
         if len(values) < len(errors):
@@ -257,7 +278,7 @@ class ModelJudge:
             )
             if held is not None:
                 try:
-                    raw = usable_text(held, max_tokens)
+                    raw = self._usable(held, max_tokens)
                 except JudgeReplyError as error:
                     if error.kind == "refused":
                         raise
@@ -272,7 +293,10 @@ class ModelJudge:
     async def _text(self, messages: Sequence[Message], *, max_tokens: int) -> str:
         request = ChatRequest(messages=messages, max_tokens=max_tokens, sampling=self._sampling)
         (completion,) = await self.model.complete(request)
-        return usable_text(completion, max_tokens)
+        return self._usable(completion, max_tokens)
+
+    def _usable(self, completion: Completion, max_tokens: int) -> str:
+        return usable_text(completion, max_tokens + (0 if self._adaptive is None else self._adaptive.reasoning_tokens))
 
     async def aclose(self) -> None:
         """Close the model's connections of the running event loop. Further calls have no effect."""
@@ -289,11 +313,12 @@ def usable_text(completion: Completion, max_tokens: int) -> str:
         raise JudgeReplyError(
             f"the judge declined to answer: {completion.text or 'content filter'}", kind="refused", raw=completion.text
         )
-    if completion.finish == "length":
+    unfinished = completion.text.lstrip().startswith("<") and after_reasoning(completion.text) is None
+    if completion.finish == "length" or unfinished:
         raise JudgeReplyError(
             (
-                f"the reply was cut at {max_tokens} tokens. A model that reasons before it answers needs more "
-                "(max_tokens=4096, --judge-max-tokens 4096)"
+                f"the reply was cut at {max_tokens} tokens. A model that reasons before it answers may need more "
+                "(max_tokens=8192, --judge-max-tokens 8192)"
             ),
             kind="truncated",
             raw=completion.text,

@@ -10,7 +10,7 @@ from typing import Any, Final, TypedDict
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges._cache.replies import cached_replies
-from ragstone.judges._http.dialect import ConstrainedReplies
+from ragstone.judges._http.constraints import ConstrainedReplies
 from ragstone.judges._http.endpoint import Endpoint
 from ragstone.judges._http.exact import LogprobReader
 from ragstone.judges._http.probe import probe
@@ -179,11 +179,13 @@ class OpenAICompatibleModel(LogprobReader):
         if self._capabilities is None or fresh:
             async with await self._endpoint.setup_lock():
                 if self._capabilities is None or fresh:
-                    about = {"model": self._model, "extra_body": self._extra_body}
+                    if fresh:
+                        self.forget()
                     self._capabilities = await self._cached.capabilities(
-                        about, lambda: probe(self, full=fresh), fresh=fresh
+                        self._about, lambda: probe(self, full=fresh), fresh=fresh
                     )
-        return self._capabilities
+        refused = {*self._capabilities.refused_parameters, *(name for _, name in self.dialect.omitted)}
+        return self._capabilities.model_copy(update={"refused_parameters": tuple(sorted(refused))})
 
     async def complete_number(
         self, messages: Sequence[Message], low: int, high: int, *, max_tokens: int, sampling: Mapping[str, Any]

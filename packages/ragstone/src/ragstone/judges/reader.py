@@ -16,6 +16,7 @@ from ragstone.judges._abstention.prompt import PromptSource, ReaderPrompt
 from ragstone.judges._abstention.recognize import AbstentionMatcher, phrases_from
 from ragstone.judges._model import (
     TEMPERATURE_ONE,
+    AdaptiveModel,
     Capabilities,
     ChatModel,
     ChatRequest,
@@ -81,7 +82,8 @@ class ChatReader:
         confidence_level: Confidence level of the intervals of sampled replies.
         max_tokens: Length limit of answers.
         draw_max_tokens: Length limit of sampled replies. None uses what is needed to detect an abstention: a little
-            more than the phrase, `max_tokens` with a `refusal_judge`, 4,096 for a model that reasons first.
+            more than the phrase, or `max_tokens` with a `refusal_judge`. A model that reasons first gets 4,096 tokens
+            in addition.
         refusal_judge: Judge that rates sampled replies without a phrase: is the reply a refusal in other words? With it
             the estimator is always "monte_carlo".
         separator: Separator of passages in the application's own template.
@@ -134,6 +136,7 @@ class ChatReader:
                 "OpenAICompatibleModel('http://host:8000/v1')"
             )
         self.model = model
+        self._adaptive = model if isinstance(model, AdaptiveModel) else None
         self.phrases = phrases_from(abstention)
         self._prompt = ReaderPrompt(prompt, phrase=self.phrases[0], separator=separator)
         self._estimator = kind
@@ -183,6 +186,8 @@ class ChatReader:
         shape: dict[str, object] = {**self.model.settings, **self._shape}
         if self._refusal_judge is not None:
             shape["refusal_judge"] = [self._refusal_judge.identity.hash, REFUSAL_TASK]
+        if omitted := self._omitted():
+            shape["omitted"] = omitted
         digest = hashlib.sha256(json.dumps(shape, sort_keys=True, default=repr).encode()).hexdigest()[:16]
         return JudgeIdentity(name=self.model.name, hash=digest)
 
@@ -196,6 +201,17 @@ class ChatReader:
         # Measured here, so that it does not use up the deadline of the first sample.
         can = await self.model.capabilities()
         _require(self._estimator, can, self.model)
+        if self._adaptive is not None and self._chosen(can) != "exact_sequence":
+            await self._adaptive.settle(self._draws.settings)
+
+    def _omitted(self) -> tuple[str, ...]:
+        """Return the sampling parameters that the endpoint refuses in requests for draws."""
+        return () if self._adaptive is None else self._adaptive.omitted(self._draws.settings)
+
+    def _chosen(self, can: Capabilities) -> str:
+        if self._estimator != "auto":
+            return self._estimator
+        return "monte_carlo" if self._refusal_judge is not None else can.estimator
 
     async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
         """Estimate the probability that the reader abstains with these passages.
@@ -215,9 +231,7 @@ class ChatReader:
         return replace(estimate, usage=meter.total)
 
     async def _estimate(self, can: Capabilities, messages: Sequence[Message], query: str) -> AbstentionEstimate:
-        chosen = self._estimator
-        if chosen == "auto":
-            chosen = "monte_carlo" if self._refusal_judge is not None else can.estimator
+        chosen = self._chosen(can)
         _require(chosen, can, self.model)
         if chosen == "exact_sequence" and (exact := find_exact_route(self.model, can)) is not None:
             model, route = exact
@@ -240,7 +254,7 @@ class ChatReader:
     def _draw_length(self, can: Capabilities) -> int:
         if self._draw_max_tokens is not None:
             return self._draw_max_tokens
-        if can.reasons:
+        if can.reasons and self._adaptive is None:
             return max(self._max_tokens, _REASONING_TOKENS)
         if self._refusal_judge is not None:
             return self._max_tokens
@@ -272,8 +286,9 @@ class ChatReader:
             )
         text = after_reasoning(completion.text)
         if completion.finish == "length" or text is None:
+            limit = self._max_tokens + (0 if self._adaptive is None else self._adaptive.reasoning_tokens)
             raise JudgeReplyError(
-                f"the reader's answer was cut at {self._max_tokens} tokens. Raise the limit (max_tokens=4096)",
+                f"the reader's answer was cut at {limit} tokens. Raise the limit (max_tokens=8192)",
                 kind="truncated",
                 raw=completion.text,
             )

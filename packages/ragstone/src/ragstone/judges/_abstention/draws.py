@@ -82,6 +82,11 @@ class MonteCarloSampler:
             max_draws if target_width is None else _least_draws(max_draws, target_width, confidence_level)
         )
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Sampling settings of the draws, with any seed."""
+        return {**self._sampling, **({} if self._seed is None else {"seed": self._seed})}
+
     async def read(
         self, messages: Sequence[Message], query: str, *, max_tokens: int, several_replies: bool
     ) -> MonteCarloEstimate:

@@ -164,25 +164,50 @@ class CachedReplies:
         with cache_bypassed():
             measured = await measure()
         # An incomplete result must not be used for a day.
-        if self._writes and not measured.unmeasured:
-            try:
-                await asyncio.to_thread(self._file.put_fact, key, measured.model_dump_json())
-            except StoreError as error:
-                self._disable(error, reading=False)
+        if not measured.unmeasured:
+            await self._put_fact(key, measured.model_dump_json())
         return measured
 
     async def _recalled(self, key: str) -> Capabilities | None:
-        if not self._reads:
-            return None
-        try:
-            noted = await asyncio.to_thread(self._file.get_fact, key, max_age_s=_CAPABILITIES_MAX_AGE_S)
-        except StoreError as error:
-            self._disable(error, reading=True)
-            return None
+        noted = await self._fact(key)
         try:
             return None if noted is None else Capabilities.model_validate_json(noted)
         except ValidationError:
             return None
+
+    async def note(self, about: Mapping[str, Any]) -> str | None:
+        """Return the note about a model that was written within a day.
+
+        Args:
+            about: The model, and the fields added to its requests.
+        """
+        return await self._fact(self._key("note", "", about))
+
+    async def put_note(self, about: Mapping[str, Any], text: str) -> None:
+        """Write a note about a model, in place of an earlier one.
+
+        Args:
+            about: As for `note`.
+            text: The note.
+        """
+        await self._put_fact(self._key("note", "", about), text)
+
+    async def _fact(self, key: str) -> str | None:
+        if not self._reads:
+            return None
+        try:
+            return await asyncio.to_thread(self._file.get_fact, key, max_age_s=_CAPABILITIES_MAX_AGE_S)
+        except StoreError as error:
+            self._disable(error, reading=True)
+            return None
+
+    async def _put_fact(self, key: str, value: str) -> None:
+        if not self._writes:
+            return
+        try:
+            await asyncio.to_thread(self._file.put_fact, key, value)
+        except StoreError as error:
+            self._disable(error, reading=False)
 
     def _key(self, kind: str, path: str, body: Mapping[str, Any]) -> str:
         identity = json.dumps([_VERSION, kind, self._endpoint, path, body], sort_keys=True, default=repr)

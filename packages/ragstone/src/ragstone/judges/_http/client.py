@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ragstone.errors import ConfigurationError
-from ragstone.judges._cache.replies import CachedReplies
-from ragstone.judges._http.dialect import Dialect
-from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError
+from ragstone.errors import ConfigurationError, JudgeError
+from ragstone.judges._cache.replies import CachedReplies, cache_bypassed
+from ragstone.judges._http.dialect import Dialect, kind_of
+from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError, reply_length
+from ragstone.judges._http.reasoning import is_cut, measure_reasoning, sign_of_reasoning
 from ragstone.judges._http.replies import completions, token_ids
+from ragstone.judges._http.turns import FirstOfKind
 from ragstone.judges._model import ChatRequest, Completion
 from ragstone.judges._render import Message
 
@@ -20,6 +24,11 @@ __all__ = ["ChatClient"]
 
 _TEMPLATE_FIELDS: Final = ("chat_template", "chat_template_kwargs")
 """Fields that affect the tokens of a conversation, also when it is tokenized separately."""
+_TRIAL: Final[list[Message]] = [
+    {"role": "system", "content": "You follow instructions exactly."},
+    {"role": "user", "content": "Reply with the word yes."},
+]
+"""A short conversation with the roles of all others, to learn what the endpoint refuses."""
 
 
 class ChatClient:
@@ -40,6 +49,12 @@ class ChatClient:
         self._extra_body = dict(extra_body or {})
         self._cached = cached
         self._dialect = Dialect()
+        self._first = FirstOfKind()
+        self._tried: set[str] = set()
+        """Kinds of requests for which `settle` ran."""
+        self._recalled = False
+        self._kept: Dialect | None = None
+        """What the reply cache contains about the endpoint."""
 
     @property
     def name(self) -> str:
@@ -49,7 +64,89 @@ class ChatClient:
     @property
     def settings(self) -> Mapping[str, object]:
         """Endpoint, model and the fields added to every request."""
-        return {"endpoint": self._endpoint.public_url, "model": self._model, "extra_body": self._extra_body}
+        extra: dict[str, Any] = {"enable_thinking": False} if self._dialect.disables_thinking else {}
+        return {
+            "endpoint": self._endpoint.public_url,
+            "model": self._model,
+            "extra_body": {**extra, **self._extra_body},
+        }
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """Tokens added to the length limit of replies, because the model reasons before it answers. 0 if it does not."""
+        return self._dialect.reasoning_tokens
+
+    def omitted(self, sampling: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the parameters that the endpoint refuses in requests with these sampling settings."""
+        return tuple(sorted(self._dialect.omits(sampling)))
+
+    async def settle(self, sampling: Mapping[str, Any]) -> None:
+        """Learn with a short request what the endpoint refuses with these sampling settings, and whether it reasons.
+
+        A result is kept in the reply cache for a day, and then needs no request. Errors are ignored: the first request
+        learns what could not be learned here.
+
+        Raises:
+            ConfigurationError: If the model is unknown.
+        """
+        await self.prepare()
+        kind = kind_of(sampling)
+        if kind in self._tried:
+            return
+        async with await self._endpoint.setup_lock():
+            await self._recall()
+            if kind in self._tried:
+                return
+            self._tried.add(kind)
+            with suppress(JudgeError), cache_bypassed():
+                sign = await measure_reasoning(
+                    lambda size: self.chat(_TRIAL, max_tokens=size, sampling=sampling, grow=False)
+                )
+                if sign is not None:
+                    self.learn_reasoning(sign)
+                await self._keep()
+
+    def learn_reasoning(self, sign: str) -> None:
+        """Allow tokens for reasoning in all later requests.
+
+        Args:
+            sign: The evidence that the model reasons first.
+        """
+        self._adapt(self._dialect.with_reasoning(sign))
+
+    def _adapt(self, dialect: Dialect) -> None:
+        """Use another dialect. Requests of each kind go one by one again, until one was accepted in it."""
+        self._dialect = dialect
+        self._first.reset()
+
+    def forget(self) -> None:
+        """Forget all that was learned about the endpoint, so that it is measured again."""
+        self._dialect, self._tried, self._kept = Dialect(), set(), None
+        self._recalled = True
+        self._first.reset()
+
+    async def _recall(self) -> None:
+        """Read from the reply cache, once, what another process learned."""
+        if self._recalled:
+            return
+        self._recalled = True
+        noted = await self._cached.note(self._about)
+        with suppress(ValueError, KeyError, TypeError):
+            if noted is not None:
+                known = json.loads(noted)
+                self._dialect = Dialect.from_json(known["dialect"])
+                self._tried |= set(known["kinds"])
+                self._kept = self._dialect
+
+    async def _keep(self) -> None:
+        """Write to the reply cache what was learned."""
+        self._kept = self._dialect
+        noted = json.dumps({"dialect": self._dialect.to_json(), "kinds": sorted(self._tried)})
+        await self._cached.put_note(self._about, noted)
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        return {"model": self._model, "extra_body": self._extra_body}
 
     async def prepare(self) -> None:
         """Detect the served model, unless one was given. Otherwise the first request does this.
@@ -120,32 +217,64 @@ class ChatClient:
         max_tokens: int,
         sampling: Mapping[str, Any] | None = None,
         fields: Mapping[str, Any] | None = None,
+        room: bool = True,
+        grow: bool = True,
     ) -> dict[str, Any]:
         """Return one chat completion as the endpoint sends it. `fields` are added to the request's body unchanged.
+
+        Args:
+            messages: The conversation.
+            max_tokens: Length limit of the answer.
+            sampling: Sampling parameters. Those that the endpoint refuses are omitted.
+            fields: Other fields of the body.
+            room: Whether a model that reasons first gets tokens for this in addition to `max_tokens`.
+            grow: Whether a reply that was cut within its reasoning is requested again with these tokens.
 
         Raises:
             RequestRefusedError: If the status is 4xx.
             JudgeError: If no reply is received.
         """
         await self.prepare()
-        assert self._model is not None  # noqa: S101  `prepare` ran
+        await self._recall()
         wanted = dict(sampling or {})
-        dialect = self._dialect
-        while True:
-            body = dialect.body(model=self._model, messages=messages, max_tokens=max_tokens, sampling=wanted)
-            body |= {**self._extra_body, **(fields or {})}
-            send = partial(self._endpoint.request, "POST", "/chat/completions", body)
-            try:
-                completion = await self._cached.reply("/chat/completions", body, send)
-            except RequestRefusedError as refused:
-                adapted = dialect.adapted(refused, wanted)
-                if adapted is None:
-                    raise
-                dialect = adapted
-                continue
-            if dialect is not self._dialect:
-                self._dialect = dialect
-            return completion
+        extra = {**self._extra_body, **(fields or {})}
+        kind = (kind_of(wanted), frozenset(extra), messages[0]["role"])
+        async with self._first.turn(kind):
+            while True:
+                body = self._body(messages, max_tokens, wanted, extra, room=room)
+                send = partial(self._endpoint.request, "POST", "/chat/completions", body)
+                try:
+                    completion = await self._cached.reply("/chat/completions", body, send)
+                except RequestRefusedError as refused:
+                    # Another request may have learned it in the meantime.
+                    if body == self._body(messages, max_tokens, wanted, extra, room=room):
+                        adapted = self._dialect.adapted(refused, wanted, extra, room=room)
+                        if adapted is None:
+                            raise
+                        self._adapt(adapted)
+                    continue
+                self._first.settle(kind)
+                sign = sign_of_reasoning(completion, max_tokens) if room and grow and is_cut(completion) else None
+                if sign is None or reply_length(body) > max_tokens:
+                    break
+                self.learn_reasoning(sign)
+        if self._dialect not in (self._kept, Dialect()):
+            await self._keep()
+        return completion
+
+    def _body(
+        self,
+        messages: Sequence[Message],
+        max_tokens: int,
+        sampling: dict[str, Any],
+        extra: dict[str, Any],
+        *,
+        room: bool,
+    ) -> dict[str, Any]:
+        assert self._model is not None  # noqa: S101  `prepare` ran
+        return self._dialect.body(
+            model=self._model, messages=messages, max_tokens=max_tokens, sampling=sampling, fields=extra, room=room
+        )
 
     async def post(self, path: str, body: Mapping[str, Any], *, inference: bool = True) -> dict[str, Any]:
         """Send one request to another path of the endpoint, with the model's name.
@@ -190,7 +319,7 @@ class ChatClient:
                 adapted = self._dialect.adapted(refused, {})
                 if adapted is None:
                     raise
-                self._dialect = adapted
+                self._adapt(adapted)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. May be called twice. A later request opens new connections."""

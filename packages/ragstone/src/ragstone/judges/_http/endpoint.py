@@ -56,11 +56,13 @@ _CHAT: Final = "/chat/completions"
 class RequestRefusedError(JudgeRejectedError):
     """The endpoint refused the request itself (4xx, except for temporary errors)."""
 
-    def __init__(self, message: str, *, status: int, param: str | None) -> None:
+    def __init__(self, message: str, *, status: int, param: str | None, text: str | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.param = param
         """The parameter that the endpoint named, or None."""
+        self.text = message if text is None else text
+        """Complete text of the endpoint, to find parameter names in. It may contain secrets and must not be shown."""
 
 
 def normalize_url(base_url: str) -> str:
@@ -357,7 +359,8 @@ class Endpoint:
 
     def _failure_from_status(self, error: openai.APIStatusError) -> _RetryableError:
         status = error.status_code
-        reason = f"HTTP {status}: {self._redacted(extract_error_message(error.body) or error.message)[:500]}"
+        text = extract_error_message(error.body) or error.message
+        reason = f"HTTP {status}: {self._redacted(text)[:500]}"
         # A quota that is used up is a 429 that is not temporary.
         if status == 429 and error.code != "insufficient_quota":
             return _RetryableError(reason, rate_limited=True, retry_after_s=retry_after_s(error.response.headers))
@@ -368,7 +371,7 @@ class Endpoint:
         msg = f"{self.public_url}: {reason}"
         if status == 401 and not (self._api_key or "@" in urlsplit(self.base_url).netloc):
             msg += f". No key was given. Set {self.how_to_set('api_key')}"
-        raise RequestRefusedError(msg, status=status, param=error.param) from None
+        raise RequestRefusedError(msg, status=status, param=error.param, text=text) from None
 
     def _redacted(self, text: str) -> str:
         """Remove secrets from a text, because servers and proxies may repeat the key in errors."""

@@ -183,6 +183,7 @@ class LogprobReader(ChatClient):
             max_tokens=1,
             sampling={"temperature": 0},
             fields=fields,
+            room=False,
         )
         listing = whole.get("prompt_logprobs")
         if not isinstance(listing, list) or not listing:

@@ -12,6 +12,7 @@ from ragstone.errors import JudgeReplyError, JudgeUnavailableError
 from ragstone.judges._http.endpoint import RequestRefusedError
 from ragstone.judges._http.exact import LogprobReader
 from ragstone.judges._http.needle import check_whole_prompts
+from ragstone.judges._http.reasoning import is_cut, measure_reasoning
 from ragstone.judges._model import Capabilities, ChatRequest, TokenLogprobs
 from ragstone.judges._render import Message
 
@@ -21,9 +22,8 @@ _T = TypeVar("_T")
 
 _YES: Final[list[Message]] = [{"role": "user", "content": "Reply with the word yes."}]
 _DIGITS: Final[list[Message]] = [{"role": "user", "content": "Write twelve random digits."}]
-_OUTLOUD: Final = re.compile(r"</?(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-_NO_ROOM: Final = re.compile(r"could not finish|higher (?:`|')?max_", re.IGNORECASE)
-_REASONING_TOKENS: Final = 2048
+_SHORT: Final = 16
+"""Maximum number of tokens with which a short reply is complete."""
 _ATTEMPTS: Final = 3
 """Attempts for a reply with a message. Servers with temporary problems send replies without one."""
 _SPREAD: Final = 1.5
@@ -73,10 +73,6 @@ class _Probe:
         self._seen: dict[str, str] = {}
         self._notes: list[str] = []
         self._unmeasured: list[str] = []
-        self._budget = 16
-        """Maximum number of tokens with which a short reply is complete."""
-        self._brief = 1
-        """Maximum number of tokens of replies that need not be complete."""
 
     async def run(self) -> Capabilities:
         """Run all steps."""
@@ -118,7 +114,7 @@ class _Probe:
             prefix_cache=await self._try_step("prefix_cache", self._prefix_cache) if self._full else None,
             whole_prompts=await self._try_step("whole_prompts", self._whole_prompts) if self._full else None,
             max_tokens_name=dialect.max_tokens_name,
-            refused_parameters=tuple(sorted({*dialect.omitted, *self._refused()})),
+            refused_parameters=tuple(sorted({*(name for _, name in dialect.omitted), *self._refused()})),
             seen=self._seen,
             unmeasured=tuple(self._unmeasured),
             notes=tuple(self._notes),
@@ -134,12 +130,12 @@ class _Probe:
                 return await step(*given)
             except JudgeUnavailableError:
                 # Check if the endpoint is unavailable, or overloaded by this step. Otherwise the error was temporary.
-                await self._chat(_YES, self._budget, temperature=0.0)
+                await self._chat(_YES, _SHORT, temperature=0.0)
                 return await step(*given)
         except RequestRefusedError as refused:
             self._seen[name] = f"refused: {_reason(refused)}"
         except JudgeUnavailableError as error:
-            await self._chat(_YES, self._budget, temperature=0.0)
+            await self._chat(_YES, _SHORT, temperature=0.0)
             self._seen[name] = f"could not be measured: {_reason(error)}"
             self._unmeasured.append(name)
             self._notes.append(f"{name} could not be measured ({_reason(error)}). Probe again later")
@@ -156,11 +152,15 @@ class _Probe:
         *,
         temperature: float,
         fields: Mapping[str, Any] | None = None,
+        room: bool = True,
+        grow: bool = True,
         **sampling: Any,
     ) -> dict[str, Any]:
         settings = {"temperature": temperature, **sampling}
         for _ in range(_ATTEMPTS):
-            reply = await self._model.chat(messages, max_tokens=max_tokens, sampling=settings, fields=fields)
+            reply = await self._model.chat(
+                messages, max_tokens=max_tokens, sampling=settings, fields=fields, room=room, grow=grow
+            )
             choices = reply.get("choices")
             if isinstance(choices, list) and choices and all(_is_choice(choice) for choice in choices):
                 return reply
@@ -168,24 +168,16 @@ class _Probe:
 
     async def _check_reasoning(self) -> bool:
         """Return whether replies begin with reasoning. This is the first request, so its exception ends the probe."""
-        try:
-            reply = await self._chat(_YES, self._budget, temperature=0.0)
-        except RequestRefusedError as refused:
-            # Reasoning models refuse requests whose limit is too short for their reasoning.
-            if refused.status != 400 or not _NO_ROOM.search(str(refused)):
-                raise
-            reply = await self._chat(_YES, _REASONING_TOKENS, temperature=0.0)
-            reply["choices"][0]["message"]["reasoning"] = True
-        sign = _sign_of_reasoning(reply)
-        if sign is None and _cut(reply):
-            # The reply is too long for one word. If the template starts the reasoning, only its end is visible.
-            sign = _sign_of_reasoning(await self._chat(_YES, 512, temperature=0.0))
+        sign = await measure_reasoning(lambda size: self._chat(_YES, size, temperature=0.0, grow=False))
         if sign is not None:
-            self._budget = self._brief = _REASONING_TOKENS
+            self._model.learn_reasoning(sign)
+        sign = self._model.dialect.reasons
         self._seen["reasons"] = sign or "replies begin with the answer"
-        omitted = self._model.dialect.omitted
-        self._seen["temperature"] = "refused, therefore omitted" if "temperature" in omitted else "accepted"
-        return sign is not None
+        self._seen["temperature"] = "refused, therefore omitted" if self._omits("temperature", 0.0) else "accepted"
+        return bool(sign)
+
+    def _omits(self, name: str, temperature: float, **sampling: Any) -> bool:
+        return name in self._model.dialect.omits({"temperature": temperature, **sampling})
 
     async def _card(self) -> dict[str, Any]:
         listing = await self._model.get("/models")
@@ -223,9 +215,7 @@ class _Probe:
         return None
 
     async def _read(self, k: int, temperature: float) -> TokenLogprobs | None:
-        request = ChatRequest(
-            messages=_YES, max_tokens=self._brief, sampling={"temperature": temperature}, top_logprobs=k
-        )
+        request = ChatRequest(messages=_YES, max_tokens=1, sampling={"temperature": temperature}, top_logprobs=k)
         (completion,) = await self._model.complete(request)
         tokens = completion.tokens
         return tokens[0] if tokens else None
@@ -233,10 +223,10 @@ class _Probe:
     async def _raw(self, reading: TokenLogprobs | None) -> bool | None:
         if reading is None:
             return None
-        if "temperature" in self._model.dialect.omitted:
+        cold, hot = [await self._read(len(reading.top), temperature) for temperature in (0.5, 2.0)]
+        if self._omits("temperature", 0.5) or self._omits("temperature", 2.0):
             self._seen["logprobs_raw"] = "the temperature cannot be changed"
             return None
-        cold, hot = [await self._read(len(reading.top), temperature) for temperature in (0.5, 2.0)]
         if cold is None or hot is None:
             self._seen["logprobs_raw"] = "log-probabilities are not always returned"
             return None
@@ -244,7 +234,7 @@ class _Probe:
         return raw
 
     async def _check_multiple_choices(self) -> bool:
-        reply = await self._chat(_YES, self._brief, temperature=1.0, fields={"n": 2})
+        reply = await self._chat(_YES, 1, temperature=1.0, fields={"n": 2})
         n = len(reply["choices"])
         self._seen["several_replies"] = f"{n} of 2 replies returned by one request"
         return n >= 2
@@ -252,12 +242,11 @@ class _Probe:
     async def _seeds(self, several: bool) -> bool | None:  # noqa: FBT001
         async def drawn(seed: int) -> list[object]:
             fields = {"n": 8} if several else {}
-            budget = max(self._budget, 16)
-            reply = await self._chat(_DIGITS, budget, temperature=1.0, fields=fields, top_p=1.0, seed=seed)
+            reply = await self._chat(_DIGITS, _SHORT, temperature=1.0, fields=fields, top_p=1.0, seed=seed)
             return [choice["message"].get("content") for choice in reply["choices"]]
 
         first, again = await drawn(11), await drawn(11)
-        if "seed" in self._model.dialect.omitted:
+        if self._omits("seed", 1.0, top_p=1.0, seed=11):
             self._seen["seeds"] = "refused, therefore omitted"
             return False
         if first != again:
@@ -295,14 +284,14 @@ class _Probe:
         return tuple(obeyed)
 
     async def _check_constraint(self, name: str, fields: Mapping[str, Any], holds: Callable[[str], bool]) -> bool:
-        reply = await self._chat(_YES, max(self._budget, 64), temperature=0.0, fields=fields)
+        reply = await self._chat(_YES, 64, temperature=0.0, fields=fields)
         text = str(reply["choices"][0]["message"].get("content") or "")
         try:
             obeyed = holds(text)
         except ValueError:
             # A schema allows whitespace, and some models repeat it until the limit.
             begun = "".join(text.split())
-            obeyed = _cut(reply) and len(begun) > 1 and '{"quux":"zz9"}'.startswith(begun)
+            obeyed = is_cut(reply) and len(begun) > 1 and '{"quux":"zz9"}'.startswith(begun)
             if obeyed:
                 self._notes.append("replies under a JSON Schema are padded with whitespace and may be truncated")
         self._seen[name] = f"{'obeyed' if obeyed else 'ignored'}: {' '.join(text.split())!r:.60}"
@@ -312,12 +301,12 @@ class _Probe:
         for n_words in (1200, 300):
             text = f"Reply with the word yes; pass over the list.\n{' a' * n_words}"  # codespell:ignore
             try:
-                await self._chat([{"role": "user", "content": text}], self._brief, temperature=1.0)
+                await self._chat([{"role": "user", "content": text}], 1, temperature=1.0, room=False)
             except RequestRefusedError:
                 # Usually too long for the context.
                 continue
             before = await self._counters()
-            reply = await self._chat([{"role": "user", "content": text}], self._brief, temperature=1.0)
+            reply = await self._chat([{"role": "user", "content": text}], 1, temperature=1.0, room=False)
             usage = reply["usage"]
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
             if isinstance(cached, int):
@@ -336,7 +325,7 @@ class _Probe:
 
     async def _whole_prompts(self) -> bool | None:
         whole, self._seen["whole_prompts"] = await check_whole_prompts(
-            lambda messages: self._chat(messages, self._budget, temperature=0.0)
+            lambda messages: self._chat(messages, _SHORT + self._model.reasoning_tokens, temperature=0.0, room=False)
         )
         return whole
 
@@ -376,27 +365,6 @@ def are_raw(cold: TokenLogprobs, hot: TokenLogprobs) -> tuple[bool | None, str]:
 
 def _is_choice(choice: object) -> bool:
     return isinstance(choice, dict) and isinstance(choice.get("message"), dict)
-
-
-def _sign_of_reasoning(reply: Mapping[str, Any]) -> str | None:
-    """Return the evidence that the model reasons first, or None without evidence."""
-    message = reply["choices"][0]["message"]
-    text = message.get("content") or ""
-    for name in ("reasoning_content", "reasoning"):
-        if message.get(name):
-            return f"replies have {name!r} in addition to the answer"
-    if _OUTLOUD.search(text):
-        return "replies contain reasoning tags"
-    details = (reply.get("usage") or {}).get("completion_tokens_details") or {}
-    if details.get("reasoning_tokens"):
-        return f"{details['reasoning_tokens']} tokens of reasoning are counted"
-    if not text and _cut(reply):
-        return "the reply was cut before its first word"
-    return None
-
-
-def _cut(reply: Mapping[str, Any]) -> bool:
-    return bool(reply["choices"][0].get("finish_reason") == "length")
 
 
 def _context_length(card: Mapping[str, Any], details: Mapping[str, Any]) -> int | None:
@@ -487,6 +455,7 @@ class RouteProbe:
             max_tokens=1,
             sampling={"temperature": 1.0},
             fields={"logprobs": True, "top_logprobs": self._k, **fields},
+            room=False,
         )
         entry = reply["choices"][0]["logprobs"]["content"][0]
         listed = {str(other["token"]): float(other["logprob"]) for other in entry["top_logprobs"]}
@@ -553,6 +522,7 @@ class RouteProbe:
                 "prompt_logprobs": 0,
                 "return_token_ids": True,
             },
+            room=False,
         )
         entries = reply.get("prompt_logprobs") or reply["choices"][0].get("prompt_logprobs")
         if not entries:

@@ -52,7 +52,7 @@ def token_ids(reply: Mapping[str, Any]) -> list[int]:
 
 def _completion(choice: Mapping[str, Any]) -> Completion:
     message = choice["message"]
-    text, refusal = message.get("content"), message.get("refusal")
+    text, refusal = _joined(message.get("content")), message.get("refusal")
     # A lone surrogate is valid in JSON, but cannot be encoded.
     text = text.encode(errors="replace").decode() if isinstance(text, str) else ""
     finish: Literal["stop", "length", "refused"] = "stop"
@@ -61,6 +61,14 @@ def _completion(choice: Mapping[str, Any]) -> Completion:
     elif choice.get("finish_reason") == "length":
         finish = "length"
     return Completion(text=text, finish=finish, tokens=_tokens(choice.get("logprobs")))
+
+
+def _joined(content: object) -> object:
+    """Return the text of a content that is a list of parts. Parts of other types contain reasoning, not the answer."""
+    if not isinstance(content, list):
+        return content
+    parts = (part for part in content if isinstance(part, Mapping) and part.get("type") == "text")
+    return "".join(str(part.get("text") or "") for part in parts)
 
 
 def _tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:

@@ -1,0 +1,55 @@
+"""Turns of requests of one kind: the first one goes alone, so that the others use what it learned."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+from typing import Final
+from weakref import WeakKeyDictionary
+
+__all__ = ["FirstOfKind"]
+
+_PATIENCE_S: Final = 10.0
+"""Maximum wait for the first request of a kind. A server refuses parameters at once, before the model runs."""
+
+
+class FirstOfKind:
+    """Lets one request of each kind go first, until a request of this kind was accepted.
+
+    Without this, each of many concurrent requests would be refused for the same reasons.
+    """
+
+    def __init__(self) -> None:
+        self._settled: set[Hashable] = set()
+        self._leading: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, asyncio.Event]] = WeakKeyDictionary()
+
+    def settle(self, kind: Hashable) -> None:
+        """Let all requests of a kind go without waiting, because the endpoint has accepted one."""
+        self._settled.add(kind)
+
+    def reset(self) -> None:
+        """Forget which kinds were accepted."""
+        self._settled.clear()
+
+    @asynccontextmanager
+    async def turn(self, kind: Hashable) -> AsyncIterator[None]:
+        """Wait until no other request of an unsettled kind is under way, for at most 10 seconds."""
+        loop = asyncio.get_running_loop()
+        leading = self._leading.setdefault(loop, {})
+        until = loop.time() + _PATIENCE_S
+        while kind not in self._settled and (other := leading.get(kind)) is not None:
+            try:
+                async with asyncio.timeout_at(until):
+                    await other.wait()
+            except TimeoutError:
+                break
+        if kind in self._settled or kind in leading:
+            yield
+            return
+        done = leading[kind] = asyncio.Event()
+        try:
+            yield
+        finally:
+            del leading[kind]
+            done.set()
