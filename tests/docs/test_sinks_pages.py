@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fake_servers import RecordingServer
-from ragstone.schema import Score
+from ragstone.schema import Failure, Score
 from ragstone.sinks import Delivery, WebhookSink
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
@@ -61,18 +61,52 @@ def test_the_documented_sink_passes_the_contract(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+def _two_rates() -> list[Delivery]:
+    """100 good answers of which a tenth was kept, all of the 10 bad ones, and a failure: the mean is 100 of 110."""
+    sampled = [(f"good{i}", 1.0, 0.1) for i in range(10)] + [(f"bad{i}", 0.0, 1.0) for i in range(10)]
+    deliveries = [
+        Delivery(
+            outcome=Score(sample_id=id_, metric="m", metric_version="1", value=value, method="x"),
+            trace_id=id_,
+            requested_at=1_700_000_000.0,
+            inclusion_probability=p,
+        )
+        for id_, value, p in sampled
+    ]
+    failure = Failure(sample_id="f", metric="m", metric_version="1", kind="timeout", reason="slow")
+    return [
+        *deliveries,
+        Delivery(outcome=failure, trace_id="f", requested_at=1_700_000_000.0, inclusion_probability=0.1),
+    ]
+
+
 def test_the_documented_query(tmp_path, monkeypatch):
-    """DuckDB answers the query of the page from what the sink has written."""
+    """DuckDB computes the weighted mean of two sampling rates from the files of the sink with the query of the page."""
     duckdb = pytest.importorskip("duckdb")
     from ragstone.sinks import ParquetSink
 
     (query,) = _blocks("sinks.md", "sql")
-    scores = [
-        Score(sample_id=f"t{i}", metric="m", metric_version="1", value=i / 2, method="x", details={"i": i})
-        for i in range(3)
-    ]
-    deliveries = [Delivery(outcome=s, trace_id=s.sample_id, requested_at=1_700_000_000.0) for s in scores]
-    asyncio.run(ParquetSink(tmp_path / "scores").write(deliveries))
+    asyncio.run(ParquetSink(tmp_path / "scores").write(_two_rates()))
     monkeypatch.chdir(tmp_path)
     ((metric, _, mean, n, failed),) = duckdb.sql(query).fetchall()
-    assert ("m", 0.5, 3, 0) == (metric, mean, n, failed)
+    assert ("m", 20, 1) == (metric, n, failed)
+    assert 100 / 110 == pytest.approx(mean)
+
+
+def test_the_documented_query_of_postgresql(tmp_path, monkeypatch):
+    """The query of the page weights two sampling rates. DuckDB reads it as PostgreSQL does, which the server tests check."""
+    duckdb = pytest.importorskip("duckdb")
+    from ragstone.sinks import ParquetSink
+
+    (query,) = _blocks("sinks.md", "postgresql")
+    asyncio.run(ParquetSink(tmp_path / "scores").write(_two_rates()))
+    monkeypatch.chdir(tmp_path)
+    duckdb.sql(
+        "CREATE OR REPLACE TEMP VIEW ragstone_outcomes AS SELECT * REPLACE (to_timestamp(requested_at) AS requested_at) "
+        "FROM 'scores/*.parquet'"
+    )
+    answer = duckdb.sql(query)
+    # Python needs another package for times with a zone.
+    ((metric, mean, n, failed),) = answer.project("metric, mean, scored, failed").fetchall()
+    assert ("m", 20, 1) == (metric, n, failed)
+    assert 100 / 110 == pytest.approx(mean)

@@ -8,11 +8,13 @@ import importlib.util
 import itertools
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -140,6 +142,20 @@ class TestRows:
             ("n", "not_applicable", None, None, "no reference"),
             ("f", "failure", "timeout", None, "60 s"),
         } == set(rows(database, "metric, outcome, kind, explanation, reason"))
+
+    def test_the_documented_query_weights_two_sampling_rates(self, sink, database):
+        """Ten good answers kept at 10% and ten bad ones kept at 100%: 100 of 110 requests are good."""
+        page = Path(__file__).parents[2] / "docs" / "how-to" / "sinks.md"
+        (query,) = re.findall(r"^```postgresql\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        kept = [(f"good{i}", 1.0, 0.1) for i in range(10)] + [(f"bad{i}", 0.0, 1.0) for i in range(10)]
+        rows_ = [
+            replace(score(id_, value), inclusion_probability=p, requested_at=1_600_000_000.0) for id_, value, p in kept
+        ]
+        asyncio.run(sink.write(rows_))
+        with psycopg.connect(database) as db:
+            ((metric, _, mean, n, failed),) = db.execute(query).fetchall()
+        assert ("m", 20, 0) == (metric, n, failed)
+        assert 100 / 110 == pytest.approx(mean)
 
     def test_what_comes_again_changes_nothing(self, sink, database):
         """The id is the key, within a batch and after a restart."""

@@ -29,6 +29,7 @@ from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import (
+    ClusterOption,
     ConcurrencyOption,
     DeadlineOption,
     JsonOption,
@@ -99,6 +100,7 @@ def evaluate_command(
     call_latency_s: CallLatencyOption = 1.0,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
+    cluster: ClusterOption = "auto",
     json_output: JsonOption = False,
     *,
     models: ModelOptions,
@@ -158,6 +160,7 @@ def evaluate_command(
                 concurrency=concurrency,
                 deadline_s=deadline_s,
                 reasons=reasons,
+                cluster=cluster,
                 progress=progress.update,
                 on_outcomes=progress.count,
             )

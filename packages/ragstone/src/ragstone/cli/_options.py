@@ -11,12 +11,13 @@ from typing import Annotated
 
 import typer
 
-from ragstone.cli._panels import LIMITS, OUTPUT
+from ragstone.cli._panels import LIMITS, OUTPUT, STATISTICS
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import TimeRange
 from ragstone.requests import read_retriever_tools
 
 __all__ = [
+    "ClusterOption",
     "ConcurrencyOption",
     "DeadlineOption",
     "JsonOption",
@@ -41,6 +42,16 @@ SystemsArgument = Annotated[
     typer.Argument(
         help="Outcome files of `evaluate --output`, or stores. NAME=FILE names a system, STORE@FROM..TO selects a period "
         "of a store, - is standard input."
+    ),
+]
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="KEY",
+        rich_help_panel=STATISTICS,
+        help="Key whose equal values make a cluster, such as session_id: intervals and tests treat whole clusters as "
+        "independent. auto: session_id if at least 5% of the rows share one. none: rows are independent.",
     ),
 ]
 SinkOption = Annotated[

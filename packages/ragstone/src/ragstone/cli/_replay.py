@@ -243,7 +243,11 @@ def _summaries(store: str, metrics: list[str]) -> tuple[MetricSummary, ...]:
         # The store may also have outcomes of earlier judges or versions. A mean uses one judge.
         planned = {(metric.name, metric.version, metric.judge_hash) for metric in opened.planned_metrics()}
         outcomes = (outcome for outcome in opened.outcomes() if outcome.key[1:] in planned)
-        return summarize(outcomes, [metric.card for metric in resolve_metrics(metrics)])
+        return summarize(
+            outcomes,
+            [metric.card for metric in resolve_metrics(metrics)],
+            probabilities=opened.inclusion_probabilities(),
+        )
 
 
 def _file(counts: FileReport) -> dict[str, Any]:

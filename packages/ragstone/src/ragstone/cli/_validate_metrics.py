@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from ragstone.cli._options import JsonOption, OnlyMetricsOption, SystemsArgument, parse_named_file, parse_names
+from ragstone.cli._options import (
+    ClusterOption,
+    JsonOption,
+    OnlyMetricsOption,
+    SystemsArgument,
+    parse_named_file,
+    parse_names,
+)
 from ragstone.cli._output import print_json, print_text
 from ragstone.cli._panels import STATISTICS
 from ragstone.cli._stdin import stdin_as_file
@@ -55,6 +62,7 @@ def validate_metrics_command(
         ),
     ] = 0.1,
     metrics: OnlyMetricsOption = None,
+    cluster: ClusterOption = "auto",
     alpha: Annotated[
         float,
         typer.Option("--alpha", rich_help_panel=STATISTICS, help="Significance level for the discriminative power."),
@@ -93,6 +101,7 @@ def validate_metrics_command(
             repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
             flip_threshold=flip_threshold,
             metrics=None if metrics is None else parse_names(metrics),
+            cluster=cluster,
             alpha=alpha,
             confidence_level=confidence_level,
             n_resamples=resamples,

@@ -1,9 +1,15 @@
 """Experiments: score a dataset, summarize the scores with confidence intervals, compare systems."""
 
 from ragstone.experiments._cards import titles_of as titles_of
+from ragstone.experiments._clusters import AUTO_CLUSTER as AUTO_CLUSTER
+from ragstone.experiments._clusters import Clusters as Clusters
+from ragstone.experiments._clusters import choose_clusters as choose_clusters
+from ragstone.experiments._clusters import cluster_notes as cluster_notes
+from ragstone.experiments._clusters import count_units as count_units
 from ragstone.experiments._compare.compare import Comparison, compare
 from ragstone.experiments._compare.regression import assert_no_regression
 from ragstone.experiments._evaluate import Experiment, aevaluate, evaluate
+from ragstone.experiments._means import estimate_mean as estimate_mean
 from ragstone.experiments._outcomes import OutcomeSource as OutcomeSource
 from ragstone.experiments._outcomes import SystemOutcomes as SystemOutcomes
 from ragstone.experiments._outcomes import TimeRange

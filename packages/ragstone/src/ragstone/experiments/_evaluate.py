@@ -19,6 +19,7 @@ from ragstone.experiments._app.run import AppRunner
 from ragstone.experiments._app.saved import SavedRuns
 from ragstone.experiments._app.score import ScoredApp, score_app
 from ragstone.experiments._app.summary import summarize_app
+from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, cluster_notes, read_fields
 from ragstone.experiments._deliver import deliver
 from ragstone.experiments._summary import MetricSummary, format_table, summarize
 from ragstone.experiments._views.build import find_worst
@@ -64,13 +65,39 @@ class Experiment:
     sample, then by repeat."""
     n_repeats: int = 1
     """Number of calls of the application for each sample. Scores are means of the repeats."""
+    cluster: str | None = AUTO_CLUSTER
+    """Key of the clusters of samples, "auto", or None for independent samples. See `evaluate`."""
 
     def summary(self) -> tuple[MetricSummary, ...]:
-        """Summarize each metric: mean, confidence interval and counts."""
-        return summarize(self.outcomes, self.cards)
+        """Summarize each metric: mean, confidence interval and counts.
+
+        Means are weighted by `inclusion_probability` if the rows have it, and intervals treat whole clusters as independent.
+
+        Raises:
+            ConfigurationError: If no sample has the key of `cluster`.
+            DataError: If all samples are in one cluster, or a sampling probability is invalid.
+        """
+        fields = read_fields(self.samples, cluster_keys(self.cluster))
+        return summarize(
+            self.outcomes,
+            self.cards,
+            clusters=fields.choose(self.cluster),
+            probabilities=fields.inclusion_probabilities,
+        )
+
+    def notes(self) -> tuple[str, ...]:
+        """Describe the clusters of the samples and their design effect, if samples share a session, user or document."""
+        fields = read_fields(self.samples, cluster_keys(self.cluster))
+        scores: dict[str, dict[str, float]] = {}
+        for o in self.outcomes:
+            if isinstance(o, Score):
+                scores.setdefault(o.metric, {})[o.sample_id] = o.value
+        return tuple(cluster_notes(self.cluster, fields.choose(self.cluster), fields.labels, fields.sample_ids, scores))
 
     def __str__(self) -> str:
         table = format_table(self.summary(), titles={card.name: card.title for card in self.cards})
+        for note in self.notes():
+            table += f"\n{note}"
         for error in self.sink_errors:
             table += f"\nnot delivered to {error}"
         for sink, count in self.sink_skipped.items():
@@ -140,6 +167,7 @@ class Experiment:
             "usage": self.usage.model_dump(exclude={"schema_version"}),
             "wall_s": self.wall_s,
             "metrics": [s.to_dict() for s in summaries],
+            "notes": list(self.notes()),
             "application": self._application() if self.traces else None,
         }
 
@@ -151,9 +179,23 @@ class Experiment:
         }
 
     def to_jsonl(self, path: str | Path) -> None:
-        """Write the outcomes to a file, one JSON object per line."""
+        """Write the outcomes to a file, one JSON object per line.
+
+        A line also has the labels of the sample's clusters (`session_id`, `user_id`, `document_id` and the key of `cluster`)
+        and its `inclusion_probability`, if the row has them, so that `compare` and `validate_metrics` can use them.
+        """
+        fields = read_fields(self.samples, cluster_keys(self.cluster))
+        about: dict[str, dict[str, Any]] = {}
+        for sample in self.samples:
+            own = {key: by[sample.id] for key, by in fields.labels.items() if sample.id in by}
+            about[sample.id] = {"clusters": own} if own else {}
+            if fields.inclusion_probabilities:
+                about[sample.id]["inclusion_probability"] = fields.inclusion_probabilities.get(sample.id, 1.0)
         with Path(path).open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(o.model_dump(mode="json"), ensure_ascii=False) + "\n" for o in self.outcomes)
+            file.writelines(
+                json.dumps(o.model_dump(mode="json") | about.get(o.sample_id, {}), ensure_ascii=False) + "\n"
+                for o in self.outcomes
+            )
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a data frame with one row per sample and metric: the outcome and the sample's texts.
@@ -208,6 +250,7 @@ async def aevaluate(
     traces: str | os.PathLike[str] | None = None,
     stop_early: bool = True,
     reasons: int = 0,
+    cluster: str | None = AUTO_CLUSTER,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
@@ -240,6 +283,9 @@ async def aevaluate(
         stop_early: Stop if the application fails on each of the first 10 samples.
         reasons: Number of the worst answers for which the judge explains its lowest score, after scoring. Scores do not
             change. The reasons are `Score.explanation`.
+        cluster: Column of the rows whose equal values make a cluster, such as "session_id": samples of one cluster resemble
+            each other, so intervals treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the rows
+            share one. None or "none" treats rows as independent.
         progress: Called with (finished samples, all samples) after each sample. Each repeat counts.
         on_outcomes: Called with the outcomes of each sample when they are complete, before `progress`.
 
@@ -260,6 +306,7 @@ async def aevaluate(
     samples, rejected = read_samples(data, fields=fields, references=references, qrels=qrels, on_bad_row=on_bad_row)
     if not samples:
         raise DataError(f"the data does not contain valid samples ({len(rejected)} rows rejected)")
+    read_fields(samples, cluster_keys(cluster)).choose(cluster)
     if app is None and (repeats != 1 or traces is not None):
         raise ConfigurationError("repeats and traces belong to an application. Pass it as app (--app)")
     if reasons and repeats > 1:
@@ -314,6 +361,7 @@ async def aevaluate(
             sink_skipped={at.sink: at.skipped for at in delivered if at.skipped},
             traces=scored.traces,
             n_repeats=repeats,
+            cluster=cluster,
         )
 
 
@@ -368,6 +416,7 @@ def evaluate(
     traces: str | os.PathLike[str] | None = None,
     stop_early: bool = True,
     reasons: int = 0,
+    cluster: str | None = AUTO_CLUSTER,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
 ) -> Experiment:
@@ -396,6 +445,7 @@ def evaluate(
             traces=traces,
             stop_early=stop_early,
             reasons=reasons,
+            cluster=cluster,
             progress=progress,
             on_outcomes=on_outcomes,
         )

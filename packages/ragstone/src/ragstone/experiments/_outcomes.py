@@ -6,9 +6,9 @@ import json
 import math
 import os
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -17,11 +17,12 @@ from pydantic import ValidationError
 
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments._cards import card_of
+from ragstone.experiments._clusters import CLUSTER_KEYS, SampleFields, cluster_keys, labels_in, read_fields
 from ragstone.experiments._evaluate import Experiment
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score, outcome_adapter
-from ragstone.store import describe_store, is_database_url, open_store
+from ragstone.store import Store, describe_store, is_database_url, open_store
 
 __all__ = [
     "OutcomeSource",
@@ -81,6 +82,10 @@ class SystemOutcomes:
     """Whether any outcome comes from a baseline, which is not a judge."""
     repeats: Mapping[str, Mapping[str, tuple[AnyOutcome, ...]]] = field(default_factory=dict)
     """All outcomes by metric and sample, for samples with several outcomes, in order."""
+    inclusion_probabilities: Mapping[str, float] = field(default_factory=dict)
+    """Sampling probabilities below 1, by sample id."""
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels of clusters, by key (such as "session_id") and sample id."""
 
     @property
     def sample_ids(self) -> frozenset[str]:
@@ -111,51 +116,70 @@ class OutcomeStream:
     is_traffic: bool = False
     """Whether these are requests of an application instead of rows of a dataset."""
     inclusion_probabilities: Mapping[str, float] = field(default_factory=dict)
-    """Sampling probabilities below 1, by sample id."""
+    """Sampling probabilities below 1, by sample id. For a file they are complete when the outcomes have been read."""
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels of clusters, by key and sample id. For a file they are complete when the outcomes have been read."""
 
 
-def stream_outcomes(source: OutcomeSource, *, name: str | None = None) -> OutcomeStream:
+def stream_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: str | None = None) -> OutcomeStream:
     """Open the outcomes of one system as a stream.
 
     Args:
         source: The source.
         name: Name of the system. Default: the file's name, or "experiment".
+        cluster: A key of clusters to read in addition to `CLUSTER_KEYS`.
 
     Raises:
         ConfigurationError: If the file does not exist.
 
     Iterating over the outcomes raises the other errors of `read_outcomes`.
     """
+    keys = cluster_keys(cluster)
     if isinstance(source, Experiment):
+        fields = read_fields(source.samples, keys)
         return OutcomeStream(
             name=name or "experiment",
             outcomes=source.outcomes,
             cards={card.name: card for card in source.cards},
             queries={sample.id: sample.query for sample in source.samples if sample.query is not None},
+            inclusion_probabilities=fields.inclusion_probabilities,
+            labels=fields.labels,
         )
     if isinstance(source, TimeRange):
-        return _of_store(source, name or source.name)
+        return _of_store(source, name or source.name, keys)
     store = store_of(source)
     if store is not None:
-        return _of_store(TimeRange(store), name or _name_of_store(store))
+        return _of_store(TimeRange(store), name or _name_of_store(store), keys)
     path = Path(source)
-    return OutcomeStream(name=name or path.stem, outcomes=_check_sizes(_lines(path), str(path)), cards={})
+    about = SampleFields(keys)
+    return OutcomeStream(
+        name=name or path.stem,
+        outcomes=_check_sizes(_lines(path, about), str(path)),
+        cards={},
+        inclusion_probabilities=about.inclusion_probabilities,
+        labels=about.labels,
+    )
 
 
-def read_outcomes(source: OutcomeSource, *, name: str | None = None) -> SystemOutcomes:
+def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: str | None = None) -> SystemOutcomes:
     """Read the outcomes of one system.
 
     Args:
         source: The source.
         name: Name of the system. Default: the file's name, or "experiment".
+        cluster: A key of clusters to read in addition to `CLUSTER_KEYS`.
 
     Raises:
         ConfigurationError: If the file does not exist.
         DataError: If a line is not an outcome, or the source does not contain outcomes.
         StoreError: If a store cannot be read.
     """
-    opened = stream_outcomes(source, name=name)
-    system = _group(opened.name, opened.outcomes, opened.cards)
+    opened = stream_outcomes(source, name=name, cluster=cluster)
+    system = replace(
+        _group(opened.name, opened.outcomes, opened.cards),
+        inclusion_probabilities=opened.inclusion_probabilities,
+        labels=opened.labels,
+    )
     if not system.outcomes and not isinstance(source, Experiment):
         source_name = source.name if isinstance(source, TimeRange) else describe_store(source)
         raise DataError(f"{source_name!r} does not contain outcomes")
@@ -225,13 +249,15 @@ def _check_sizes(outcomes: Iterable[AnyOutcome], source: str) -> Iterable[AnyOut
         yield outcome
 
 
-def _lines(path: Path) -> Iterable[AnyOutcome]:
+def _lines(path: Path, about: SampleFields) -> Iterable[AnyOutcome]:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
             try:
-                yield _outcome(line.removeprefix(BOM_UTF8))
+                outcome = _outcome(line.removeprefix(BOM_UTF8))
+                about.add(outcome.sample_id, outcome.model_extra or {}, f"line {number} of {str(path)!r}")
+                yield outcome
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
                 location = ".".join(map(str, first["loc"]))
@@ -262,17 +288,33 @@ def _outcome(line: bytes) -> AnyOutcome:
         return outcome_adapter.validate_python(values | {"sample_id": row["trace_id"]})
 
 
-def _of_store(period: TimeRange, name: str) -> OutcomeStream:
+def _of_store(period: TimeRange, name: str, keys: Sequence[str]) -> OutcomeStream:
     store_name = describe_store(os.fspath(period.store)) if is_database_url(period.store) else str(period.store)
     with _reading(store_name), open_store(period.store, mode="read") as store:
         inclusion = store.inclusion_probabilities(since=period.since, until=period.until)
+        labels = {key: _labels_of_store(store, key, period) for key in keys}
     return OutcomeStream(
         name=name,
         outcomes=_check_sizes(_stored(period, store_name), store_name),
         cards={},
         is_traffic=True,
         inclusion_probabilities=inclusion,
+        labels=labels,
     )
+
+
+def _labels_of_store(store: Store, key: str, period: TimeRange) -> dict[str, str]:
+    """Return the labels of a store's requests. Only a key that the caller names is read from the traces' bodies."""
+    match key:
+        case "session_id" | "user_id":
+            return store.request_labels(key, since=period.since, until=period.until)
+        case _ if key in CLUSTER_KEYS:
+            return {}
+    return {
+        trace.trace_id: found[key]
+        for trace in store.traces(since=period.since)
+        if (period.until is None or trace.started_at < period.until) and (found := labels_in(trace.metadata, [key]))
+    }
 
 
 def _stored(period: TimeRange, store_name: str) -> Iterable[AnyOutcome]:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone._util.table import text_table
+from ragstone.experiments._clusters import Clusters
+from ragstone.experiments._means import estimate_mean
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.stats import Estimate, failure_bounds, hajek_mean, mean_interval
+from ragstone.stats import Estimate, failure_bounds
 from ragstone.store import Store
 
 __all__ = ["MetricSummary", "format_table", "summarize", "summarize_store"]
@@ -96,10 +98,9 @@ def summarize_store(store: Store, cards: Mapping[str, MetricCard]) -> tuple[Metr
         if len(counts.values):
             # Scores may exceed their range by a rounding error.
             x = np.repeat(np.clip(np.asarray(counts.values, dtype=float), low, high), counts.repeats)
-            if counts.is_sampled and x.size > 1:
-                estimate = hajek_mean(x, np.repeat(counts.probabilities, counts.repeats), low=low, high=high)
-            else:
-                estimate = mean_interval(x, low=low, high=high)
+            estimate = estimate_mean(
+                x, low=low, high=high, probabilities=np.repeat(counts.probabilities, counts.repeats)
+            )
         n_scored = 0 if estimate is None else estimate.n
         if counts.n_failed and not counts.is_sampled:
             mean = None if estimate is None else estimate.value
@@ -122,13 +123,23 @@ def summarize_store(store: Store, cards: Mapping[str, MetricCard]) -> tuple[Metr
 
 
 def summarize(
-    outcomes: Iterable[Score | NotApplicable | Failure], cards: Sequence[MetricCard]
+    outcomes: Iterable[Score | NotApplicable | Failure],
+    cards: Sequence[MetricCard],
+    *,
+    clusters: Clusters | None = None,
+    probabilities: Mapping[str, float] | None = None,
 ) -> tuple[MetricSummary, ...]:
     """Summarize outcomes, one summary per card in the order of the cards.
 
     Outcomes of metrics without a card are ignored.
+
+    Args:
+        outcomes: The outcomes.
+        cards: Cards of the metrics.
+        clusters: Clusters of the samples. None: independent samples.
+        probabilities: Sampling probabilities below 1, by sample id.
     """
-    tallies = {card.name: OutcomeTally(card) for card in cards}
+    tallies = {card.name: OutcomeTally(card, clusters, probabilities) for card in cards}
     for outcome in outcomes:
         tally = tallies.get(outcome.metric)
         if tally is not None:
@@ -139,9 +150,18 @@ def summarize(
 class OutcomeTally:
     """Counts and values of one metric's outcomes, without the outcomes themselves, which may be too many for memory."""
 
-    def __init__(self, card: MetricCard) -> None:
+    def __init__(
+        self,
+        card: MetricCard,
+        clusters: Clusters | None = None,
+        probabilities: Mapping[str, float] | None = None,
+    ) -> None:
         self._card = card
+        self._clusters = clusters
+        self._by_sample = probabilities or {}
         self._values: list[float] = []
+        self._labels: list[str | None] = []
+        self._probabilities: list[float] = []
         self._kinds: Counter[str] = Counter()
         self._bounds: list[tuple[float, float]] = []
         """Bounds of the failures that report them."""
@@ -157,6 +177,10 @@ class OutcomeTally:
         if isinstance(outcome, Score):
             # Scores may exceed their range by a rounding error.
             self._values.append(min(max(outcome.value, self._card.low), self._card.high))
+            if self._clusters is not None:
+                self._labels.append(self._clusters.by_sample.get(outcome.sample_id))
+            if self._by_sample:
+                self._probabilities.append(self._by_sample.get(outcome.sample_id, 1.0))
         elif isinstance(outcome, Failure):
             self._kinds[outcome.kind] += 1
             bounds = _bounds(outcome, self._card)
@@ -172,7 +196,8 @@ class OutcomeTally:
         """Return the summary."""
         card, values, n_failed = self._card, self._values, self._kinds.total()
         bounds = None
-        if n := len(values) + n_failed:
+        # Bounds of a weighted mean would need the weights of the failures.
+        if (n := len(values) + n_failed) and not self._by_sample:
             n_open = n_failed - len(self._bounds)
             low, high = (
                 failure_bounds(_mean([*values, *ends]), n - n_open, n_open, low=card.low, high=card.high)[side]
@@ -181,7 +206,13 @@ class OutcomeTally:
             bounds = low, high
         return MetricSummary(
             metric=card.name,
-            estimate=mean_interval(values, low=card.low, high=card.high) if values else None,
+            estimate=estimate_mean(
+                values,
+                low=card.low,
+                high=card.high,
+                probabilities=self._probabilities or None,
+                clusters=self._labels or None,
+            ),
             n_scored=len(values),
             n_failed=n_failed,
             n_not_applicable=self._n_absent,
@@ -259,7 +290,7 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
     methods = sorted({s.estimate.method for s in summaries if s.estimate})
     if methods:
         notes.append(f"intervals: {', '.join(methods)}")
-    if "hajek" in methods:
+    if any(method.startswith("hajek") for method in methods):
         notes.append("requests were sampled: means and intervals are weighted by 1 / sampling probability")
     if is_baseline(*(judge for s in summaries for judge in s.judges)):
         notes.append(BASELINE_NOTE)

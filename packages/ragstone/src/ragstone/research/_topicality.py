@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ragstone._util.table import text_table
-from ragstone.errors import ConfigurationError
+from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._validation.report import finite, shown
-from ragstone.research._validation.sources import metrics_of, scores_of
+from ragstone.research._validation.sources import is_unevenly_sampled, metrics_of, scores_of
 from ragstone.schema import Failure
 from ragstone.stats import GroupDifference, compare_groups, failure_bounds
 
@@ -195,6 +195,12 @@ def topicality(
             f"confidence_level must be between 0 and 1 and n_resamples must be at least 2, got {confidence_level!r} and {n_resamples!r}"
         )
     inside, outside = read_outcomes(in_domain), read_outcomes(out_of_domain)
+    for system in (inside, outside):
+        if is_unevenly_sampled(system, system.sample_ids):
+            raise DataError(
+                f"{system.name!r}: requests were sampled with different probabilities, and topicality does not weight its means. "
+                "Use queries that were all kept, or sampled with one rate."
+            )
     names = (inside.name, outside.name) if inside.name != outside.name else ("in-domain", "out-of-domain")
     chosen = metrics_of((inside, outside), metrics)
     usable = [m for m in chosen if inside.values(m) and outside.values(m)]

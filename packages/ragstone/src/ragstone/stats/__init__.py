@@ -9,6 +9,9 @@ from ragstone.stats._agreement import (
     percent_agreement,
 )
 from ragstone.stats._bootstrap import bootstrap_interval
+from ragstone.stats._cluster import DesignEffect as DesignEffect
+from ragstone.stats._cluster import cluster_codes as cluster_codes
+from ragstone.stats._cluster import design_effect
 from ragstone.stats._combine import WeightedTerm as WeightedTerm
 from ragstone.stats._combine import weighted_sum_interval as weighted_sum_interval
 from ragstone.stats._contrast import GroupDifference as GroupDifference
@@ -56,6 +59,7 @@ __all__ = [
     "ShiryaevRobertsDetector",
     "bootstrap_interval",
     "cohen_kappa",
+    "design_effect",
     "fleiss_kappa",
     "flip_rate",
     "hajek_mean",

@@ -1,12 +1,13 @@
-"""Means of traffic of which only a sample, with known sampling probabilities, was scored."""
+"""Means of dependent items, and of traffic of which only a sample, with known sampling probabilities, was scored."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ragstone.stats._cluster import cluster_codes, cluster_interval
 from ragstone.stats._mean import Estimate, mean_interval
 
 if TYPE_CHECKING:
@@ -18,42 +19,56 @@ __all__ = ["hajek_mean"]
 
 def hajek_mean(
     values: Sequence[float] | NDArray[np.float64],
-    probabilities: Sequence[float] | NDArray[np.float64],
+    probabilities: Sequence[float] | NDArray[np.float64] | None = None,
     *,
+    clusters: Sequence[Hashable] | None = None,
     finite: bool = False,
     low: float = 0.0,
     high: float = 1.0,
     confidence_level: float = 0.95,
 ) -> Estimate:
-    """Estimate the mean over all traffic from sampled items with their sampling probabilities.
+    """Estimate the mean of all traffic from sampled items, or from items of clusters that resemble each other.
 
-    Hajek's mean weights each item by 1 / probability. Its variance is the linearized variance of the weighted residuals,
-    which does not change if all probabilities are scaled. The interval is normal, with Student's t for the effective
-    number of items. It is too short with few items, or with an item of very small probability. If all values are equal,
-    the interval is that of `mean_interval` for the effective number of items.
+    Hajek's mean weights each item by 1 / probability, and does not change if all probabilities are scaled. Its error is
+    the variation between clusters: whole clusters are independent, the items of one cluster are not. Without clusters,
+    each item is a cluster of its own.
+
+    The interval uses the jackknife variance over clusters and Student's t with Satterthwaite's degrees of freedom. For
+    bounded values it has the form of Wilson's interval, which keeps its coverage for scores at a bound of the range. With
+    fewer than 30 clusters it is a rough guide.
 
     Args:
         values: Scores of the sampled items, in [low, high].
         probabilities: Sampling probability of each item, in (0, 1], independent of the other items. Probabilities that
-            depend on earlier scores are not supported.
+            depend on earlier scores are not supported. None: all equal.
+        clusters: Label of the cluster of each item, such as its session, user or document. Each None is a cluster of its
+            own. None: the items are independent.
         finite: True for the mean over exactly the observed traffic. Items with probability 1 then do not contribute to
-            the error. False for the mean of the process that generates the traffic.
+            the error, and items are sampled independently, so clusters do not matter and are not accepted. False for the
+            mean of the process that generates the traffic.
         low: Smallest possible score. The interval is cut there.
         high: Largest possible score.
         confidence_level: Nominal coverage, in (0, 1).
 
+    Returns:
+        An estimate with method "hajek", "cluster" (equal probabilities) or "hajek_cluster". `n` counts items.
+
     Raises:
-        ValueError: If the lengths differ, there are fewer than two items, or a value or probability is out of range.
+        ValueError: If the lengths differ, there are fewer than two items or clusters, a value or probability is out of
+            range or not a number, or `finite` is used with clusters.
 
     Source:
-        Hajek 1971. Linearized variance of a ratio: Sarndal, Swensson and Wretman 1992, section 5.7.
+        Hajek 1971. Linearized variance of a ratio: Sarndal, Swensson and Wretman 1992, section 5.7. Clusters: Bell and
+        McCaffrey 2002. Wilson's interval with an effective number of items: Korn and Graubard 1998.
 
     Example:
         >>> estimate = hajek_mean([1.0, 0.0, 1.0, 1.0], [0.1, 1.0, 0.1, 0.1])
         >>> round(estimate.value, 4)
         0.9677
+        >>> hajek_mean([0.9, 0.8, 0.2, 0.1, 0.9], clusters=["s1", "s1", "s2", "s2", "s3"]).method
+        'cluster'
     """
-    from scipy.special import stdtrit
+    import numpy as np
 
     x, p = _checked(values, probabilities, confidence_level)
     if x.size < 2 or x.min() < low or x.max() > high:
@@ -61,17 +76,48 @@ def hajek_mean(
             f"a weighted mean needs at least two values in [{low}, {high}], got {x.size} values in "
             f"[{x.min()}, {x.max()}]"
         )
+    if clusters is not None and (finite or len(clusters) != x.size):
+        raise ValueError(
+            f"each value needs a cluster, and finite=True does not have clusters, got {x.size} values, {len(clusters)} "
+            f"clusters and finite={finite!r}"
+        )
+    if finite:
+        return _of_observed_traffic(x, p, low=low, high=high, confidence_level=confidence_level)
+    codes = np.arange(x.size) if clusters is None else cluster_codes(clusters)
+    weights: NDArray[np.float64] = np.bincount(codes, weights=1 / p).astype(float)
+    totals: NDArray[np.float64] = np.bincount(codes, weights=x / p).astype(float)
+    if weights.size < 2:
+        raise ValueError(
+            f"a mean over clusters needs at least two clusters, but all {x.size} values are in the cluster "
+            f"{clusters[0] if clusters else None!r}"
+        )
+    mean, lower, upper = cluster_interval(totals, weights, low=low, high=high, confidence_level=confidence_level)
+    weighted = "hajek" if clusters is None or p.min() < p.max() else ""
+    return Estimate(
+        value=mean,
+        low=min(lower, mean),
+        high=max(upper, mean),
+        confidence_level=confidence_level,
+        method="_".join([*([weighted] if weighted else []), *(["cluster"] if clusters is not None else [])]),
+        n=int(x.size),
+    )
+
+
+def _of_observed_traffic(
+    x: NDArray[np.float64], p: NDArray[np.float64], *, low: float, high: float, confidence_level: float
+) -> Estimate:
+    """Estimate the mean over exactly the observed traffic, of which each item was sampled independently."""
+    from scipy.special import stdtrit
+
     w = 1 / p
     total = float(w.sum())
     mean = float((w * x).sum()) / total
-    residual = (w * (x - mean)) ** 2
-    if finite:
-        residual = residual * (1 - p)
+    residual = (w * (x - mean)) ** 2 * (1 - p)
     variance = float(residual.sum()) / total**2 * x.size / (x.size - 1)
     effective = total**2 / float((w * w).sum())
     half = float(stdtrit(max(effective - 1, 1.0), (1 + confidence_level) / 2)) * math.sqrt(variance)
     mean = min(max(mean, low), high)
-    if x.min() == x.max() and not (finite and p.min() == 1):
+    if x.min() == x.max() and p.min() < 1:
         # The sample variance of equal values is 0, but their mean still has an error.
         equal = mean_interval(
             [float(x[0])] * max(1, round(effective)), low=low, high=high, confidence_level=confidence_level
@@ -89,12 +135,13 @@ def hajek_mean(
 
 def _checked(
     values: Sequence[float] | NDArray[np.float64],
-    probabilities: Sequence[float] | NDArray[np.float64],
+    probabilities: Sequence[float] | NDArray[np.float64] | None,
     confidence_level: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     import numpy as np
 
-    x, p = np.asarray(values, dtype=float), np.asarray(probabilities, dtype=float)
+    x = np.asarray(values, dtype=float)
+    p = np.ones(x.shape) if probabilities is None else np.asarray(probabilities, dtype=float)
     if x.shape != p.shape or x.ndim != 1 or not x.size:
         raise ValueError(f"each value needs a probability, got {x.size} values and {p.size} probabilities")
     if not np.isfinite(x).all():

@@ -259,6 +259,16 @@ class Store(Protocol):
         """Return the sampling probabilities below 1, by trace id. `since` and `until` select as in `outcomes`."""
         ...
 
+    def request_labels(
+        self,
+        key: Literal["session_id", "user_id"],
+        *,
+        since: float | None = None,
+        until: float | None = None,
+    ) -> dict[str, str]:
+        """Return the sessions or users of requests that have one, by trace id. `since` and `until` select as in `outcomes`."""
+        ...
+
     def worst_scores(
         self, metric: str, n: int, *, direction: Literal["higher", "lower"] = "higher"
     ) -> list[ScoredTrace]:

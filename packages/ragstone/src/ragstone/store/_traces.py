@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from typing_extensions import override
 
@@ -198,6 +198,27 @@ class SqlTraces(SqlStore):
                     (since, until),
                 ).fetchall()
             )
+
+    @override
+    def request_labels(
+        self,
+        key: Literal["session_id", "user_id"],
+        *,
+        since: float | None = None,
+        until: float | None = None,
+    ) -> dict[str, str]:
+        known: dict[str, str] = {}
+        with self._database.read() as db:
+            rows = db.execute(
+                f"""
+                SELECT trace_id, {key} FROM traces
+                WHERE {key} IS NOT NULL AND state <> 'sampled_out'
+                      AND (started_at >= ?1 OR ?1 IS NULL) AND (started_at < ?2 OR ?2 IS NULL)
+                """,  # noqa: S608 - one of two names
+                (since, until),
+            ).fetchall()
+        # Many requests have the same label, so each text is kept once.
+        return {trace_id: known.setdefault(label, label) for trace_id, label in rows}
 
 
 def _segment_offsets(db: Sql) -> dict[str, int]:

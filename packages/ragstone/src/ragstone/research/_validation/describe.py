@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
-from ragstone.experiments import SystemOutcomes
-from ragstone.research._validation.sources import scores_of
+from ragstone.experiments import Clusters, SystemOutcomes, count_units, estimate_mean
+from ragstone.research._validation.sources import probabilities_of, scores_of
 from ragstone.schema import Failure, Score
 from ragstone.stats import (
     CorrelationKind,
@@ -20,11 +22,13 @@ from ragstone.stats import (
     discriminative_power,
     fisher_mean,
     kendall,
-    mean_interval,
     pearson,
     randomized_tukey,
     spearman,
 )
+
+_SAME: Final = 0.5e-9
+"""Distance from a bound below which a score is at the bound."""
 
 __all__ = ["Distribution", "MetricPairCorrelation", "MetricPower", "correlations", "distributions", "powers"]
 
@@ -74,9 +78,13 @@ class MetricPower:
 
 
 def distributions(
-    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, confidence_level: float
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, clusters: Clusters | None, confidence_level: float
 ) -> list[Distribution]:
-    """Describe each metric in each system."""
+    """Describe each metric in each system.
+
+    Means and shares at the bounds are weighted by the inverse of the sampling probabilities, and their intervals treat whole
+    clusters as independent. The other statistics describe the scored samples without weights.
+    """
     results = []
     for metric in metrics:
         for system in systems:
@@ -84,16 +92,21 @@ def distributions(
             if not outcomes:
                 continue
             low, high = system.range_of(metric)
-            values = list(scores_of(system, metric).values())
+            scores = scores_of(system, metric)
+            values, probabilities = list(scores.values()), probabilities_of(system, scores)
+            mean_of = partial(
+                _mean,
+                probabilities=probabilities,
+                labels=None if clusters is None else clusters.of(scores),
+                confidence_level=confidence_level,
+            )
             n_failed = sum(isinstance(o, Failure) for o in outcomes)
             results.append(
                 Distribution(
                     metric=metric,
                     system=system.name,
-                    population=describe(values, low=low, high=high, confidence_level=confidence_level),
-                    mean=mean_interval(values, low=low, high=high, confidence_level=confidence_level)
-                    if values
-                    else None,
+                    population=_describe(values, low, high, mean_of, probabilities),
+                    mean=mean_of(values, low, high),
                     n_failed=n_failed,
                     n_not_applicable=sum(not isinstance(o, Score) for o in outcomes) - n_failed,
                 )
@@ -101,10 +114,55 @@ def distributions(
     return results
 
 
+def _mean(
+    values: Sequence[float],
+    low: float,
+    high: float,
+    *,
+    probabilities: Sequence[float] | None,
+    labels: Sequence[str | None] | None,
+    confidence_level: float,
+) -> Estimate | None:
+    return estimate_mean(
+        values, low=low, high=high, probabilities=probabilities, clusters=labels, confidence_level=confidence_level
+    )
+
+
+def _describe(
+    values: Sequence[float],
+    low: float,
+    high: float,
+    mean_of: Callable[[Sequence[float], float, float], Estimate | None],
+    probabilities: Sequence[float] | None,
+) -> Description | None:
+    """Describe scores, with weighted means and shares."""
+    found = describe(values, low=low, high=high)
+    if found is None:
+        return None
+
+    def share(bound: float) -> Estimate | None:
+        return mean_of([float(abs(v - bound) < _SAME) for v in values], 0.0, 1.0) if math.isfinite(bound) else None
+
+    mean = mean_of(values, low, high)
+    is_weighted = len(set(probabilities or ())) > 1
+    return replace(
+        found,
+        mean=found.mean if mean is None else mean.value,
+        # An unweighted mean of requests with different sampling probabilities would be wrong.
+        geometric_mean=None if is_weighted else found.geometric_mean,
+        at_low=share(low),
+        at_high=share(high),
+    )
+
+
 def correlations(
-    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, confidence_level: float
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], *, clusters: Clusters | None, confidence_level: float
 ) -> list[MetricPairCorrelation]:
-    """Correlate metrics with each other in each system, over the samples that both scored."""
+    """Correlate metrics with each other in each system, over the samples that both scored.
+
+    With clusters, the standard errors use the number of clusters instead of samples, which is too wide rather than too
+    narrow.
+    """
     measures: dict[CorrelationKind, Callable[[list[float], list[float]], float | None]] = {
         "pearson": pearson,
         "spearman": spearman,
@@ -115,6 +173,7 @@ def correlations(
         for first, second in itertools.combinations(metrics, 2):
             values: dict[str, float | None] = {}
             sizes: dict[str, int] = {}
+            units: list[int] = []
             for system in systems:
                 one, two = scores_of(system, first), scores_of(system, second)
                 both = [id_ for id_ in one if id_ in two]
@@ -122,14 +181,13 @@ def correlations(
                     continue
                 values[system.name] = measure([one[id_] for id_ in both], [two[id_] for id_ in both])
                 sizes[system.name] = len(both)
+                units.append(count_units(both, clusters))
             results.append(
                 MetricPairCorrelation(
                     first=first,
                     second=second,
                     kind=kind,
-                    mean=fisher_mean(
-                        list(values.values()), list(sizes.values()), kind=kind, confidence_level=confidence_level
-                    ),
+                    mean=fisher_mean(list(values.values()), units, kind=kind, confidence_level=confidence_level),
                     per_system=values,
                     n_pairs=sizes,
                 )

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from ragstone.data import SampleSource
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import OutcomeSource, SystemOutcomes
+from ragstone.experiments import AUTO_CLUSTER, OutcomeSource, SystemOutcomes, choose_clusters, cluster_notes
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._validation.describe import correlations, distributions, powers
 from ragstone.research._validation.labels import LabelOptions, agreements, read_labels
 from ragstone.research._validation.repeats import flips, read_repeats
 from ragstone.research._validation.report import MetricValidation
-from ragstone.research._validation.sources import metrics_of, read_systems
+from ragstone.research._validation.sources import is_unevenly_sampled, metrics_of, read_systems
 
 __all__ = ["validate_metrics"]
 
@@ -26,6 +26,7 @@ def validate_metrics(
     repeats: Sequence[OutcomeSource] | Mapping[str, Sequence[OutcomeSource]] = (),
     flip_threshold: float = 0.1,
     metrics: Sequence[str] | None = None,
+    cluster: str | None = AUTO_CLUSTER,
     alpha: float = 0.05,
     confidence_level: float = 0.95,
     n_resamples: int = 2000,
@@ -50,6 +51,9 @@ def validate_metrics(
         repeats: Outcomes of the same samples scored again. By system if there are several.
         flip_threshold: Two scores of a sample are a flip if they differ by more than this share of the metric's range.
         metrics: Names or groups. Default: all with outcomes.
+        cluster: Key whose equal values make a cluster of samples, such as "session_id": intervals and tests then treat whole
+            clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one. None or "none" treats
+            samples as independent.
         alpha: Significance level for the discriminative power.
         confidence_level: Confidence level of all intervals.
         n_resamples: Number of bootstrap resamples.
@@ -57,8 +61,9 @@ def validate_metrics(
         seed: Seed of all random numbers.
 
     Raises:
-        ConfigurationError: If a file does not exist, no system is given or an option is out of range.
-        DataError: If outcomes or labels are invalid, or labels or repeats do not match any sample.
+        ConfigurationError: If a file does not exist, no system is given, an option is out of range or no sample has the key
+            of `cluster`.
+        DataError: If all samples are in one cluster, or outcomes or labels are invalid, or labels or repeats do not match any sample.
 
     Source:
         CCRS, section 4.1 and appendix C (distributions, validity, ties, discriminative power). Statistics as documented in
@@ -82,9 +87,16 @@ def validate_metrics(
             "n_resamples and n_permutations must be at least 1 and flip_threshold at least 0, got "
             f"{n_resamples!r}, {n_permutations!r} and {flip_threshold!r}"
         )
-    read = read_systems(systems)
+    read = read_systems(systems, cluster=cluster)
     chosen = metrics_of(read, metrics)
     repeated = read_repeats(read, repeats)
+    merged: dict[str, dict[str, str]] = {}
+    for system in read:
+        for key, by_sample in system.labels.items():
+            merged.setdefault(key, {}).update(by_sample)
+    ids = list(dict.fromkeys(id_ for system in read for id_ in sorted(system.sample_ids)))
+    clusters = choose_clusters(cluster, merged, ids)
+    scores = {metric: {id_: v for system in read for id_, v in system.values(metric).items()} for metric in chosen}
     options = LabelOptions(
         label_range=label_range,
         threshold=threshold,
@@ -95,12 +107,12 @@ def validate_metrics(
     human_labels = None if labels is None else read_labels(labels, metrics=chosen, column=label_column)
     return MetricValidation(
         systems=tuple(system.name for system in read),
-        distributions=tuple(distributions(read, chosen, confidence_level=confidence_level)),
-        correlations=tuple(correlations(read, chosen, confidence_level=confidence_level)),
+        distributions=tuple(distributions(read, chosen, clusters=clusters, confidence_level=confidence_level)),
+        correlations=tuple(correlations(read, chosen, clusters=clusters, confidence_level=confidence_level)),
         powers=tuple(powers(read, chosen, alpha=alpha, n_permutations=n_permutations, seed=seed)),
         repeatability=tuple(flips(read, repeated, chosen, threshold=flip_threshold, confidence_level=confidence_level)),
         labels=() if human_labels is None else tuple(agreements(read, chosen, human_labels, options)),
-        notes=tuple(_notes(read, chosen)),
+        notes=(*_notes(read, chosen), *cluster_notes(cluster, clusters, merged, ids, scores)),
         alpha=alpha,
         confidence_level=confidence_level,
         seed=seed,
@@ -121,6 +133,12 @@ def _notes(systems: Sequence[SystemOutcomes], metrics: Sequence[str]) -> list[st
         all_ = frozenset.union(*(system.sample_ids for system in systems))
         if len(shared) < len(all_):
             notes.append(f"{len(shared)} of {len(all_)} samples are in all systems. Each number has its own n.")
+    uneven = [system.name for system in systems if is_unevenly_sampled(system, system.sample_ids)]
+    if uneven:
+        notes.append(
+            f"{', '.join(uneven)}: requests were sampled with different probabilities. Means and shares at a bound are weighted "
+            "by their inverse. All other numbers describe the scored requests without weights."
+        )
     if any(system.is_baseline for system in systems):
         notes.append(BASELINE_NOTE)
     return notes

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from ragstone.data import RejectedRow, SampleSource, build_rows_error, iter_rows
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import SystemOutcomes
-from ragstone.research._validation.sources import scores_of
+from ragstone.research._validation.sources import is_unevenly_sampled, scores_of
 from ragstone.schema import FIELD_ALIASES
 from ragstone.stats import (
     Agreement,
@@ -247,7 +247,13 @@ def _one(
     rest = [value for id_, value in scores.items() if id_ not in ratings]
     exact, cohen, alpha = _agree(people, judge, scale, options)
     among_people, fleiss = _agreement_among_people([list(by.values()) for by in ratings.values()], scale, options)
-    human_mean, notes = _human_mean(people, judge, rest, scale, options)
+    human_mean: PredictionPoweredMean | None = None
+    if is_unevenly_sampled(system, scores):
+        notes = [
+            "no prediction-powered mean: it is not weighted, but these requests were sampled with different probabilities"
+        ]
+    else:
+        human_mean, notes = _human_mean(people, judge, rest, scale, options)
     tau = kendall(people, judge)
     ends = (
         None

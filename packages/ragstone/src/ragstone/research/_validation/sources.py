@@ -9,14 +9,16 @@ from typing import Final
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import OutcomeSource, SystemOutcomes, read_outcomes
 
-__all__ = ["metrics_of", "read_systems", "scores_of"]
+__all__ = ["is_unevenly_sampled", "metrics_of", "probabilities_of", "read_systems", "scores_of"]
 
 _SAME: Final = 1e-9
 """Tolerance for scores that exceed the metric's range by rounding."""
 
 
-def read_systems(sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]]) -> tuple[SystemOutcomes, ...]:
-    """Read systems, each with a unique name.
+def read_systems(
+    sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]], *, cluster: str | None = None
+) -> tuple[SystemOutcomes, ...]:
+    """Read systems, each with a unique name, and the labels of `cluster`.
 
     Raises:
         ConfigurationError: If no source is given, or mappings repeat a name.
@@ -30,7 +32,7 @@ def read_systems(sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]])
         for name, one in named:
             if name is not None and name in taken:
                 raise ConfigurationError(f"two systems have the name {name!r}. Use unique names.")
-            read = read_outcomes(one, name=name)
+            read = read_outcomes(one, name=name, cluster=cluster)
             unique = read.name
             number = 2
             while unique in taken:
@@ -82,3 +84,15 @@ def scores_of(system: SystemOutcomes, metric: str) -> dict[str, float]:
                 f"{system.name}: {metric} of sample {id_!r} is {value!r}, outside of its range [{low:g}, {high:g}]"
             )
     return {id_: min(max(value, low), high) for id_, value in values.items()}
+
+
+def probabilities_of(system: SystemOutcomes, sample_ids: Iterable[str]) -> list[float] | None:
+    """Return the sampling probabilities of samples, or None if all requests of the system were kept."""
+    if not system.inclusion_probabilities:
+        return None
+    return [system.inclusion_probabilities.get(id_, 1.0) for id_ in sample_ids]
+
+
+def is_unevenly_sampled(system: SystemOutcomes, sample_ids: Iterable[str]) -> bool:
+    """Return whether the samples were sampled with different probabilities, so that an unweighted mean is wrong."""
+    return len(set(probabilities_of(system, sample_ids) or ())) > 1

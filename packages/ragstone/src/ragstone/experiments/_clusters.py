@@ -1,0 +1,276 @@
+"""Clusters of samples, such as the requests of one session, and notes about their design effect."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.schema import Sample
+from ragstone.stats import DesignEffect, design_effect
+
+__all__ = [
+    "AUTO_CLUSTER",
+    "CLUSTER_KEYS",
+    "Clusters",
+    "SampleFields",
+    "choose_clusters",
+    "cluster_keys",
+    "cluster_notes",
+    "count_units",
+    "labels_in",
+    "read_fields",
+]
+
+AUTO_CLUSTER: Final = "auto"
+_NO_CLUSTER: Final = "none"
+CLUSTER_KEYS: Final = ("session_id", "user_id", "document_id")
+"""Fields that are read without being named."""
+_AUTO_KEY: Final = "session_id"
+_SHARED: Final = 0.05
+"""Share of samples with a common label from which samples are treated as dependent without being asked."""
+_FEW_CLUSTERS: Final = 30
+_LABELS_SHOWN: Final = 8
+_PROBABILITY: Final = "inclusion_probability"
+
+Labels = Mapping[str, Mapping[str, str]]
+"""Labels by key, then by sample id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clusters:
+    """Clusters of samples: whole clusters are independent, the samples of one cluster are not."""
+
+    key: str
+    by_sample: Mapping[str, str]
+    """Labels by sample id. A sample without a label is a cluster of its own."""
+    is_automatic: bool
+    """Whether the key was chosen automatically."""
+
+    def of(self, sample_ids: Iterable[str]) -> list[str | None]:
+        """Return the labels of samples."""
+        return [self.by_sample.get(id_) for id_ in sample_ids]
+
+
+def count_units(sample_ids: Collection[str], clusters: Clusters | None) -> int:
+    """Return the number of independent units: samples, or clusters of samples."""
+    if clusters is None:
+        return len(sample_ids)
+    found = clusters.of(sample_ids)
+    return len({label for label in found if label is not None}) + found.count(None)
+
+
+def labels_in(metadata: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:
+    """Return the labels in the metadata of a sample, by key. Only text and whole numbers are labels."""
+    found = ((key, metadata.get(key)) for key in keys)
+    return {
+        key: str(value)
+        for key, value in found
+        if isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""
+    }
+
+
+def cluster_keys(cluster: str | None) -> tuple[str, ...]:
+    """Return the keys to read: `CLUSTER_KEYS`, and the one that the caller names."""
+    named = [] if cluster in (None, AUTO_CLUSTER, _NO_CLUSTER, *CLUSTER_KEYS) else [str(cluster)]
+    return (*CLUSTER_KEYS, *named)
+
+
+class SampleFields:
+    """Sampling probabilities and labels of samples, collected from their fields."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._keys = keys
+        self._n_with, self._without = 0, ""
+        self._known: dict[str, str] = {}
+        self.labels: dict[str, dict[str, str]] = {key: {} for key in keys}
+        """Labels by key and sample id."""
+        self.inclusion_probabilities: dict[str, float] = {}
+        """Sampling probabilities below 1, by sample id."""
+        self.sample_ids: dict[str, None] = {}
+        self._names: set[str] = set()
+
+    def choose(self, cluster: str | None) -> Clusters | None:
+        """Choose the clusters of the samples, as `choose_clusters` does."""
+        return choose_clusters(cluster, self.labels, self.sample_ids, known=self._names)
+
+    def add(self, sample_id: str, fields: Mapping[str, Any], place: str) -> None:
+        """Add the fields of a sample.
+
+        Args:
+            sample_id: The sample.
+            fields: Its fields, with a mapping of labels in `clusters`, or with the labels themselves.
+            place: Where the fields stand, for messages.
+
+        Raises:
+            DataError: If a sampling probability is not in (0, 1], or only some samples have one.
+        """
+        self.sample_ids[sample_id] = None
+        self._names.update(fields)
+        stored = fields.get("clusters")
+        fields = {**fields, **stored} if isinstance(stored, Mapping) else fields
+        for key, label in labels_in(fields, self._keys).items():
+            # The labels of many samples are equal, so each text is kept once.
+            self.labels[key][sample_id] = self._known.setdefault(label, label)
+        probability = fields.get(_PROBABILITY)
+        if probability is None:
+            self._without = self._without or place
+        else:
+            self._n_with += 1
+            value = _probability(probability, place)
+            if value < 1:
+                self.inclusion_probabilities[sample_id] = value
+        if self._n_with and self._without:
+            raise DataError(
+                f"{self._without}: {_PROBABILITY} is missing, although other rows have it, so their mean cannot be weighted. "
+                "Give each row its sampling probability (1 if it was certain to be kept), or give none."
+            )
+
+
+def read_fields(samples: Iterable[Sample], keys: Sequence[str]) -> SampleFields:
+    """Read the labels and sampling probabilities in the metadata of samples."""
+    fields = SampleFields(keys)
+    for number, sample in enumerate(samples, start=1):
+        fields.add(sample.id, sample.metadata, f"row {number} ({sample.id!r})")
+    return fields
+
+
+def _probability(value: Any, place: str) -> float:
+    number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            number = float(value)
+    if not 0 < number <= 1:
+        raise DataError(
+            f"{place}: {_PROBABILITY} is {value!r}. It must be a number above 0 and at most 1: the probability with which this "
+            "request was kept. The weight of a row is its inverse."
+        )
+    return float(number)
+
+
+def choose_clusters(
+    cluster: str | None, labels: Labels, sample_ids: Collection[str], *, known: Collection[str] = ()
+) -> Clusters | None:
+    """Choose the clusters of samples.
+
+    Args:
+        cluster: Name of a key, "auto" (`session_id` if at least 5% of the samples share one), or None or "none" for
+            independent samples.
+        labels: Labels by key and sample id.
+        sample_ids: The samples.
+        known: Keys that the samples have, for messages.
+
+    Raises:
+        ConfigurationError: If no sample has the key.
+        DataError: If all samples are in one cluster.
+    """
+    if cluster is None or cluster == _NO_CLUSTER:
+        return None
+    if cluster == AUTO_CLUSTER:
+        if not _is_shared(labels.get(_AUTO_KEY, {}), sample_ids):
+            return None
+        return Clusters(key=_AUTO_KEY, by_sample=labels[_AUTO_KEY], is_automatic=True)
+    own = [label for id_ in sample_ids if (label := labels.get(cluster, {}).get(id_)) is not None]
+    if not own:
+        others = sorted({*known, *(key for key, by in labels.items() if by)} - {cluster})
+        raise ConfigurationError(
+            f"cluster {cluster!r}: no sample has this key. Keys of these samples: {_listed(others)}. A key is a column of "
+            "the rows, session_id or user_id. Without clusters, set cluster='none' (--cluster none)."
+        )
+    if len(own) == len(sample_ids) > 1 and len(set(own)) == 1:
+        raise DataError(
+            f"cluster {cluster!r}: all {len(own)} samples are in one cluster ({own[0]!r}), so their error cannot be "
+            "estimated. At least two clusters are needed. Use another key, or cluster='none' (--cluster none)."
+        )
+    return Clusters(key=cluster, by_sample=labels[cluster], is_automatic=False)
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(keys[:_LABELS_SHOWN]) + (", ..." if len(keys) > _LABELS_SHOWN else "") if keys else "none"
+
+
+def _is_shared(by_sample: Mapping[str, str], sample_ids: Collection[str]) -> bool:
+    """Return whether enough samples share a label, and there are at least two clusters."""
+    sizes = Counter(label for id_ in sample_ids if (label := by_sample.get(id_)) is not None)
+    n_shared = sum(size for size in sizes.values() if size > 1)
+    n_clusters = len(sizes) + len(sample_ids) - sizes.total()
+    return n_clusters > 1 and n_shared >= _SHARED * len(sample_ids) and n_shared > 0
+
+
+def cluster_notes(
+    cluster: str | None,
+    clusters: Clusters | None,
+    labels: Labels,
+    sample_ids: Collection[str],
+    scores: Mapping[str, Mapping[str, float]],
+) -> list[str]:
+    """Describe the clusters in use and their design effect, or those that are not used although samples share them.
+
+    Args:
+        cluster: The caller's choice.
+        clusters: The result of `choose_clusters`.
+        labels: Labels by key and sample id.
+        sample_ids: The samples.
+        scores: Scores by metric and sample id. The metric with the largest design effect is described.
+    """
+    if clusters is not None:
+        return _notes_in_use(clusters, sample_ids, scores)
+    if cluster != AUTO_CLUSTER:
+        return []
+    return [
+        f"{_described(key, effect)}. Intervals and tests treat the rows as independent: --cluster {key} (cluster={key!r}) does not"
+        for key in CLUSTER_KEYS
+        if _is_shared(labels.get(key, {}), sample_ids)
+        and (effect := _largest_effect(labels[key], scores)) is not None
+        and effect[1].value > 1
+    ]
+
+
+def _notes_in_use(
+    clusters: Clusters, sample_ids: Collection[str], scores: Mapping[str, Mapping[str, float]]
+) -> list[str]:
+    notes = []
+    effect = _largest_effect(clusters.by_sample, scores)
+    if effect is not None:
+        off = " (--cluster none for independent rows)" if clusters.is_automatic else ""
+        notes.append(
+            f"{_described(clusters.key, effect)}. Intervals and tests treat whole {_plural(clusters.key)} as independent{off}"
+        )
+    n_unlabeled = clusters.of(sample_ids).count(None)
+    n_clusters = count_units(sample_ids, clusters)
+    if n_unlabeled:
+        notes.append(
+            f"{n_unlabeled:,} of {len(sample_ids):,} samples do not have a {clusters.key}. Each counts as a cluster of its own."
+        )
+    if n_clusters < _FEW_CLUSTERS:
+        notes.append(
+            f"{n_clusters} clusters ({clusters.key}): with fewer than {_FEW_CLUSTERS}, intervals are a rough guide"
+        )
+    return notes
+
+
+def _largest_effect(
+    by_sample: Mapping[str, str], scores: Mapping[str, Mapping[str, float]]
+) -> tuple[str, DesignEffect] | None:
+    found = [
+        (metric, effect)
+        for metric, values in scores.items()
+        if (effect := design_effect(list(values.values()), [by_sample.get(id_) for id_ in values])) is not None
+    ]
+    return max(found, key=lambda pair: pair[1].value) if found else None
+
+
+def _plural(key: str) -> str:
+    return f"{key.removesuffix('_id')}s" if key in CLUSTER_KEYS else f"clusters of {key}"
+
+
+def _described(key: str, of_metric: tuple[str, DesignEffect]) -> str:
+    metric, effect = of_metric
+    return (
+        f"{effect.n:,} rows in {effect.n_clusters:,} {_plural(key)}, ICC {effect.icc:.2f} ({metric}): design effect "
+        f"{effect.value:.1f}, worth {effect.n_independent:,.0f} independent rows"
+    )

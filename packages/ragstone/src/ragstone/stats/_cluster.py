@@ -1,0 +1,160 @@
+"""Clusters of items that resemble each other: intraclass correlation, design effect and the interval of a mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ragstone.stats._mean import mean_interval
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["DesignEffect", "cluster_codes", "cluster_interval", "design_effect"]
+
+_ROUNDING: Final = 1e-12
+"""Relative spread below which cluster means are equal."""
+
+
+def cluster_codes(labels: Sequence[Hashable]) -> NDArray[np.intp]:
+    """Return the number of the cluster of each item, from 0 in order of occurrence. Each None is a cluster of its own."""
+    import numpy as np
+
+    known: dict[Hashable, int] = {}
+    codes = np.empty(len(labels), dtype=np.intp)
+    n = 0
+    for i, label in enumerate(labels):
+        code = n if label is None else known.setdefault(label, n)
+        n += code == n
+        codes[i] = code
+    return codes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesignEffect:
+    """Loss of precision of a mean because the items of a cluster resemble each other."""
+
+    n: int
+    n_clusters: int
+    icc: float
+    """Intraclass correlation: correlation of two items of the same cluster, in [0, 1]. A negative estimate counts as 0."""
+    value: float
+    """Factor by which the variance of the mean is larger than for independent items, at least 1."""
+
+    @property
+    def n_independent(self) -> float:
+        """Number of independent items with the same precision."""
+        return self.n / self.value
+
+
+def design_effect(values: Sequence[float] | NDArray[np.float64], clusters: Sequence[Hashable]) -> DesignEffect | None:
+    """Estimate the intraclass correlation of clusters and the design effect of the mean.
+
+    The correlation is the analysis-of-variance estimate. The design effect is 1 + (m - 1) ICC, where m is the mean size of
+    the cluster of an item.
+
+    Args:
+        values: Finite numbers.
+        clusters: Label of the cluster of each value. Each None is a cluster of its own.
+
+    Returns:
+        The design effect, or None if it is not estimable: fewer than two clusters, or no cluster with two values.
+
+    Raises:
+        ValueError: If the lengths differ or a value is not finite.
+
+    Source:
+        Kish 1965, section 5.4. Donner 1986 (analysis-of-variance estimate with unequal sizes).
+
+    Example:
+        >>> effect = design_effect([1, 1, 1, 0, 0, 0, 1, 1], ["a", "a", "a", "b", "b", "b", "c", "c"])
+        >>> effect.n_clusters, effect.icc, effect.value
+        (3, 1.0, 2.75)
+    """
+    import numpy as np
+
+    x = np.asarray(values, dtype=float)
+    if x.ndim != 1 or x.size != len(clusters):
+        raise ValueError(f"each value needs a cluster, got {x.size} values and {len(clusters)} clusters")
+    if not np.isfinite(x).all():
+        raise ValueError("values must be finite. Omit failures, and report their number")
+    codes = cluster_codes(clusters)
+    sizes = np.bincount(codes)
+    n, k = x.size, sizes.size
+    if k < 2 or k == n:
+        return None
+    x = x - x.mean()
+    means = np.bincount(codes, weights=x) / sizes
+    between = float((sizes * means**2).sum()) / (k - 1)
+    within = max(float((x**2).sum()) - float((sizes * means**2).sum()), 0.0) / (n - k)
+    typical = (n - float((sizes**2).sum()) / n) / (k - 1)
+    spread = between + (typical - 1) * within
+    icc = min(max((between - within) / spread, 0.0), 1.0) if spread > 0 else 0.0
+    return DesignEffect(n=n, n_clusters=int(k), icc=icc, value=1 + (float((sizes**2).sum()) / n - 1) * icc)
+
+
+def cluster_interval(
+    totals: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    *,
+    low: float,
+    high: float,
+    confidence_level: float,
+) -> tuple[float, float, float]:
+    """Compute Hajek's mean of independent clusters with its interval.
+
+    The variance is the jackknife over clusters. Student's t has Satterthwaite's degrees of freedom: fewer if few clusters
+    carry most of the weight, or if few clusters differ from the rest. For bounded values the interval is Wilson's, for the
+    number of yes/no items that would have this variance: it is wider on the side where most of the range lies, and stays
+    within the range. If all cluster means are equal, it is `mean_interval` for the effective number of clusters.
+
+    Args:
+        totals: Weighted sum of the values of each cluster. At least two clusters.
+        weights: Sum of the weights of each cluster, positive.
+        low: Smallest possible value, or -infinity.
+        high: Largest possible value, or infinity.
+        confidence_level: Nominal coverage, in (0, 1).
+
+    Returns:
+        Mean, lower and upper limit.
+
+    Source:
+        Hajek 1971. Jackknife over clusters (CR3): Bell and McCaffrey 2002. Degrees of freedom: Satterthwaite 1946.
+        Effective number: Kish 1965. Wilson 1927, with an effective number of items: Korn and Graubard 1998, Franco et al.
+        2019.
+    """
+    import numpy as np
+    from scipy.special import stdtrit
+
+    k = weights.size
+    share = weights / weights.sum()
+    means = np.clip(totals / weights, low, high)
+    mean = min(max(float((share * means).sum()), low), high)
+    n_effective = 1 / float((share**2).sum())
+    if np.ptp(means) <= _ROUNDING * max(1.0, float(np.abs(means).max())):
+        equal = mean_interval(
+            [mean] * max(1, round(n_effective)), low=low, high=high, confidence_level=confidence_level
+        )
+        return mean, equal.low, equal.high
+    # Distance of the mean of all clusters from the mean without each cluster.
+    moved = share / (1 - share) * (means - mean)
+    squares = float((moved**2).sum())
+    variance = squares * (k - 1) / k
+    kurtosis = k * float((moved**4).sum()) / squares**2
+    freedom = max(min(n_effective, 2 * k / max(kurtosis - 1, _ROUNDING)) - 1, 1.0)
+    t = float(stdtrit(freedom, (1 + confidence_level) / 2))
+    if math.isinf(high - low):
+        half = t * math.sqrt(variance)
+        return mean, max(low, mean - half), min(high, mean + half)
+    p, error = (mean - low) / (high - low), variance / (high - low) ** 2
+    # Wilson's interval with n = p (1 - p) / error, written so that p = 0 and p = 1 do not divide by 0.
+    of_range = p * (1 - p)
+    shrink = t * t * error / of_range if of_range else math.inf
+    if math.isinf(shrink):
+        return mean, low, high
+    center = (p + shrink / 2) / (1 + shrink)
+    half = t * math.sqrt(error * (1 + shrink / (4 * of_range))) / (1 + shrink)
+    return mean, low + (high - low) * max(center - half, 0.0), low + (high - low) * min(center + half, 1.0)

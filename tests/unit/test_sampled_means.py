@@ -1,0 +1,154 @@
+"""Means of requests that were sampled with different probabilities: weighted by their inverse, or refused."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import ragstone
+from ragstone.cli import main
+from ragstone.errors import DataError
+from ragstone.research import topicality, validate_metrics
+from ragstone.schema import Captured, Score, Trace
+from ragstone.stats import hajek_mean, prediction_powered_mean
+from ragstone.store import PlannedMetric, SqliteStore
+
+QR = {"metric": "ccrs.qr", "metric_version": "1", "judge": "j", "judge_hash": "h"}
+
+
+@pytest.fixture
+def sampled(tmp_path):
+    """A store of traffic with a mean of 0.2: all requests of an app that scores 0.6, a tenth of one that scores 0.1."""
+    path = tmp_path / "app.db"
+    with SqliteStore.open(path, mode="own") as store:
+        store.set_plan([PlannedMetric(name="ccrs.qr", version="1", judge_hash="h")], [])
+        for i in range(100):
+            often = i < 50
+            id_ = f"r{i}"
+            trace = Trace(trace_id=id_, query="q", started_at=1e9 + i, inclusion_probability=1.0 if often else 0.1)
+            store.ingest("a", i + 1, [Captured(trace=trace)])
+            value = (0.6 if often else 0.1) + (0.05 if i % 2 else -0.05)
+            store.complete(id_, [Score(sample_id=id_, value=value, method="single_reply", **QR)])
+    return path
+
+
+TRUE = (50 * 0.6 + 500 * 0.1) / 550
+
+
+def test_validate_metrics_weights_means_and_shares(sampled):
+    """The mean is that of all traffic, not of the scored requests, and the report says what is not weighted."""
+    report = validate_metrics(sampled)
+    (found,) = report.distributions
+    assert (found.mean.method, found.mean.n) == ("hajek", 100)
+    assert found.mean.value == pytest.approx(TRUE)
+    assert found.mean.value == pytest.approx(found.population.mean)
+    assert found.mean.low < TRUE < found.mean.high < 0.3
+    assert found.population.geometric_mean is None
+    assert re.search(r"app: requests were sampled with different probabilities", str(report))
+
+
+def test_the_command_prints_the_weighted_mean(sampled, capsys):
+    """`validate-metrics STORE` prints what `status STORE` prints."""
+    meta = _printed(capsys, "validate-metrics", str(sampled), "--json")
+    assert meta["distributions"][0]["mean"]["value"] == pytest.approx(TRUE)
+    status = _printed(capsys, "status", str(sampled), "--json")
+    assert meta["distributions"][0]["mean"]["value"] == pytest.approx(status["scores"][0]["mean"])
+
+
+def _printed(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    assert not ended.value.code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_prediction_powered_mean_is_refused(sampled):
+    """It would be a mean of the scored requests."""
+    rows = [{"id": f"r{i}", "label": float(i < 50)} for i in range(0, 100, 5)]
+    (found,) = validate_metrics(sampled, labels=rows).labels
+    assert found.human_mean is None
+    assert "different probabilities" in " ".join(found.notes)
+
+
+def test_topicality_is_refused(sampled, tmp_path):
+    """It does not weight its means."""
+    with pytest.raises(DataError, match=r"app.*different probabilities"):
+        topicality(sampled, sampled)
+
+
+def _rows(probabilities):
+    rows = [
+        {"id": f"{i}", "query": "Why?", "contexts": ["Rain."], "response": "Rain." if i % 2 else "The sun."}
+        for i in range(len(probabilities))
+    ]
+    return [
+        row if p is None else row | {"inclusion_probability": p} for row, p in zip(rows, probabilities, strict=True)
+    ]
+
+
+def test_rows_with_probabilities_are_weighted_and_stay_so_in_a_file(tmp_path):
+    """`evaluate` weights rows that say how likely they were kept, and `compare` and `validate_metrics` read it back."""
+    p = [0.1 if i % 2 else 1.0 for i in range(20)]
+    experiment = ragstone.evaluate(_rows(p), ["ccrs.cc"], judge="lexical")
+    (summary,) = experiment.summary()
+    values = [o.value for o in experiment.outcomes]
+    assert summary.estimate == hajek_mean(values, p)
+    assert summary.estimate.value > np.mean(values) + 0.2
+    experiment.to_jsonl(tmp_path / "a.jsonl")
+    (found,) = validate_metrics(tmp_path / "a.jsonl").distributions
+    assert found.mean == summary.estimate
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "message"),
+    [
+        ([0.5, -0.5, 0.5], r"row 2 \('1'\): inclusion_probability is -0.5. It must be a number above 0"),
+        ([0.5, 0, 0.5], r"inclusion_probability is 0. It must"),
+        ([0.5, 2, 0.5], r"inclusion_probability is 2. It must"),
+        ([0.5, float("nan"), 0.5], r"inclusion_probability is missing, although other"),
+        ([0.5, "nan", 0.5], r"inclusion_probability is 'nan'. It must"),
+        ([0.5, "often", 0.5], r"inclusion_probability is 'often'. It must"),
+        ([0.5, True, 0.5], r"inclusion_probability is True. It must"),
+        ([0.5, None, 0.5], r"row 2 \('1'\): inclusion_probability is missing, although other rows have it"),
+        ([None, 0.5, 0.5], r"row 1 \('0'\): inclusion_probability is missing, although other rows have it"),
+    ],
+)
+def test_bad_probabilities_are_refused_before_any_call(probabilities, message, tmp_path):
+    """Negative, above one, not a number, or missing for some: the message names the row, the value and the rule."""
+    with pytest.raises(DataError, match=message):
+        ragstone.evaluate(_rows(probabilities), ["ccrs.cc"], judge="lexical")
+
+
+def test_bad_probabilities_in_a_file_of_outcomes(tmp_path):
+    """The message names the line."""
+    score = Score(sample_id="a", value=0.5, method="x", **QR)
+    path = tmp_path / "a.jsonl"
+    lines = [score.model_dump(mode="json") | {"sample_id": f"{i}", "inclusion_probability": 0.5} for i in range(3)]
+    del lines[1]["inclusion_probability"]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(DataError, match=r"line 2 of .*: inclusion_probability is missing"):
+        validate_metrics(path)
+
+
+def test_equal_probabilities_change_nothing():
+    """A constant rate does not move a mean, and keeps the interval of unweighted scores."""
+    one = ragstone.evaluate(_rows([0.5] * 20), ["ccrs.cc"], judge="lexical").summary()[0]
+    two = ragstone.evaluate(_rows([None] * 20), ["ccrs.cc"], judge="lexical").summary()[0]
+    assert one.estimate == two.estimate
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"), [([0.5, -1.0], "got -1.0"), ([0.5, float("nan")], "got nan"), ([0.5], "2 values and 1")]
+)
+def test_the_function_names_bad_probabilities(weights, message):
+    """`hajek_mean` refuses what is not a probability for each value."""
+    with pytest.raises(ValueError, match=message):
+        hajek_mean([0.1, 0.2], weights)
+
+
+def test_prediction_powered_mean_exists_for_equal_probabilities(sampled):
+    """The refusal is about unequal probabilities only."""
+    assert prediction_powered_mean([1.0, 0.0], [1.0, 0.0], [1.0, 0.0]).n_labeled == 2
