@@ -131,17 +131,17 @@ def test_a_reason_that_fails_does_not_change_the_score(error, note):
     assert (0.4, None, note) == (outcome.value, outcome.explanation, outcome.details["no_reason"])
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "<think>hm"])
+@pytest.mark.parametrize("text", ["", "  \n"])
 def test_an_empty_reason_is_none(text):
-    """And so is reasoning without an end."""
+    """The score says so."""
     (outcome,) = evaluate(rows(40), judge=FakeJudge(by_response, text=text)).outcomes
     assert outcome.explanation is None
     assert "unparseable" in outcome.details["no_reason"]
 
 
-def test_reasoning_and_odd_characters_are_removed():
-    """Thinking is not the reason, and files accept what is stored."""
-    (outcome,) = evaluate(rows(40), judge=FakeJudge(by_response, text="<think>hm</think>Bad \ud800.")).outcomes
+def test_odd_characters_are_replaced():
+    """Files accept what is stored."""
+    (outcome,) = evaluate(rows(40), judge=FakeJudge(by_response, text="Bad \ud800.")).outcomes
     assert "Bad ?." == outcome.explanation
     assert outcome == outcome_adapter.validate_json(outcome.model_dump_json())
 
@@ -159,10 +159,14 @@ def test_the_deadline_of_a_sample_applies():
 
 
 def test_the_budget_counts_reasons_and_keeps_scores():
-    """Three ratings and one reason fit a budget of four calls."""
-    with FakeJudgeServer() as server:
-        judge = OpenAICompatibleJudge(server.url, budget=Budget(calls=4))
-        result = ragstone.evaluate(rows("a", "b", "c"), "ccrs.qr", judge=judge, reasons=3, concurrency=1)
+    """All ratings and one reason fit the budget."""
+
+    def run(budget, **options):
+        with FakeJudgeServer() as server:
+            judge = OpenAICompatibleJudge(server.url, budget=budget)
+            return ragstone.evaluate(rows("a", "b", "c"), "ccrs.qr", judge=judge, concurrency=1, **options)
+
+    result = run(Budget(calls=run(None).usage.calls + 1), reasons=3)
     assert all(isinstance(outcome, Score) for outcome in result.outcomes)
     notes = [o.details.get("no_reason", "") for o in result.outcomes]
     assert 2 == sum(note.startswith("budget") for note in notes)

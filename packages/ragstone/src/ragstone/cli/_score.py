@@ -10,14 +10,14 @@ from ragstone.cli._panels import JUDGE
 
 __all__ = ["NumberTokensOption", "ScoreDrawsOption", "ScoreModeOption"]
 
-ScoreMode = Literal["single", "expected", "sampled"]
+ScoreMode = Literal["single", "expected", "sampled", "reasoned"]
 ScoreModeOption = Annotated[
     ScoreMode | None,
     typer.Option(
         "--judge-score-mode",
         rich_help_panel=JUDGE,
         help="How a rating is obtained. single (the default): one reply. expected: the expected value over all numbers of the scale "
-        "(if the endpoint returns log-probabilities). sampled: the mean of several replies.",
+        "(if the endpoint returns log-probabilities). sampled: the mean of several replies. reasoned: reasons first, then the number.",
     ),
 ]
 ScoreDrawsOption = Annotated[

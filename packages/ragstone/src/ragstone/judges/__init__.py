@@ -21,7 +21,6 @@ from ragstone.judges._model import (
     record_usage,
 )
 from ragstone.judges._model import UsageMeter as UsageMeter
-from ragstone.judges._model import after_reasoning as after_reasoning
 from ragstone.judges._model import metered as metered
 from ragstone.judges._model_judge import ModelJudge
 from ragstone.judges._option_names import OptionNames as OptionNames

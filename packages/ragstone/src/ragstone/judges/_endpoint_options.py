@@ -112,7 +112,7 @@ _CONNECTION: Final[dict[str, Convert]] = {
 """Keys that both roles have, and that `OpenAICompatibleModel` takes."""
 _OF_ROLE: Final[dict[Role, dict[str, Convert]]] = {
     "judge": {
-        "score_mode": _one_of("single", "expected", "sampled"),
+        "score_mode": _one_of("single", "expected", "sampled", "reasoned"),
         "draws": _integer(2),
         "max_tokens": _integer(1),
     },

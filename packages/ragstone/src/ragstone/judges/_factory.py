@@ -6,11 +6,11 @@ import difflib
 import json
 import os
 import re
-from typing import Any, Final, Literal, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 from urllib.parse import parse_qsl
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges._model_judge import ModelJudge
+from ragstone.judges._model_judge import ModelJudge, ScoreMode
 from ragstone.judges._option_names import OptionNames
 from ragstone.judges._protocol import Judge, Reader
 from ragstone.judges.lexical import LexicalJudge, LexicalReader
@@ -30,7 +30,7 @@ _FORMS: Final = (
 class _ScoringOptions(TypedDict, total=False):
     """Options of a judge for numbers."""
 
-    score_mode: Literal["single", "expected", "sampled"]
+    score_mode: ScoreMode
     draws: int
     max_tokens: int
 
@@ -64,7 +64,7 @@ class OpenAICompatibleJudge(ModelJudge):
         temperature: float | None = 0.0,
         seed: int | None = None,
         max_tokens: int = 64,
-        score_mode: Literal["single", "expected", "sampled"] = "single",
+        score_mode: ScoreMode = "single",
         draws: int = 5,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
@@ -81,7 +81,7 @@ class OpenAICompatibleJudge(ModelJudge):
 def judge_from(
     spec: str | Judge | None = None,
     *,
-    score_mode: Literal["single", "expected", "sampled"] = "single",
+    score_mode: ScoreMode = "single",
     draws: int = 5,
     max_tokens: int | None = None,
     connection: ConnectionOptions | None = None,

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args
 
 from pydantic import TypeAdapter
 
@@ -25,13 +25,23 @@ from ragstone.judges._model import (
 )
 from ragstone.judges._parse import json_request, json_schema_of, parse_json, parse_number
 from ragstone.judges._protocol import JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
+from ragstone.judges._reasoned import (
+    REASONED_MAX_TOKENS,
+    REASONED_VERSION,
+    build_reasoned_retry,
+    parse_reasoned,
+    reasoned_request,
+)
 from ragstone.judges._render import RENDER_VERSION, Message, build_retry_messages, number_request, render
 from ragstone.schema import Interval, Usage
 from ragstone.stats import mean_interval
 
-__all__ = ["ModelJudge"]
+__all__ = ["ModelJudge", "ScoreMode"]
 
 T = TypeVar("T")
+
+ScoreMode = Literal["single", "expected", "sampled", "reasoned"]
+"""How a judge obtains a number."""
 
 _LEAST_MASS: Final = 0.5
 """Minimum probability of numbers. Below it, the expectation does not describe the model's usual reply."""
@@ -55,7 +65,8 @@ class ModelJudge:
         score_mode: How a number is computed. "single": the number in the model's reply. "expected": the expectation
             over all integers of the scale, from their exact probabilities, if the model provides them and such a
             number is more likely than any other reply. Otherwise as "single". "sampled": the mean of `draws` replies
-            at temperature 1, with an interval. The `method` of each reply states which of them was used.
+            at temperature 1, with an interval. "reasoned": the model writes its reasons first, and then the number. The
+            `method` of each reply states which of them was used.
         draws: Number of replies for "sampled".
 
     Raises:
@@ -69,13 +80,13 @@ class ModelJudge:
         temperature: float | None = 0.0,
         seed: int | None = None,
         max_tokens: int = 64,
-        score_mode: Literal["single", "expected", "sampled"] = "single",
+        score_mode: ScoreMode = "single",
         draws: int = 5,
     ) -> None:
         if max_tokens < 1:
             raise ConfigurationError(f"max_tokens must be at least 1, got {max_tokens!r}")
-        if score_mode not in ("single", "expected", "sampled"):
-            raise ConfigurationError(f"score_mode must be 'single', 'expected' or 'sampled', got {score_mode!r}")
+        if score_mode not in get_args(ScoreMode):
+            raise ConfigurationError(f"score_mode must be one of {', '.join(get_args(ScoreMode))}, got {score_mode!r}")
         if draws < 2:
             raise ConfigurationError(f"draws must be at least 2, got {draws!r}")
         self.model = model
@@ -113,8 +124,12 @@ class ModelJudge:
             shape["draws"] = self._draws
             if (drawn := self._effective(self._drawn)) != self._drawn:
                 shape["drawn"] = drawn
+        if self._score_mode == "reasoned":
+            shape["reasoned"] = REASONED_VERSION
         digest = hashlib.sha256(json.dumps(shape, sort_keys=True, default=repr).encode()).hexdigest()[:16]
-        return JudgeIdentity(name=self.model.name, hash=digest)
+        # Tables and comparisons show names. Scores that follow reasons are those of another judge.
+        suffix = " (reasoned)" if self._score_mode == "reasoned" else ""
+        return JudgeIdentity(name=f"{self.model.name}{suffix}", hash=digest)
 
     async def prepare(self) -> None:
         """Prepare the model, and learn with a short request what its endpoint refuses. Otherwise the first call does this.
@@ -165,13 +180,17 @@ class ModelJudge:
             JudgeError: If no usable reply is received. Kinds: "unparseable" and "truncated" (with `raw`), "refused",
                 "timeout", "unavailable", "rejected".
         """
-        messages = render(prompt, request=number_request(low, high))
+        is_reasoned = self._score_mode == "reasoned"
+        request = reasoned_request(low, high) if is_reasoned else number_request(low, high)
+        messages = render(prompt, request=request)
         with metered() as meter:
             try:
                 if self._score_mode == "expected":
                     reply = await self._expected(messages, low, high)
                 elif self._score_mode == "sampled":
                     reply = await self._sampled(messages, low, high)
+                elif is_reasoned:
+                    reply = await self._reasoned(messages, low, high)
                 else:
                     reply = await self._single(messages, low, high)
             finally:
@@ -289,6 +308,18 @@ class ModelJudge:
 
         raw = await self._text([*messages, *build_retry_messages(unread, low, high)], max_tokens=max_tokens)
         return NumberReply(value=parse_number(raw, low, high), raw=raw, method="second_reply")
+
+    async def _reasoned(self, messages: list[Message], low: float, high: float) -> NumberReply:
+        max_tokens = max(self._number_max_tokens, REASONED_MAX_TOKENS)
+        raw = await self._text(messages, max_tokens=max_tokens)
+        try:
+            value, reasons = parse_reasoned(raw, low, high)
+        except JudgeReplyError:
+            reasons = after_reasoning(raw) or ""
+            line = await self._text([*messages, *build_reasoned_retry(reasons, low, high)], max_tokens=max_tokens)
+            value, _ = parse_reasoned(line, low, high)
+            raw = f"{raw}\n{line}"
+        return NumberReply(value=value, raw=raw, method="reasoned", reasons=reasons or None)
 
     async def _text(self, messages: Sequence[Message], *, max_tokens: int) -> str:
         request = ChatRequest(messages=messages, max_tokens=max_tokens, sampling=self._sampling)

@@ -87,6 +87,8 @@ class NumberReply:
     """Number of sampled replies without a usable number. They are not included in the other numbers."""
     interval: Interval | None = None
     """Interval on the requested scale, or None if a single reply gives no information about its spread."""
+    reasons: str | None = None
+    """Reasons that the judge wrote before the number, or None if it was not asked for any."""
     mass: float | None = None
     """Probability that the reply is an integer of the scale and nothing else, or None if it was not read."""
     usage: Usage = field(default_factory=Usage)

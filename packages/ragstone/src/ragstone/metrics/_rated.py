@@ -31,13 +31,15 @@ def make_rated_score(
         reply: The rating, on the scale of the judge.
         offset: Value of the score at rating 0, to convert the interval of the rating.
         factor: Increase of the value per unit of the rating.
-        details: Details of the score. Format mass and missing replies are added if they are known.
+        details: Details of the score. Format mass, missing replies and the source of reasons are added if there are any.
     """
     more: dict[str, Any] = {}
     if reply.mass is not None:
         more["format_mass"] = reply.mass
     if reply.n_missing:
         more["n_missing"] = reply.n_missing
+    if reply.reasons is not None:
+        more["explanation_source"] = "before"
     return metric.make_score(
         sample,
         value,
@@ -46,6 +48,7 @@ def make_rated_score(
         n=reply.n,
         raw=reply.raw,
         usage=reply.usage,
+        explanation=reply.reasons,
         interval=_scale_interval(reply.interval, offset, factor),
     )
 

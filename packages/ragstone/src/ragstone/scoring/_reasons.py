@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ragstone.errors import JudgeError
-from ragstone.judges import Prompt, UsageMeter, after_reasoning, record_usage
+from ragstone.judges import Prompt, UsageMeter, record_usage
 from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
 from ragstone.scoring._scorer import Scorer
@@ -25,8 +25,8 @@ __all__ = ["MAX_CALLS_PER_REASON", "WorstAnswers", "explain_lowest", "explain_wo
 AnyOutcome = Score | NotApplicable | Failure
 
 _FIELDS: Final = ("query", "contexts", "response", "reference", "sub_questions")
-_MAX_TOKENS: Final = 1024
-"""Two sentences need fewer than 200. A model that reasons before it answers needs more."""
+_MAX_TOKENS: Final = 512
+"""Two sentences need fewer than 200 in most languages."""
 _MAX_CHARS: Final = 1000
 _DAY_S: Final = 86_400.0
 MAX_CALLS_PER_REASON: Final = 5
@@ -188,7 +188,7 @@ async def _ask(scorer: Scorer, prompt: Prompt, meter: UsageMeter) -> str:
     if not (meter.total.calls or meter.total.cached):
         # A judge that does not report to the meter sets the usage on the reply instead.
         record_usage(reply.usage)
-    text = " ".join((after_reasoning(reply.text) or "").split())
+    text = " ".join(reply.text.split())
     if not text:
         raise JudgeError("the judge returned an empty reply", kind="unparseable", raw=reply.text)
     return _storable(text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…")

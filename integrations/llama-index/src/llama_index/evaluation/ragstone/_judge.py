@@ -79,7 +79,7 @@ class LlamaIndexJudge(ModelJudge):
         timeout_s: See `LlamaIndexModel`.
         max_tokens: See `ragstone.judges.ModelJudge`: models that reason before they answer need thousands.
         score_mode: "single": the number in one reply. "sampled": the mean of `draws` replies at temperature 1, with an
-            interval.
+            interval. "reasoned": the model writes its reasons first, and then the number.
         draws: Replies for "sampled".
 
     Raises:
@@ -100,7 +100,7 @@ class LlamaIndexJudge(ModelJudge):
         max_concurrent_requests: int = 16,
         timeout_s: float = 120.0,
         max_tokens: int = 64,
-        score_mode: Literal["single", "sampled"] = "single",
+        score_mode: Literal["single", "sampled", "reasoned"] = "single",
         draws: int = 5,
     ) -> None:
         super().__init__(

@@ -158,7 +158,7 @@ def _score(outcome: AnyOutcome, card: MetricCard | None) -> ScoreView:
         low=None if interval is None else interval.low,
         high=None if interval is None else interval.high,
         reason=outcome.explanation or evidence,
-        reason_source="judge" if outcome.explanation and not outcome.details else "evidence" if evidence else None,
+        reason_source="judge" if "explanation_source" in outcome.details else "evidence" if evidence else None,
         is_low=card is not None and _is_low(outcome.value, card),
     )
 
