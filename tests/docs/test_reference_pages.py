@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 from ragstone.cli._app import app
+from ragstone.cli._exit_codes import ExitCode
 from ragstone.metrics import all_metrics
 from ragstone.schema import FIELD_ALIASES, FailureKind, Interval, Sample, Score, Trace
 from ragstone.sinks import Delivery
@@ -48,6 +49,13 @@ def test_every_metric_and_failure_kind():
     """`metrics.md` names every metric of ours and every way to fail."""
     ours = {m.card.name for m in all_metrics() if type(m).__module__.startswith("ragstone.")}
     assert ours | set(get_args(FailureKind)) <= _words("metrics.md")
+
+
+def test_every_exit_code():
+    """`cli.md` has a row for each exit code."""
+    text = (REFERENCE / "cli.md").read_text(encoding="utf-8")
+    table = text[text.index("| exit code |") :].partition("\n\n")[0]
+    assert sorted(ExitCode) == [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)]
 
 
 def test_every_command_and_option():

@@ -42,6 +42,7 @@ ONLY_HERE = {
         "cache",
         "call-latency",
         "repeat",
+        "max-failed-share",
     ),
     *("budget-calls", "budget-tokens", "budget-usd", "no-across-metrics", "criterion"),
 }

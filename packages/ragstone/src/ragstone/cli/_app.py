@@ -19,6 +19,7 @@ from ragstone.cli._deliveries import deliveries_command
 from ragstone.cli._demo import run_demo
 from ragstone.cli._doctor import run_doctor
 from ragstone.cli._evaluate import evaluate_command
+from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._ingest import ingest_command
 from ragstone.cli._metrics import metrics_command
 from ragstone.cli._models import EndpointsOptions, takes_models
@@ -42,7 +43,7 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             typer.echo("ragstone: interrupted. Stored results are kept.", err=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 app = typer.Typer(
@@ -109,7 +110,7 @@ def doctor(
 ) -> None:
     """Measure the capabilities of the judge's and the reader's endpoints, and explain how Ragstone uses them."""
     if not run_doctor(*models.models(), store=store, json_output=json_output):
-        raise typer.Exit(3)
+        raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
 
 @app.command(name="cache")

@@ -17,7 +17,6 @@ __all__ = [
     "AppOption",
     "AppTimeoutOption",
     "RepeatsOption",
-    "StopEarlyOption",
     "TracesOption",
     "count_answers",
     "default_traces",
@@ -55,14 +54,6 @@ TracesOption = Annotated[
         rich_help_panel=APPLICATION,
         help="JSONL file for the captured calls. An interrupted run resumes with the same one. Default: FILE.APP.traces.jsonl "
         "in the current directory.",
-    ),
-]
-StopEarlyOption = Annotated[
-    bool,
-    typer.Option(
-        "--stop-early/--no-stop-early",
-        rich_help_panel=APPLICATION,
-        help="Stop if the application fails on each of the first 10 questions.",
     ),
 ]
 

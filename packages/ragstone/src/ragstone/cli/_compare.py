@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._options import (
     JsonOption,
     OnlyMetricsOption,
@@ -22,8 +23,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments import OutcomeSource, TimeRange, compare
 
 __all__ = ["compare_command"]
-
-EXIT_GATE = 1
 
 
 def compare_command(
@@ -143,7 +142,7 @@ def compare_command(
         if check is not None:
             print_text(f"\n{check}")
     if check is not None and not check.ok:
-        raise typer.Exit(EXIT_GATE)
+        raise typer.Exit(ExitCode.GATE)
 
 
 def _sources(systems: list[str]) -> dict[str, OutcomeSource] | list[OutcomeSource]:

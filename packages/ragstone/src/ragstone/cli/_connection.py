@@ -11,7 +11,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import Budget, ConnectionOptions
 
 __all__ = [
-    "EXIT_BUDGET",
     "AffinityHeaderOption",
     "InFlightOption",
     "MaxCallsOption",
@@ -23,9 +22,6 @@ __all__ = [
     "TokensOption",
     "build_connection",
 ]
-
-EXIT_BUDGET = 4
-"""Exit code if the budget was reached before everything was scored."""
 
 InFlightOption = Annotated[
     int | None,

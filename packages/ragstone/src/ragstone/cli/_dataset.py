@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragstone.cli._connection import EXIT_BUDGET
+from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import JudgeOptions, takes_models
 from ragstone.cli._options import JsonOption
 from ragstone.cli._output import print_json, progress_bar, sanitize_for_terminal
@@ -90,9 +90,9 @@ def build(
         typer.echo(str(built))
     _print_next(built)
     if "budget" in built.failures:
-        raise typer.Exit(EXIT_BUDGET)
+        raise typer.Exit(ExitCode.BUDGET)
     if built.failures and not built.rows:
-        raise typer.Exit(3)
+        raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
 
 @dataset_app.command(name="apply-review")

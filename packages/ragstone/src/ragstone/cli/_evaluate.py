@@ -18,15 +18,15 @@ from ragstone.cli._application import (
     AppOption,
     AppTimeoutOption,
     RepeatsOption,
-    StopEarlyOption,
     TracesOption,
     count_answers,
     default_traces,
     load_app,
 )
-from ragstone.cli._connection import EXIT_BUDGET
 from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
+from ragstone.cli._exit_codes import ExitCode
+from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import (
     ClusterOption,
@@ -36,6 +36,7 @@ from ragstone.cli._options import (
     MetricsOption,
     RetrieverToolOption,
     SinkOption,
+    StopEarlyOption,
     parse_retriever_tools,
 )
 from ragstone.cli._output import failure_lines, print_json, print_text
@@ -44,11 +45,11 @@ from ragstone.cli._progress import show_progress
 from ragstone.cli._reasons import ReasonsOption, reason_lines
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.data import read_samples
-from ragstone.errors import ConfigurationError, DataError
+from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import Experiment, evaluate
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, Sample
-from ragstone.scoring import estimate_run
+from ragstone.scoring import JudgedCounts, estimate_run
 
 __all__ = ["evaluate_command"]
 
@@ -100,6 +101,7 @@ def evaluate_command(
     call_latency_s: CallLatencyOption = 1.0,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
+    max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
     cluster: ClusterOption = "auto",
     json_output: JsonOption = False,
     *,
@@ -174,27 +176,41 @@ def evaluate_command(
         typer.echo(_spent(result), err=True)
     for line in failure_lines(result.outcomes):
         typer.echo(line, err=True)
-    n_over_budget = sum(isinstance(o, Failure) and o.kind == "budget" for o in result.outcomes)
-    if n_over_budget:
+    _exit(result, max_failed_share)
+
+
+def _exit(result: Experiment, max_failed_share: float) -> None:
+    """Exit with the code of a result other than success. The last line says why."""
+    if result.sink_errors:
+        typer.echo("exit code 3: not all outcomes were delivered, see above.", err=True)
+        raise typer.Exit(ExitCode.INFRASTRUCTURE)
+    if n_over_budget := sum(isinstance(o, Failure) and o.kind == "budget" for o in result.outcomes):
         typer.echo(
             f"The budget is exhausted. {n_over_budget} of {len(result.outcomes)} outcomes were not computed.", err=True
         )
-    if result.sink_errors or (_all_failed(result) and not n_over_budget):
-        raise typer.Exit(3)
-    if n_over_budget:
-        raise typer.Exit(EXIT_BUDGET)
+        raise typer.Exit(ExitCode.BUDGET)
+    counts = JudgedCounts()
+    counts.add(result.outcomes)
+    if (reason := describe_excess(counts, max_failed_share)) is None and _all_failed(result):
+        reason = "all outcomes failed."
+    if reason is not None:
+        typer.echo(f"exit code 3: {reason}", err=True)
+        raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
 
 @contextmanager
 def _resumable(traces: Path | None) -> Iterator[None]:
-    """After Ctrl-C, say what is kept of the application's answers."""
+    """If the run ends early, say what is kept of the application's answers."""
     try:
         yield
-    except KeyboardInterrupt:
-        if traces is None:
+    except (KeyboardInterrupt, JudgeError) as error:
+        if traces is None or not (n := count_answers(traces)):
             raise
-        typer.echo(f"stopped. {count_answers(traces)} answers are kept. Run the same command to resume.", err=True)
-        raise typer.Exit(130) from None
+        kept = f"{n} answers are kept. Run the same command to resume."
+        if isinstance(error, JudgeError):
+            raise JudgeError(f"{error}. {kept}", kind=error.kind) from None
+        typer.echo(f"stopped. {kept}", err=True)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 def _print_rejected(reasons: Sequence[str]) -> None:

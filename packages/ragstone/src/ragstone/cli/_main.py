@@ -5,20 +5,14 @@ from __future__ import annotations
 import sys
 import traceback
 
+from ragstone.cli._exit_codes import ExitCode
 from ragstone.errors import ConfigurationError, DataError, JudgeError, RagstoneError
 
 __all__ = ["main"]
 
-EXIT_USAGE = 2
-EXIT_INFRASTRUCTURE = 3
-EXIT_BUDGET = 4
-
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run `ragstone`.
-
-    Exits with 0 (ok), 1 (a gate failed), 2 (usage), 3 (infrastructure), 4 (budget reached) or 130 (interrupted).
-    """
+    """Run `ragstone`, and exit with an `ExitCode`."""
     from ragstone.cli._app import app
     from ragstone.cli._output import print_text
 
@@ -26,10 +20,12 @@ def main(arguments: list[str] | None = None) -> None:
         app(arguments)
     except (ConfigurationError, DataError) as error:
         print_text(f"ragstone: {error}", err=True)
-        sys.exit(EXIT_USAGE)
+        sys.exit(ExitCode.USAGE)
     except RagstoneError as error:
         print_text(f"ragstone: {error}", err=True)
-        sys.exit(EXIT_BUDGET if isinstance(error, JudgeError) and error.kind == "budget" else EXIT_INFRASTRUCTURE)
+        sys.exit(
+            ExitCode.BUDGET if isinstance(error, JudgeError) and error.kind == "budget" else ExitCode.INFRASTRUCTURE
+        )
     except Exception:  # noqa: BLE001 - Python's default exit code, 1, means that a gate failed
         traceback.print_exc()
-        sys.exit(EXIT_INFRASTRUCTURE)
+        sys.exit(ExitCode.INFRASTRUCTURE)

@@ -26,6 +26,7 @@ __all__ = [
     "OnlyMetricsOption",
     "RetrieverToolOption",
     "SinkOption",
+    "StopEarlyOption",
     "SystemsArgument",
     "parse_named_file",
     "parse_names",
@@ -73,6 +74,15 @@ DeadlineOption = Annotated[
     float,
     typer.Option(
         "--deadline", min=0.1, rich_help_panel=LIMITS, help="Seconds after which unfinished metrics of a sample fail."
+    ),
+]
+StopEarlyOption = Annotated[
+    bool,
+    typer.Option(
+        "--stop-early/--no-stop-early",
+        rich_help_panel=LIMITS,
+        help="Stop if the judge fails systematically (no score, and 20 failures over 10 samples: rejected or truncated), or "
+        "the application fails on each of the first 10 questions.",
     ),
 ]
 NoRedactOption = Annotated[

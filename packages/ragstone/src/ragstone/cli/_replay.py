@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -14,9 +14,10 @@ from typing import Annotated, Any
 import typer
 
 from ragstone.capture import redact_secrets
-from ragstone.cli._connection import EXIT_BUDGET
 from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._estimate import CallLatencyOption, DryRunOption, print_estimate
+from ragstone.cli._exit_codes import ExitCode
+from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import (
     ConcurrencyOption,
@@ -26,6 +27,7 @@ from ragstone.cli._options import (
     NoRedactOption,
     RetrieverToolOption,
     SinkOption,
+    StopEarlyOption,
     parse_retriever_tools,
 )
 from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_for_terminal
@@ -46,7 +48,7 @@ from ragstone.replay import (
     plan_replay,
 )
 from ragstone.schema import Failure, Ledger, NotApplicable, Score
-from ragstone.scoring import MAX_CALLS_PER_REASON
+from ragstone.scoring import MAX_CALLS_PER_REASON, JudgedCounts
 from ragstone.store import is_database_url, open_store
 from ragstone.worker import Worker, read_ledger
 
@@ -83,6 +85,8 @@ def replay_command(
             help="Seconds to keep a trace pending while the judge is unavailable.",
         ),
     ] = 3600.0,
+    stop_early: StopEarlyOption = True,
+    max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
     reasons: ReasonsOption = 0,
     no_redact: NoRedactOption = False,
     retriever_tool: RetrieverToolOption = None,
@@ -124,21 +128,23 @@ def replay_command(
                 concurrency=concurrency,
                 deadline_s=deadline_s,
                 max_outage_s=max_outage_s,
+                stop_early=stop_early,
                 reasons=reasons,
                 redact=None if no_redact else redact_secrets,
                 started=stop.watch,
             )
         )
     stopped = stop.requested
+    counts = JudgedCounts()
     try:
-        summaries = _summaries(store, names)
+        summaries = _summaries(store, names, counts)
         ledger = read_ledger(store)
     except StoreError:
         if not stopped:
             raise
         # The store was not created yet.
         typer.echo("stopped. Run the same command to resume.", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     if json_output:
         print_json(
             {
@@ -147,6 +153,7 @@ def replay_command(
                 "stopped": stopped,
                 "judge_is_baseline": is_baseline(*(named for s in summaries for named in s.judges)),
                 "budget_exhausted": report.budget_exhausted,
+                "stopped_early": report.stopped_early,
                 "metrics": [asdict(summary) for summary in summaries],
                 "ledger": ledger.model_dump(mode="json"),
             }
@@ -157,8 +164,8 @@ def replay_command(
         print_text("\n" + "\n".join([*ledger_lines(ledger), *_unscored(ledger)]), err=True)
     if stopped:
         typer.echo("stopped. Run the same command to resume.", err=True)
-        raise typer.Exit(130)
-    _exit(report, summaries, ledger)
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    _exit(report, summaries, ledger, describe_excess(counts, max_failed_share))
 
 
 def _unscored(ledger: Ledger) -> Iterator[str]:
@@ -168,21 +175,36 @@ def _unscored(ledger: Ledger) -> Iterator[str]:
             yield f"{sanitize_for_terminal(name)}: {n} traces were finished before this metric was added. To score them, use another --store."
 
 
-def _exit(report: ReplayReport, summaries: Sequence[MetricSummary], ledger: Ledger) -> None:
+def _exit(
+    report: ReplayReport, summaries: Sequence[MetricSummary], ledger: Ledger, too_many_failures: str | None
+) -> None:
+    """Exit with the code of a result other than success. The last line says why."""
     if report.budget_exhausted:
         typer.echo("The budget is exhausted. Run the same command to resume with a new budget.", err=True)
-        raise typer.Exit(EXIT_BUDGET)
+        raise typer.Exit(ExitCode.BUDGET)
     if report.skipped and not report.files:
         typer.echo(f"no file could be read, {len(report.skipped)} skipped", err=True)
-        raise typer.Exit(3)
+        raise typer.Exit(ExitCode.INFRASTRUCTURE)
     if report.is_empty:
         raise DataError(
             "these files do not contain a request that can be scored. If the detected format is wrong, set --format."
         )
-    failed = any(summary.n_failed for summary in summaries) and not any(summary.n_scored for summary in summaries)
-    waiting = any(counts.pending or counts.stopped for counts in ledger.outbox.values())
-    if failed or waiting or not report.is_whole:
-        raise typer.Exit(3)
+    reason = None
+    if report.stopped_early is not None:
+        reason = (
+            f"{report.stopped_early}. The other traces stay pending. Fix the cause, and run the same command to resume."
+        )
+    elif too_many_failures is not None:
+        reason = too_many_failures
+    elif any(summary.n_failed for summary in summaries) and not any(summary.n_scored for summary in summaries):
+        reason = "all outcomes failed."
+    elif any(counts.pending or counts.stopped for counts in ledger.outbox.values()):
+        reason = "not all outcomes were delivered. Run the same command to retry."
+    elif not report.is_whole:
+        reason = "a file could not be read to its end."
+    if reason is not None:
+        print_text(f"exit code 3: {reason}", err=True)
+        raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
 
 def _count_pending(store: str) -> int:
@@ -238,13 +260,20 @@ def _interruptible(progress: Progress, *, n_pending: int) -> Iterator[_Stop]:
                 signal.signal(number, handler)
 
 
-def _summaries(store: str, metrics: list[str]) -> tuple[MetricSummary, ...]:
+def _summaries(store: str, metrics: list[str], counts: JudgedCounts) -> tuple[MetricSummary, ...]:
+    """Summarize the outcomes of the planned metrics, and count the judged ones."""
+
+    def count(outcomes: Iterable[Score | NotApplicable | Failure]) -> Iterator[Score | NotApplicable | Failure]:
+        for outcome in outcomes:
+            counts.add([outcome])
+            yield outcome
+
     with open_store(store, mode="read") as opened:
         # The store may also have outcomes of earlier judges or versions. A mean uses one judge.
         planned = {(metric.name, metric.version, metric.judge_hash) for metric in opened.planned_metrics()}
         outcomes = (outcome for outcome in opened.outcomes() if outcome.key[1:] in planned)
         return summarize(
-            outcomes,
+            count(outcomes),
             [metric.card for metric in resolve_metrics(metrics)],
             probabilities=opened.inclusion_probabilities(),
         )

@@ -9,13 +9,16 @@ from typing import Annotated
 
 import typer
 
-from ragstone.cli._connection import EXIT_BUDGET
 from ragstone.cli._criterion import CriterionOption, parse_metrics
+from ragstone.cli._exit_codes import ExitCode
+from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
 from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MetricsOption, SinkOption
+from ragstone.cli._output import print_text
 from ragstone.cli._panels import LIMITS
 from ragstone.cli._reasons import ReasonsOption
 from ragstone.errors import StoreError
+from ragstone.scoring import JudgedCounts
 from ragstone.store import describe_store, is_database_url, resolve_store
 from ragstone.worker import ScoringSetup, Worker
 
@@ -43,6 +46,7 @@ def worker_command(
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="Stop when no trace or delivery is pending.")
     ] = False,
+    max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
     *,
     models: ModelOptions,
 ) -> None:
@@ -60,14 +64,25 @@ def worker_command(
         reasons=reasons,
         closes_models=True,
     )
-    if asyncio.run(_work(store, setup, max_outage_s, until_idle=until_idle)):
-        typer.echo("The budget is exhausted. Metrics that were not computed failed with kind `budget`.", err=True)
-        raise typer.Exit(EXIT_BUDGET)
-
-
-async def _work(store: str, setup: ScoringSetup, max_outage_s: float, *, until_idle: bool) -> bool:
-    """Run the worker, and return whether its budget was exhausted."""
     worker = Worker(resolve_store(store), setup, max_outage_s=max_outage_s)
+    counts = JudgedCounts()
+    worker.on_outcomes = lambda outcomes, _last: counts.add(outcomes)
+    asyncio.run(_work(store, worker, setup, until_idle=until_idle))
+    if worker.budget_exhausted:
+        typer.echo("The budget is exhausted. Metrics that were not computed failed with kind `budget`.", err=True)
+        raise typer.Exit(ExitCode.BUDGET)
+    reason = worker.stopped_early
+    if reason is not None:
+        reason += ". The other traces stay pending. Fix the cause, and run the same command to resume."
+    elif until_idle:
+        reason = describe_excess(counts, max_failed_share)
+    if reason is not None:
+        print_text(f"exit code 3: {reason}", err=True)
+        raise typer.Exit(ExitCode.INFRASTRUCTURE)
+
+
+async def _work(store: str, worker: Worker, setup: ScoringSetup, *, until_idle: bool) -> None:
+    """Run the worker until it is stopped or idle."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
@@ -76,4 +91,3 @@ async def _work(store: str, setup: ScoringSetup, max_outage_s: float, *, until_i
             until_idle=until_idle,
             on_owned=lambda: typer.echo(f"owning {describe_store(store)}, judge {setup.judge.identity.name}", err=True),
         )
-    return worker.budget_exhausted

@@ -6,13 +6,14 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ragstone._util.run_async import run_async
 from ragstone.data import QrelsSource, RejectedRow, SampleSource, read_samples
-from ragstone.errors import ConfigurationError, DataError, MissingExtraError
+from ragstone.errors import ConfigurationError, DataError, JudgeError, MissingExtraError
 from ragstone.experiments._app.capture import AppRecorder, framework_capture
 from ragstone.experiments._app.repeats import repeat_deviations
 from ragstone.experiments._app.run import AppRunner
@@ -27,7 +28,7 @@ from ragstone.experiments._views.source import Rows
 from ragstone.judges import Judge, JudgeIdentity, Reader, is_baseline
 from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
-from ragstone.scoring import Scorer, explain_worst
+from ragstone.scoring import JudgedCounts, Scorer, explain_worst
 from ragstone.sinks import Sink
 from ragstone.views import Answers
 from ragstone.worker import ScoringSetup
@@ -280,7 +281,8 @@ async def aevaluate(
             separator between passages.
         traces: JSONL file for the captured calls of the application. If a run is interrupted, the next run with the same
             file asks only for the missing answers.
-        stop_early: Stop if the application fails on each of the first 10 samples.
+        stop_early: Stop if the application fails on each of the first 10 samples, or the judge fails systematically: no
+            score, and 20 failures over 10 samples with kind "rejected" or "truncated".
         reasons: Number of the worst answers for which the judge explains its lowest score, after scoring. Scores do not
             change. The reasons are `Score.explanation`.
         cluster: Column of the rows whose equal values make a cluster, such as "session_id": samples of one cluster resemble
@@ -293,7 +295,7 @@ async def aevaluate(
         ConfigurationError: If a metric, judge, sink or file does not exist.
         DataError: If rows are invalid or missing.
         ApplicationError: If the application fails on each of the first 10 samples.
-        JudgeError: If the judge is unavailable. No score was computed.
+        JudgeError: If the judge is unavailable, or fails systematically. No score was computed.
 
     Errors of sinks are reported in `Experiment.sink_errors` and do not lose scores.
 
@@ -337,7 +339,7 @@ async def aevaluate(
             stop_early=stop_early,
         )
     started = time.monotonic()
-    report = _reporter(len(samples) * repeats, progress, on_outcomes)
+    report = _reporter(len(samples) * repeats, progress, on_outcomes, stop_early=stop_early)
     async with setup:
         await setup.scorer.prepare()
         if runner is None:
@@ -369,9 +371,15 @@ def _reporter(
     total: int,
     progress: Callable[[int, int], None] | None,
     on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None,
+    *,
+    stop_early: bool,
 ) -> Callable[[Sequence[Score | NotApplicable | Failure]], None]:
-    """Make a function that takes the outcomes of one sample and calls the user's functions."""
+    """Make a function that takes the outcomes of one sample and calls the user's functions.
+
+    It raises `JudgeError` if the judge fails systematically.
+    """
     n_done = 0
+    counts = JudgedCounts()
 
     def report(outcomes: Sequence[Score | NotApplicable | Failure]) -> None:
         nonlocal n_done
@@ -380,6 +388,13 @@ def _reporter(
             on_outcomes(outcomes)
         if progress is not None:
             progress(n_done, total)
+        counts.add(outcomes)
+        if stop_early and (failure := counts.systematic):
+            raise JudgeError(
+                f"the run was stopped after {n_done} of {total} samples. {counts.describe_systematic()}. Fix the cause, or run "
+                "all samples with stop_early=False (--no-stop-early)",
+                kind=failure.kind,
+            )
 
     return report
 
@@ -389,9 +404,11 @@ async def _score_rows(
 ) -> ScoredApp:
     """Score rows that hold contexts and responses."""
     done: dict[str, tuple[Score | NotApplicable | Failure, ...]] = {}
-    async for sample, outcomes in scorer.score_many(samples):
-        done[sample.id] = outcomes
-        report(outcomes)
+    # Closed here, so that no call is sent after `report` has stopped the run.
+    async with aclosing(scorer.score_many(samples)) as scoring:
+        async for sample, outcomes in scoring:
+            done[sample.id] = outcomes
+            report(outcomes)
     return ScoredApp(tuple(samples), tuple(outcome for sample in samples for outcome in done[sample.id]), ())
 
 

@@ -35,6 +35,8 @@ class ReplayReport:
     """Files of a folder that could not be read, and why."""
     budget_exhausted: bool = False
     """Whether the budget was exhausted. The next run continues with the rest."""
+    stopped_early: str | None = None
+    """Why the run was stopped with traces pending (the judge is unavailable or fails systematically), or None."""
 
     @property
     def n_new(self) -> int:
@@ -129,6 +131,7 @@ async def areplay_traces(
     concurrency: int = 16,
     deadline_s: float = 120.0,
     max_outage_s: float = 3600.0,
+    stop_early: bool = True,
     reasons: int = 0,
     redact: Redactor | None = redact_secrets,
     started: Callable[[ReplayTraceSource, Worker], None] | None = None,
@@ -150,7 +153,10 @@ async def areplay_traces(
             between the passages in their results. Without it, such a result is not read as contexts.
         concurrency: Traces scored at once.
         deadline_s: Seconds after which a trace's unfinished metrics fail with kind "timeout".
-        max_outage_s: Seconds to keep a trace pending while the judge is unavailable.
+        max_outage_s: Seconds for which traces stay pending while the judge is unavailable. Then the run stops, and the next
+            one resumes.
+        stop_early: Stop if the judge fails systematically: no score, and 20 failures over 10 traces with kind "rejected" or
+            "truncated". The traces stay pending for the next run.
         reasons: Number of the worst answers for which the judge explains its lowest score. An answer is explained when it
             is scored, if it is among the worst so far, so that at the end at least the worst answers of the run are.
         redact: Function from text to text, applied to every text before it is stored. None stores texts unchanged.
@@ -177,12 +183,19 @@ async def areplay_traces(
         if redact is not None:
             files = [(source, replace(f, format=_Redacting(f.format, redact))) for source, f in files]
         intake = ReplayTraceSource(files)
-        worker = Worker(store, setup, intakes=[intake], max_outage_s=max_outage_s, ends_at_cap=True)
+        worker = Worker(
+            store, setup, intakes=[intake], max_outage_s=max_outage_s, ends_at_cap=True, stop_early=stop_early
+        )
         if started is not None:
             started(intake, worker)
         async with setup:
             await worker.run(until_idle=True)
-    return ReplayReport(files=tuple(intake.counts), skipped=tuple(skipped), budget_exhausted=worker.budget_exhausted)
+    return ReplayReport(
+        files=tuple(intake.counts),
+        skipped=tuple(skipped),
+        budget_exhausted=worker.budget_exhausted,
+        stopped_early=worker.stopped_early,
+    )
 
 
 def replay_traces(
@@ -198,6 +211,7 @@ def replay_traces(
     concurrency: int = 16,
     deadline_s: float = 120.0,
     max_outage_s: float = 3600.0,
+    stop_early: bool = True,
     reasons: int = 0,
     redact: Redactor | None = redact_secrets,
 ) -> ReplayReport:
@@ -223,6 +237,7 @@ def replay_traces(
             concurrency=concurrency,
             deadline_s=deadline_s,
             max_outage_s=max_outage_s,
+            stop_early=stop_early,
             reasons=reasons,
             redact=redact,
         )

@@ -3,6 +3,7 @@
 from ragstone._util.run_async import run_async
 from ragstone.scoring._estimate import RunEstimate as RunEstimate
 from ragstone.scoring._estimate import estimate_run as estimate_run
+from ragstone.scoring._judged import JudgedCounts as JudgedCounts
 from ragstone.scoring._reasons import MAX_CALLS_PER_REASON as MAX_CALLS_PER_REASON
 from ragstone.scoring._reasons import WorstAnswers as WorstAnswers
 from ragstone.scoring._reasons import explain_lowest as explain_lowest

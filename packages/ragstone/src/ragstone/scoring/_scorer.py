@@ -7,7 +7,7 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, get_args
 
@@ -159,7 +159,7 @@ class Scorer:
 
     async def score_many(
         self, samples: AsyncIterable[Sample] | Iterable[Sample]
-    ) -> AsyncIterator[tuple[Sample, tuple[AnyOutcome, ...]]]:
+    ) -> AsyncGenerator[tuple[Sample, tuple[AnyOutcome, ...]], None]:
         """Score up to `concurrency` samples concurrently, and yield them in the order in which they finish.
 
         A sample is read from the source only when it can be scored. An exception of the source ends the iteration.

@@ -8,11 +8,13 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ragstone.metrics import Metric, ReaderMetric
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer
+from ragstone.worker._hold import FailureHold
 from ragstone.worker._setup import ScoringSetup
 
 __all__ = ["SHARED_LEASE_S", "JudgeOutage", "MetricGroups", "lease_s"]
@@ -47,9 +49,19 @@ class MetricGroups:
     Args:
         setup: Prepared metrics, models and limits. `concurrency` and `deadline_s` apply to each group.
         patience_s: Seconds for which a group waits for unavailable models.
+        holds: Pause a group whose models fail systematically, instead of failing all its metrics.
+        on_blocked: Called with the cause when a group is paused, or unavailable for longer than the patience. Then its
+            requests stay pending. None lets the patience make failures final.
     """
 
-    def __init__(self, setup: ScoringSetup, *, patience_s: float) -> None:
+    def __init__(
+        self,
+        setup: ScoringSetup,
+        *,
+        patience_s: float,
+        holds: bool = True,
+        on_blocked: Callable[[str], object] | None = None,
+    ) -> None:
         groups: dict[str, list[Metric]] = {}
         for metric in setup.metrics:
             identity = setup.scorer.judged_by(metric)
@@ -57,17 +69,23 @@ class MetricGroups:
         self._setup = setup
         self._concurrency = setup.concurrency
         self._parts = [
-            (
-                setup.scorer_of(metrics),
-                JudgeOutage(patience_s=patience_s, role=_describe_role(metrics)),
-                asyncio.Semaphore(setup.concurrency),
+            _Part(
+                scorer=setup.scorer_of(metrics),
+                outage=JudgeOutage(patience_s=patience_s, role=_describe_role(metrics)),
+                hold=FailureHold(role=_describe_role(metrics), on_pause=on_blocked) if judged and holds else None,
+                slots=asyncio.Semaphore(setup.concurrency),
+                judged=bool(judged),
             )
-            for metrics in groups.values()
+            for judged, metrics in groups.items()
         ]
-        self._judged = [outage for key, (_, outage, _) in zip(groups, self._parts, strict=True) if key]
+        self._judged = [part.outage for part in self._parts if part.judged]
+        self._holds = [part.hold for part in self._parts if part.hold is not None]
+        self._n_unfinished = 0
+        """Number of groups of requests that are not scored yet."""
         for outage in self._judged:
             # Groups may share a model, or the machine it runs on.
             outage.on_end = self._retry_now
+            outage.on_given_up = on_blocked
 
     def _retry_now(self) -> None:
         for outage in self._judged:
@@ -75,17 +93,27 @@ class MetricGroups:
 
     @property
     def judge_is_down(self) -> bool:
-        """Whether a judge or a reader is unavailable at present."""
-        return any(outage.is_on for outage in self._judged)
+        """Whether a judge or a reader is unavailable or fails systematically at present."""
+        return any(outage.is_on for outage in self._judged) or any(hold.is_paused or hold.held for hold in self._holds)
+
+    def release_held(self) -> None:
+        """Make failures that are held back final if every unfinished request is held back."""
+        n_held = sum(hold.held for hold in self._holds)
+        if n_held and n_held == self._n_unfinished:
+            for hold in self._holds:
+                hold.release()
 
     def free_slots(self, n_in_work: int) -> int:
         """Return how many more requests the worker can claim."""
-        waiting = [outage.waiting for outage in self._judged] or [0]
+        waiting = [part.outage.waiting + (part.hold.waiting if part.hold else 0) for part in self._parts if part.judged]
+        waiting = waiting or [0]
+        # Failures of several requests are needed to find out that they are systematic.
+        n_held = max((hold.held for hold in self._holds), default=0)
         # A waiting request does not occupy a slot, so that other requests show if the model is down or rejects only the
         # waiting ones. If no model answers, the number of waiting requests is limited to the number of slots. If one
         # answers, its group continues.
         max_waiting = self._concurrency * (1 if min(waiting) >= self._concurrency or len(waiting) == 1 else _WAITING)
-        return self._concurrency + min(max(waiting), max_waiting) - n_in_work
+        return self._concurrency + n_held + min(max(waiting), max_waiting) - n_in_work
 
     async def score(
         self,
@@ -104,21 +132,41 @@ class MetricGroups:
         """
         n_unfinished = len(self._parts)
 
-        async def one(scorer: Scorer, outage: JudgeOutage, slots: asyncio.Semaphore) -> None:
+        async def one(part: _Part) -> None:
             nonlocal n_unfinished
 
             async def score() -> Sequence[AnyOutcome]:
-                async with slots:
-                    return await scorer.score(sample)
+                async with part.slots:
+                    return await part.scorer.score(sample)
 
-            outcomes = await outage.score_with_retry(score, extend_lease=extend_lease)
-            outcomes = await self._setup.explain(scorer, sample, outcomes)
+            async def attempt() -> Sequence[AnyOutcome]:
+                return await part.outage.score_with_retry(score, extend_lease=extend_lease)
+
+            self._n_unfinished += 1
+            try:
+                outcomes = await (
+                    attempt() if part.hold is None else part.hold.score(attempt, extend_lease=extend_lease)
+                )
+            finally:
+                self._n_unfinished -= 1
+            outcomes = await self._setup.explain(part.scorer, sample, outcomes)
             n_unfinished -= 1
             await store_outcomes(outcomes, n_unfinished == 0)
 
         async with asyncio.TaskGroup() as group:
             for part in self._parts:
-                group.create_task(one(*part))
+                group.create_task(one(part))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A group of metrics that use the same models."""
+
+    scorer: Scorer
+    outage: JudgeOutage
+    hold: FailureHold | None
+    slots: asyncio.Semaphore
+    judged: bool
 
 
 def _describe_role(metrics: Sequence[Metric]) -> str:
@@ -150,6 +198,9 @@ class JudgeOutage:
         self._role = role
         self.on_end: Callable[[], object] = lambda: None
         """Called when an outage ends."""
+        self.on_given_up: Callable[[str], object] | None = None
+        """Called with the cause if an outage lasts longer than the patience. Requests then stay pending until they are
+        canceled. None lets them fail."""
         self.waiting = 0
         """Number of requests that wait for their next attempt."""
 
@@ -184,8 +235,13 @@ class JudgeOutage:
                 failed_at = self._clock()
             remaining_s = failed_at + self._patience_s - self._clock()
             slow = any(_was_partly_answered(o) and o.kind == "timeout" for o in outcomes if isinstance(o, Failure))
-            if remaining_s <= 0 or is_final or (slow and was_slow):
+            if is_final or (slow and was_slow):
                 return outcomes
+            if remaining_s <= 0:
+                if self.on_given_up is None or self._answered_at > failed_at:
+                    return outcomes
+                self.on_given_up(f"{self._role} is unavailable: {_first_reason(outcomes)}")
+                await asyncio.Event().wait()
             was_slow = was_slow or slow
             if any(map(_was_partly_answered, outcomes)):
                 pause_s = max(pause_s, _PAUSE_PAID_S)
@@ -218,8 +274,12 @@ class JudgeOutage:
     def _log_outage(self, outcomes: Sequence[AnyOutcome]) -> None:
         if not self._is_logged:
             self._is_logged = True
-            reason = next(o.reason for o in outcomes if isinstance(o, Failure) and o.judge_hash)
+            reason = _first_reason(outcomes)
             logger.error("%s is unavailable, requests stay pending until it answers: %s", self._role, reason)
+
+
+def _first_reason(outcomes: Sequence[AnyOutcome]) -> str:
+    return next(o.reason for o in outcomes if isinstance(o, Failure) and o.judge_hash)
 
 
 def _answered(outcome: AnyOutcome) -> bool:

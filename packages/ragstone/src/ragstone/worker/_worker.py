@@ -41,9 +41,12 @@ class Worker:
         store: Path of a store file, or URL of a database.
         setup: Metrics, judge, sinks and limits. The caller closes it.
         intakes: Trace sources in addition to the store's spool.
-        max_outage_s: Seconds for which a trace stays pending while the judge is unavailable.
+        max_outage_s: Seconds for which a trace stays pending while the judge is unavailable. Then its metrics fail. A worker
+            that runs until it is idle returns instead, and the traces stay pending.
         ends_at_cap: Return when the budget is reached, and keep unscored traces pending for the next worker. Otherwise
             their metrics fail.
+        stop_early: Pause a group of metrics if its models fail systematically: no score, and 20 failures over 10 traces with
+            kind "rejected" or "truncated". Its traces stay pending. A worker that runs until it is idle returns then.
         clock: Returns the current time in Unix seconds.
     """
 
@@ -55,6 +58,7 @@ class Worker:
         intakes: Sequence[TraceSource] = (),
         max_outage_s: float = 3600.0,
         ends_at_cap: bool = False,
+        stop_early: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -64,8 +68,11 @@ class Worker:
         self._lease_s = lease_s(setup.deadline_s)
         self._outage_patience_s = max_outage_s
         self._ends_at_cap = ends_at_cap
+        self._stop_early = stop_early
         self.budget_exhausted = False
         """Whether the budget prevented calls."""
+        self.stopped_early: str | None = None
+        """Why a worker that runs until it is idle has returned with traces pending, or None."""
         self.on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure], bool], None] | None = None
         """Called with stored outcomes, and with whether they are the last ones of their trace."""
         self._clock = clock
@@ -172,7 +179,12 @@ class Worker:
 
     async def _loop(self, store: Store, woken: asyncio.Event, *, until_idle: bool) -> None:
         dispatchers = [SinkDispatcher(sink, self._errors, clock=self._clock) for sink in self._setup.sinks]
-        self._parts = parts = MetricGroups(self._setup, patience_s=self._outage_patience_s)
+        self._parts = parts = MetricGroups(
+            self._setup,
+            patience_s=self._outage_patience_s,
+            holds=self._stop_early,
+            on_blocked=self._end_early if until_idle else None,
+        )
         scoring: set[asyncio.Task[None]] = set()
         deliveries: dict[str, asyncio.Task[None]] = {}
         wait_s = _POLL_MIN_S
@@ -181,6 +193,8 @@ class Worker:
                 woken.clear()
                 store.check_not_replaced()
                 self._renew(store)
+                if self.stopped_early is not None:
+                    break
                 ending = self._ends_at_cap and self.budget_exhausted
                 moved = 0 if ending else await self._ingest_batches(store)
                 claimed = [] if ending else self._claim(store, parts.free_slots(len(scoring)))
@@ -194,6 +208,8 @@ class Worker:
                 busy = bool(moved or claimed or scoring or delivered or any(i.may_have_more for i in self._intakes))
                 self._idle = not busy and not self._errors
                 self._progress += 1
+                if until_idle and not (moved or claimed or any(i.may_have_more for i in self._intakes)):
+                    parts.release_held()
                 if until_idle and not busy:
                     self._errors.raise_first()
                     break
@@ -210,6 +226,10 @@ class Worker:
             await asyncio.gather(*unfinished, return_exceptions=True)
             with contextlib.suppress(StoreError):
                 store.release(self._name)
+
+    def _end_early(self, reason: str) -> None:
+        self.stopped_early = reason
+        self._wake()
 
     async def _ingest_batches(self, store: Store) -> int:
         """Move a batch from the spool and from each trace source. Sources may be slow, so they run on a thread."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from typing import NamedTuple
 
 from ragstone.experiments._app.repeats import merge_repeats
@@ -49,9 +50,11 @@ async def score_app(
                 outcomes[run.trace.trace_id] = scorer.failures(run.trace.trace_id, "application", run.failure)
                 report(outcomes[run.trace.trace_id])
 
-    async for sample, scored in scorer.score_many(answered()):
-        outcomes[sample.id] = scored
-        report(scored)
+    # Closed here, so that no call is sent after `report` has stopped the run.
+    async with aclosing(scorer.score_many(answered())) as scoring:
+        async for sample, scored in scoring:
+            outcomes[sample.id] = scored
+            report(scored)
     groups = [[runs[name] for name in runner.run_ids(row)] for row in samples]
     return ScoredApp(
         samples=tuple(_shown(row, group) for row, group in zip(samples, groups, strict=True)),

@@ -1,0 +1,137 @@
+"""Holding back of failures that the configuration of a model may cause, so that a wrong key does not fail every trace."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.scoring import JudgedCounts
+
+__all__ = ["FailureHold"]
+
+logger = logging.getLogger("ragstone")
+
+AnyOutcome = Score | NotApplicable | Failure
+
+_HOLD_S: Final = 60.0
+"""Longest time for which a failure waits for the outcomes of other traces, in seconds."""
+_PAUSE_MIN_S: Final = 30.0
+_PAUSE_MAX_S: Final = 600.0
+"""Longest wait between two attempts while a group is paused, in seconds."""
+
+
+class FailureHold:
+    """Pauses a group of metrics if its models fail systematically.
+
+    Until the group has its first score, failures that the configuration may cause (rejected, truncated) are held back for up to
+    a minute. If a score arrives, their traces are scored again, and the result is final. If the failures become systematic,
+    the group is paused: all its traces stay pending, and one of them is tried from time to time. The first score resumes
+    the group.
+
+    Args:
+        role: The models' role, for the log.
+        on_pause: Called with the cause when the group is paused, or None.
+    """
+
+    def __init__(self, *, role: str, on_pause: Callable[[str], object] | None = None) -> None:
+        self._role = role
+        self._on_pause = on_pause
+        self._counts = JudgedCounts()
+        self._changed = asyncio.Event()
+        """Set when the group has its first score, is paused, or `release` was called."""
+        self._is_released = False
+        self._works = False
+        """Whether the group has a score."""
+        self._turn = asyncio.Lock()
+        self._pause_s = _PAUSE_MIN_S
+        self.is_paused = False
+        self.held = 0
+        """Number of traces whose failures are held back and not yet known to be systematic."""
+        self.waiting = 0
+        """Number of traces that wait for a paused group."""
+
+    def release(self) -> None:
+        """Make the failures that are held back final, because no other trace can show whether the group works."""
+        self._is_released = True
+        self._changed.set()
+
+    async def score(
+        self, attempt: Callable[[], Awaitable[Sequence[AnyOutcome]]], *, extend_lease: Callable[[], object]
+    ) -> Sequence[AnyOutcome]:
+        """Score a trace, and hold back its failures.
+
+        Args:
+            attempt: Makes one attempt.
+            extend_lease: Called before each wait, to extend the trace's lease.
+        """
+        while True:
+            outcomes = await (self._try if self.is_paused else self._attempt)(attempt, extend_lease)
+            if self._works or self._is_released or not JudgedCounts.may_be_systematic(outcomes):
+                return outcomes
+            if not self.is_paused and not await self._wait_for_others(extend_lease):
+                return outcomes
+            # The group works now, or is paused.
+
+    async def _attempt(
+        self, attempt: Callable[[], Awaitable[Sequence[AnyOutcome]]], _extend_lease: Callable[[], object]
+    ) -> Sequence[AnyOutcome]:
+        outcomes = await attempt()
+        self._count(outcomes)
+        return outcomes
+
+    def _count(self, outcomes: Sequence[AnyOutcome]) -> None:
+        if self._works:
+            return
+        self._counts.add(outcomes)
+        self._works = self._counts.n_scored > 0
+        if self._works:
+            if self.is_paused:
+                logger.warning("%s works again, scoring continues", self._role)
+            self.is_paused = False
+            self._changed.set()
+        elif not self.is_paused and (cause := self._counts.describe_systematic()):
+            self.is_paused = True
+            logger.error("%s fails systematically, traces stay pending: %s", self._role, cause)
+            self._changed.set()
+            if self._on_pause is not None:
+                self._on_pause(f"{self._role} fails systematically: {cause}")
+
+    async def _wait_for_others(self, extend_lease: Callable[[], object]) -> bool:
+        """Wait for the outcomes of other traces, and return whether to try again."""
+        extend_lease()
+        self.held += 1
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), _HOLD_S)
+        finally:
+            self.held -= 1
+        return self._changed.is_set() and not self._is_released
+
+    async def _try(
+        self, attempt: Callable[[], Awaitable[Sequence[AnyOutcome]]], extend_lease: Callable[[], object]
+    ) -> Sequence[AnyOutcome]:
+        """Wait until the group is resumed, or until it is this trace's turn to try."""
+        self.waiting += 1
+        try:
+            await self._take_turn(extend_lease)
+            try:
+                if self.is_paused:
+                    await asyncio.sleep(self._pause_s)
+                    self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
+                    return await self._attempt(attempt, extend_lease)
+            finally:
+                self._turn.release()
+        finally:
+            self.waiting -= 1
+        return await self._attempt(attempt, extend_lease)
+
+    async def _take_turn(self, extend_lease: Callable[[], object]) -> None:
+        while True:
+            extend_lease()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._turn.acquire(), _PAUSE_MAX_S)
+                return
