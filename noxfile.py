@@ -32,6 +32,7 @@ OTHER_SESSIONS = tuple(
     f"--ignore=tests/{directory}"
     for directory in (
         "bench",
+        "browser",
         "databases",
         "golden",
         "integrations/langchain",
@@ -124,6 +125,13 @@ def integrations(session: nox.Session, framework: str, pins: list[str]) -> None:
     folder = "tests/integrations/" + framework.replace("-", "_")
     name = f"integrations-{framework}{'-oldest' if pins else ''}"
     session.run("pytest", junit(session, name), *PARALLEL, folder, *session.posargs)
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Test the report in Chromium (Debian's, or the one that RAGSTONE_CHROMIUM names). Screenshots are in .nox/reports."""
+    session.install(*CORE, *group("test"), *group("browser"))
+    session.run("pytest", junit(session), "--timeout=300", "tests/browser", *session.posargs)
 
 
 @nox.session

@@ -88,18 +88,18 @@ def test_exit_codes_tell_who_can_act(samples: Path, arguments: tuple[str, ...], 
 
 
 def test_the_demo_shows_the_whole_path(tmp_path: Path) -> None:
-    """Table, ledger, worst answers and what to do next, from the README's command."""
+    """Report, ledger, page and what to do next, from the README's command."""
     pytest.importorskip("langchain_ragstone")
     done = run_in_new_process("demo", "--output-dir", tmp_path / "d")
     again = run_command("demo", "--output-dir", tmp_path / "d", "--json")
 
     assert 0 == done.returncode, done.stderr
     for part in (
-        "mean [95% CI]",
+        "mean [CI]",
+        "Where it fails",
+        "Worst answer of each cause",
         "ledger",
         "captured = scored",
-        "the worst 3 answers",
-        "most distracting passages",
         "next",
         "not a judge",
     ):
@@ -110,9 +110,11 @@ def test_the_demo_shows_the_whole_path(tmp_path: Path) -> None:
     assert total["captured"] == total["scored"] >= 20
     assert 6 * total["captured"] == len((tmp_path / "d" / "demo.jsonl").read_text().splitlines())
 
+    assert "<!doctype html>" in (tmp_path / "d" / "report.html").read_text(encoding="utf-8")
+
     status = run_command("status", tmp_path / "d" / "demo.db", "--json")
     assert json.loads(status.stdout)["balanced"] is True
-    why = run_command("traces", tmp_path / "d" / "demo.db", result["worst"][0]["trace_id"])
+    why = run_command("traces", tmp_path / "d" / "demo.db", result["report"]["worst"][0]["id"])
     assert 0 == why.returncode, why.stderr
     assert "Question relevance" in why.stdout
     unknown = run_command("traces", tmp_path / "d" / "demo.db", "nope")

@@ -75,6 +75,9 @@ PUBLIC = {
         independent_tukey kendall krippendorff_alpha landis_koch mean_interval paired_bootstrap pass_at_k pearson
         percent_agreement prediction_powered_mean randomized_tukey sign_flip_test spearman wilson_interval
     """,
+    "ragstone.store": """
+        SqliteStore
+    """,
     "ragstone.testing": """
         FakeJudge FakeReader JudgeContract MemoryRecorder MemorySink ScriptedModel SinkContract SinkOutageContract
         make_sample make_trace
@@ -90,7 +93,7 @@ PUBLIC = {
         current_request harvest link_span read_retriever_tools
     """,
     "ragstone.views": """
-        AnswerView Answers ReportView
+        AnswerView Answers Chart ReportView
     """,
     "ragstone.worker": """
         ScoringSetup

@@ -18,6 +18,7 @@ from ragstone.experiments._outcomes import store_of as store_of
 from ragstone.experiments._report import build_report as build_report
 from ragstone.experiments._report import explain_answer as explain_answer
 from ragstone.experiments._report import find_worst as find_worst
+from ragstone.experiments._report import write_report as write_report
 from ragstone.experiments._summary import MetricSummary as MetricSummary
 from ragstone.experiments._summary import format_table as format_table
 from ragstone.experiments._summary import summarize as summarize

@@ -23,14 +23,15 @@ from ragstone.experiments._app.summary import summarize_app
 from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, cluster_notes, read_fields
 from ragstone.experiments._deliver import deliver
 from ragstone.experiments._summary import MetricSummary, format_table, summarize
-from ragstone.experiments._views.build import find_worst
+from ragstone.experiments._views.build import build_report, find_worst
 from ragstone.experiments._views.source import Rows
+from ragstone.experiments._views.write import write_report
 from ragstone.judges import Judge, JudgeIdentity, Reader, is_baseline
 from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
 from ragstone.scoring import JudgedCounts, Scorer, explain_worst
 from ragstone.sinks import Sink
-from ragstone.views import Answers
+from ragstone.views import Answers, Chart, ReportView, notebook_report
 from ragstone.worker import ScoringSetup
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Experiment:
         more = f" and {len(self.cards) - _NAMED} more" if len(self.cards) > _NAMED else ""
         return (
             f"<Experiment: {len(self.samples)} samples, {metrics}{more}, judge {self.judge.name}. print(result) shows the "
-            "means, result.worst() the worst answers>"
+            "means, result.worst() the worst answers, result.report('report.html') writes a page>"
         )
 
     def worst(
@@ -142,6 +143,46 @@ class Experiment:
             ConfigurationError: If the cause does not exist, the metric was not scored, or `where` is invalid.
         """
         return Answers(find_worst(self.report_source(), n=n, cause=cause, metric=metric, where=where))
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        targets: Mapping[str, float] | None = None,
+        n_worst: int = 5,
+        max_mb: float = 1.5,
+        texts: bool = True,
+    ) -> ReportView:
+        """Return the report of this experiment: a verdict, causes, and the worst answers. With a path, also write it.
+
+        Args:
+            path: File to write: a page that needs no network (`report.html`), or a summary for pull requests (`report.md`).
+            targets: The mean that each metric should reach, by metric.
+            n_worst: Maximum number of answers that are shown.
+            max_mb: Size limit of a page, in MB. Answers that do not fit are listed without their texts.
+            texts: Whether the file contains texts of questions, answers and passages.
+
+        Raises:
+            ConfigurationError: If the path, a target or the size limit is invalid.
+        """
+        source = self.report_source()
+        if path is None:
+            return build_report(source, targets=dict(targets or {}), n_worst=n_worst)
+        return write_report(source, path, targets=dict(targets or {}), n_worst=n_worst, max_mb=max_mb, texts=texts)
+
+    def plot(self, metric: str) -> Chart:
+        """Return mean, interval and distribution of a metric as a chart for notebooks, with its data in `.data`.
+
+        Raises:
+            ConfigurationError: If the metric was not scored.
+        """
+        rows = {row.name: row for row in self.report().metrics}
+        if metric not in rows:
+            raise ConfigurationError(f"{metric!r} was not scored. Scored metrics: {', '.join(sorted(rows))}")
+        return Chart(rows[metric])
+
+    def _repr_html_(self) -> str:
+        return notebook_report(self.report())
 
     def report_source(self, name: str | None = None) -> Rows:
         """Return what views of this experiment are built from."""

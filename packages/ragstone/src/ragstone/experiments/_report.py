@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 
 from ragstone.experiments._outcomes import OutcomeSource
-from ragstone.experiments._views import build
+from ragstone.experiments._views import build, write
 from ragstone.experiments._views.open import open_source
 from ragstone.schema import Sample
 from ragstone.views import AnswerView, ReportView
 
-__all__ = ["build_report", "explain_answer", "find_worst"]
+__all__ = ["build_report", "explain_answer", "find_worst", "write_report"]
 
 
 def build_report(
@@ -37,6 +38,46 @@ def build_report(
     """
     return build.build_report(
         open_source(source, name=name, samples=samples), targets=dict(targets or {}), n_worst=n_worst
+    )
+
+
+def write_report(
+    source: OutcomeSource,
+    path: str | os.PathLike[str],
+    *,
+    samples: Iterable[Sample] = (),
+    targets: Mapping[str, float] | None = None,
+    n_worst: int = 5,
+    max_mb: float = 1.5,
+    texts: bool = True,
+    command: str | None = None,
+) -> ReportView:
+    """Write the report of any source to a file: a page (`.html`) or a summary (`.md`). See `Experiment.report`.
+
+    Args:
+        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
+        path: Path of the file.
+        samples: The samples of a file of outcomes, which does not contain texts.
+        targets: The mean that each metric should reach, by metric.
+        n_worst: Maximum number of answers that are shown.
+        max_mb: Size limit of a page, in MB.
+        texts: Whether the file contains texts of questions, answers and passages.
+        command: The command that made the report.
+
+    Raises:
+        ConfigurationError: If the path, a target or the size limit is invalid.
+        DataError: If the source does not contain outcomes.
+        StoreError: If a store cannot be read.
+    """
+    write.check_output(path)
+    return write.write_report(
+        open_source(source, samples=samples),
+        path,
+        targets=dict(targets or {}),
+        n_worst=n_worst,
+        max_mb=max_mb,
+        texts=texts,
+        command=command,
     )
 
 

@@ -7,6 +7,6 @@ from ragstone.store._factory import resolve_store as resolve_store
 from ragstone.store._protocol import PlannedMetric as PlannedMetric
 from ragstone.store._protocol import Store as Store
 from ragstone.store._protocol import TraceReport as TraceReport
-from ragstone.store.sqlite import SqliteStore as SqliteStore
+from ragstone.store.sqlite import SqliteStore
 
-__all__ = []
+__all__ = ["SqliteStore"]

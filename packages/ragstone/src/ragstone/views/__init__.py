@@ -1,13 +1,18 @@
 """Views of results: one model of what users see, and its renderers."""
 
+from ragstone.views._html import HtmlReport as HtmlReport
+from ragstone.views._markdown import MarkdownReport as MarkdownReport
 from ragstone.views._model import AnswerView, ReportView
 from ragstone.views._model import CauseRow as CauseRow
 from ragstone.views._model import MetricRow as MetricRow
 from ragstone.views._model import PassageView as PassageView
 from ragstone.views._model import Provenance as Provenance
+from ragstone.views._model import QuestionRow as QuestionRow
 from ragstone.views._model import ScoreView as ScoreView
 from ragstone.views._model import Span as Span
 from ragstone.views._model import Statement as Statement
+from ragstone.views._notebook import Chart
+from ragstone.views._notebook import notebook_report as notebook_report
 from ragstone.views._terminal import Answers
 from ragstone.views._terminal import AnswersText as AnswersText
 from ragstone.views._terminal import AnswerText as AnswerText
@@ -17,4 +22,4 @@ from ragstone.views._words import format_interval as format_interval
 from ragstone.views._words import format_mean as format_mean
 from ragstone.views._words import format_share as format_share
 
-__all__ = ["AnswerView", "Answers", "ReportView"]
+__all__ = ["AnswerView", "Answers", "Chart", "ReportView"]

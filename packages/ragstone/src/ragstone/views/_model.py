@@ -14,6 +14,7 @@ __all__ = [
     "MetricRow",
     "PassageView",
     "Provenance",
+    "QuestionRow",
     "ReportView",
     "ScoreView",
     "Span",
@@ -160,6 +161,19 @@ class AnswerView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionRow:
+    """One sample in the table of all questions."""
+
+    id: str
+    query: str | None
+    cause: str | None
+    rating: float | None
+    """Mean of the scores on a scale from 0 (worst) to 1 (best)."""
+    values: tuple[float | None, ...]
+    """The score of each metric, in the order of `ReportView.metrics`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """How the numbers were made."""
 
@@ -203,6 +217,8 @@ class ReportView:
     worst: tuple[AnswerView, ...]
     """The lowest answer of each cause in turn, the most frequent cause first."""
     provenance: Provenance
+    questions: tuple[QuestionRow, ...] = ()
+    """All samples, if they were asked for."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON. An infinite number becomes None."""

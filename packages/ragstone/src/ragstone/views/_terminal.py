@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from typing_extensions import override
 
 from ragstone.views._model import AnswerView, MetricRow, PassageView, ReportView, ScoreView, Span, Stage
+from ragstone.views._notebook import notebook_answers
 from ragstone.views._words import bar, count, format_interval, format_mean, format_share, short_titles, sparkline
 
 if TYPE_CHECKING:
@@ -504,6 +505,9 @@ class Answers(Sequence[AnswerView]):
         line = "-" * 80
         texts = ("\n".join(line.plain for line in AnswerText(view).lines()) for view in self._views)
         return f"\n{line}\n".join(texts) or "no answers"
+
+    def _repr_html_(self) -> str:
+        return notebook_answers(self._views)
 
     def __repr__(self) -> str:
         return f"<{count(len(self), 'answer')}. print() shows them with their evidence>"

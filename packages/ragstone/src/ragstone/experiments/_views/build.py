@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 import math
+import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
@@ -28,9 +29,9 @@ from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score, Usage
 from ragstone.stats import Estimate, hajek_mean, mean_interval
-from ragstone.views import AnswerView, CauseRow, MetricRow, Provenance, ReportView
+from ragstone.views import AnswerView, CauseRow, MetricRow, Provenance, QuestionRow, ReportView
 
-__all__ = ["build_report", "explain_answer", "find_worst"]
+__all__ = ["build_page", "build_report", "explain_answer", "find_worst"]
 
 _BINS: Final = 20
 _HISTOGRAM_FROM: Final = 10
@@ -38,6 +39,10 @@ _HISTOGRAM_FROM: Final = 10
 _CAUSES_FROM: Final = 5
 """Smallest number of answers for causes."""
 _LISTED_IDS: Final = 200
+_QUERY_CHARS: Final = 300
+_WORST_DETAILS: Final = 100
+"""Number of answers of each cause that come before the others."""
+_DETAILS_PAGE: Final = 200
 _STAGES: Final = {"answer": 0, "support": 1, "passages": 2}
 
 
@@ -56,6 +61,24 @@ def build_report(source: ReportSource, *, targets: Mapping[str, float], n_worst:
     reading = _Reading(source)
     reading.read()
     return reading.report(targets, n_worst)
+
+
+def build_page(
+    source: ReportSource, *, targets: Mapping[str, float], n_worst: int
+) -> tuple[ReportView, Iterator[AnswerView]]:
+    """Build the report of one system with all questions, and its answers, the most important first.
+
+    These are the worst answers of each cause, and then the others in a random order that is the same in each run. They are
+    read when they are needed.
+
+    Raises:
+        ConfigurationError: If a target is not a finite value of a scored metric.
+        DataError: If the source does not contain outcomes.
+    """
+    reading = _Reading(source, keeps_questions=True)
+    reading.read()
+    view = reading.report(targets, n_worst)
+    return view, reading.answers_by_importance(view)
 
 
 def find_worst(
@@ -100,10 +123,20 @@ def explain_answer(source: ReportSource, sample_id: str) -> AnswerView | None:
 class _Reading:
     """Reads a source once. Keeps numbers and signals of each sample, not its texts and outcomes."""
 
-    def __init__(self, source: ReportSource, *, metric: str | None = None, where: Sequence[Condition] = ()) -> None:
+    def __init__(
+        self,
+        source: ReportSource,
+        *,
+        metric: str | None = None,
+        where: Sequence[Condition] = (),
+        keeps_questions: bool = False,
+    ) -> None:
         self._source = source
         self._metric = metric
         self._where = where
+        self._keeps_questions = keeps_questions
+        self._queries: dict[str, str] = {}
+        """Questions, cut, if they are kept."""
         self._labels: dict[str, Mapping[str, tuple[str, ...]]] = {}
         """Labels of each sample that conditions are about."""
         self._scores: dict[str, dict[str, float]] = {}
@@ -131,6 +164,8 @@ class _Reading:
         keys: set[str] = set()
         for sample, record in self._source.samples():
             note_sample(self._signals.setdefault(sample.id, Signals()), sample)
+            if self._keeps_questions and sample.query is not None:
+                self._queries[sample.id] = sample.query[:_QUERY_CHARS]
             time = record.time
             if time is not None:
                 self._since = time if self._since is None else min(self._since, time)
@@ -191,7 +226,31 @@ class _Reading:
             signals=describe_signals(list(scored.values())),
             worst=self._answers(self._in_turn(population.causes, n_worst)),
             provenance=self._provenance(summaries),
+            questions=self._questions(rows, causes) if self._keeps_questions else (),
         )
+
+    def _questions(self, rows: Sequence[MetricRow], causes: Mapping[str, str | None]) -> tuple[QuestionRow, ...]:
+        columns = [dict(zip(self._value_ids[row.name], self._values[row.name], strict=True)) for row in rows]
+        return tuple(
+            QuestionRow(
+                id=id_,
+                query=self._queries.get(id_),
+                cause=causes[id_],
+                rating=signals.rating,
+                values=tuple(column.get(id_) for column in columns),
+            )
+            for id_, signals in self._signals.items()
+        )
+
+    def answers_by_importance(self, view: ReportView) -> Iterator[AnswerView]:
+        """Yield answers: the worst ones of each cause, and then the others in a random order with a fixed seed."""
+        listed = [id_ for row in view.causes for id_ in row.sample_ids[:_WORST_DETAILS]]
+        others = sorted(self._signals.keys() - set(listed))
+        random.Random(0).shuffle(others)  # noqa: S311  not secret
+        shown = {answer.id for answer in view.worst}
+        ids = [id_ for id_ in dict.fromkeys([*listed, *others]) if id_ not in shown]
+        for start in range(0, len(ids), _DETAILS_PAGE):
+            yield from self._answers(ids[start : start + _DETAILS_PAGE])
 
     def _population(self, causes: Mapping[str, str | None], scored: Mapping[str, Signals]) -> Population:
         judged = [

@@ -1,0 +1,80 @@
+"""Writes reports to files: a page (.html) or a summary (.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ragstone.errors import ConfigurationError
+from ragstone.experiments._views.build import build_page, build_report
+from ragstone.experiments._views.source import ReportSource
+from ragstone.views import HtmlReport, MarkdownReport, ReportView
+
+__all__ = ["check_output", "write_report"]
+
+_FORMATS: Final = (".html", ".htm", ".md")
+
+
+def check_output(path: str | os.PathLike[str]) -> Path:
+    """Check that a report can be written to a path, before it is computed.
+
+    Raises:
+        ConfigurationError: If the suffix is not a known format, or the directory does not exist.
+    """
+    file = Path(path)
+    if file.suffix.lower() not in _FORMATS:
+        raise ConfigurationError(
+            f"a report is written to a file that ends in .html (page) or .md (summary), got {str(file)!r}"
+        )
+    if not file.absolute().parent.is_dir() or file.is_dir():
+        raise ConfigurationError(f"cannot write the report to {str(file)!r}. Give the path of a file in a directory")
+    return file
+
+
+def write_report(
+    source: ReportSource,
+    path: str | os.PathLike[str],
+    *,
+    targets: Mapping[str, float],
+    n_worst: int,
+    max_mb: float,
+    texts: bool,
+    command: str | None = None,
+) -> ReportView:
+    """Write the report of one system to a file, and return it.
+
+    Args:
+        source: Its outcomes and samples.
+        path: Path of the file. The suffix gives the format: `.html` or `.md`.
+        targets: The mean that each metric should reach, by metric.
+        n_worst: Maximum number of answers that are shown.
+        max_mb: Size limit of a page, in MB. Answers that do not fit are listed without their texts.
+        texts: Whether texts of questions, answers and passages are included.
+        command: The command that made the report.
+
+    Raises:
+        ConfigurationError: If the path, a target or the size limit is invalid.
+        DataError: If the source does not contain outcomes.
+        StoreError: If a store cannot be read.
+    """
+    file = check_output(path)
+    if not max_mb > 0:
+        raise ConfigurationError(f"max_mb must be above 0, got {max_mb!r}")
+    if file.suffix.lower() == ".md":
+        view = build_report(source, targets=targets, n_worst=n_worst if texts else 0)
+        document = MarkdownReport(view).text()
+    else:
+        view, answers = build_page(source, targets=targets, n_worst=n_worst)
+        limit = round(max_mb * 1_000_000)
+        document = HtmlReport(view, answers, max_bytes=limit, has_texts=texts, command=command).text()
+    # Written whole or not at all: a page that was cut would look like a complete one.
+    partial = file.with_name(f".{file.name}.partial")
+    try:
+        partial.write_text(document, encoding="utf-8", errors="replace")
+        partial.replace(file)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise ConfigurationError(f"cannot write the report to {str(file)!r}: {error.strerror}") from error
+    return view

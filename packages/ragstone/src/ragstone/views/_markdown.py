@@ -1,0 +1,111 @@
+"""The report as Markdown, for summaries of CI jobs and pull requests."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ragstone.views._model import AnswerView, ReportView
+from ragstone.views._words import format_interval, format_mean, format_share
+
+__all__ = ["MarkdownReport"]
+
+_ANSWERS: Final = 3
+_TEXT_CHARS: Final = 500
+_MAX_METRICS: Final = 30
+_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>#|~!&$@])")
+
+
+class MarkdownReport:
+    """The report as Markdown: the verdict, the metrics, the causes, and three of the worst answers, folded.
+
+    Captured text is in code blocks whose fences are longer than any in the text, or escaped.
+
+    Args:
+        view: The report.
+    """
+
+    def __init__(self, view: ReportView) -> None:
+        self._view = view
+
+    def text(self) -> str:
+        """Return the document."""
+        view = self._view
+        first, *others = view.verdict
+        lines = [f"### {_escape(first.text)}", ""]
+        lines += [f"{_escape(statement.text)}\n" for statement in others]
+        if view.next is not None:
+            lines += [f"**Next:** {_escape(view.next.text)}", ""]
+        lines += [f"> {_escape(notice.text)}\n>" for notice in view.notices]
+        lines += ["", "| metric | mean | interval | scored | failed |", "|---|---:|---|---:|---:|"]
+        for row in view.metrics[:_MAX_METRICS]:
+            mean = "no score" if row.estimate is None else format_mean(row.estimate)
+            interval = "" if row.estimate is None else _escape(format_interval(row.estimate))
+            name = f"{_escape(row.title)} {_code(row.name)}" if row.title != row.name else _code(row.name)
+            lines.append(f"| {name} | {mean} | {interval} | {row.n_scored:,} | {row.n_failed:,} |")
+        if len(view.metrics) > _MAX_METRICS:
+            lines.append(f"\n{len(view.metrics) - _MAX_METRICS} more metrics are not listed.")
+        if view.causes:
+            lines += ["", "| n | where it fails | share |", "|---:|---|---|"]
+            for cause in view.causes:
+                share = "" if cause.share is None else _escape(format_share(cause.share))
+                lines.append(f"| {cause.n:,} | {_escape(cause.title)} | {share} |")
+        for answer in view.worst[:_ANSWERS]:
+            lines += ["", *_answer(answer)]
+        made = view.provenance
+        judges = f", judge {', '.join(map(_code, made.judges))}" if made.judges else ""
+        lines += ["", f"{view.n_samples:,} samples of {_code(made.source)}{judges}, ragstone {made.version}"]
+        return "\n".join(lines) + "\n"
+
+
+def _answer(answer: AnswerView) -> list[str]:
+    query = " ".join((answer.query or "(no question)").split())
+    summary = query if len(query) <= 120 else f"{query[:119]}…"
+    parts = [f"answer:    {_answer_text(answer)}"]
+    parts += [f"reference: {_shorten(text)}" for text in answer.reference[:1]]
+    parts += [f"passage {p.position}: {_shorten(p.text)}" for p in (answer.passages or ())[:3]]
+    return [
+        f"<details><summary>{_escape_html(summary)}: {_escape_html(answer.why)}</summary>",
+        "",
+        *_fenced("\n".join(parts)),
+        "",
+        "</details>",
+    ]
+
+
+def _answer_text(answer: AnswerView) -> str:
+    if answer.response is None:
+        return "(not known)"
+    return _shorten(
+        " ".join(f"{span.text.strip()}{' [unsupported]' if span.unsupported else ''}" for span in answer.response)
+    )
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _TEXT_CHARS else f"{line[: _TEXT_CHARS - 1]}…"
+
+
+def _fenced(text: str) -> list[str]:
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    clean = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+    return [f"{fence}text", clean, fence]
+
+
+def _code(text: str) -> str:
+    clean = "".join(c if c.isprintable() else " " for c in text).replace("|", "/")
+    longest = max((len(run) for run in re.findall("`+", clean)), default=0)
+    fence = "`" * (longest + 1)
+    space = " " if clean.startswith("`") or clean.endswith("`") else ""
+    return f"{fence}{space}{clean}{space}{fence}"
+
+
+def _escape(text: str) -> str:
+    clean = "".join(c if c.isprintable() else " " for c in text)
+    return _SPECIAL.sub(r"\\\1", clean)
+
+
+def _escape_html(text: str) -> str:
+    clean = "".join(c if c.isprintable() else " " for c in text)
+    return "".join(f"&#{ord(c)};" if c in "&<>\"'`*_[]|~@#$!\\" else c for c in clean)

@@ -1,0 +1,58 @@
+"""Elements of HTML and SVG as text. Every text and attribute value is escaped."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Final
+
+__all__ = ["Markup", "join", "tag"]
+
+_VOID: Final = frozenset({"meta", "link", "br", "hr", "input", "line", "rect", "circle", "path"})
+
+
+class Markup(str):
+    """Text that is markup already. Any other text is escaped."""
+
+    __slots__ = ()
+
+
+def tag(name: str, /, *children: str | None, **attributes: str | float | None) -> Markup:
+    """Make an element.
+
+    Args:
+        name: Name of the element.
+        children: Texts, which are escaped, and `Markup`. None is left out.
+        attributes: Attributes. `_` at the end of a name is removed, other `_` become `-`. None and False are left out.
+
+    Example:
+        >>> tag("p", "a < b", class_="note")
+        '<p class="note">a &lt; b</p>'
+    """
+    written = "".join(_attribute(key, value) for key, value in attributes.items())
+    if name in _VOID:
+        return Markup(f"<{name}{written}>" if name in ("meta", "link", "br", "hr", "input") else f"<{name}{written}/>")
+    return Markup(f"<{name}{written}>{join(*children)}</{name}>")
+
+
+def join(*parts: str | None) -> Markup:
+    """Join texts, which are escaped, and markup."""
+    return Markup("".join(part if isinstance(part, Markup) else escape(_clean(part)) for part in parts if part))
+
+
+def _attribute(key: str, value: object) -> str:
+    if value is None or value is False:
+        return ""
+    name = key.rstrip("_").replace("_", "-")
+    if value is True:  # an attribute without a value, such as hidden
+        return f" {name}"
+    text = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return f' {name}="{escape(_clean(text))}"'
+
+
+def _clean(text: str) -> str:
+    """Replace what HTML cannot contain: control characters other than white space, and lone surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else "\ufffd" if "\ud800" <= c <= "\udfff" else " " for c in text
+    )

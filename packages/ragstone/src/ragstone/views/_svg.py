@@ -1,0 +1,92 @@
+"""Charts as inline SVG: mean with interval on an axis, histogram, bar. They take their colors from CSS classes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ragstone.views._markup import Markup, join, tag
+from ragstone.views._model import MetricRow
+from ragstone.views._words import format_interval, format_mean
+
+__all__ = ["axis_chart", "bar_chart", "histogram_chart"]
+
+_WIDTH: Final = 240.0
+_PAD: Final = 6.0
+
+
+def axis_chart(row: MetricRow) -> Markup:
+    """Draw mean and interval on the metric's axis. A dashed line is the value without effect or the target."""
+    low, high = row.axis
+
+    def x(value: float) -> float:
+        share = (min(max(value, low), high) - low) / (high - low)
+        return _PAD + share * (_WIDTH - 2 * _PAD)
+
+    y = 12.0
+    parts = [tag("line", x1=_PAD, y1=y, x2=_WIDTH - _PAD, y2=y, class_="axis")]
+    parts += [tag("line", x1=end, y1=y - 5, x2=end, y2=y + 5, class_="axis") for end in (_PAD, _WIDTH - _PAD)]
+    for value, kind in ((row.neutral, "neutral"), (row.target, "target")):
+        if value is not None:
+            parts.append(tag("line", x1=x(value), y1=2.0, x2=x(value), y2=22.0, class_=kind))
+    if row.estimate is not None:
+        parts.append(tag("line", x1=x(row.estimate.low), y1=y, x2=x(row.estimate.high), y2=y, class_="interval"))
+        parts.append(tag("circle", cx=x(row.estimate.value), cy=y, r=4.5, class_="mean"))
+        label = f"mean {format_mean(row.estimate)}, interval {format_interval(row.estimate)}"
+    else:
+        label = "no score"
+    if row.neutral is not None:
+        parts.append(tag("text", f"{row.neutral:g} without effect", x=x(row.neutral), y=33.0, class_="tick middle"))
+    parts.append(tag("text", _end(low), x=_PAD, y=33.0, class_="tick"))
+    parts.append(tag("text", _end(high), x=_WIDTH - _PAD, y=33.0, class_="tick end"))
+    return _svg(_WIDTH, 36.0, f"{label}, on an axis from {_end(low)} to {_end(high)}", parts)
+
+
+def histogram_chart(row: MetricRow) -> Markup | None:
+    """Draw the distribution of the scores, or nothing below 10 scores."""
+    if not row.histogram:
+        return None
+    most = max(row.histogram)
+    step, height = 5.0, 26.0
+    parts = []
+    middle = row.neutral if row.neutral is not None else (row.axis[0] + row.axis[1]) / 2
+    width = (row.axis[1] - row.axis[0]) / len(row.histogram)
+    for n, count in enumerate(row.histogram):
+        if count:
+            tall = max(height * count / most, 1.5)
+            end = row.axis[0] + (n + 1) * width
+            is_low = end - width >= middle if row.lower_is_better else end <= middle + 1e-9
+            parts.append(
+                tag(
+                    "rect", x=n * step, y=height - tall, width=step - 1, height=tall, class_="low" if is_low else "high"
+                )
+            )
+    total = len(row.histogram) * step
+    parts.append(tag("line", x1=0.0, y1=height, x2=total, y2=height, class_="axis"))
+    return _svg(total, height + 1, "distribution of the scores, low to high", parts)
+
+
+def bar_chart(n: int, most: int, *, is_wrong: bool) -> Markup:
+    """Draw a bar whose length is proportional to `n`."""
+    width = max(2.0, 200.0 * n / max(most, 1))
+    return _svg(
+        200.0,
+        14.0,
+        str(n),
+        [tag("rect", x=0.0, y=1.0, width=width, height=12.0, class_="wrong" if is_wrong else "other")],
+    )
+
+
+def _svg(width: float, height: float, label: str, parts: list[Markup]) -> Markup:
+    return tag(
+        "svg",
+        join(*parts),
+        viewBox=f"0 0 {width:g} {height:g}",
+        width=width,
+        height=height,
+        role="img",
+        aria_label=label,
+    )
+
+
+def _end(value: float) -> str:
+    return f"{value:g}" if value == round(value, 2) else f"{value:.2f}"

@@ -1,0 +1,149 @@
+"use strict";
+// The table of all questions and the dialog of one answer. Texts are set with textContent only.
+(async () => {
+  const packed = document.getElementById("data");
+  if (!packed || !("DecompressionStream" in window)) return;
+  const bytes = Uint8Array.from(atob(packed.textContent), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const data = await new Response(stream).json();
+  const section = document.getElementById("all");
+  const body = document.getElementById("rows");
+  const search = document.getElementById("search");
+  const cause = document.getElementById("cause");
+  const order = document.getElementById("order");
+  const found = document.getElementById("found");
+  const more = document.getElementById("more");
+  const dialog = document.getElementById("details");
+  const content = document.getElementById("content");
+  let shown = 50;
+
+  const make = (name, text, className) => {
+    const element = document.createElement(name);
+    if (text !== undefined && text !== null) element.textContent = text;
+    if (className) element.className = className;
+    return element;
+  };
+  const fixed = (value) => (value === null || value === undefined ? "" : value.toFixed(2));
+
+  data.causes.forEach(([name, title]) => {
+    const option = make("option", title);
+    option.value = name;
+    cause.append(option);
+  });
+  data.metrics.forEach(([name, title], n) => {
+    const option = make("option", "lowest " + title);
+    option.value = String(n);
+    order.append(option);
+  });
+
+  const rows = data.questions.map(([id, query, why, rating, values]) => ({
+    id, query, cause: why, rating, values, text: (id + " " + query).toLowerCase(),
+  }));
+  const selected = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const kept = rows.filter((row) =>
+      (cause.value === "" || (cause.value === "wrong" ? data.wrong.includes(row.cause) : row.cause === cause.value)) &&
+      words.every((word) => row.text.includes(word)));
+    const key = order.value === "" ? (row) => row.rating : (row) => row.values[Number(order.value)];
+    const high = order.value !== "" && data.metrics[Number(order.value)][2];
+    return kept
+      .map((row) => [key(row), row])
+      .sort(([a], [b]) => (a === null ? 1 : b === null ? -1 : high ? b - a : a - b))
+      .map(([, row]) => row);
+  };
+  const titles = new Map(data.causes);
+  const draw = () => {
+    const kept = selected();
+    found.textContent = kept.length.toLocaleString("en") + " of " + rows.length.toLocaleString("en") + " questions";
+    body.replaceChildren(...kept.slice(0, shown).map((row) => {
+      const line = make("tr");
+      const value = order.value === "" ? row.rating : row.values[Number(order.value)];
+      line.append(make("td", fixed(value), "number"));
+      const cell = make("td");
+      const link = make("a", row.query || "(no question)");
+      link.href = "#q=" + encodeURIComponent(row.id);
+      cell.append(link, make("small", row.cause ? titles.get(row.cause) : ""));
+      line.append(cell, make("td", row.id, "id"));
+      return line;
+    }));
+    more.hidden = kept.length <= shown;
+  };
+
+  const list = (title, element) => [make("h4", title), element];
+  const answer = (view) => {
+    const [query, why, wrong, response, claims, reference, scores, passages, metadata] = view;
+    const box = make("div", null, "answer");
+    const heading = make("h3", query || "(no question)");
+    heading.id = "heading";
+    box.append(heading, make("p", why, wrong ? "why" : "why fine"));
+    const columns = make("div", null, "columns");
+    const left = make("div");
+    const text = make("p", null, "text");
+    if (response === null) text.append("(the answer is not known)");
+    else response.forEach(([part, bad]) => {
+      if (!bad) { text.append(part); return; }
+      text.append(make("mark", part), " ", make("span", "unsupported", "chip unsupported"), " ");
+    });
+    left.append(...list("The answer", text));
+    claims.forEach((claim) => left.append(...list("Unsupported claim", make("p", claim, "text"))));
+    reference.forEach((one) => left.append(...list("The reference", make("p", one, "text"))));
+    const table = make("table", null, "scores");
+    scores.forEach(([metric, value, reason, low]) => {
+      const line = make("tr");
+      line.append(make("td", metric), make("td", value, low ? "number bad" : "number"), make("td", reason, "reason soft"));
+      table.append(line);
+    });
+    left.append(...list("The scores, and why", table));
+    const right = make("div");
+    const ordered = make("ol", null, "passages");
+    (passages || []).forEach(([position, marks, text, id, p], n) => {
+      const item = make("li");
+      item.append(make("span", position + ". ", "soft"));
+      marks.forEach((mark) => item.append(make("span", mark, "chip " + mark)));
+      item.append(make("span", data.passages[text], "text"), make("small", [id, p].filter(Boolean).join(", ")));
+      ordered.append(item);
+    });
+    const name = passages === null ? "The passages are not known" : passages.length === 0 ? "No passages were retrieved" : "The passages, in the order of the prompt";
+    right.append(...list(name, ordered));
+    if (metadata.length) {
+      const facts = make("dl");
+      metadata.forEach(([key, value]) => facts.append(make("dt", key), make("dd", value)));
+      right.append(...list("Metadata", facts));
+    }
+    columns.append(left, right);
+    box.append(columns);
+    return box;
+  };
+  const open = () => {
+    const match = location.hash.match(/^#q=(.+)$/);
+    if (!match) { if (dialog.open) dialog.close(); return; }
+    let id;
+    try { id = decodeURIComponent(match[1]); } catch { return; }
+    const view = data.answers[id];
+    const row = rows.find((each) => each.id === id);
+    if (!row) return;
+    if (view) content.replaceChildren(answer(view), make("p", id, "id"));
+    else {
+      const heading = make("h3", row.query || "(no question)");
+      heading.id = "heading";
+      content.replaceChildren(heading, make("p", "The full answer is not in this file, which has a size limit.", "soft"), make("p", id, "id"));
+    }
+    if (!dialog.open) dialog.showModal();
+  };
+  dialog.addEventListener("close", () => {
+    if (location.hash.startsWith("#q=")) history.pushState(null, "", location.pathname + location.search + "#all");
+  });
+  document.getElementById("close").addEventListener("click", () => dialog.close());
+  [search, cause, order].forEach((control) => control.addEventListener("input", () => { shown = 50; draw(); }));
+  more.addEventListener("click", () => { shown += 200; draw(); });
+  addEventListener("hashchange", open);
+  addEventListener("keydown", (event) => {
+    if (event.key === "/" && !dialog.open && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) {
+      event.preventDefault();
+      search.focus();
+    }
+  });
+  draw();
+  section.hidden = false;
+  open();
+})();

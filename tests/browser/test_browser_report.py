@@ -1,0 +1,191 @@
+"""The report in a real browser: silent, accessible, safe, usable with the keyboard, on a phone, on paper and without JavaScript."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from ragstone.experiments import Experiment
+from ragstone.judges import JudgeIdentity
+from ragstone.metrics import resolve_metrics
+from ragstone.schema import Passage, Sample, Score, Usage
+
+HOSTILE = [
+    "<script>window.hit=1</script>",
+    "<img src=x onerror=window.hit=1>",
+    '"><svg onload=window.hit=1>',
+    "'><body onload=window.hit=1>",
+    "</script><script>window.hit=1</script>",
+    "</style><script>window.hit=1</script>",
+    "</title><script>window.hit=1</script>",
+    "<iframe srcdoc='<script>parent.hit=1</script>'>",
+    "<a href='javascript:window.hit=1'>x</a>",
+    "<base href='http://127.0.0.1:9/'>",
+    "<meta http-equiv=refresh content='0;url=http://127.0.0.1:9/'>",
+    "<link rel=stylesheet href=http://127.0.0.1:9/x.css>",
+    "<style>@import 'http://127.0.0.1:9/x'</style>",
+    "<object data=http://127.0.0.1:9/>",
+    "<form action=http://127.0.0.1:9/><input autofocus onfocus=window.hit=1>",
+    "<details open ontoggle=window.hit=1>",
+    "<math><mtext></mtext><script>window.hit=1</script></math>",
+    "{{constructor.constructor('window.hit=1')()}}",
+    "<!--><script>window.hit=1</script>-->",
+    "\u202e<script>window.hit=1</script>",
+]
+
+
+def experiment(n: int, *, hostile: bool = False, text: str = "The ferry leaves at nine. ") -> Experiment:
+    """An experiment of which a quarter of the answers is wrong."""
+    samples, outcomes = [], []
+    for k in range(n):
+        bad = HOSTILE[k % len(HOSTILE)] if hostile else ""
+        judged = 0.1 if k % 4 == 0 else 0.9
+        sample = Sample(
+            id=f"s{k}{bad}",
+            query=f"When does ferry {k} leave? {bad}",
+            contexts=tuple(
+                Passage(text=f"{text}{k} {p} {bad}", id=f"p{bad}", relevance=float(k % 2)) for p in range(5)
+            ),
+            response=f"It leaves at nine. It costs {k} crowns. {bad}",
+            reference=(f"At ten. {bad}",),
+            metadata={f"key{bad}": bad or "value"},
+        )
+        samples.append(sample)
+        claims = [{"claim": f"It costs {k} crowns.", "supported": bool(k % 3)}]
+        for metric, value, details in (
+            ("ccrs.ac", judged, {"em": 0.0, "judge": judged}),
+            ("ragas.faithfulness", float(bool(k % 3)), {"claims": claims}),
+        ):
+            score = Score(
+                sample_id=sample.id,
+                metric=metric,
+                metric_version="1",
+                value=value,
+                method="exact",
+                details=details,
+                explanation=bad or "a reason",
+                judge=f"judge{bad}",
+                judge_hash="h",
+            )
+            outcomes.append(score)
+    return Experiment(
+        samples=tuple(samples),
+        outcomes=tuple(outcomes),
+        cards=tuple(metric.card for metric in resolve_metrics(["ccrs.ac", "ragas.faithfulness"])),
+        judge=JudgeIdentity(name="judge", hash="h"),
+        usage=Usage(),
+        wall_s=1.0,
+    )
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of 120 questions."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    experiment(120).report(path)
+    return path
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+def test_silent_accessible_and_not_wider_than_the_window(opened: Any, report: Path, width: int, scheme: str) -> None:
+    """No message, no request but the file, no violation of WCAG according to axe, no horizontal scrolling."""
+    window = opened(report, width=width, color_scheme=scheme).ready()
+    page = window.page
+    assert [] == window.messages
+    assert [window.address] == window.requests
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # axe puts a script on the page, which the policy of the page forbids, so it runs in a world of its own.
+    assert [] == [v["id"] for v in Axe().run(page).response["violations"]]
+    page.locator("#rows a").first.click()
+    page.wait_for_selector("dialog[open]")
+    assert [] == [v["id"] for v in Axe().run(page).response["violations"]]
+
+
+def test_search_filter_and_dialog_with_the_keyboard(opened: Any, report: Path) -> None:
+    """`/` goes to the search, Enter opens an answer, Escape closes it, and the address names it."""
+    page = opened(report).ready().page
+    assert "120 of 120 questions" == page.locator("#found").inner_text()
+    assert page.locator("#rows tr").count() == 50
+    page.keyboard.press("/")
+    page.keyboard.type("ferry 118")
+    assert "1 of 120 questions" == page.locator("#found").inner_text()
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open]")
+    assert "When does ferry 118 leave?" in page.locator("dialog").inner_text()
+    assert "The ferry leaves at nine. 118 0" in page.locator("dialog").inner_text()
+    assert page.url.endswith("#q=s118")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="hidden")
+    assert page.url.endswith("#all")
+    page.locator("#search").fill("")
+    page.locator("#cause").select_option("wrong")
+    assert "30 of 120 questions" == page.locator("#found").inner_text()
+
+
+def test_an_address_of_one_answer(opened: Any, report: Path) -> None:
+    """A link to an answer opens it."""
+    window = opened(report).ready()
+    window.page.goto(f"{window.address}#q=s7")
+    window.page.reload()
+    window.page.wait_for_selector("dialog[open]")
+    assert "When does ferry 7 leave?" in window.page.locator("dialog").inner_text()
+
+
+@pytest.mark.parametrize("is_escaped", [True, False])
+def test_hostile_texts_do_not_run(
+    opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_escaped: bool
+) -> None:
+    """In every field; and if escaping were broken, the policy of the page would still stop them."""
+    if not is_escaped:
+        monkeypatch.setattr("ragstone.views._markup.escape", lambda text: text)
+    experiment(60, hostile=True).report(tmp_path / "r.html")
+    window = opened(tmp_path / "r.html")
+    page = window.page
+    page.wait_for_timeout(500)
+    if is_escaped:
+        window.ready()
+        for link in page.locator("#rows a").all()[:20]:
+            page.goto(f"{window.address}{link.get_attribute('href')}")
+            page.wait_for_selector("dialog[open]")
+            page.keyboard.press("Escape")
+        assert [] == window.messages
+        assert all(request.startswith(window.address) for request in window.requests)
+    assert page.evaluate("window.hit") is None
+    assert not any("dialog" in message for message in window.messages)
+    blocked = [request for request in window.requests if not request.startswith("file:")]
+    assert [] == blocked
+
+
+def test_without_javascript_and_on_paper(opened: Any, report: Path) -> None:
+    """Verdict, scores, causes, worst answers and provenance are there; the table of all questions is not."""
+    page = opened(report, java_script_enabled=False).page
+    headings = [heading.inner_text() for heading in page.locator("h2").all() if heading.is_visible()]
+    assert ["The scores", "Where it fails", "The worst answers", "How these numbers were made"] == headings
+    assert 5 == page.locator("article.answer").count()
+    assert len(page.pdf()) > 20_000
+
+
+@pytest.mark.parametrize(("n", "limit_mb"), [(300, 1.5), (2000, 1.5), (20_000, 1.5)])
+def test_sizes(opened: Any, tmp_path: Path, n: int, limit_mb: float) -> None:
+    """The page keeps its limit, and its table has every question."""
+    words = "the quick ferry crosses a cold sound between two small islands every hour of the day "
+    experiment(n, text=words * 8).report(tmp_path / "r.html")
+    assert (tmp_path / "r.html").stat().st_size <= limit_mb * 1e6
+    page = opened(tmp_path / "r.html").ready().page
+    assert f"{n:,} of {n:,} questions" == page.locator("#found").inner_text()
+
+
+def test_pictures(opened: Any, report: Path) -> None:
+    """Screenshots to look at, in .nox/reports if nox runs this."""
+    folder = Path(__file__).parents[2] / ".nox" / "reports"
+    if not folder.is_dir():
+        pytest.skip("written by `nox -s browser`")
+    for name, width, scheme in (("light", 1280, "light"), ("dark", 1280, "dark"), ("phone", 390, "light")):
+        window = opened(report, width=width, color_scheme=scheme).ready()
+        window.page.screenshot(path=folder / f"report-{name}.png", full_page=True)
+        assert (folder / f"report-{name}.png").stat().st_size > 20_000

@@ -1,0 +1,295 @@
+"""Reports in files and notebooks: the same numbers as the view, escaped, within the size limit, without requests."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragstone.errors import ConfigurationError
+from ragstone.experiments import Experiment, build_report
+from ragstone.judges import JudgeIdentity
+from ragstone.metrics import resolve_metrics
+from ragstone.schema import Passage, Sample, Score, Usage
+from ragstone.views import ReportText, format_interval, format_mean, format_share
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    '"><svg onload=alert(1)>',
+    "</script><script>alert(1)</script>",
+    "javascript:alert(1)",
+    "<!--",
+    "&lt;b&gt;",
+    "``` \n# heading ```` ```",
+    "| a | b |\n|---|---|",
+    "[x](javascript:alert(1)) **b** <details>",
+    "\x00\x1b[31m\ud800\u202e",
+]
+
+
+def experiment(n: int = 40, *, text: str = "A sentence about ferries. ", hostile: bool = False) -> Experiment:
+    """An experiment of which a quarter of the answers is wrong."""
+    samples, outcomes = [], []
+    for k in range(n):
+        bad = HOSTILE[k % len(HOSTILE)] if hostile else ""
+        sample = Sample(
+            id=f"s{k}{bad}".encode(errors="replace").decode(),
+            query=f"Question {k}? {bad}",
+            contexts=tuple(
+                Passage(text=f"{text}{k}.{p} {bad}", id=f"p{p}{bad}", relevance=float(k % 2)) for p in range(3)
+            ),
+            response=f"It is so. It costs {k} crowns. {bad}",
+            reference=(f"It costs {k + 1} crowns. {bad}",),
+            metadata={f"key{bad}": bad or "value"},
+        )
+        samples.append(sample)
+        claims = [
+            {"claim": "It is so.", "supported": True},
+            {"claim": f"It costs {k} crowns.", "supported": bool(k % 3)},
+        ]
+        judged = 0.1 if k % 4 == 0 else 0.9
+        for metric, value, details in (
+            ("ccrs.ac", judged, {"em": 0.0, "judge": judged}),
+            ("ragas.faithfulness", 1.0 if k % 3 else 0.5, {"claims": claims}),
+        ):
+            outcomes.append(
+                Score(
+                    sample_id=sample.id,
+                    metric=metric,
+                    metric_version="1",
+                    value=value,
+                    method="exact",
+                    details=details,
+                    explanation=bad or None,
+                    judge=f"judge {HOSTILE[0]}" if hostile else "judge",
+                    judge_hash="h",
+                )
+            )
+    return Experiment(
+        samples=tuple(samples),
+        outcomes=tuple(outcomes),
+        cards=tuple(metric.card for metric in resolve_metrics(["ccrs.ac", "ragas.faithfulness"])),
+        judge=JudgeIdentity(name="judge", hash="h"),
+        usage=Usage(),
+        wall_s=1.0,
+    )
+
+
+class Page(HTMLParser):
+    """Collects elements, attributes and texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.raw: dict[str, str] = {}
+        self._open = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._open = f"{tag}#{dict(attrs).get('id') or ''}"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._open.startswith(("script", "style")):
+            self.raw[self._open] = self.raw.get(self._open, "") + data
+        else:
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+    @property
+    def data(self) -> dict[str, Any]:
+        packed = self.raw["script#data"]
+        unpacked: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
+        return unpacked
+
+
+def page_of(result: Experiment, path: Path, **options: Any) -> Page:
+    """Write the page and read it back."""
+    result.report(path / "r.html", **options)
+    return Page((path / "r.html").read_text(encoding="utf-8"))
+
+
+def test_all_renderers_show_the_same_numbers(tmp_path: Path) -> None:
+    """Means, intervals, shares and statements of the view are in the page, the summary, the terminal and the notebook."""
+    result = experiment()
+    view = build_report(result)
+    result.report(tmp_path / "r.md")
+    page = page_of(result, tmp_path)
+    markdown = (tmp_path / "r.md").read_text(encoding="utf-8").replace("\\", "")
+    terminal = " ".join(" ".join(line.plain for line in ReportText(view, width=100).lines()).split())
+    notebook = Page(result._repr_html_()).text
+    assert view.causes
+    for text in (page.text, markdown, terminal, notebook):
+        for row in view.metrics:
+            assert row.estimate is not None
+            assert format_mean(row.estimate) in text
+            assert format_interval(row.estimate) in text
+        assert view.verdict[0].text.partition(" (")[0] in text
+    for text in (page.text, markdown, terminal):
+        for cause in view.causes:
+            assert cause.title in text
+            assert cause.share is None or format_share(cause.share) in text
+    for answer in view.worst:
+        assert answer.id in page.text
+        assert answer.id in terminal
+
+
+def test_the_table_of_the_page_has_every_question(tmp_path: Path) -> None:
+    """With cause, rating and the score of each metric, and the texts of each answer."""
+    result = experiment()
+    view, data = build_report(result), page_of(result, tmp_path).data
+    assert len(result.samples) == len(data["questions"]) == len(data["answers"])
+    scores = {(o.sample_id, o.metric): o.value for o in result.outcomes if isinstance(o, Score)}
+    for id_, query, cause, rating, values in data["questions"]:
+        assert query.startswith("Question")
+        assert values == [scores[id_, metric[0]] for metric in data["metrics"]]
+        assert rating == pytest.approx(sum(values) / 2)
+        assert (cause in data["wrong"]) == (scores[id_, "ccrs.ac"] < 0.5)
+    assert {row.cause for row in view.causes if row.is_wrong} == set(data["wrong"])
+    query, why, wrong, response, claims, reference, listed, passages, metadata = data["answers"]["s0"]
+    assert ("Question 0? ", True, [], ["It costs 1 crowns. "]) == (query, wrong, claims, reference)
+    assert [["It is so. ", False], ["It costs 0 crowns. ", True]] == response
+    assert ["A sentence about ferries. 0.0 "] == [data["passages"][passages[0][2]]]
+    assert (why, [["key", "value"]]) == ("None of the 3 passages is relevant. The answer has another source.", metadata)
+    assert ["Answer correctness", "0.10"] == listed[0][:2]
+
+
+def test_the_policy_of_the_page_allows_its_own_style_and_script_only(tmp_path: Path) -> None:
+    """Hashes match, and no attribute contains code, a style or an address."""
+    page = page_of(experiment(hostile=True), tmp_path)
+    policy = next(attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none';")
+    for kind, text in (("style-src", page.raw["style#"]), ("script-src", page.raw["script#"])):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind} 'sha256-{digest}'" in policy
+    for tag, attributes in page.tags:
+        assert tag not in ("img", "iframe", "object", "embed", "base", "form")
+        assert [] == [name for name in attributes if name == "style" or name.startswith("on")]
+        assert all((value or "").startswith("#") for name, value in attributes.items() if name in ("href", "src"))
+    assert 2 == sum(tag == "script" for tag, _ in page.tags)
+
+
+def test_hostile_texts_are_text(tmp_path: Path) -> None:
+    """They are on the page as they are, and do not make elements."""
+    hostile, harmless = (page_of(experiment(hostile=flag), tmp_path) for flag in (True, False))
+    for text in HOSTILE[:5]:
+        assert text in hostile.text or text in json.dumps(hostile.data, ensure_ascii=False).replace('\\"', '"')
+    assert {tag for tag, _ in harmless.tags} == {tag for tag, _ in hostile.tags}
+
+
+def test_hostile_texts_do_not_leave_the_code_block_of_a_summary(tmp_path: Path) -> None:
+    """Outside of code, every character with a meaning in Markdown or HTML is escaped."""
+    experiment(hostile=True).report(tmp_path / "r.md")
+    text = (tmp_path / "r.md").read_text(encoding="utf-8")
+    outside, fence = [], None
+    for line in text.splitlines():
+        if fence is None and (start := re.match(r"(`{3,})text$", line)):
+            fence = start[1]
+        elif fence is not None and line == fence:
+            fence = None
+        elif fence is None:
+            outside.append(re.sub(r"(`+) ?.*? ?\1", "", line))
+    assert fence is None
+    plain = "\n".join(outside)
+    assert [] == [
+        tag
+        for tag in re.findall(r"<[^>]*>", plain)
+        if tag not in ("<details>", "<summary>", "</summary>", "</details>")
+    ]
+    assert not re.search(r"(?<!\\)\]\(", plain)
+    assert len(text.splitlines()) <= 60
+
+
+@pytest.mark.parametrize("max_mb", [0.2, 0.5, 1.5])
+def test_the_size_limit_holds(tmp_path: Path, max_mb: float) -> None:
+    """Answers that do not fit are listed without their texts, and the page says how many are whole."""
+    import random
+
+    words = [f"{random.Random(k).getrandbits(40):x}" for k in range(4000)]
+    result = experiment(600, text=" ".join(words[:60]))
+    for n, sample in enumerate(result.samples):
+        rng = random.Random(n)
+        passages = tuple(
+            p.model_copy(update={"text": " ".join(rng.choices(words, k=80))}) for p in sample.contexts or ()
+        )
+        object.__setattr__(sample, "contexts", passages)
+    page = page_of(result, tmp_path, max_mb=max_mb)
+    size = (tmp_path / "r.html").stat().st_size
+    assert size <= max_mb * 1_000_000
+    whole = len(page.data["answers"])
+    assert f"Full text of {whole:,} of 600 answers." in page.text
+    assert len(page.data["questions"]) == 600
+    assert (whole == 600) == (max_mb == 1.5)
+
+
+def test_a_page_without_texts(tmp_path: Path) -> None:
+    """Only ids, scores and causes."""
+    page = page_of(experiment(), tmp_path, texts=False)
+    text = page.text + json.dumps(page.data)
+    assert "ferries" not in text
+    assert "Question 1" not in text
+    assert "crowns" not in text
+    assert "s1" in text
+    assert "no texts of questions" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("report.pdf", {}, "ends in .html .page. or .md .summary., got"),
+        ("absent/report.html", {}, "cannot write the report to"),
+        ("report.html", {"max_mb": 0.0}, "max_mb must be above 0"),
+    ],
+)
+def test_wrong_files(tmp_path: Path, name: str, options: dict[str, Any], message: str) -> None:
+    """Value, rule and way out, and nothing is written."""
+    with pytest.raises(ConfigurationError, match=message):
+        experiment(3).report(tmp_path / name, **options)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_small_result_is_shown_well(tmp_path: Path) -> None:
+    """Three samples: no causes, no histogram, the answers themselves."""
+    page = page_of(experiment(3), tmp_path)
+    assert "Where it fails" not in page.text
+    assert "Only 3 samples" in page.text
+    assert all(f"s{k}" in page.text for k in range(3))
+
+
+def test_a_chart_has_its_data() -> None:
+    """For any plot library, and as SVG."""
+    result = experiment()
+    chart = result.plot("ccrs.ac")
+    row = build_report(result).metrics[0]
+    assert row.estimate is not None
+    assert (row.estimate.value, row.n_scored, row.histogram) == tuple(chart.data[k] for k in ("mean", "n", "histogram"))
+    assert chart.to_svg().startswith("<svg")
+    assert 'xmlns="http://www.w3.org/2000/svg"' in chart.to_svg()
+    assert "<svg" in chart._repr_html_()
+    with pytest.raises(ConfigurationError, match="'udcg' was not scored"):
+        result.plot("udcg")
+
+
+def test_answers_in_a_notebook() -> None:
+    """With marked claims and without scripts, whatever the texts contain."""
+    html = experiment(hostile=True).worst(3)._repr_html_()
+    page = Page(html)
+    assert not any(tag == "script" for tag, _ in page.tags)
+    assert any(tag == "mark" for tag, _ in page.tags)
+    assert [] == [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
