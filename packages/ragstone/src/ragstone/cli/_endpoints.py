@@ -30,7 +30,8 @@ JudgeOption = Annotated[
     typer.Option(
         "--judge",
         rich_help_panel=JUDGE,
-        help="http://host:port/v1, openai:MODEL, vllm:MODEL or lexical. Default: $RAGSTONE_JUDGE, otherwise lexical.",
+        help="http://host:port/v1 (several with the same model: comma-separated), openai:MODEL, vllm:MODEL or lexical. "
+        "Default: $RAGSTONE_JUDGE, otherwise lexical.",
     ),
 ]
 JudgeModelOption = Annotated[

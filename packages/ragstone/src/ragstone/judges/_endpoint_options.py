@@ -31,6 +31,14 @@ def _text(value: Any) -> str:
     return value.strip()
 
 
+def _urls(value: Any) -> str:
+    if isinstance(value, list) and value:
+        return ",".join(map(_text, value))
+    if isinstance(value, list):
+        raise ValueError("a text, or a list of texts")  # noqa: TRY004
+    return _text(value)
+
+
 def _number(least: float, *, or_equal: bool = False) -> Convert:
     def convert(value: Any) -> float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -154,7 +162,7 @@ class EndpointOptions:
         Raises:
             ConfigurationError: If a key is unknown or a value is invalid.
         """
-        converts = {"url": _text, "api_key_env": _variable, **_CONNECTION, **_OF_ROLE[role]}
+        converts = {"url": _urls, "api_key_env": _variable, **_CONNECTION, **_OF_ROLE[role]}
         values: dict[str, Any] = {}
         for name, value in table.items():
             key = name.replace("-", "_")

@@ -12,6 +12,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges._cache.replies import cached_replies
 from ragstone.judges._http.constraints import ConstrainedReplies
 from ragstone.judges._http.endpoint import Endpoint
+from ragstone.judges._http.endpoint_group import EndpointGroup, split_urls
 from ragstone.judges._http.exact import LogprobReader
 from ragstone.judges._http.probe import probe
 from ragstone.judges._limits.gate import ClientLimits
@@ -54,7 +55,9 @@ class OpenAICompatibleModel(LogprobReader):
     One object may be used in several event loops, in turn or concurrently. It has one HTTP client for each.
 
     Args:
-        base_url: "http://host:8000/v1". Without a path, `/v1` is added.
+        base_url: "http://host:8000/v1". Without a path, `/v1` is added. Several URLs that serve the same model, separated
+            by commas, share the load. One that is down is left out until it replies again. The first URL is the model's
+            identity, and limits apply to each URL.
         model: Model name. None uses the model that the server serves.
         api_key: Sent as bearer token. None sends no key, also if the environment contains one.
         max_concurrent_requests: Maximum number of concurrent requests. None sets no limit for this model, and the
@@ -137,8 +140,8 @@ class OpenAICompatibleModel(LogprobReader):
                 f"output tokens, such as 0.15 and 0.60 (0 and 0 for a server of your own), with {prices}"
             )
         probe_s = min(1.0, 2 * backoff_s)
-        endpoint = Endpoint(
-            base_url,
+        create = partial(
+            Endpoint,
             api_key=api_key,
             share=ClientLimits(
                 concurrency=max_concurrent_requests,
@@ -159,6 +162,12 @@ class OpenAICompatibleModel(LogprobReader):
             max_wait_s=max_wait_s,
             backoff_s=backoff_s,
         )
+        endpoints = [create(url) for url in split_urls(base_url)]
+        endpoint = (
+            endpoints[0]
+            if len(endpoints) == 1
+            else EndpointGroup(endpoints, max_retries=max_retries, max_wait_s=max_wait_s)
+        )
         super().__init__(
             endpoint, model=model, extra_body=extra_body, cached=cached_replies(cache, base_url=endpoint.base_url)
         )
@@ -167,6 +176,17 @@ class OpenAICompatibleModel(LogprobReader):
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self._endpoint.public_url!r}, model={self._model!r})"
+
+    async def prepare(self) -> None:
+        """Detect the served model, unless one was given, and check that several endpoints serve the same model.
+
+        Raises:
+            ConfigurationError: If the server serves no model, or several, or one endpoint serves another model.
+            JudgeError: If the server is unavailable.
+        """
+        await super().prepare()
+        if isinstance(self._endpoint, EndpointGroup):
+            await self._endpoint.check_model(self._model)
 
     async def capabilities(self, *, fresh: bool = False) -> Capabilities:
         """Return the endpoint's capabilities, which the first call measures.

@@ -46,6 +46,9 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"the configuration {name!r} cannot be read: {error}") from None
+    for role in ROLES:
+        if isinstance(urls := values.get(role), list):
+            values[role] = ",".join(map(str, urls))
     for key, value in values.items():
         if isinstance(value, dict) and key not in ROLES and "url" in value:
             raise ConfigurationError(

@@ -14,6 +14,7 @@ from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges._cache.replies import CachedReplies, cache_bypassed
 from ragstone.judges._http.dialect import Dialect, kind_of
 from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError, reply_length
+from ragstone.judges._http.endpoint_group import EndpointGroup
 from ragstone.judges._http.reasoning import is_cut, measure_reasoning, sign_of_reasoning
 from ragstone.judges._http.replies import completions, token_ids
 from ragstone.judges._http.turns import FirstOfKind
@@ -42,7 +43,12 @@ class ChatClient:
     """
 
     def __init__(
-        self, endpoint: Endpoint, *, model: str | None, extra_body: Mapping[str, Any] | None, cached: CachedReplies
+        self,
+        endpoint: Endpoint | EndpointGroup,
+        *,
+        model: str | None,
+        extra_body: Mapping[str, Any] | None,
+        cached: CachedReplies,
     ) -> None:
         self._endpoint = endpoint
         self._model = model

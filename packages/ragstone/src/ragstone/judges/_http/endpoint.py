@@ -7,7 +7,7 @@ import hashlib
 import random
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
@@ -149,6 +149,8 @@ class Endpoint:
         self._option_names = option_names or OptionNames()
         self._secrets = find_secrets(self.base_url, api_key, self._headers)
         self._share = share
+        self._impatient_share = replace(share, fail_fast_after_s=0.0)
+        """For requests that another endpoint can take."""
         self._timeout_s = share.timeout_s
         self.capacity = capacity_of(self.base_url, api_key)
         self.capacity.join(share)
@@ -196,6 +198,7 @@ class Endpoint:
         body: Mapping[str, Any] | None = None,
         *,
         counted: bool = True,
+        once: bool = False,
     ) -> dict[str, Any]:
         """Send one request, with retries, and return the JSON object of the reply.
 
@@ -204,6 +207,8 @@ class Endpoint:
             path: Path below the base URL ("/models"), or with two slashes ("//tokenize") below the server's root.
             body: Body of a POST.
             counted: Whether a POST counts as a call in the usage.
+            once: Whether to fail after the first failed attempt, or if the endpoint is unavailable, because the caller has
+                another endpoint.
 
         Raises:
             RequestRefusedError: If the status is 4xx.
@@ -211,13 +216,19 @@ class Endpoint:
             JudgeUnavailableError: If no usable reply is received after all retries. The kind is "timeout", "unavailable",
                 or "unparseable" if the reply is not a JSON object (for example a proxy's error page).
         """
-        reply = await self._send(method, path, body, counted=counted)
+        reply = await self._send(method, path, body, counted=counted, once=once)
         if path == _CHAT and body is not None:
             await self._prompts.check(body, reply)
         return reply
 
     async def _send(
-        self, method: Literal["GET", "POST"], path: str, body: Mapping[str, Any] | None = None, *, counted: bool = True
+        self,
+        method: Literal["GET", "POST"],
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        counted: bool = True,
+        once: bool = False,
     ) -> dict[str, Any]:
         connection = await self._connection()
         if path.startswith("//"):
@@ -242,7 +253,7 @@ class Endpoint:
                 self._budget.check()
             try:
                 permit = await capacity.acquire(
-                    self._share,
+                    self._impatient_share if once else self._share,
                     kind=sending.kind,
                     n_requests=int(sending.counted),
                     n_tokens=sending.n_tokens,
@@ -256,14 +267,28 @@ class Endpoint:
                 return outcome
             if outcome.rate_limited:
                 n_refusals += 1
-                if loop.time() + capacity.pause_s() > give_up_at:
+                if once or loop.time() + capacity.pause_s() > give_up_at:
                     raise self._given_up(outcome, n_failures + n_refusals)
             else:
                 n_failures += 1
                 wait_s = self._wait_s(outcome, n_failures)
-                if n_failures > self._max_retries or loop.time() + wait_s > give_up_at or capacity.is_down(self._share):
+                if (
+                    once
+                    or n_failures > self._max_retries
+                    or loop.time() + wait_s > give_up_at
+                    or capacity.is_down(self._share)
+                ):
                     raise self._given_up(outcome, n_failures + n_refusals)
                 await asyncio.sleep(wait_s)
+
+    def outage(self) -> JudgeUnavailableError | None:
+        """Return the error of requests that fail during an outage, or None if they should still wait."""
+        error = self.capacity.outage(self._share)
+        return None if error is None else JudgeUnavailableError(f"{self.public_url}: {error}", kind=error.kind)
+
+    def retry_wait_s(self, error: JudgeUnavailableError, n: int) -> float:
+        """Return the seconds to wait before the `n`-th retry after a failed attempt."""
+        return self._wait_s(_RetryableError("", retry_after_s=error.retry_after_s), n)
 
     def _wait_s(self, failure: _RetryableError, n: int) -> float:
         if failure.retry_after_s is None:

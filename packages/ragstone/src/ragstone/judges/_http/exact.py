@@ -11,6 +11,7 @@ from ragstone.errors import JudgeReplyError
 from ragstone.judges._cache.replies import CachedReplies
 from ragstone.judges._http.client import ChatClient
 from ragstone.judges._http.endpoint import Endpoint, RequestRefusedError
+from ragstone.judges._http.endpoint_group import EndpointGroup
 from ragstone.judges._http.replies import logprob_or_none, token_ids
 from ragstone.judges._model import AsyncOnce, ReplyLogprobs
 from ragstone.judges._render import Message
@@ -33,7 +34,12 @@ class LogprobReader(ChatClient):
     """A client that reads exact probabilities. A missing value is an error, and is never guessed."""
 
     def __init__(
-        self, endpoint: Endpoint, *, model: str | None, extra_body: Mapping[str, Any] | None, cached: CachedReplies
+        self,
+        endpoint: Endpoint | EndpointGroup,
+        *,
+        model: str | None,
+        extra_body: Mapping[str, Any] | None,
+        cached: CachedReplies,
     ) -> None:
         super().__init__(endpoint, model=model, extra_body=extra_body, cached=cached)
         self._texts: dict[str, list[int]] = {}

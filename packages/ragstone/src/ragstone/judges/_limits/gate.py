@@ -285,6 +285,28 @@ class EndpointLimiter:
             self._requests.take(-permit.n_requests, now)
             self._tokens.take(-permit.n_tokens, now)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the endpoint seems to be unavailable."""
+        return self.breaker.open
+
+    @property
+    def probe_due(self) -> bool:
+        """Whether the endpoint seems to be unavailable, and it is time to check if it replies again."""
+        return self.breaker.open and self.breaker.probing_since is None and self._clock() >= self.breaker.next_probe_at
+
+    @property
+    def load(self) -> float:
+        """Requests in flight and waiting, relative to the number of concurrent requests that the endpoint can process."""
+        return (len(self._in_flight) + len(self._waiters)) / self.window.limit
+
+    def outage(self, share: ClientLimits) -> JudgeUnavailableError | None:
+        """Return the error of requests that fail during the outage, or None if they should still wait."""
+        now = self._clock()
+        if not self.is_down(share):
+            return None
+        return JudgeUnavailableError(self.breaker.message(now, share.fail_fast_after_s), kind=self.breaker.kind)
+
     def is_down(self, share: ClientLimits) -> bool:
         """Return whether the endpoint has been unavailable for longer than the limit of a share."""
         return self.breaker.open and self.breaker.outage_duration_s(self._clock()) >= share.fail_fast_after_s
