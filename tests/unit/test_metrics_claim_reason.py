@@ -20,7 +20,7 @@ def test_the_closest_passage_is_named_as_such():
     """By words in common, for claims that all passages together support."""
     text = describe_evidence({"claims": [*reversed(CLAIMS)]}, ["Ferries leave at noon.", "The tower is 31 m high."])
     assert text == (
-        "Claims of the response:\n- It is red.: not supported\n- It is 31 m high.: supported (closest: passage 2)"
+        "Claims of the response:\n- not supported: It is red.\n- supported (closest: passage 2): It is 31 m high."
     )
     assert "closest" not in describe_evidence({"claims": CLAIMS}, ["Nothing"])
 
@@ -28,7 +28,7 @@ def test_the_closest_passage_is_named_as_such():
 def test_missing_verdicts_are_said():
     """They are neither yes nor no."""
     claims = [{"claim": "a", "right": None, "passages": [1, 3]}]
-    assert "- a: no verdict, supported by passages 1, 3" in describe_evidence({"claims": claims}, [])
+    assert "- no verdict, supported by passages 1, 3: a" in describe_evidence({"claims": claims}, [])
 
 
 def test_long_lists_and_long_claims_are_cut():
@@ -41,12 +41,12 @@ def test_long_lists_and_long_claims_are_cut():
 
 def test_other_evidence():
     """Questions, sentences of passages, and passages."""
-    assert "- Why?: 80%" in describe_evidence({"questions": [{"question": "Why?", "equivalence": 0.8}]}, [])
+    assert "- 80%: Why?" in describe_evidence({"questions": [{"question": "Why?", "equivalence": 0.8}]}, [])
     assert "does not commit" in describe_evidence({"questions": [], "noncommittal": True}, [])
     assert "Useful passages: 1, 3 of 3." == describe_evidence({"judged_by": "query", "useful": [True, False, 1]}, [])
     assert "Relevant passages: none of 1." == describe_evidence({"relevant": [None]}, [])
     sentences = [[{"claim": "a", "relevant": True}], []]
-    assert "Passage 1:\n- a: relevant" == describe_evidence({"sentences": sentences}, [])
+    assert "Passage 1:\n- relevant: a" == describe_evidence({"sentences": sentences}, [])
     assert describe_evidence({"em": 1.0}, []) is None
 
 

@@ -216,15 +216,15 @@ def test_explanations_list_the_claims():
     """Each claim with its verdicts and the passages that support it, the least supported first."""
     found = outcomes("a v x", "a b", ("a x", "a"))
     lines = [
-        "v: wrong, supported by no passage",
-        "x: wrong, supported by passage 1",
-        "a: correct, supported by passages 1, 2",
+        "wrong, supported by no passage: v",
+        "wrong, supported by passage 1: x",
+        "correct, supported by passages 1, 2: a",
     ]
     assert ["Claims of the response:", *(f"- {line}" for line in lines)] == found["hallucination"].explanation.split(
         "\n"
     )
-    assert "- b: not in the response\n- a: in the response" in found["recall"].explanation
-    assert "- b: supported by no passage\n- a: in a passage" not in found["claim_recall"].explanation
+    assert "- not in the response: b\n- in the response: a" in found["recall"].explanation
+    assert "- supported by no passage: b\n- supported by passages 1, 2: a" in found["claim_recall"].explanation
     assert "Relevant passages: 1, 2 of 2." in found["context_precision"].explanation
 
 

@@ -41,7 +41,7 @@ def describe_evidence(details: Mapping[str, Any], passages: Sequence[str]) -> st
         ...     )
         ... )
         Claims of the response:
-        - It is 31 m.: supported (closest: passage 1)
+        - supported (closest: passage 1): It is 31 m.
     """
     sections = [_list(heading, details[name], passages) for name, heading in _HEADINGS.items() if details.get(name)]
     for position, sentences in enumerate(details.get("sentences", ()), start=1):
@@ -49,7 +49,7 @@ def describe_evidence(details: Mapping[str, Any], passages: Sequence[str]) -> st
     if details.get("noncommittal"):
         sections.append("The response does not commit to an answer.")
     if questions := details.get("questions"):
-        lines = [f"- {_cut(item['question'])}: {item['equivalence']:.0%}" for item in questions]
+        lines = [f"- {item['equivalence']:.0%}: {_cut(item['question'])}" for item in questions]
         sections.append(
             "\n".join(["Questions that the response answers, and how far the query asks the same:", *lines])
         )
@@ -62,7 +62,7 @@ def describe_evidence(details: Mapping[str, Any], passages: Sequence[str]) -> st
 def _list(heading: str, claims: Sequence[Mapping[str, Any]], passages: Sequence[str]) -> str:
     # Sorting is stable, so claims with equally many verdicts stay in their order.
     ranked = sorted(claims, key=lambda claim: sum(bool(verdict) for name, verdict in claim.items() if name != "claim"))
-    lines = [f"- {_cut(claim['claim'])}: {_verdicts(claim, passages)}" for claim in ranked[:_MAX_LINES]]
+    lines = [f"- {_verdicts(claim, passages)}: {_cut(claim['claim'])}" for claim in ranked[:_MAX_LINES]]
     if len(ranked) > _MAX_LINES:
         lines.append(f"- and {len(ranked) - _MAX_LINES} more")
     return "\n".join([f"{heading}:", *lines]) if lines else ""
