@@ -34,7 +34,7 @@ print(json.dumps([acknowledged, counts.recorded, counts.written, dict(counts.dro
 def test_file_size_limit_loses_only_what_is_counted(tmp_path):
     """All or nothing of each group, at whichever byte the disk ended; the losses are in the spool as well."""
     app = subprocess.run(
-        [sys.executable, "-c", APP, str(tmp_path)], check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", APP, str(tmp_path)], check=True, capture_output=True, text=True, timeout=240
     )
     acknowledged, recorded, written, dropped = json.loads(app.stdout)
     reader = SpoolReader(tmp_path)

@@ -114,7 +114,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     app = subprocess.Popen([sys.executable, "-c", PRELUDE + code, str(tmp_path)], stdin=subprocess.PIPE)
     try:
-        assert -9 == app.wait(60)
+        assert -9 == app.wait(240)
         assert [False] == [segment.live for segment in SpoolReader(tmp_path).segments()]
         assert {"parent/0": 1} == found_in(tmp_path)
     finally:

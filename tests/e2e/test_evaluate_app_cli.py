@@ -82,7 +82,7 @@ def test_an_interrupted_run_is_resumed_by_the_same_command(folder: Path, number:
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         wait_until(lambda: partial.exists() and 2 == partial.read_bytes().count(b"\n"), limit_s=120)
         process.send_signal(number)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=240)
     if number == signal.SIGINT:
         assert 130 == process.returncode
         assert "2 answers are kept. Run the same command to resume." in stderr

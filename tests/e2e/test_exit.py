@@ -114,7 +114,7 @@ from ragstone.worker import read_ledger
 
 concurrent.futures.thread._shutdown = True  # as at exit, where the worker may come at any moment
 assert monitor.record(TraceDraft(query="done"))
-end = time.monotonic() + 100
+end = time.monotonic() + 240
 while time.monotonic() < end and not (Path("r.db").exists() and read_ledger("r.db").total.not_applicable):
     monitor.drain(0.1)
 """

@@ -50,7 +50,7 @@ def _unreliable(take: Callable[[Request], Reply]) -> Callable[[Request], Reply]:
 
 def _delivered(monitor: Monitor, sinks: list[Sink]) -> list[tuple[int, int, int]]:
     """What is pending, sent and skipped at each sink, once nothing is pending."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 240
     while True:
         books = monitor.ledger().outbox
         if not any(books[sink.name].pending for sink in sinks) or time.monotonic() > deadline:

@@ -60,7 +60,7 @@ def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
     """Wait for a process that ends by itself."""
-    out, err = process.communicate(timeout=110)
+    out, err = process.communicate(timeout=240)
     assert code == process.returncode, err
     return out, err
 
@@ -87,7 +87,7 @@ class Asked:
 
     def wait_for(self, n: int) -> None:
         """Until so many questions have come, in all."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while self.questions.total() < n and time.monotonic() < end:
             time.sleep(0.005)
 
@@ -219,7 +219,7 @@ def span(trace: int, n: int, parent: int | None = None, **attributes: str) -> di
 
 def send_http(url: str, message: dict[str, Any]) -> None:
     """Send a span as JSON over HTTP."""
-    answer = httpx.post(url, json={"resourceSpans": [{"scopeSpans": [{"spans": [message]}]}]}, timeout=30)
+    answer = httpx.post(url, json={"resourceSpans": [{"scopeSpans": [{"spans": [message]}]}]}, timeout=240)
     assert 200 == answer.status_code
 
 
@@ -241,7 +241,7 @@ def send_grpc(url: str, message: dict[str, Any]) -> None:
     for entry in message["attributes"]:
         made.attributes.add(key=entry["key"]).value.string_value = entry["value"]["stringValue"]
     with grpc.insecure_channel(url.removeprefix("http://")) as channel:
-        TraceServiceStub(channel).Export(sent, timeout=30)
+        TraceServiceStub(channel).Export(sent, timeout=240)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_ingest_is_killed_and_keeps_what_it_answered(tmp_path, send_to, kills):
             send_to(url, span(i, 2, 1, **{"input.value": f"What is item {i}?", **kind}))
             root = {"openinference.span.kind": "CHAIN", "output.value": f"Item {i} is a stone."}
             send_to(url, span(i, 1, **{"input.value": f"What is item {i}?", **root}))
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while read_ledger(store).total.scored < n and time.monotonic() < end:
             time.sleep(0.1)
         assert process is not None

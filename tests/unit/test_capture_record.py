@@ -18,7 +18,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.requests import Request, Step, TraceDraft, harvest
 from ragstone.schema import spool_entry_adapter
 
-WAIT_S = 20.0  # for things that happen; how long they take is not what is tested
+WAIT_S = 100.0  # for things that happen; how long they take is not what is tested
 
 
 class MemorySpool:

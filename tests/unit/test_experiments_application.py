@@ -179,9 +179,9 @@ def test_calls_run_concurrently_up_to_the_limit() -> None:
 
     def ask(question: str) -> str:
         running.append(question)
-        meeting.wait(30)
+        meeting.wait(100)
         most.append(len(running))
-        meeting.wait(30)
+        meeting.wait(100)
         running.remove(question)
         return "x"
 

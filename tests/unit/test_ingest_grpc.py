@@ -68,7 +68,7 @@ def export(buffer, exported, **options):
     """Send spans with the exporter of OpenTelemetry."""
 
     def use(url):
-        exporter = OTLPSpanExporter(endpoint=url, insecure=True, timeout=5, **options)
+        exporter = OTLPSpanExporter(endpoint=url, insecure=True, timeout=100, **options)
         try:
             return exporter.export(exported)
         finally:
@@ -82,7 +82,7 @@ def call(buffer, stub, message):
 
     def use(url):
         with grpc.insecure_channel(url.removeprefix("http://")) as channel:
-            return stub(channel).Export(message, timeout=30)
+            return stub(channel).Export(message, timeout=100)
 
     return with_receiver(buffer, use)
 
@@ -123,7 +123,7 @@ def test_a_full_disk_is_reported_so_that_exporters_retry(buffer, monkeypatch, ca
         with grpc.insecure_channel(url.removeprefix("http://")) as channel:
             for _ in range(2):
                 with pytest.raises(grpc.RpcError) as error:
-                    TraceServiceStub(channel).Export(ExportTraceServiceRequest(), timeout=30)
+                    TraceServiceStub(channel).Export(ExportTraceServiceRequest(), timeout=100)
                 yield_ = error.value
             return yield_
 
@@ -162,7 +162,7 @@ def test_other_messages_are_refused(buffer, method, message, code):
 
     def use(url):
         with grpc.insecure_channel(url.removeprefix("http://")) as channel, pytest.raises(grpc.RpcError) as error:
-            channel.unary_unary(method)(message, timeout=30)
+            channel.unary_unary(method)(message, timeout=100)
         return error.value.code()
 
     assert code == with_receiver(buffer, use)

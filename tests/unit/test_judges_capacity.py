@@ -127,7 +127,7 @@ def test_closed_loops_leak_nothing():
     abandoned.close()
 
     async def session():
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             permit = await capacity.acquire(share)
         capacity.answered(permit)
 
@@ -189,7 +189,7 @@ def test_forked_child_begins_anew():
     capacity = joined(share)
 
     async def child():
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(100):
             capacity.answered(await capacity.acquire(share))
 
     async def parent():
@@ -203,7 +203,7 @@ def test_forked_child_begins_anew():
                 thread = threading.Thread(target=lambda: asyncio.run(child()), daemon=True)
                 thread.start()
                 # A lock that stays locked would hold it for ever.
-                thread.join(timeout=10)
+                thread.join(timeout=100)
                 code = int(thread.is_alive() or (capacity.in_flight, capacity.waiting) != (0, 0))
             finally:
                 os._exit(code)

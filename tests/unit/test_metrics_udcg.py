@@ -293,7 +293,7 @@ def test_passages_are_asked_at_once():
 
     class Together(FakeReader):
         async def estimate_abstention(self, query, passages):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 await barrier.wait()
             return await super().estimate_abstention(query, passages)
 

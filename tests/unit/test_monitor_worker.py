@@ -40,7 +40,7 @@ def test_a_worker_stops_while_the_judge_does_not_say_who_it_is(tmp_path: Path) -
         running = asyncio.create_task(worker.run())
         await asyncio.to_thread(judge.asked.wait, 30)
         worker.stop()
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 100)
 
     asyncio.run(main())
     assert judge.left.is_set()
@@ -51,7 +51,7 @@ def test_a_monitor_closes_while_the_judge_does_not_say_who_it_is(tmp_path: Path)
     judge = SilentJudge()
     monitor = Monitor(judge=judge, metrics="ccrs.qr", store=tmp_path / "r.db")
     monitor.start()
-    assert judge.asked.wait(30)
+    assert judge.asked.wait(100)
     monitor.close(timeout_s=30)
     assert judge.left.is_set()
 

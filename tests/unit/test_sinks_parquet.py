@@ -151,7 +151,7 @@ if not (child := os.fork()):
 assert os.waitpid(child, 0)[1] == 0
 deliver("parent")
 """
-    subprocess.run([sys.executable, "-c", _SCRIPT + script, tmp_path], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", _SCRIPT + script, tmp_path], check=True, timeout=240)
     assert 2 == len(_parts(tmp_path))
     assert ["before", "child", "parent"] == sorted(_traces(tmp_path))
 

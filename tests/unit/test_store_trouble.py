@@ -101,7 +101,7 @@ with SqliteStore.open(sys.argv[1], mode="own") as store:
 print(n + 1)
 """
         done = subprocess.run(
-            [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False, timeout=60
+            [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False, timeout=240
         )
 
         assert ("", 0) == (done.stderr, done.returncode)

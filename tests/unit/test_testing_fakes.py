@@ -34,7 +34,7 @@ def post(server, message="Why?", **fields):
     request = urllib.request.Request(  # noqa: S310  loopback
         f"{server.url}/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=100) as response:  # noqa: S310
         return json.load(response)["choices"][0]
 
 

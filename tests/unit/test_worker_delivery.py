@@ -220,7 +220,7 @@ def test_a_trace_that_does_not_come_is_waited_for_a_day(store, clock):
 
 
 def test_credentials_that_are_refused_stop_the_sink_and_are_said_once(store, clock, caplog):
-    """Nothing is lost, nothing more is asked, and the ledger say why; a new worker tries again."""
+    """Nothing is lost, nothing more is asked, and the ledger says why; a new worker tries again."""
     with caplog.at_level(logging.WARNING):
         outlet, _ = run(store, clock, failing(SinkDeniedError("401; check the credentials")))
         clock.now += HOUR
