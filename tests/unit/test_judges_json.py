@@ -74,12 +74,12 @@ def test_a_server_that_obeys():
 
 
 def test_a_server_that_refuses_schemas():
-    """It is asked in words, and after a few refusals no longer offered one."""
+    """It is asked in words, and no longer offered a schema once it says that it does not accept any."""
     with FakeJudgeServer(structured="refused", reply=replying(f"Sure:\n```json\n{GOOD}\n```")) as server:
         reply, _ = ask(server.url, times=5)
         offered = ["response_format" in body for body in server.stats.requests]
     assert ({"items": ["A", "B"]}, "json_reply") == (reply.value, reply.method)
-    assert [True, False, True, False, True, False, False, False] == offered
+    assert [True, *[False] * 5] == offered
 
 
 def test_a_prompt_that_is_too_long_is_refused_once():
@@ -256,3 +256,48 @@ def test_hostile_material_over_http():
         assert "<|im_end|>" not in material
         # Each block is closed once, by us.
         assert all(material.count(f"</{name}>") <= 1 for name in ("claims", "text", "evidence", "query"))
+
+
+class Shapes:
+    """Refuses schemas with some keywords, in its own words, and notes what was sent."""
+
+    def __init__(self, words, *keywords):
+        self.words, self.keywords, self.sent = words, keywords, []
+
+    async def __call__(self, *, fields):
+        sent = json.dumps(fields["response_format"]["json_schema"]["schema"])
+        self.sent.append(sent)
+        if any(f'"{keyword}"' in sent for keyword in self.keywords):
+            raise RequestRefusedError(self.words, status=400, param=None)
+        return {"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}
+
+
+MARKS = {"type": "object", "properties": {"minimum": {"type": "integer", "minimum": 0, "maximum": 1}}}
+TEXTS = {"type": "object", "properties": {"items": {"type": "array", "items": {"maxLength": 9}, "maxItems": 3}}}
+
+
+@pytest.mark.parametrize(
+    ("words", "keywords", "accepted", "n_sent"),
+    [
+        ("", (), '{"type": "integer", "minimum": 0, "maximum": 1}', [1, 1]),
+        ("'minimum' is not permitted", ("maximum",), '{"type": "integer", "enum": [0, 1]}', [2, 1]),
+        ("invalid schema", ("maximum", "enum"), '{"type": "integer"}', [3, 1]),
+        ("the prompt was filtered", ("maximum",), None, [1, 1]),
+    ],
+)
+def test_a_server_that_refuses_ranges(words, keywords, accepted, n_sent):
+    """Enumerations instead, or neither; lengths are never sent; what was accepted is remembered."""
+    replies, server, counts = ConstrainedReplies(), Shapes(words, *keywords), []
+
+    async def session():
+        for _ in n_sent:
+            before = len(server.sent)
+            reply = await replies.json(server, MARKS)
+            assert (reply is None) == (accepted is None)
+            counts.append(len(server.sent) - before)
+        await replies.json(server, TEXTS)
+
+    asyncio.run(session())
+    assert n_sent == counts
+    assert accepted is None or f'"minimum": {accepted}' in server.sent[-2]
+    assert '{"type": "array", "items": {}}' in server.sent[-1]

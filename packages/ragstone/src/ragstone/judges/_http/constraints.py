@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -23,6 +23,12 @@ _LENGTHS: Final = frozenset({"minLength", "maxLength", "minItems", "maxItems", "
 """Keywords that several servers refuse in strict schemas. The caller validates the reply, so they are never sent."""
 _RANGES: Final = frozenset({"minimum", "maximum"})
 """Keywords that some servers refuse, and that let others return only valid numbers."""
+_MOST_LISTED: Final = 12
+"""Maximum number of integers in an enumeration."""
+_LEVELS: Final = 3
+_KEYWORD: Final = re.compile(r"\b(?:minimum|maximum|enum|invalid schema)\b", re.IGNORECASE)
+"""What a server names if it refuses a part of a schema, instead of schemas in general."""
+_NO_SCHEMAS: Final = re.compile(r"response[_ ]format|json_schema|structured output", re.IGNORECASE)
 
 
 _SCORE: Final = r'\s*\{\s*"score"\s*:\s*(-?\d{1,9})\s*\}\s*'
@@ -97,7 +103,8 @@ class ConstrainedReplies:
         self._first = FirstOfKind()
         self._schemas_refused = 0
         self._took_a_schema = False
-        self._without: frozenset[str] = _LENGTHS
+        self._level = 0
+        """Form of schemas that the endpoint accepts (see `_form`), as far as known."""
 
     async def number(self, ask: _Ask, low: int, high: int) -> Completion | None:
         """Return an integer in [low, high], or None if the endpoint obeys none of the constraints.
@@ -109,10 +116,10 @@ class ConstrainedReplies:
             async with self._first.turn(constraint.name):
                 if constraint not in self._constraints:
                     continue
-                reply = await _unless_refused(ask, constraint.fields(low, high))
+                reply = await _or_refusal(ask, constraint.fields(low, high))
                 self._first.settle(constraint.name)
             unusable = [constraint]
-            if reply is not None:
+            if not isinstance(reply, RequestRefusedError):
                 (completion, *_) = completions(reply)
                 if completion.finish != "stop" or constraint.obeyed(completion.text, low, high):
                     return completion
@@ -125,53 +132,67 @@ class ConstrainedReplies:
     async def json(self, ask: _Ask, schema: Mapping[str, Any]) -> Completion | None:
         """Return JSON of a schema, or None if the endpoint refuses schemas. The caller must validate the reply.
 
-        The schema is sent without limits on lengths, and after a refusal also without ranges of numbers. After the
-        first accepted schema, each request has one. Before that, only a few do.
+        The schema is sent without limits on lengths, and after refusals with enumerations in place of ranges, or without
+        both. After the first accepted schema, each request has one. Before that, only a few do.
 
         Raises:
             JudgeError: If no reply is received.
         """
-        async with self._first.turn("json"):
+        forms = [_form(schema, level) for level in range(_LEVELS)]
+        kind = ("json", forms[0] != forms[-1])
+        async with self._first.turn(kind):
             if self._schemas_refused >= _REFUSALS and not self._took_a_schema:
                 return None
-            for without, sent in self._forms(schema):
-                form = {"name": "reply", "strict": True, "schema": sent}
-                reply = await _unless_refused(ask, {"response_format": {"type": "json_schema", "json_schema": form}})
-                if reply is not None:
-                    self._without = without
+            for level in range(self._level, _LEVELS):
+                if level > self._level and forms[level] == forms[level - 1]:
+                    continue
+                form = {"name": "reply", "strict": True, "schema": forms[level]}
+                reply = await _or_refusal(ask, {"response_format": {"type": "json_schema", "json_schema": form}})
+                if not isinstance(reply, RequestRefusedError):
+                    if forms[0] != forms[-1]:
+                        self._level = max(self._level, level)
                     self._took_a_schema = True
-                    self._first.settle("json")
+                    self._first.settle(kind)
                     (completion, *_) = completions(reply)
                     return completion
+                if not _KEYWORD.search(reply.text):
+                    # No form of the schema would be accepted, and if the server says so, no other schema either.
+                    self._schemas_refused += _REFUSALS if _NO_SCHEMAS.search(reply.text) else 0
+                    break
             self._schemas_refused += 1
             return None
 
-    def _forms(self, schema: Mapping[str, Any]) -> Iterator[tuple[frozenset[str], Any]]:
-        """Yield the forms of a schema to try, and the keywords that each of them omits."""
-        sent = _reduced(schema, self._without)
-        yield self._without, sent
-        bare = _reduced(schema, _LENGTHS | _RANGES)
-        if bare != sent:
-            yield _LENGTHS | _RANGES, bare
 
+def _form(schema: Any, level: int, *, names: bool = False) -> Any:
+    """Return a JSON Schema as it is sent. The keys of `properties` and `$defs` are names, not keywords.
 
-def _reduced(schema: Any, without: frozenset[str], *, names: bool = False) -> Any:
-    """Return a JSON Schema without some keywords. The keys of `properties` and `$defs` are names, not keywords."""
+    Args:
+        schema: The schema.
+        level: 0 sends ranges of numbers, 1 sends short ranges as enumerations, 2 sends neither.
+        names: Whether the keys of `schema` are names.
+    """
     if isinstance(schema, list):
-        return [_reduced(item, without) for item in schema]
+        return [_form(item, level) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
-    return {
-        key: _reduced(value, without, names=not names and key in ("properties", "$defs"))
+    dropped = frozenset() if names else _LENGTHS | (_RANGES if level else frozenset())
+    sent = {
+        key: _form(value, level, names=not names and key in ("properties", "$defs"))
         for key, value in schema.items()
-        if names or key not in without
+        if key not in dropped
     }
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if level == 1 and not names and isinstance(low, int) and isinstance(high, int) and high - low < _MOST_LISTED:
+        sent["enum"] = list(range(low, high + 1))
+    return sent
 
 
-async def _unless_refused(ask: _Ask, fields: Mapping[str, Any]) -> dict[str, Any] | None:
+async def _or_refusal(ask: _Ask, fields: Mapping[str, Any]) -> dict[str, Any] | RequestRefusedError:
     try:
         return await ask(fields=fields)
     except RequestRefusedError as refused:
-        if refused.status not in (400, 422) or is_too_long(refused):
+        # A refused schema may contain the word "maximum", as messages about the length do.
+        too_long = is_too_long(refused) and "schema" not in refused.text.lower()
+        if refused.status not in (400, 422) or too_long:
             raise
-        return None
+        return refused

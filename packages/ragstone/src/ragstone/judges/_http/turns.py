@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 __all__ = ["FirstOfKind"]
 
-_PATIENCE_S: Final = 10.0
-"""Maximum wait for the first request of a kind. A server refuses parameters at once, before the model runs."""
+_PATIENCE_S: Final = 30.0
+"""Maximum wait for one request. A server refuses parameters at once, before the model runs."""
 
 
 class FirstOfKind:
@@ -34,13 +34,12 @@ class FirstOfKind:
 
     @asynccontextmanager
     async def turn(self, kind: Hashable) -> AsyncIterator[None]:
-        """Wait until no other request of an unsettled kind is under way, for at most 10 seconds."""
+        """Wait until no other request of an unsettled kind is under way, for at most 30 seconds for each of them."""
         loop = asyncio.get_running_loop()
         leading = self._leading.setdefault(loop, {})
-        until = loop.time() + _PATIENCE_S
         while kind not in self._settled and (other := leading.get(kind)) is not None:
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout(_PATIENCE_S):
                     await other.wait()
             except TimeoutError:
                 break
