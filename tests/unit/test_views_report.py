@@ -181,6 +181,21 @@ def test_sampled_traffic_is_weighted(tmp_path: Path) -> None:
     assert view.provenance.is_weighted
 
 
+def test_requests_of_one_session_count_less() -> None:
+    """Means and shares have the interval of clusters, and a notice gives the design effect."""
+    result = experiment([(0.2 + 0.6 * (n // 4 % 2), 0.5 + n / 100) for n in range(40)])
+    for n, sample in enumerate(result.samples):
+        object.__setattr__(sample, "metadata", {"session_id": f"session {n // 4}"})
+    view = build_report(result)
+    sessions = [f"session {n // 4}" for n in range(40)]
+    correct = [0.2 + 0.6 * (n // 4 % 2) for n in range(40)]
+    assert hajek_mean(correct, clusters=sessions) == view.metrics[0].estimate
+    numbers = view.verdict[0].numbers
+    share = hajek_mean([float(value < 0.5) for value in correct], clusters=sessions)
+    assert (share.value, share.low, share.high) == (numbers["share"], numbers["low"], numbers["high"])
+    assert any("40 rows in 10 sessions" in notice.text for notice in view.notices)
+
+
 def test_a_period_of_a_store(tmp_path: Path) -> None:
     """Only its requests are counted, and the heading names the period."""
     path = stored(tmp_path / "r.db", [1.0] * 10)

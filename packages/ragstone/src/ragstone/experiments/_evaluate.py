@@ -24,7 +24,7 @@ from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, cluster_n
 from ragstone.experiments._deliver import deliver
 from ragstone.experiments._summary import MetricSummary, format_table, summarize
 from ragstone.experiments._views.build import build_report, find_worst
-from ragstone.experiments._views.source import Rows
+from ragstone.experiments._views.source import Dependence, Rows
 from ragstone.experiments._views.write import write_report
 from ragstone.judges import Judge, JudgeIdentity, Reader, is_baseline
 from ragstone.metrics import Metric, MetricCard
@@ -186,12 +186,15 @@ class Experiment:
 
     def report_source(self, name: str | None = None) -> Rows:
         """Return what views of this experiment are built from."""
+        fields = read_fields(self.samples, cluster_keys(self.cluster))
         rejected = f"{len(self.rejected)} invalid rows are not included in any number."
         return Rows(
             name or "experiment",
             lambda: self.outcomes,
             self.samples,
             cards={card.name: card for card in self.cards},
+            dependence=lambda: Dependence(fields.inclusion_probabilities, fields.labels),
+            cluster=self.cluster,
             times={trace.trace_id: trace.started_at for trace in self.traces},
             notes=[rejected] if self.rejected else [],
         )

@@ -281,7 +281,7 @@ class _Layout:
         longest = max(cell_len(titles[row.name]) for row in rows)
         self.label = min(max(longest, 6), _MAX_LABEL)
         estimates = [row.estimate for row in rows if row.estimate is not None]
-        self.mean = max([8, *(len(f"{format_mean(e)} {format_interval(e)}") for e in estimates)])
+        self.mean = max([9, *(len(f"{format_mean(e)} {format_interval(e)}") for e in estimates)])
         self.scored = max(6, *(len(f"{row.n_scored:,}") for row in rows))
         self.failed = 6 if any(row.n_failed for row in rows) else 0
         fixed = 2 + self.label + _GAP + self.mean + _GAP + self.scored + (_GAP + self.failed if self.failed else 0)

@@ -12,6 +12,8 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import card_of
+from ragstone.experiments._clusters import Clusters, choose_clusters, cluster_notes
+from ragstone.experiments._means import estimate_mean
 from ragstone.experiments._summary import MetricSummary, OutcomeTally
 from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.causes import (
@@ -27,8 +29,8 @@ from ragstone.experiments._views.verdict import Population, describe_next, descr
 from ragstone.experiments._views.where import Condition, check_keys, parse_where
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Score, Usage
-from ragstone.stats import Estimate, hajek_mean, mean_interval
+from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.stats import Estimate
 from ragstone.views import AnswerView, CauseRow, MetricRow, Provenance, QuestionRow, ReportView
 
 __all__ = ["build_page", "build_report", "explain_answer", "find_worst"]
@@ -151,7 +153,10 @@ class _Reading:
         self._versions: dict[str, set[str]] = {}
         self._signals: dict[str, Signals] = {}
         self._probabilities: Mapping[str, float] = {}
-        self._usage = Usage()
+        self._clusters: Clusters | None = None
+        self._cluster_notes: list[str] = []
+        self._n_calls, self._input_tokens, self._output_tokens = 0, 0, 0
+        self._cost_usd: float | None = None
         self._since: float | None = None
         self._until: float | None = None
 
@@ -182,7 +187,15 @@ class _Reading:
                 f"{self._metric!r} was not scored. Scored metrics: {', '.join(sorted(self._tallies))}"
             )
         check_keys(self._where, keys | self._tallies.keys())
-        self._probabilities = self._source.inclusion_probabilities()
+        dependence = self._source.dependence()
+        self._probabilities = dependence.inclusion_probabilities
+        self._clusters = choose_clusters(self._source.cluster, dependence.labels, self._signals)
+        scores = {
+            metric: dict(zip(self._value_ids[metric], values, strict=True)) for metric, values in self._values.items()
+        }
+        self._cluster_notes = cluster_notes(
+            self._source.cluster, self._clusters, dependence.labels, self._signals, scores
+        )
 
     def _add(self, outcome: Score | NotApplicable | Failure) -> None:
         metric = outcome.metric
@@ -194,8 +207,13 @@ class _Reading:
             self._versions[metric] = set()
         self._tallies[metric].add(outcome)
         self._versions[metric].add(outcome.metric_version)
-        if outcome.usage is not None:
-            self._usage = self._usage + outcome.usage
+        usage = outcome.usage
+        if usage is not None:
+            self._n_calls += usage.calls
+            self._input_tokens += usage.input_tokens
+            self._output_tokens += usage.output_tokens
+            if usage.cost_usd is not None:
+                self._cost_usd = (self._cost_usd or 0.0) + usage.cost_usd
         signals = self._signals.setdefault(outcome.sample_id, Signals())
         note_outcome(signals, outcome, self._cards[metric])
         if isinstance(outcome, Score):
@@ -218,7 +236,9 @@ class _Reading:
             title=self._source.name,
             verdict=describe_verdict(population, rows),
             next=describe_next(population),
-            notices=describe_notices(population, rows, self._source.notes(), self._n_doubts(summaries)),
+            notices=describe_notices(
+                population, rows, [*self._source.notes(), *self._cluster_notes], self._n_doubts(summaries)
+            ),
             n_samples=len(self._signals),
             n_unscored=len(self._signals) - len(scored),
             metrics=rows,
@@ -292,14 +312,18 @@ class _Reading:
         return (1.0 if rating is None else rating, sample_id)
 
     def _share(self, ids: Sequence[str], flags: Sequence[bool]) -> Estimate | None:
-        """Estimate a share of all requests, weighted if they were sampled with different probabilities."""
-        if not ids:
-            return None
-        weights = [self._probabilities.get(id_, 1.0) for id_ in ids]
-        values = [float(flag) for flag in flags]
-        if len(set(weights)) > 1:
-            return hajek_mean(values, weights)
-        return mean_interval(values)
+        """Estimate a share of all requests."""
+        return self._estimate([float(flag) for flag in flags], ids, 0.0, 1.0)
+
+    def _estimate(self, values: Sequence[float], ids: Sequence[str], low: float, high: float) -> Estimate | None:
+        """Estimate a mean: weighted if requests were sampled with different probabilities, over clusters if they share one."""
+        return estimate_mean(
+            values,
+            low=low,
+            high=high,
+            probabilities=[self._probabilities.get(id_, 1.0) for id_ in ids] if self._probabilities else None,
+            clusters=None if self._clusters is None else self._clusters.of(ids),
+        )
 
     def _rows(self, targets: Mapping[str, float]) -> tuple[MetricRow, ...]:
         unknown = sorted(targets.keys() - self._tallies.keys())
@@ -328,26 +352,24 @@ class _Reading:
             high=card.high,
             neutral=card.neutral,
             lower_is_better=card.direction == "lower",
-            estimate=self._mean(metric) or summary.estimate,
+            estimate=self._mean(metric),
             axis=axis,
             histogram=_histogram(values, axis) if len(values) >= _HISTOGRAM_FROM else (),
             n_scored=summary.n_scored,
             n_failed=summary.n_failed,
             n_not_applicable=summary.n_not_applicable,
-            bounds=summary.bounds if summary.n_failed else None,
+            # Bounds of a weighted mean would need the weights of the failures.
+            bounds=summary.bounds if summary.n_failed and not self._probabilities else None,
             target=target,
             advice=card.advice,
             judges=summary.judges,
         )
 
     def _mean(self, metric: str) -> Estimate | None:
-        """Return the weighted mean if requests were sampled with different probabilities, otherwise None."""
-        probabilities = [self._probabilities.get(id_, 1.0) for id_ in self._value_ids[metric]]
-        if len(set(probabilities)) < 2:
-            return None
         card = self._cards[metric]
+        # Scores may exceed their range by a rounding error.
         values = [min(max(value, card.low), card.high) for value in self._values[metric]]
-        return hajek_mean(values, probabilities, low=card.low, high=card.high)
+        return self._estimate(values, self._value_ids[metric], card.low, card.high)
 
     def _n_doubts(self, summaries: Sequence[MetricSummary]) -> Mapping[str, int]:
         """Count the samples that a metric does not apply to because a captured part is in doubt, by reason."""
@@ -403,10 +425,10 @@ class _Reading:
             is_baseline=is_baseline(*judges),
             metric_versions={metric: tuple(sorted(found)) for metric, found in self._versions.items()},
             confidence_level=next((s.estimate.confidence_level for s in summaries if s.estimate), 0.95),
-            n_calls=self._usage.calls,
-            input_tokens=self._usage.input_tokens,
-            output_tokens=self._usage.output_tokens,
-            cost_usd=self._usage.cost_usd,
+            n_calls=self._n_calls,
+            input_tokens=self._input_tokens,
+            output_tokens=self._output_tokens,
+            cost_usd=self._cost_usd,
             since=self._since,
             until=self._until,
             is_weighted=len(set(self._probabilities.values())) > 1

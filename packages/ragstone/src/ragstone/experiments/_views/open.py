@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from ragstone.experiments._clusters import AUTO_CLUSTER
 from ragstone.experiments._evaluate import Experiment
 from ragstone.experiments._outcomes import OutcomeSource, TimeRange, store_of, stream_outcomes
-from ragstone.experiments._views.source import AnswerRecord, ReportSource, Rows, metadata_labels
+from ragstone.experiments._views.source import AnswerRecord, Dependence, ReportSource, Rows, metadata_labels
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, sample_from_trace
 from ragstone.store import PlannedMetric, describe_store, open_store
@@ -25,6 +26,7 @@ class _StoredRequests:
         whole = period.since is None and period.until is None
         self.name = name or (describe_store(os.fspath(period.store)) if whole else period.name)
         self.cards: Mapping[str, MetricCard] = {}
+        self.cluster: str | None = AUTO_CLUSTER
         with open_store(period.store, mode="read") as opened:
             self._plan: dict[str, PlannedMetric] = {planned.name: planned for planned in opened.planned_metrics()}
 
@@ -58,10 +60,9 @@ class _StoredRequests:
                 found[id_].outcomes += filter(self._is_planned, report.outcomes)
         return found
 
-    def inclusion_probabilities(self) -> Mapping[str, float]:
-        period = self._period
-        with open_store(period.store, mode="read") as store:
-            return store.inclusion_probabilities(since=period.since, until=period.until)
+    def dependence(self) -> Dependence:
+        opened = stream_outcomes(self._period)
+        return Dependence(opened.inclusion_probabilities, opened.labels)
 
     def notes(self) -> list[str]:
         with open_store(self._period.store, mode="read") as store:
@@ -109,4 +110,17 @@ def open_source(source: OutcomeSource, *, name: str | None = None, samples: Iter
     if isinstance(source, Experiment):
         return source.report_source(name)
     opened = stream_outcomes(source, name=name)
-    return Rows(opened.name, lambda: stream_outcomes(source).outcomes, samples, cards=opened.cards)
+
+    def outcomes() -> Iterable[AnyOutcome]:
+        nonlocal opened
+        opened = stream_outcomes(source, name=name)
+        return opened.outcomes
+
+    return Rows(
+        opened.name,
+        outcomes,
+        samples,
+        cards=opened.cards,
+        dependence=lambda: Dependence(opened.inclusion_probabilities, opened.labels),
+        cluster=AUTO_CLUSTER,
+    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-__all__ = ["AnswerRecord", "ReportSource", "Rows", "metadata_labels"]
+__all__ = ["AnswerRecord", "Dependence", "ReportSource", "Rows", "metadata_labels"]
 
 AnyOutcome = Score | NotApplicable | Failure
 
@@ -24,6 +24,15 @@ class AnswerRecord:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Values by key: metadata, and for requests name, model, session, user, status and tags."""
     outcomes: list[AnyOutcome] = field(default_factory=list)
+
+
+class Dependence(NamedTuple):
+    """What makes samples count more or less than one independent sample."""
+
+    inclusion_probabilities: Mapping[str, float]
+    """Sampling probabilities below 1, by sample id."""
+    labels: Mapping[str, Mapping[str, str]]
+    """Labels of clusters, by key and sample id."""
 
 
 class ReportSource(Protocol):
@@ -45,8 +54,11 @@ class ReportSource(Protocol):
         """Return the samples with these ids, with all their outcomes."""
         ...
 
-    def inclusion_probabilities(self) -> Mapping[str, float]:
-        """Return the sampling probabilities below 1, by sample id."""
+    cluster: str | None
+    """Key of the clusters of samples, "auto", or None for independent samples. See `evaluate`."""
+
+    def dependence(self) -> Dependence:
+        """Return sampling probabilities and labels of clusters. They are complete when the outcomes have been read."""
         ...
 
     def notes(self) -> list[str]:
@@ -62,6 +74,8 @@ class Rows:
         outcomes: Returns the outcomes. Called once for each pass.
         samples: The samples.
         cards: Cards of the metrics that the source describes.
+        dependence: Returns sampling probabilities and labels, after the outcomes were read.
+        cluster: Key of the clusters of samples, "auto" or None.
         times: Starts of requests by sample id, Unix seconds.
         notes: What limits the numbers, in sentences.
     """
@@ -73,11 +87,15 @@ class Rows:
         samples: Iterable[Sample],
         *,
         cards: Mapping[str, MetricCard],
+        dependence: Callable[[], Dependence],
+        cluster: str | None,
         times: Mapping[str, float] | None = None,
         notes: Iterable[str] = (),
     ) -> None:
         self.name = name
         self.cards = cards
+        self.cluster = cluster
+        self._dependence = dependence
         self._outcomes = outcomes
         self._samples = {sample.id: sample for sample in samples}
         self._times = times or {}
@@ -104,9 +122,9 @@ class Rows:
                 found[outcome.sample_id].outcomes.append(outcome)
         return found
 
-    def inclusion_probabilities(self) -> Mapping[str, float]:
-        """Return no probabilities: each row is evaluated."""
-        return {}
+    def dependence(self) -> Dependence:
+        """Return sampling probabilities and labels of clusters."""
+        return self._dependence()
 
     def notes(self) -> list[str]:
         """Return what limits the numbers."""
