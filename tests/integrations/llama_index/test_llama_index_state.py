@@ -269,12 +269,11 @@ def test_late_spans_open_no_new_request(app):
 
 def test_memory_of_ended_spans_is_bounded(app):
     """Ids of ended spans are forgotten after a while, the youngest last."""
-    from llama_index.observability.ragstone._kinds import Kind
     from llama_index.observability.ragstone._live import _REMEMBERED
 
     tree, keys = app.instrumentor._live, [f"X.query-{i}" for i in range(3 * _REMEMBERED)]
     for key in keys:
-        tree.close(tree.start(key, None, Kind.QUERY).live)
+        tree.close(tree.start(key, None, "query").live)
     closed = tree._closed
     assert len(closed._young) + len(closed._old) <= 2 * _REMEMBERED
     assert (False, True) == (keys[0] in closed, keys[-1] in closed)

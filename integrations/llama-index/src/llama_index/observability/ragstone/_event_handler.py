@@ -20,7 +20,6 @@ from llama_index.core.instrumentation.events.llm import (
 
 from llama_index.observability.ragstone._messages import model_from
 from llama_index.observability.ragstone._requests import RequestTracker
-from ragstone.capture import Guard, guarded
 
 __all__ = ["ContextsEvent", "RagstoneEventHandler"]
 
@@ -55,29 +54,34 @@ _ACTIONS: Final[Mapping[type[BaseEvent], Callable[[RequestTracker, Any], None]]]
 }
 
 
+def _canceled(requests: RequestTracker, event: Any) -> None:
+    requests.canceled(event.span_id)
+
+
 class RagstoneEventHandler(BaseEventHandler):
     """Hands the events inside spans to their requests, and keeps none."""
 
     if TYPE_CHECKING:
         requests: RequestTracker
-        _guard: Guard
 
-    def __init__(self, requests: RequestTracker, guard: Guard) -> None:
+    def __init__(self, requests: RequestTracker) -> None:
         super().__init__()
         # Not through Pydantic, whose private attributes cost microseconds at each access.
         self.__dict__["requests"] = requests
-        self.__dict__["_guard"] = guard
 
     @classmethod
     def class_name(cls) -> str:
         """Return its name for LlamaIndex."""
         return "RagstoneEventHandler"
 
-    @guarded
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:  # noqa: ARG002 - LlamaIndex's signature
-        """Handle an event."""
+        """Handle an event. Never raises."""
         action = _ACTIONS.get(type(event))
-        if action is not None:
+        if action is None:
+            if type(event).__name__ != "SpanCancelledEvent":  # private to LlamaIndex's workflows
+                return
+            action = _canceled
+        try:
             action(self.requests, event)
-        elif type(event).__name__ == "SpanCancelledEvent":  # private to LlamaIndex's workflows
-            self.requests.canceled(event.span_id)
+        except Exception as error:  # noqa: BLE001 - the application must continue after any error
+            self.requests.count_error("handle", error)

@@ -91,7 +91,7 @@ class RagstoneInstrumentor:
         )
         register_exit_hook(self._requests.end_all)
         self._span_handler = RagstoneSpanHandler(self._requests)
-        self._event_handler = RagstoneEventHandler(self._requests, self._guard)
+        self._event_handler = RagstoneEventHandler(self._requests)
 
     def start_registering(self) -> None:
         """Start the capture, in all threads and tasks. Calling it again changes nothing."""

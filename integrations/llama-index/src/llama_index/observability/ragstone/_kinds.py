@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
-from typing import Final
-from weakref import WeakKeyDictionary
+from functools import lru_cache
+from typing import Any, Final, Literal
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -24,85 +23,90 @@ from llama_index.core.workflow import Workflow
 
 from ragstone.requests import StepKind
 
-__all__ = ["REQUESTS", "Kind", "kind_of"]
+__all__ = ["REQUESTS", "STEP_KINDS", "Kind", "kind_of"]
 
 
-class Kind(Enum):
-    """What a span is."""
+Kind = Literal[
+    "query",
+    "chat",
+    "workflow",
+    "retrieve",
+    "synthesize",
+    "postprocess",
+    "tool",
+    "model",
+    "writer",
+    "function",
+    "detail",
+]
+"""What a span is.
 
-    QUERY = "a call of a query engine"
-    CHAT = "a turn of a chat engine"
-    WORKFLOW = "a run of a workflow or an agent"
-    RETRIEVE = "a retrieval"
-    SYNTHESIZE = "an answer made from nodes"
-    POSTPROCESS = "a reranker or a filter"
-    TOOL = "a call of an agent's tool"
-    MODEL = "a call of a language model"
-    WRITER = "the reader of a streamed chat turn"
-    FUNCTION = "a step of a workflow, or a function of the application"
-    DETAIL = "any other span: it is not a step, and its id stands for the step around it"
+`query`, `chat`: a call of an engine. `workflow`: a run of a workflow or an agent. `synthesize`: an answer made from nodes.
+`postprocess`: a reranker or a filter. `writer`: the reader of a streamed chat turn. `function`: a step of a workflow, or a
+function of the application. `detail`: any other span. It is not a step, and its id stands for the step around it.
 
-    __hash__ = object.__hash__  # the default hashes the name, in Python, at every look-up
+Texts, because looking up a member of an enumeration takes time, and each span does it several times.
+"""
 
-    @property
-    def step_kind(self) -> StepKind:
-        """The kind of the step."""
-        return _STEP_KINDS.get(self, "other")
-
-
-_STEP_KINDS: Final[Mapping[Kind, StepKind]] = {
-    Kind.QUERY: "chain",
-    Kind.CHAT: "chain",
-    Kind.WORKFLOW: "agent",
-    Kind.RETRIEVE: "retrieval",
-    Kind.SYNTHESIZE: "chain",
-    Kind.POSTPROCESS: "transform",
-    Kind.TOOL: "tool",
-    Kind.MODEL: "model",
-    Kind.FUNCTION: "chain",
+STEP_KINDS: Final[Mapping[Kind, StepKind]] = {
+    "query": "chain",
+    "chat": "chain",
+    "workflow": "agent",
+    "retrieve": "retrieval",
+    "synthesize": "chain",
+    "postprocess": "transform",
+    "tool": "tool",
+    "model": "model",
+    "writer": "other",
+    "function": "chain",
 }
+"""The kind of the step of each span that is one."""
 
-REQUESTS: Final = frozenset({Kind.QUERY, Kind.CHAT, Kind.WORKFLOW, Kind.RETRIEVE, Kind.SYNTHESIZE})
+REQUESTS: Final = frozenset({"query", "chat", "workflow", "retrieve", "synthesize"})
 """Spans that make the outermost span around them a request. A call of a model alone does not."""
 
 _Row = tuple[Mapping[str, Kind], Kind]
 
 _CALLS: Final = {"call", "acall", "__call__"}
-_MODEL_METHODS: Final = dict.fromkeys(
+_MODEL_METHODS: Final[Mapping[str, Kind]] = dict.fromkeys(
     (
         "chat", "achat", "stream_chat", "astream_chat", "complete", "acomplete", "stream_complete", "astream_complete",
     ),
-    Kind.MODEL,
+    "model",
 )  # fmt: skip
 """Other methods of a model call one of these."""
 _METHODS: Final[tuple[tuple[type, Mapping[str, Kind], Kind], ...]] = (
-    (BaseQueryEngine, {"query": Kind.QUERY, "aquery": Kind.QUERY}, Kind.DETAIL),
-    (BaseChatEngine, dict.fromkeys(("chat", "achat", "stream_chat", "astream_chat"), Kind.CHAT), Kind.DETAIL),
-    (BaseRetriever, {"retrieve": Kind.RETRIEVE, "aretrieve": Kind.RETRIEVE}, Kind.DETAIL),
-    (BaseSynthesizer, {"synthesize": Kind.SYNTHESIZE, "asynthesize": Kind.SYNTHESIZE}, Kind.DETAIL),
+    (BaseQueryEngine, {"query": "query", "aquery": "query"}, "detail"),
+    (BaseChatEngine, dict.fromkeys(("chat", "achat", "stream_chat", "astream_chat"), "chat"), "detail"),
+    (BaseRetriever, {"retrieve": "retrieve", "aretrieve": "retrieve"}, "detail"),
+    (BaseSynthesizer, {"synthesize": "synthesize", "asynthesize": "synthesize"}, "detail"),
     (
         BaseNodePostprocessor,
-        {"_postprocess_nodes": Kind.POSTPROCESS, "_apostprocess_nodes": Kind.POSTPROCESS},
-        Kind.DETAIL,
+        {"_postprocess_nodes": "postprocess", "_apostprocess_nodes": "postprocess"},
+        "detail",
     ),
-    (BaseTool, dict.fromkeys(_CALLS, Kind.TOOL), Kind.FUNCTION),
+    (BaseTool, dict.fromkeys(_CALLS, "tool"), "function"),
     (
         StreamingAgentChatResponse,
-        {"write_response_to_history": Kind.WRITER, "awrite_response_to_history": Kind.WRITER},
-        Kind.DETAIL,
+        {"write_response_to_history": "writer", "awrite_response_to_history": "writer"},
+        "detail",
     ),
-    (Workflow, {"run": Kind.WORKFLOW}, Kind.FUNCTION),
-    (BaseLLM, _MODEL_METHODS, Kind.DETAIL),
-    (TransformComponent, {}, Kind.DETAIL),  # splitters, extractors and embeddings
-    (BaseSparseEmbedding, {}, Kind.DETAIL),
-    (BaseOutputParser, {}, Kind.DETAIL),
-    (BasePydanticProgram, {}, Kind.DETAIL),
-    (BaseSelector, {}, Kind.DETAIL),
-    (BaseQuestionGenerator, {}, Kind.DETAIL),
-    (BaseQueryTransform, {}, Kind.DETAIL),
+    (Workflow, {"run": "workflow"}, "function"),
+    (BaseLLM, _MODEL_METHODS, "detail"),
+    (TransformComponent, {}, "detail"),  # splitters, extractors and embeddings
+    (BaseSparseEmbedding, {}, "detail"),
+    (BaseOutputParser, {}, "detail"),
+    (BasePydanticProgram, {}, "detail"),
+    (BaseSelector, {}, "detail"),
+    (BaseQuestionGenerator, {}, "detail"),
+    (BaseQueryTransform, {}, "detail"),
 )
-_rows: WeakKeyDictionary[type, _Row] = WeakKeyDictionary()
-_OTHER: Final[_Row] = ({}, Kind.FUNCTION)
+_OTHER: Final[_Row] = ({}, "function")
+
+
+@lru_cache(maxsize=1024)
+def _row_of(kind: type[Any]) -> _Row:
+    return next(((methods, rest) for base, methods, rest in _METHODS if issubclass(kind, base)), _OTHER)
 
 
 def kind_of(key: str, instance: object) -> Kind:
@@ -113,11 +117,7 @@ def kind_of(key: str, instance: object) -> Kind:
         instance: The object whose method it is; None for a function.
     """
     if instance is None:
-        return Kind.FUNCTION
-    kind = type(instance)
-    row = _rows.get(kind)
-    if row is None:
-        row = next(((methods, rest) for base, methods, rest in _METHODS if issubclass(kind, base)), _OTHER)
-        _rows[kind] = row
-    methods, rest = row
+        return "function"
+    kind: Any = type(instance)
+    methods, rest = _row_of(kind)
     return methods.get(key[key.find(".") + 1 : -37], rest) if methods else rest

@@ -23,7 +23,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from llama_index.observability.ragstone._kinds import Kind
+from llama_index.observability.ragstone._kinds import STEP_KINDS, Kind
 from llama_index.observability.ragstone._nodes import Passages
 from ragstone.capture import after_fork_in_child
 from ragstone.requests import PromptLimit, Request, Step, TraceDraft
@@ -43,7 +43,8 @@ class Live:
 
     Attributes:
         request: What will be handed to the recorder.
-        root: The span that began it.
+        root: The step of the span that began it.
+        root_kind: The kind of that span.
         keys: Ids of all its spans, the root's first.
         passages: Its nodes, each copied once.
         block: The block of the application around it, which it joins.
@@ -62,14 +63,14 @@ class Live:
 
     __slots__ = (
         "asked_for_otel", "block", "canceled", "closed", "ignored", "is_request", "keys", "limit", "models", "passages",
-        "paused", "request", "root", "root_returned", "tapped", "written",
+        "paused", "request", "root", "root_kind", "root_returned", "tapped", "written",
     )  # fmt: skip
 
-    root: Span
-
-    def __init__(self, draft: TraceDraft) -> None:
-        self.request = Request(draft=draft, steps=[])
-        self.keys: list[str] = []
+    def __init__(self, draft: TraceDraft, root: Step, root_kind: Kind) -> None:
+        self.request = Request(draft=draft, steps=[root], root=root)
+        self.root = root
+        self.root_kind = root_kind
+        self.keys: list[Any] = [root.id]
         self.passages = Passages()
         self.block: Any = None
         self.models: list[Span] = []
@@ -98,18 +99,22 @@ class Live:
     @property
     def n_calls(self) -> int:
         """The number of calls of models: a method that calls another one of the same model is one call with it."""
-        return sum(span.parent is None or span.parent.kind is not Kind.MODEL for span in self.models)
+        return sum(span.parent is None or span.parent.kind != "model" for span in self.models)
 
     def complete_models(self) -> None:
-        """Fill in the replies of streams that were closed early, and leave out calls that report no reply of their own."""
+        """Fill in the replies of streams that were closed early, and leave out calls that report no reply of their own.
+
+        The request has ended: its spans are forgotten.
+        """
         for span in self.models:
             if span.step.reply is None and span.parts:
                 span.step.reply = "".join(span.parts)
         for span in self.models:
             step, around = span.step, span.parent
-            is_inside = around is not None and around.kind is Kind.MODEL and around.step.reply is not None
+            is_inside = around is not None and around.kind == "model" and around.step.reply is not None
             if is_inside and step.reply is None and step.error is None:
                 step.kind = "other"
+        self.models.clear()  # a circle of references, which only the garbage collector would find
 
     def note_inner_error(self, description: str) -> None:
         """Keep an error that is not the root's, once: each span that it passes through reports it."""
@@ -119,7 +124,7 @@ class Live:
 
 
 class Span:
-    """A span: its step, and its place in the tree."""
+    """A span: its step, and its place in the tree. It is muted if it began while capture was suppressed."""
 
     __slots__ = ("ended", "kind", "live", "parent", "parts", "step", "stopped")
 
@@ -136,20 +141,10 @@ class Span:
         step.muted = parent is not None and parent.step.muted
 
     @property
-    def key(self) -> Any:
-        """Its id."""
-        return self.step.id
-
-    @property
-    def muted(self) -> bool:
-        """Whether it began while capture was suppressed (in a judge call of Ragstone, for example)."""
-        return self.step.muted
-
-    @property
     def is_workflow_step(self) -> bool:
         """Whether it is a step of the workflow that is the request."""
         parent = self.parent
-        return self.kind is Kind.FUNCTION and parent is self.live.root and parent.kind is Kind.WORKFLOW
+        return self.kind == "function" and parent is not None and parent.parent is None and parent.kind == "workflow"
 
     def around(self) -> Iterator[Span]:
         """Yield the spans around this one, nearest first."""
@@ -200,7 +195,7 @@ class LiveRequests:
 
     def _start_empty(self) -> None:
         self._lock = threading.RLock()
-        self._spans: dict[str, Span] = {}
+        self._spans: dict[str | None, Span] = {}
         self._live: OrderedDict[str, Live] = OrderedDict()
         self._closed = _RecentIds(_REMEMBERED)
 
@@ -218,25 +213,27 @@ class LiveRequests:
             stream_key: The root of the request whose stream is being pulled.
 
         Returns:
-            The span, which is the request's root if it does not have a parent. None for a span to be ignored.
+            The span, which is the request's root if it does not have a parent. For a detail the span around it. None for a
+            span to be ignored.
         """
         with self._lock:
             spans = self._spans
             if key in spans:
                 self.late += 1
                 return None
-            parent = None if parent_key is None else spans.get(parent_key)
-            stream = None if stream_key is None else spans.get(stream_key)
-            if stream is not None and (parent is None or parent.live is not stream.live):
-                # In any thread or task: the spans that make the tokens of a stream belong to the request that the stream answers.
-                parent = stream
+            parent = spans.get(parent_key)
+            if stream_key is not None:
+                stream = spans.get(stream_key)
+                if stream is not None and (parent is None or parent.live is not stream.live):
+                    # In any thread or task: the spans that make the tokens of a stream belong to the request that the stream answers.
+                    parent = stream
             if parent is not None:
                 live = parent.live
                 live.keys.append(key)
-                if kind is Kind.DETAIL:
+                if kind == "detail":
                     spans[key] = parent
-                    return None
-                step = Step(id=key, parent=parent.key, kind=kind.step_kind, started_at=self._clock())
+                    return parent
+                step = Step(id=key, parent=parent.step.id, kind=STEP_KINDS[kind], started_at=self._clock())
                 span = spans[key] = Span(step, kind, live, parent)
                 live.steps.append(step)
                 return span
@@ -245,18 +242,15 @@ class LiveRequests:
                 self._closed.update([key])
                 return None
         # Embeddings and splitters outside of any request, as in the building of an index, are not requests.
-        return None if kind is Kind.DETAIL else self._start_root(key, kind)
+        return None if kind == "detail" else self._start_root(key, kind)
 
     def _start_root(self, key: str, kind: Kind) -> Span:
         # LlamaIndex's ids are "Class.method-<uuid>".
         trace_id = key[-36:] if key[-37:-36] == "-" else key
-        step = Step(id=key, kind=kind.step_kind, name=key[:-37], started_at=self._clock())
-        draft = TraceDraft(trace_id=trace_id, run_id=key, source="llamaindex", started_at=step.started_at or 0.0)
-        live = Live(draft)
-        span = live.root = Span(step, kind, live, None)
-        live.request.root = step
-        live.steps.append(step)
-        live.keys.append(key)
+        now = self._clock()
+        step = Step(id=key, kind=STEP_KINDS[kind], name=key[:-37], started_at=now)
+        live = Live(TraceDraft(trace_id=trace_id, run_id=key, source="llamaindex", started_at=now), step, kind)
+        span = Span(step, kind, live, None)
         with self._lock:
             self._spans[key] = span
             self._live[key] = live
@@ -277,7 +271,7 @@ class LiveRequests:
             if span is None:
                 self.late += int(key in self._closed)
                 return None
-            if span.key != key:
+            if span.step.id != key:  # a detail
                 return None
             if span.ended:
                 self.late += 1
@@ -337,15 +331,15 @@ class LiveRequests:
 
     def _forget(self, live: Live) -> None:
         live.closed = True
-        self._live.pop(live.root.key, None)
+        self._live.pop(live.keys[0], None)
         for key in live.keys:
             self._spans.pop(key, None)
         self._closed.update(live.keys)
 
     def forget_all(self) -> None:
         """Start empty in a forked child: the parent finishes what is in flight, and another thread may hold the lock."""
-        requests, keys = list(self._live.values()), list(self._spans)
+        requests = list(self._live.values())
         self._start_empty()
-        self._closed.update(keys)
+        self._closed.update([key for live in requests for key in live.keys])
         for live in requests:
             live.closed = True

@@ -145,7 +145,7 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
 
 def _count(places: list[Any], names: tuple[str, ...]) -> int | None:
     for value in places:
-        if value is None:
+        if not value:
             continue
         for name in names:
             count = _look_up(value, name)

@@ -8,7 +8,7 @@ from itertools import islice
 from numbers import Integral, Real
 from typing import Any, Final
 
-from llama_index.core.schema import BaseNode, NodeWithScore
+from llama_index.core.schema import BaseNode, NodeWithScore, TextNode
 
 from ragstone.requests import PassageDraft
 
@@ -37,18 +37,23 @@ class Passages:
         node, score = (item.node, _finite(item.score)) if isinstance(item, NodeWithScore) else (item, None)
         if not isinstance(node, BaseNode):
             return None
-        # Without metadata mode, which is the text itself, and not a copy.
-        text, key, metadata = node.get_content(), node.node_id, flat(node.metadata)
+        text, key, metadata = _text(node), node.node_id, node.metadata
         known = self._by_id.get(key)
         # Equal texts are one string nearly always, whose comparison takes no time.
-        if known is not None and known.text == text and known.metadata == metadata and score in (None, known.score):
+        if (
+            known is not None
+            and (score is None or score == known.score)
+            and known.text == text
+            and _is_same(known, metadata)
+        ):
             return known
-        passage = self._by_id[key] = PassageDraft(text=text, id=key, score=score, metadata=metadata)
+        passage = self._by_id[key] = PassageDraft(text=text, id=key, score=score, metadata=flat(metadata))
         return passage
 
     def copied(self, nodes: Iterable[object]) -> tuple[PassageDraft, ...]:
         """Return the passages of at most `MAX_PASSAGES` nodes or texts, in their order."""
-        return tuple(passage for node in islice(nodes, MAX_PASSAGES) if (passage := self.of(node)) is not None)
+        of = self.of
+        return tuple([passage for node in islice(nodes, MAX_PASSAGES) if (passage := of(node)) is not None])
 
     def found(self, nodes: object) -> tuple[PassageDraft, ...] | None:
         """Return the passages that a retriever, a reranker or a tool returned; None if it did not return a list."""
@@ -74,9 +79,11 @@ class Passages:
 
         Nodes that engines make from the answers of other engines, such as those to sub-questions, are left out.
         """
-        return tuple(
-            passage for passage in self.copied(nodes) if passage.id in self._found or not self._is_reply(passage)
-        )
+        passages = self.copied(nodes)
+        if not self._made:
+            return passages
+        found = self._found
+        return tuple([passage for passage in passages if passage.id in found or not self._is_reply(passage)])
 
     def _is_reply(self, passage: PassageDraft) -> bool:
         text = passage.text.rstrip()
@@ -89,7 +96,22 @@ def node_texts(nodes: object) -> frozenset[str]:
     """Return the texts of nodes as they are now: rerankers may change nodes in place."""
     if not isinstance(nodes, list | tuple):
         return frozenset()
-    return frozenset(item.node.get_content() for item in islice(nodes, MAX_PASSAGES) if isinstance(item, NodeWithScore))
+    return frozenset([_text(item.node) for item in islice(nodes, MAX_PASSAGES) if isinstance(item, NodeWithScore)])
+
+
+def _text(node: BaseNode) -> str:
+    """Return the text of a node without metadata: the application's own text, not a copy."""
+    # A text node formats its metadata before it returns its text without them, which takes as long as all else.
+    if isinstance(node, TextNode) and type(node).get_content is TextNode.get_content:
+        return node.text
+    return node.get_content()
+
+
+def _is_same(known: PassageDraft, metadata: Mapping[str, Any]) -> bool:
+    try:
+        return known.metadata == metadata or known.metadata == flat(metadata)
+    except ValueError:  # an array does not say whether it is equal
+        return False
 
 
 def _finite(value: object) -> float | None:
@@ -102,9 +124,9 @@ def _finite(value: object) -> float | None:
 
 def flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Copy the flat values of metadata. NumPy's numbers become Python's."""
+    if _FLAT.issuperset(map(type, metadata.values())):
+        return dict(metadata)
     copied = {key: value for key, value in metadata.items() if type(value) in _FLAT}
-    if len(copied) == len(metadata):
-        return copied
     for key, value in metadata.items():
         if key in copied:
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import Any, Final
 
 from llama_index.core.evaluation import BaseEvaluator
@@ -23,13 +24,25 @@ def runs_outside_requests() -> bool:
     for _ in range(_MAX_FRAMES):
         if frame is None:
             break
-        module, function = frame.f_globals.get("__name__"), frame.f_code.co_name
-        if type(module) is str and module.startswith("llama_index."):
-            if module.startswith(_EVALUATION) and module not in _CALLERS:
+        code = frame.f_code
+        function = code.co_name
+        if _is_evaluation(code.co_filename) and _module(frame).startswith(_EVALUATION):
+            if _module(frame) not in _CALLERS:
                 return True
-            if function in _INDEXING and module.startswith("llama_index.core.indices"):
+        elif function in _INDEXING:
+            if _module(frame).startswith("llama_index.core.indices"):
                 return True
-        if function in _EVALUATE and isinstance(frame.f_locals.get("self"), BaseEvaluator):
+        elif function in _EVALUATE and isinstance(frame.f_locals.get("self"), BaseEvaluator):
             return True
         frame = frame.f_back
     return False
+
+
+def _module(frame: Any) -> str:
+    return str(frame.f_globals.get("__name__"))
+
+
+@lru_cache(maxsize=4096)
+def _is_evaluation(path: str) -> bool:
+    """Whether a file can be one of LlamaIndex's evaluators: one look at each file, because all frames are looked at."""
+    return "llama_index" in path and ("evaluation" in path or "llama_dataset" in path)

@@ -7,7 +7,7 @@ from typing import Any
 
 from llama_index.observability.ragstone import _responses as responses
 from llama_index.observability.ragstone import _steps as steps_of
-from llama_index.observability.ragstone._kinds import REQUESTS, Kind, kind_of
+from llama_index.observability.ragstone._kinds import REQUESTS, kind_of
 from llama_index.observability.ragstone._live import Live, LiveRequests, Span
 from llama_index.observability.ragstone._messages import fill_reply
 from llama_index.observability.ragstone._not_requests import runs_outside_requests
@@ -50,7 +50,8 @@ class RequestTracker:
         self._guard = guard
         self.live = live
 
-    @guarded
+    # `enter` and `exit` may raise: the span handler catches, because a wrapper takes time at each span.
+
     def enter(
         self,
         key: str,
@@ -63,42 +64,42 @@ class RequestTracker:
         kind = kind_of(key, instance)
         span = self.live.start(key, parent_key, kind, stream_key=pulled_stream())
         if span is None:
-            if (around := self.live.find(key)) is not None and around.live.asked_for_otel < 2:
-                self._ask_for_otel(around.live)
             return
-        live = span.live
-        if span.parent is None:
-            self._open(span, arguments, tags)
-        elif not span.muted:
-            span.step.muted = capture_suppressed()
+        live, step = span.live, span.step
+        if step.parent is None and step.id == key:
+            self._open(live, arguments, tags)
+        elif live.asked_for_otel < 2 and not step.muted:
             self._ask_for_otel(live)
-        if span.muted:
+        if kind == "detail":  # the span around it
+            return
+        step.muted = step.muted or capture_suppressed()
+        if step.muted:
             return
         if kind in REQUESTS:
             live.is_request = True
+        elif kind == "model":
+            live.models.append(span)
         elif span.is_workflow_step:
             live.paused = False
-        elif kind is Kind.MODEL:
-            live.models.append(span)
-        self._guard.attempt(steps_of.fill_arguments, span.step, kind, arguments, instance, live.passages)
+        self._guard.attempt(steps_of.fill_arguments, step, kind, arguments, instance, live.passages)
 
-    @guarded
     def exit(self, key: str, instance: Any, result: Any) -> None:
         """End a span that has returned."""
         span = self.live.end(key)
         if span is None:
             return
-        live = span.live
-        if not span.muted:
-            if span.kind is Kind.WRITER:
+        live, step, kind = span.live, span.step, span.kind
+        if not step.muted:
+            if kind == "writer":
                 text = responses.writer_text(instance)
                 self._written(span, "".join(span.parts or ()).strip() if text is None else text, None)
-            elif span.kind is Kind.MODEL:
-                if span.step.reply is None and not span.step.calls_tool:
-                    self._guard.attempt(fill_reply, span.step, result)
-            elif span.parent is not None or span.kind is Kind.RETRIEVE:
-                self._guard.attempt(steps_of.fill_result, span.step, span.kind, result, live.passages)
-            self.live.count_texts(span)
+            elif kind == "model":
+                if step.reply is None and not step.calls_tool:
+                    self._guard.attempt(fill_reply, step, result)
+            elif span.parent is not None or kind == "retrieve":
+                self._guard.attempt(steps_of.fill_result, step, kind, result, live.passages)
+            if span.parent is not None:  # what the root returns is recorded at once, or comes from the stream's reader
+                self.live.count_texts(span)
         if span.parent is None:
             self._root_returned(live, steps_of.unwrapped(result))
         elif span.is_workflow_step:
@@ -109,7 +110,7 @@ class RequestTracker:
         """End a span that has raised."""
         holder = self.live.find(key)
         span = self.live.end(key)
-        if holder is None or holder.muted:
+        if holder is None or holder.step.muted:
             if span is not None and span.parent is None:
                 self.live.close(span.live)
             return
@@ -129,26 +130,26 @@ class RequestTracker:
                     self._failed(live, description)
                 return
         live.note_inner_error(description)
-        if span is not None and span.kind is Kind.WRITER:
+        if span is not None and span.kind == "writer":
             self._written(span, None, description)
 
     @guarded
     def model_asked(self, key: str | None, model: str | None) -> None:
         """Note the model that is called. Its reply may name it more precisely."""
-        if (span := self._span_of_event(key)) is not None and span.kind is Kind.MODEL:
+        if (span := self._span_of_event(key)) is not None and span.kind == "model":
             span.step.model = model
 
     @guarded
     def model_replied(self, key: str | None, response: Any) -> None:
         """Note the reply of a model."""
         span = self._span_of_event(key)
-        if span is not None and span.kind is Kind.MODEL:
+        if span is not None and span.kind == "model":
             fill_reply(span.step, response)
 
     @guarded
     def token_came(self, key: str | None, text: str | None) -> None:
         """Note a piece of a reply."""
-        if text and (span := self._span_of_event(key)) is not None and span.kind is Kind.MODEL:
+        if text and (span := self._span_of_event(key)) is not None and span.kind == "model":
             self._add_part(span, text)
 
     @guarded
@@ -169,7 +170,7 @@ class RequestTracker:
         """Note that the stream of a model has raised. Closing it early is not a failure."""
         if not isinstance(error, GeneratorExit) and (span := self._span_of_event(key)) is not None:
             description = steps_of.describe_error(error)
-            if span.kind is Kind.MODEL:
+            if span.kind == "model":
                 span.step.error = description
             span.live.note_inner_error(description)
 
@@ -177,7 +178,7 @@ class RequestTracker:
     def canceled(self, key: str | None) -> None:
         """Note that the application has stopped a workflow, and thereby one of its steps."""
         if (span := self._span_of_event(key)) is not None:
-            span.stopped = span.key == key
+            span.stopped = span.step.id == key
             span.live.canceled = span.live.canceled or span.parent is None
 
     @guarded
@@ -188,8 +189,8 @@ class RequestTracker:
 
     def first_token(self, live: Live) -> None:
         """Note when the user could begin to read."""
-        if live.root.step.first_token_at is None:
-            live.root.step.first_token_at = self._clock()
+        if live.root.first_token_at is None:
+            live.root.first_token_at = self._clock()
 
     def record_abandoned(self, *, older_than_s: float | None) -> int:
         """Record requests that have not ended for too long as `abandoned`, and return their number."""
@@ -213,21 +214,24 @@ class RequestTracker:
         """
         if self.live.close(live):
             if answer is not None:
-                live.root.step.reply = answer
+                live.root.reply = answer
             self._record(live, status)
 
     def _span_of_event(self, key: str | None) -> Span | None:
         span = self.live.find(key)
-        return None if span is None or span.muted else span
+        return None if span is None or span.step.muted else span
 
-    def _open(self, root: Span, arguments: Mapping[str, Any], tags: Mapping[str, Any] | None) -> None:
+    def count_error(self, place: str, error: Exception) -> None:
+        """Count an error of a handler, and log the first of each place."""
+        self._guard.count(place, error)
+
+    def _open(self, live: Live, arguments: Mapping[str, Any], tags: Mapping[str, Any] | None) -> None:
         """Fill in what is known when a request begins."""
-        live = root.live
-        live.ignored = root.step.muted = capture_suppressed() or runs_outside_requests()
+        live.ignored = live.root.muted = capture_suppressed() or runs_outside_requests()
         if not live.ignored:
             live.block = current_request(self._recorder)
             live.request.retriever_tools = self._retriever_tools
-            live.draft.name = root.step.name
+            live.draft.name = live.root.name
             self._extractors.read_arguments(arguments, live.request.statements)
             # A workflow's run is announced without its tags.
             self._guard.attempt(steps_of.fill_identity, live.draft, steps_of.current_tags() if tags is None else tags)
@@ -259,7 +263,7 @@ class RequestTracker:
         if live.written is None:
             return
         text, error = live.written
-        live.draft.error = live.root.step.error = error
+        live.draft.error = live.root.error = error
         self.settle(live, "ok" if error is None else "error", text)
 
     def _failed(self, live: Live, description: str) -> None:
@@ -274,8 +278,8 @@ class RequestTracker:
         is_stream = responses.is_chat_stream(result) or responses.is_token_stream(result)
         statements, passages = live.request.statements, live.passages
         self._extractors.read_result(result, statements, passages, is_stream=is_stream)
-        if live.root.kind is not Kind.RETRIEVE:
-            live.root.step.outputs = self._guard.attempt(steps_of.outputs_of, result, passages) or ()
+        if live.root_kind != "retrieve":
+            live.root.outputs = self._guard.attempt(steps_of.outputs_of, result, passages) or ()
         if responses.is_chat_stream(result):
             # Both ends of this race look whether the other was first, and `settle` settles once.
             live.root_returned = True
@@ -317,7 +321,7 @@ class _Listener:
         self._guard = guard
         self._requests = requests
         self._live = live
-        self.root_key = live.root.key
+        self.root_key = live.keys[0]
 
     @guarded
     def saw(self, item: Any) -> None:
@@ -332,7 +336,7 @@ class _Listener:
     def failed(self, error: BaseException) -> None:
         if not self._live.closed:
             description = steps_of.describe_error(error)
-            self._live.draft.error = self._live.root.step.error = description
+            self._live.draft.error = self._live.root.error = description
             self._requests.settle(self._live, "error")
 
     @guarded

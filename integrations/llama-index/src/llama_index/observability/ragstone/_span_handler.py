@@ -14,7 +14,7 @@ __all__ = ["RagstoneSpanHandler"]
 
 
 class RagstoneSpanHandler(BaseSpanHandler[BaseSpan]):
-    """Hands the beginning and the end of each span to its request, and keeps none."""
+    """Hands the beginning and the end of each span to its request, and keeps none. Its methods never raise."""
 
     if TYPE_CHECKING:
         requests: RequestTracker
@@ -39,7 +39,10 @@ class RagstoneSpanHandler(BaseSpanHandler[BaseSpan]):
         **kwargs: Any,  # noqa: ARG002 - LlamaIndex's signature
     ) -> None:
         """Begin a span."""
-        self.requests.enter(id_, bound_args.arguments, instance, parent_id, tags)
+        try:
+            self.requests.enter(id_, bound_args.arguments, instance, parent_id, tags)
+        except Exception as error:  # noqa: BLE001 - the application must continue after any error
+            self.requests.count_error("enter", error)
 
     def span_exit(
         self,
@@ -50,7 +53,10 @@ class RagstoneSpanHandler(BaseSpanHandler[BaseSpan]):
         **kwargs: Any,  # noqa: ARG002
     ) -> None:
         """End a span that has returned."""
-        self.requests.exit(id_, instance, result)
+        try:
+            self.requests.exit(id_, instance, result)
+        except Exception as error:  # noqa: BLE001
+            self.requests.count_error("exit", error)
 
     def span_drop(
         self,

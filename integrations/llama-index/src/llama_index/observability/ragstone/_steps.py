@@ -68,25 +68,25 @@ def fill_arguments(step: Step, kind: Kind, arguments: Mapping[str, Any], instanc
         passages: The passages of the request.
     """
     first = next(iter(arguments.values()), None)
-    if kind is Kind.RETRIEVE:
+    if kind == "retrieve":
         step.name, step.query = type(instance).__name__, text_of(first)
-    elif kind in (Kind.QUERY, Kind.CHAT, Kind.SYNTHESIZE):
-        text = text_of(arguments.get("query")) if kind is Kind.SYNTHESIZE else text_of(first)
+    elif kind in ("query", "chat", "synthesize"):
+        text = text_of(arguments.get("query")) if kind == "synthesize" else text_of(first)
         step.inputs = () if text is None else (Value(("query",), text=text),)
-        if kind is Kind.SYNTHESIZE and not passages.any_found:
+        if kind == "synthesize" and not passages.any_found:
             step.inputs += (Value(("nodes",), passages=passages.copied(arguments.get("nodes") or ())),)
-    elif kind is Kind.WORKFLOW:
+    elif kind == "workflow":
         step.inputs = _start_values(arguments, passages)
-    elif kind is Kind.TOOL:
+    elif kind == "tool":
         step.name, step.query = _tool_name(instance), _tool_query(arguments)
         if step.name == HANDOFF:
             step.kind = "other"
-    elif kind is Kind.POSTPROCESS:
+    elif kind == "postprocess":
         step.name, step.input_texts = type(instance).__name__, node_texts(first)
-    elif kind is Kind.MODEL:
+    elif kind == "model":
         step.name = type(instance).__name__
         step.prompt = _prompt_in(arguments)
-    elif kind is Kind.FUNCTION and step.parent is None:
+    elif kind == "function" and step.parent is None:
         step.inputs = harvest(dict(arguments), _reader(passages))
 
 
@@ -140,14 +140,14 @@ def _tool_query(arguments: Mapping[str, Any]) -> str | None:
 
 def fill_result(step: Step, kind: Kind, result: Any, passages: Passages) -> None:
     """Fill in what a step that is not the request itself returned; arguments as for `fill_arguments`."""
-    if kind in (Kind.RETRIEVE, Kind.POSTPROCESS):
+    if kind in ("retrieve", "postprocess"):
         step.passages = passages.found(result)
-    elif kind is Kind.TOOL:
+    elif kind == "tool":
         _fill_tool_result(step, result, passages)
-    elif kind in (Kind.QUERY, Kind.SYNTHESIZE, Kind.CHAT):
+    elif kind in ("query", "synthesize", "chat"):
         step.outputs = outputs_of(result, passages)
-        passages.note_reply(next((value.text for value in step.outputs if value.text), None))
-    elif kind in (Kind.FUNCTION, Kind.WORKFLOW):
+        passages.note_reply(step.outputs[0].text if step.outputs else None)
+    elif kind in ("function", "workflow"):
         step.outputs = _node_lists(unwrapped(result), passages)
 
 
@@ -270,6 +270,8 @@ def current_tags() -> Mapping[str, Any]:
 
 def fill_identity(draft: TraceDraft, tags: Mapping[str, Any]) -> None:
     """Sort `instrument_tags` into a draft: known keys into fields, other keys of the application into metadata."""
+    if not tags:
+        return
     draft.user_id = _identity(tags.get("user_id"))
     draft.session_id = _identity(tags.get("session_id"))
     draft.reference = _texts(tags.get("reference"))
