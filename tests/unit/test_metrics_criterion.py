@@ -11,6 +11,7 @@ import pytest
 
 import ragstone
 from command_line import run_command
+from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ModelJudge
 from ragstone.metrics import Criterion, MetricBase, read_criteria, resolve_metrics
@@ -138,6 +139,9 @@ def test_derived_names(text, name):
         ({"text": " "}, ["' '", "must be a sentence"]),
         ({"text": None}, ["None", "must be a sentence"]),
         ({"text": "x" * 2001}, ["2001 characters", "2000"]),
+        ({"text": "Is it\x1b[31m red?"}, ["invisible characters"]),
+        ({"text": "Is it \ud800?"}, ["invisible characters"]),
+        ({"scale": ("good", "b\nad")}, ["one line"]),
         ({"needs": ()}, ["at least one field", "query, contexts, response"]),
         ({"needs": None}, ["at least one field"]),
         ({"needs": ("respons",)}, ["'respons'", "Did you mean 'response'?"]),
@@ -145,8 +149,8 @@ def test_derived_names(text, name):
         ({"scale": "1-5"}, ["'1-5'", "'yes/no', '0-100', or at least two labels"]),
         ({"scale": 5}, ["scale", "got 5"]),
         ({"scale": ("good",)}, ["at least two labels"]),
-        ({"scale": ("good", " ")}, ["not empty"]),
-        ({"scale": ("good", 3)}, ["not empty"]),
+        ({"scale": ("good", " ")}, ["not empty", "one line"]),
+        ({"scale": ("good", 3)}, ["not empty", "one line"]),
         ({"scale": ("good", "bad", "Good ")}, ["'Good' occurs twice"]),
         ({"name": "Names Version"}, ["'Names Version'", "lower-case letters"]),
         ({"name": "a,b"}, ["'a,b'"]),
@@ -235,22 +239,12 @@ def test_on_the_command_line(tmp_path):
     """`--criterion FILE` adds its criteria to the metrics, and a file that does not exist is an error of usage."""
     samples, out = tmp_path / "samples.jsonl", tmp_path / "outcomes.jsonl"
     samples.write_text(json.dumps({"id": "a", "query": "q", "response": "r"}))
-    done = run_command(
-        "evaluate",
-        samples,
-        "--metrics",
-        "ccrs.qr",
-        "--criterion",
-        write(tmp_path, FILE),
-        "--judge",
-        "lexical",
-        "-o",
-        out,
-    )
-    assert 0 == done.returncode
-    kinds = {line["metric"]: line.get("kind") for line in map(json.loads, out.read_text().splitlines())}
-    polite = "criterion.how_polite_is_the_answer"
-    assert {"ccrs.qr": None, "acme.version": "unsupported", polite: "unsupported"} == kinds
+    options = ("--metrics", "ccrs.qr", "--criterion", write(tmp_path, FILE), "-o", out)
+    with FakeJudgeServer(reply=lambda body: "1") as server:
+        done = run_command("evaluate", samples, *options, "--judge", server.url)
+    assert 0 == done.returncode, done.stderr
+    values = {line["metric"]: line["value"] for line in map(json.loads, out.read_text().splitlines())}
+    assert {"ccrs.qr": 0.01, "acme.version": 1.0, "criterion.how_polite_is_the_answer": 0.0} == values
     done = run_command("evaluate", samples, "--criterion", tmp_path / "none.toml")
     assert 2 == done.returncode
     assert "none.toml" in done.stderr

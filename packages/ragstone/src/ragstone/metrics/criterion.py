@@ -210,7 +210,17 @@ def _read_text(text: object) -> str:
             f"the text of a criterion has {len(text)} characters, and the maximum is {_MAX_CHARS}. Shorten it, or write a "
             "metric of your own (MetricBase)"
         )
+    if not _is_clean(text.replace("\n", " ").replace("\t", " ")):
+        raise ConfigurationError(
+            f"the text of a criterion contains control or invisible characters: {text!r}. Remove them, because the judge "
+            "receives the text unchanged"
+        )
     return text.strip()
+
+
+def _is_clean(text: str) -> bool:
+    """Return whether a text contains only characters that a person sees, and spaces of any width."""
+    return all(letter.isprintable() or unicodedata.category(letter) == "Zs" for letter in text)
 
 
 def _read_needs(needs: object) -> tuple[str, ...]:
@@ -237,9 +247,9 @@ def _read_scale(scale: object) -> Literal["yes/no", "0-100"] | tuple[str, ...]:
         return "0-100"
     if isinstance(scale, str) or not isinstance(scale, Sequence) or len(scale) < 2:
         raise ConfigurationError(f"scale of a criterion must be {_SCALES}, got {scale!r}")
-    labels = [label.strip() if isinstance(label, str) else "" for label in scale]
+    labels = [label.strip() if isinstance(label, str) and _is_clean(label) else "" for label in scale]
     if not all(labels):
-        raise ConfigurationError(f"labels of a scale must be texts that are not empty, got {scale!r}")
+        raise ConfigurationError(f"labels of a scale must be texts of one line that are not empty, got {scale!r}")
     if repeated := [label for n, label in enumerate(labels) if label.casefold() in map(str.casefold, labels[:n])]:
         raise ConfigurationError(f"the label {repeated[0]!r} occurs twice in {scale!r}. Labels must be different")
     return tuple(labels)

@@ -12,11 +12,11 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from ragstone.errors import JudgeError
 from ragstone.judges import Prompt, UsageMeter, record_usage
-from ragstone.metrics import Metric, MetricCard
+from ragstone.metrics import Criterion, Metric, MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
 from ragstone.scoring._scorer import Scorer
 
@@ -158,13 +158,13 @@ async def _explain(scorer: Scorer, sample: Sample, score: Score) -> Score:
     """Ask for the reason of a score. If there is none, `details["no_reason"]` says why, and the score is unchanged."""
     if score.explanation is not None:
         return score
-    card = next(metric.card for metric in scorer.metrics if metric.card.name == score.metric)
+    metric = next(metric for metric in scorer.metrics if metric.card.name == score.metric)
     explanation, details = None, dict(score.details)
     usage = Usage()
     try:
         async with scorer.limited() as meter:
             try:
-                explanation = await _ask(scorer, _prompt(card, sample, score), meter)
+                explanation = await _ask(scorer, _prompt(metric, sample, score), meter)
             finally:
                 usage = meter.total
         details["explanation_source"] = "afterwards"
@@ -194,10 +194,11 @@ async def _ask(scorer: Scorer, prompt: Prompt, meter: UsageMeter) -> str:
     return _storable(text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…")
 
 
-def _prompt(card: MetricCard, sample: Sample, score: Score) -> Prompt:
+def _prompt(metric: Metric, sample: Sample, score: Score) -> Prompt:
     """Show the fields that the metric needs, the metric, and the score."""
+    card = metric.card
     best, worst = (card.high, card.low) if card.direction == "higher" else (card.low, card.high)
-    parts = [f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in _facts(score)]
+    parts = _parts(metric, score)
     return Prompt(
         construct="reason",
         task=(
@@ -228,13 +229,18 @@ def _material(card: MetricCard, sample: Sample) -> Mapping[str, str | tuple[str,
     return fields
 
 
-def _facts(score: Score) -> Sequence[tuple[str, Any]]:
-    """Return the parts of a score in its details: numbers and short texts."""
-    return [
-        (name, value)
+def _parts(metric: Metric, score: Score) -> list[str]:
+    """Return the numbers in the details of a score, and the label of a criterion. Other texts may be captured ones."""
+    parts = [
+        f"{name} {value:.3g}"
         for name, value in score.details.items()
-        if name not in ("format_mass", "n_missing") and isinstance(value, int | float | str) and len(str(value)) <= 80
+        if isinstance(value, int | float) and name not in ("format_mass", "n_missing")
     ]
+    return (
+        [*parts, f"label {score.details['label']}"]
+        if isinstance(metric, Criterion) and "label" in score.details
+        else parts
+    )
 
 
 def _storable(text: str) -> str:
