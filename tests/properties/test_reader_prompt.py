@@ -136,7 +136,8 @@ def test_a_passage_of_a_megabyte(prompt, piece):
         server._plan = received_plan
         assert "Oslo" == asyncio.run(ask(server.url)).text
 
-    (content,) = received
+    # The server counts the tokens of "short", so the model then checks if long prompts are cut.
+    content, *_ = received
     assert len(content) >= 1_000_000
     assert json.loads(json.dumps(content)) == content
     assert content.count("</passage>") == (1 if prompt is None else passage.count("</passage>"))

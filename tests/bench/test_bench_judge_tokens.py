@@ -1,0 +1,55 @@
+"""What a judge call costs: the tokens of its prompt, compared with the bare question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from ragstone.demo._chain import load_corpus, load_questions
+from ragstone.judges import Prompt
+from ragstone.judges._render import number_request, render
+from ragstone.metrics import CCRS
+
+pytestmark = pytest.mark.bench
+
+MAX_RATIO = 1.08
+COUNTS: dict[str, Callable[[str], int]] = {
+    "words": lambda text: len(text.split()),
+    # Words of common tokenizers have up to about ten letters, and punctuation is a token.
+    "pieces": lambda text: len(re.findall(r"[^\W\d_]{1,10}|\d{1,3}|[^\w\s]|_", text)),
+}
+
+
+def fields_of_samples():
+    """The fields of CCRS prompts: five passages of about 140 words each."""
+    sections = [passage.text for passage in load_corpus()]
+    for n, question in enumerate(load_questions()[:12]):
+        turned = sections[n:] + sections[:n]
+        passages = tuple(" ".join(turned[4 * k : 4 * k + 4]) for k in range(5))
+        yield {
+            "query": question.query,
+            "contexts": passages,
+            "response": question.reference,
+            "reference": (question.reference,),
+        }
+
+
+def test_prompts_against_the_bare_question():
+    """Tags, system message and line breaks add at most 8% to passages, texts, task and the request for a number."""
+    request = number_request(0, 100)
+    for name, count in COUNTS.items():
+        sent = bare = calls = 0
+        for fields in fields_of_samples():
+            for metric in CCRS:
+                shown = {
+                    key: value for key, value in fields.items() if key != "reference" or "reference" in metric.needs
+                }
+                prompt = Prompt(construct=metric.construct, task=metric.task, fields=shown)
+                sent += count("\n".join(message["content"] for message in render(prompt, request=request)))
+                texts = [text for value in shown.values() for text in ([value] if isinstance(value, str) else value)]
+                bare += count("\n".join([*texts, metric.task, request]))
+                calls += 1
+        print(f"\n{name}: {sent / calls:.0f} a call, {sent / bare:.3f} of the bare question")
+        assert sent / bare <= MAX_RATIO
