@@ -375,3 +375,37 @@ def test_the_baseline_is_named() -> None:
     view = build_report(evaluate(rows, ["ccrs.qr"], judge="lexical"))
     assert view.provenance.is_baseline
     assert any("not a judge" in notice.text for notice in view.notices)
+
+
+def topics(n: int) -> Experiment:
+    """An experiment with three topics, of which one has most of the wrong answers."""
+    result = experiment([(0.1 if k % 3 == 0 and k % 2 else 0.9, 0.9) for k in range(n)])
+    for k, sample in enumerate(result.samples):
+        metadata = {"topic": ("fares", "dogs", "fog")[k % 3], "id": k, "weather": "rain" if k < 5 else "sun"}
+        object.__setattr__(sample, "metadata", metadata)
+        object.__setattr__(sample, "response", "An answer.")
+    return result
+
+
+def test_slices_are_counted_with_intervals_that_hold_together() -> None:
+    """Labels with few values of enough answers are shown, the worst value first."""
+    view = build_report(topics(90))
+    assert ["topic"] == [table.key for table in view.slices]  # `id` has 90 values, and only 5 answers are of "rain"
+    rows = view.slices[0].rows
+    assert [("fares", 30, 15), ("dogs", 30, 0), ("fog", 30, 0)] == [(row.value, row.n, row.n_wrong) for row in rows]
+    for row in rows:
+        own = mean_interval([1.0] * row.n_wrong + [0.0] * (row.n - row.n_wrong), confidence_level=1 - 0.05 / 3)
+        assert own == row.share
+    assert sum(row.n_wrong for row in rows) == view.verdict[0].numbers["n_wrong"]
+
+
+def test_a_label_that_is_asked_for_is_shown_with_any_number_of_answers() -> None:
+    """Also with rare values, of which the most frequent are listed and the others counted."""
+    view = build_report(topics(90), by=["weather", "id"])
+    weather, ids = view.slices
+    assert {("rain", 5), ("sun", 85)} == {(row.value, row.n) for row in weather.rows}
+    assert (50, 40) == (len(ids.rows), ids.n_without)
+    text = "\n".join(line.plain for line in ReportText(view).lines())
+    assert "By weather" in text
+    with pytest.raises(ConfigurationError, match="--by color: no sample has this label"):
+        build_report(topics(9), by=["color"])

@@ -39,6 +39,12 @@ def report_command(
         list[str] | None,
         typer.Option("--target", help="METRIC=MEAN that you want to reach, such as ccrs.ac=0.8. Repeatable."),
     ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by", help="Label whose values are compared, such as topic. Repeatable. Default: all with few values."
+        ),
+    ] = None,
     worst: Annotated[int, typer.Option("--worst", min=0, help="Number of answers to show.")] = 5,
     output: Annotated[
         Path | None,
@@ -69,6 +75,7 @@ def report_command(
             samples=read_texts(data),
             targets=_targets(target or []),
             n_worst=worst,
+            by=by or (),
             max_mb=max_mb,
             texts=texts,
             command=_command(source, data, target or [], worst),
@@ -79,7 +86,7 @@ def report_command(
             print_text("\n".join(statement.text for statement in view.verdict))
             typer.echo(f"written: {output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)
         return
-    view = build_report(opened, samples=read_texts(data), targets=_targets(target or []), n_worst=worst)
+    view = build_report(opened, samples=read_texts(data), targets=_targets(target or []), n_worst=worst, by=by or ())
     if json_output:
         print_json(view.to_dict())
         return

@@ -150,6 +150,7 @@ class Experiment:
         *,
         targets: Mapping[str, float] | None = None,
         n_worst: int = 5,
+        by: Sequence[str] = (),
         max_mb: float = 1.5,
         texts: bool = True,
     ) -> ReportView:
@@ -159,6 +160,8 @@ class Experiment:
             path: File to write: a page that needs no network (`report.html`), or a summary for pull requests (`report.md`).
             targets: The mean that each metric should reach, by metric.
             n_worst: Maximum number of answers that are shown.
+            by: Labels (metadata of the samples) whose values are compared. Empty: those with 2 to 12 values of at least 20
+                answers each.
             max_mb: Size limit of a page, in MB. Answers that do not fit are listed without their texts.
             texts: Whether the file contains texts of questions, answers and passages.
 
@@ -167,8 +170,10 @@ class Experiment:
         """
         source = self.report_source()
         if path is None:
-            return build_report(source, targets=dict(targets or {}), n_worst=n_worst)
-        return write_report(source, path, targets=dict(targets or {}), n_worst=n_worst, max_mb=max_mb, texts=texts)
+            return build_report(source, targets=dict(targets or {}), n_worst=n_worst, by=by)
+        return write_report(
+            source, path, targets=dict(targets or {}), n_worst=n_worst, by=by, max_mb=max_mb, texts=texts
+        )
 
     def plot(self, metric: str) -> Chart:
         """Return mean, interval and distribution of a metric as a chart for notebooks, with its data in `.data`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.experiments._views import build, write
@@ -21,6 +21,7 @@ def build_report(
     samples: Iterable[Sample] = (),
     targets: Mapping[str, float] | None = None,
     n_worst: int = 5,
+    by: Sequence[str] = (),
 ) -> ReportView:
     """Build the report of one system: a verdict, each metric with its interval, causes, and the worst answers.
 
@@ -30,14 +31,15 @@ def build_report(
         samples: The samples of a file of outcomes, which does not contain texts.
         targets: The mean that each metric should reach, by metric.
         n_worst: Maximum number of answers that are shown.
+        by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
 
     Raises:
-        ConfigurationError: If the file does not exist, or a target is not a value of a scored metric.
+        ConfigurationError: If the file does not exist, no sample has a label of `by`, or a target is not a value of a scored metric.
         DataError: If the source does not contain outcomes.
         StoreError: If a store cannot be read.
     """
     return build.build_report(
-        open_source(source, name=name, samples=samples), targets=dict(targets or {}), n_worst=n_worst
+        open_source(source, name=name, samples=samples), targets=dict(targets or {}), n_worst=n_worst, by=by
     )
 
 
@@ -48,6 +50,7 @@ def write_report(
     samples: Iterable[Sample] = (),
     targets: Mapping[str, float] | None = None,
     n_worst: int = 5,
+    by: Sequence[str] = (),
     max_mb: float = 1.5,
     texts: bool = True,
     command: str | None = None,
@@ -60,6 +63,7 @@ def write_report(
         samples: The samples of a file of outcomes, which does not contain texts.
         targets: The mean that each metric should reach, by metric.
         n_worst: Maximum number of answers that are shown.
+        by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
         max_mb: Size limit of a page, in MB.
         texts: Whether the file contains texts of questions, answers and passages.
         command: The command that made the report.
@@ -75,6 +79,7 @@ def write_report(
         path,
         targets=dict(targets or {}),
         n_worst=n_worst,
+        by=by,
         max_mb=max_mb,
         texts=texts,
         command=command,

@@ -9,6 +9,8 @@ from ragstone.views._model import PassageView as PassageView
 from ragstone.views._model import Provenance as Provenance
 from ragstone.views._model import QuestionRow as QuestionRow
 from ragstone.views._model import ScoreView as ScoreView
+from ragstone.views._model import SliceRow as SliceRow
+from ragstone.views._model import SliceTable as SliceTable
 from ragstone.views._model import Span as Span
 from ragstone.views._model import Statement as Statement
 from ragstone.views._notebook import Chart

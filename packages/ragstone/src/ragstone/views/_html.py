@@ -21,10 +21,11 @@ from ragstone.views._model import (
     QuestionRow,
     ReportView,
     ScoreView,
+    SliceTable,
     Span,
     Stage,
 )
-from ragstone.views._svg import axis_chart, bar_chart, histogram_chart
+from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_chart
 from ragstone.views._words import count, format_interval, format_mean, format_share
 
 __all__ = ["HtmlReport", "answer_markup"]
@@ -83,6 +84,7 @@ class HtmlReport:
                 self._verdict(),
                 self._metrics(),
                 self._causes(),
+                *map(self._slice, self._view.slices),
                 self._worst(),
                 self._all(),
                 self._provenance(),
@@ -186,6 +188,29 @@ class HtmlReport:
             tag("table", tag("tbody", *(_cause(row, most) for row in rows)), class_="causes"),
             tag("p", signals, class_="soft") if signals else None,
             id="causes",
+        )
+
+    def _slice(self, table: SliceTable) -> Markup:
+        overall = next((statement.numbers.get("share") for statement in self._view.verdict), None)
+        rows = [
+            tag(
+                "tr",
+                tag("td", tag("b", _cut(row.value) or "(empty)")),
+                tag("td", share_chart(row.share, all_share=overall), class_="place"),
+                tag("td", f"{row.n_wrong:,} of {row.n:,}", tag("small", format_share(row.share)), class_="number"),
+            )
+            for row in table.rows
+        ]
+        without = f" {count(table.n_without, 'other answer')} without one of these values." if table.n_without else ""
+        return tag(
+            "section",
+            tag("h2", f"By {table.key}"),
+            tag(
+                "p",
+                f"Wrong answers. The intervals hold together. The dashed line is all answers.{without}",
+                class_="lead",
+            ),
+            tag("table", tag("tbody", *rows), class_="slices"),
         )
 
     def _worst(self) -> Markup | None:

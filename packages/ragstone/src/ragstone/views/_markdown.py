@@ -11,6 +11,8 @@ from ragstone.views._words import format_interval, format_mean, format_share
 __all__ = ["MarkdownReport"]
 
 _ANSWERS: Final = 3
+_SLICES: Final = 1
+_SLICE_ROWS: Final = 6
 _TEXT_CHARS: Final = 500
 _MAX_METRICS: Final = 30
 _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>#|~!&$@])")
@@ -50,6 +52,11 @@ class MarkdownReport:
             for cause in view.causes:
                 share = "" if cause.share is None else _escape(format_share(cause.share))
                 lines.append(f"| {cause.n:,} | {_escape(cause.title)} | {share} |")
+        for table in view.slices[:_SLICES]:
+            lines += ["", f"| {_escape(table.key)} | wrong | share |", "|---|---|---|"]
+            for value in table.rows[:_SLICE_ROWS]:
+                share = _escape(format_share(value.share))
+                lines.append(f"| {_escape(_shorten(value.value))} | {value.n_wrong:,} of {value.n:,} | {share} |")
         for answer in view.worst[:_ANSWERS]:
             lines += ["", *_answer(answer)]
         made = view.provenance

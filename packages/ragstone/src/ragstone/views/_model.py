@@ -17,6 +17,8 @@ __all__ = [
     "QuestionRow",
     "ReportView",
     "ScoreView",
+    "SliceRow",
+    "SliceTable",
     "Span",
     "Stage",
     "Statement",
@@ -86,6 +88,29 @@ class CauseRow:
     """Share of all samples with an answer. None for samples that are not scored."""
     sample_ids: tuple[str, ...]
     """The samples, worst first, at most 200."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceRow:
+    """The answers with one value of a label."""
+
+    value: str
+    n: int
+    """Judged answers with this value."""
+    n_wrong: int
+    share: Estimate
+    """Share of wrong answers. All intervals of a label hold together with the confidence level of the report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceTable:
+    """The answers by the values of one label."""
+
+    key: str
+    rows: tuple[SliceRow, ...]
+    """One row for each value, the largest share of wrong answers first."""
+    n_without: int
+    """Judged answers without this label, or with a value that is too rare for a row of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +239,8 @@ class ReportView:
     causes: tuple[CauseRow, ...]
     signals: tuple[str, ...]
     """The signals that the causes are computed from, in words."""
+    slices: tuple[SliceTable, ...]
+    """Shares of wrong answers by label."""
     worst: tuple[AnswerView, ...]
     """The lowest answer of each cause in turn, the most frequent cause first."""
     provenance: Provenance

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from ragstone.stats import Estimate
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import MetricRow
-from ragstone.views._words import format_interval, format_mean
+from ragstone.views._words import format_interval, format_mean, format_share
 
-__all__ = ["axis_chart", "bar_chart", "histogram_chart"]
+__all__ = ["axis_chart", "bar_chart", "histogram_chart", "share_chart"]
 
 _WIDTH: Final = 240.0
 _PAD: Final = 6.0
@@ -39,6 +40,21 @@ def axis_chart(row: MetricRow) -> Markup:
     parts.append(tag("text", _end(low), x=_PAD, y=33.0, class_="tick"))
     parts.append(tag("text", _end(high), x=_WIDTH - _PAD, y=33.0, class_="tick end"))
     return _svg(_WIDTH, 36.0, f"{label}, on an axis from {_end(low)} to {_end(high)}", parts)
+
+
+def share_chart(share: Estimate, *, all_share: float | None) -> Markup:
+    """Draw a share with its interval on an axis from 0 to 1. A dashed line is the share of all."""
+    width, y = 200.0, 8.0
+
+    def x(value: float) -> float:
+        return _PAD + value * (width - 2 * _PAD)
+
+    parts = [tag("line", x1=_PAD, y1=y, x2=width - _PAD, y2=y, class_="axis")]
+    if all_share is not None:
+        parts.append(tag("line", x1=x(all_share), y1=0.0, x2=x(all_share), y2=16.0, class_="neutral"))
+    parts.append(tag("line", x1=x(share.low), y1=y, x2=x(share.high), y2=y, class_="interval"))
+    parts.append(tag("circle", cx=x(share.value), cy=y, r=4.5, class_="mean"))
+    return _svg(width, 16.0, format_share(share), parts)
 
 
 def histogram_chart(row: MetricRow) -> Markup | None:

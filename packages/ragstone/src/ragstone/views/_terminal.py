@@ -155,6 +155,7 @@ class ReportText:
         canvas.add()
         self._metrics()
         self._causes()
+        self._slices()
         self._worst()
         self._provenance()
         if next_steps:
@@ -243,6 +244,20 @@ class ReportText:
                 canvas.add(" " * (digits + width + 4), line)
         if self._view.signals:
             canvas.wrap(f"known from {'; '.join(self._view.signals)}", "dim")
+
+    def _slices(self) -> None:
+        canvas = self._canvas
+        for table in self._view.slices:
+            canvas.add()
+            canvas.add((f"By {table.key}", "bold"), (", wrong answers (intervals hold together)", "dim"))
+            values = [_wrap_cells(" ".join(row.value.split()) or "(empty)", _MAX_LABEL)[0] for row in table.rows]
+            label = max(map(len, values), default=0)
+            digits = max((len(f"{row.n:,}") for row in table.rows), default=1)
+            for row, value in zip(table.rows, values, strict=True):
+                numbers = f"{row.n_wrong:>{digits},} of {row.n:>{digits},}"
+                canvas.add(f"  {_pad(value, label)}  ", numbers, "  ", (format_share(row.share), "dim"))
+            if table.n_without:
+                canvas.wrap(f"{count(table.n_without, 'other answer')} without one of these values", "dim", indent=2)
 
     def _worst(self) -> None:
         answers, canvas = self._view.worst, self._canvas

@@ -24,6 +24,7 @@ from ragstone.experiments._views.causes import (
     note_outcome,
     note_sample,
 )
+from ragstone.experiments._views.slices import SliceLabels
 from ragstone.experiments._views.source import AnswerRecord, ReportSource
 from ragstone.experiments._views.verdict import Population, describe_next, describe_notices, describe_verdict
 from ragstone.experiments._views.where import Condition, check_keys, parse_where
@@ -40,6 +41,7 @@ _HISTOGRAM_FROM: Final = 10
 """Smallest number of scores for a histogram."""
 _CAUSES_FROM: Final = 5
 """Smallest number of answers for causes."""
+_LEVEL: Final = 0.95
 _LISTED_IDS: Final = 200
 _QUERY_CHARS: Final = 300
 _WORST_DETAILS: Final = 100
@@ -48,25 +50,28 @@ _DETAILS_PAGE: Final = 200
 _STAGES: Final = {"answer": 0, "support": 1, "passages": 2}
 
 
-def build_report(source: ReportSource, *, targets: Mapping[str, float], n_worst: int) -> ReportView:
+def build_report(
+    source: ReportSource, *, targets: Mapping[str, float], n_worst: int, by: Sequence[str] = ()
+) -> ReportView:
     """Build the report of one system.
 
     Args:
         source: Its outcomes and samples.
         targets: The mean that each metric should reach, by metric.
         n_worst: Maximum number of answers that are shown.
+        by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
 
     Raises:
-        ConfigurationError: If a target is not a finite value of a scored metric.
+        ConfigurationError: If a target is not a finite value of a scored metric, or no sample has a label of `by`.
         DataError: If the source does not contain outcomes.
     """
-    reading = _Reading(source)
+    reading = _Reading(source, slices=SliceLabels(by))
     reading.read()
     return reading.report(targets, n_worst)
 
 
 def build_page(
-    source: ReportSource, *, targets: Mapping[str, float], n_worst: int
+    source: ReportSource, *, targets: Mapping[str, float], n_worst: int, by: Sequence[str] = ()
 ) -> tuple[ReportView, Iterator[AnswerView]]:
     """Build the report of one system with all questions, and its answers, the most important first.
 
@@ -77,7 +82,7 @@ def build_page(
         ConfigurationError: If a target is not a finite value of a scored metric.
         DataError: If the source does not contain outcomes.
     """
-    reading = _Reading(source, keeps_questions=True)
+    reading = _Reading(source, slices=SliceLabels(by), keeps_questions=True)
     reading.read()
     view = reading.report(targets, n_worst)
     return view, reading.answers_by_importance(view)
@@ -131,11 +136,13 @@ class _Reading:
         *,
         metric: str | None = None,
         where: Sequence[Condition] = (),
+        slices: SliceLabels | None = None,
         keeps_questions: bool = False,
     ) -> None:
         self._source = source
         self._metric = metric
         self._where = where
+        self._slices = slices
         self._keeps_questions = keeps_questions
         self._queries: dict[str, str] = {}
         """Questions, cut, if they are kept."""
@@ -171,6 +178,8 @@ class _Reading:
             note_sample(self._signals.setdefault(sample.id, Signals()), sample)
             if self._keeps_questions and sample.query is not None:
                 self._queries[sample.id] = sample.query[:_QUERY_CHARS]
+            if self._slices is not None:
+                self._slices.add(sample.id, record.labels)
             time = record.time
             if time is not None:
                 self._since = time if self._since is None else min(self._since, time)
@@ -230,6 +239,8 @@ class _Reading:
         causes = {id_: find_cause(signals) for id_, signals in self._signals.items()}
         scored = {id_: signals for id_, signals in self._signals.items() if signals.n_scores}
         population = self._population(causes, scored)
+        wrong_causes = {cause.name for cause in CAUSES if cause.is_wrong}
+        wrong = {id_: causes[id_] in wrong_causes for id_ in _judged(scored)}
         rows = self._rows(targets)
         summaries = [tally.summary() for tally in self._tallies.values()]
         return ReportView(
@@ -244,6 +255,7 @@ class _Reading:
             metrics=rows,
             causes=population.causes,
             signals=describe_signals(list(scored.values())),
+            slices=() if self._slices is None else self._slices.tables(wrong, self._share),
             worst=self._answers(self._in_turn(population.causes, n_worst)),
             provenance=self._provenance(summaries),
             questions=self._questions(rows, causes) if self._keeps_questions else (),
@@ -273,9 +285,7 @@ class _Reading:
             yield from self._answers(ids[start : start + _DETAILS_PAGE])
 
     def _population(self, causes: Mapping[str, str | None], scored: Mapping[str, Signals]) -> Population:
-        judged = [
-            id_ for id_, s in scored.items() if s.is_correct is not None or s.abstains or s.is_unsupported is not None
-        ]
+        judged = _judged(scored)
         wrong = {cause.name for cause in CAUSES if cause.is_wrong}
         has_reference = any(scored[id_].is_correct is not None for id_ in judged)
         rows: tuple[CauseRow, ...] = ()
@@ -311,11 +321,13 @@ class _Reading:
         rating = self._signals[sample_id].rating
         return (1.0 if rating is None else rating, sample_id)
 
-    def _share(self, ids: Sequence[str], flags: Sequence[bool]) -> Estimate | None:
+    def _share(self, ids: Sequence[str], flags: Sequence[bool], confidence_level: float = _LEVEL) -> Estimate | None:
         """Estimate a share of all requests."""
-        return self._estimate([float(flag) for flag in flags], ids, 0.0, 1.0)
+        return self._estimate([float(flag) for flag in flags], ids, 0.0, 1.0, confidence_level)
 
-    def _estimate(self, values: Sequence[float], ids: Sequence[str], low: float, high: float) -> Estimate | None:
+    def _estimate(
+        self, values: Sequence[float], ids: Sequence[str], low: float, high: float, confidence_level: float = _LEVEL
+    ) -> Estimate | None:
         """Estimate a mean: weighted if requests were sampled with different probabilities, over clusters if they share one."""
         return estimate_mean(
             values,
@@ -323,6 +335,7 @@ class _Reading:
             high=high,
             probabilities=[self._probabilities.get(id_, 1.0) for id_ in ids] if self._probabilities else None,
             clusters=None if self._clusters is None else self._clusters.of(ids),
+            confidence_level=confidence_level,
         )
 
     def _rows(self, targets: Mapping[str, float]) -> tuple[MetricRow, ...]:
@@ -435,6 +448,11 @@ class _Reading:
             or (bool(self._probabilities) and len(self._probabilities) < len(self._signals)),
             version=version("ragstone"),
         )
+
+
+def _judged(scored: Mapping[str, Signals]) -> list[str]:
+    """Return the samples of which correctness, support or abstention is known."""
+    return [id_ for id_, s in scored.items() if s.is_correct is not None or s.abstains or s.is_unsupported is not None]
 
 
 def _unknown(outcome: Score | NotApplicable | Failure) -> MetricCard:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +39,7 @@ def write_report(
     *,
     targets: Mapping[str, float],
     n_worst: int,
+    by: Sequence[str] = (),
     max_mb: float,
     texts: bool,
     command: str | None = None,
@@ -50,6 +51,7 @@ def write_report(
         path: Path of the file. The suffix gives the format: `.html` or `.md`.
         targets: The mean that each metric should reach, by metric.
         n_worst: Maximum number of answers that are shown.
+        by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
         max_mb: Size limit of a page, in MB. Answers that do not fit are listed without their texts.
         texts: Whether texts of questions, answers and passages are included.
         command: The command that made the report.
@@ -63,10 +65,10 @@ def write_report(
     if not max_mb > 0:
         raise ConfigurationError(f"max_mb must be above 0, got {max_mb!r}")
     if file.suffix.lower() == ".md":
-        view = build_report(source, targets=targets, n_worst=n_worst if texts else 0)
+        view = build_report(source, targets=targets, n_worst=n_worst if texts else 0, by=by)
         document = MarkdownReport(view).text()
     else:
-        view, answers = build_page(source, targets=targets, n_worst=n_worst)
+        view, answers = build_page(source, targets=targets, n_worst=n_worst, by=by)
         limit = round(max_mb * 1_000_000)
         document = HtmlReport(view, answers, max_bytes=limit, has_texts=texts, command=command).text()
     # Written whole or not at all: a page that was cut would look like a complete one.
