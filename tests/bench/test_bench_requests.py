@@ -11,8 +11,7 @@ from collections.abc import Callable
 import pytest
 from tests.support.request_steps import ANSWER, QUESTION, Steps, prompt
 
-from ragstone.capture import CaptureLimits, redact_secrets
-from ragstone.capture._convert import Converter
+from ragstone.capture import CaptureLimits, Converter, redact_secrets
 from ragstone.requests import Message, Request, TraceDraft, assemble, text_size
 
 pytestmark = pytest.mark.bench

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from ragstone.cli._app import app
+from command_line import app
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.metrics import all_metrics
 from ragstone.schema import FIELD_ALIASES, FailureKind, Interval, Sample, Score, Trace

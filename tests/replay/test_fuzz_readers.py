@@ -18,7 +18,6 @@ import pytest
 
 from ragstone.errors import DataError
 from ragstone.replay import InputFile, RejectedRecord, TraceFormat, all_formats
-from ragstone.replay._phoenix import PhoenixFormat
 from ragstone.replay.otlp import OtlpFormat, spans_of_request
 from ragstone.schema import Captured, Trace, spool_entry_adapter
 
@@ -28,6 +27,7 @@ N = int(os.environ.get("RAGSTONE_FUZZ", "200"))
 OTHERS = {
     "langsmith": ("langsmith_runs.jsonl", "langsmith_export.parquet", "langchain_tracer_runs.json"),
     "langfuse": ("langfuse_observations_v2.jsonl", "langfuse_api.json"),
+    "phoenix": ("phoenix_spans.json", "phoenix_spans.parquet"),
     "mlflow": ("mlflow_traces.jsonl", "mlflow_table.parquet"),
     "objects": ("langchain_objects.jsonl", "llama_index_response.json"),
     "rows": ("rows_ragas.jsonl", "rows_deepeval.csv", "rows_ragchecker.json", "shelf.run"),
@@ -41,8 +41,6 @@ FORMATS: dict[str, TraceFormat] = {
     "openinference_llama_index.otlp.json": OtlpFormat(),
     "traceloop_langchain.otlp.jsonl": OtlpFormat(),
     "traceloop_llama_index.otlp.jsonl": OtlpFormat(),
-    "phoenix_spans.json": PhoenixFormat(),
-    "phoenix_spans.parquet": PhoenixFormat(),
 }
 
 HOSTILE = [

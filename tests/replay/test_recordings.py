@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.replay import InputFile, detect
-from ragstone.replay._phoenix import PhoenixFormat
+from ragstone.replay import InputFile, all_formats, detect
 from ragstone.replay.otlp import OtlpFormat
 from ragstone.schema import Passage, Trace, Usage
 
 DATA = Path(__file__).parent / "data"
-FORMATS = [OtlpFormat(), PhoenixFormat()]
+FORMATS = [OtlpFormat(), all_formats()["phoenix"]]
 
 TOWER = "The north tower of the lighthouse is 41 metres high."
 STAIRS = "Its stairs have 196 steps, the lift stops at the gallery."

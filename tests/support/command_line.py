@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from unittest import mock
 
 from ragstone.cli import main
+from ragstone.cli._app import app
 
-__all__ = ["MAIN", "Done", "run_command", "run_in_new_process"]
+__all__ = ["MAIN", "Done", "app", "run_command", "run_in_new_process"]
 
 MAIN = "from ragstone.cli import main; main()"
 """Code for `python -c` that runs the command line with the arguments that follow."""

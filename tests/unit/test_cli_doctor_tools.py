@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from ragstone.cli._app import app
+from command_line import app
 from ragstone.schema import Captured, Evidence, Trace
 from ragstone.store import SqliteStore
 

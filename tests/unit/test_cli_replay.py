@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from ragstone.cli._app import app
+from command_line import app
 from ragstone.errors import DataError
 from ragstone.store import SqliteStore
 

@@ -8,11 +8,11 @@ import pytest
 
 from ragstone.errors import JudgeError
 from ragstone.judges import LexicalJudge
-from ragstone.metrics.vera._judged import JUDGED
+from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.testing import FakeJudge, make_sample
 
-FAITHFULNESS, GROUNDEDNESS, RECALL, PRECISION, RELEVANCE = JUDGED
+FAITHFULNESS, GROUNDEDNESS, RECALL, PRECISION, RELEVANCE = JUDGED = resolve_metrics("vera")[:5]
 
 RESPONSE = "It is 31 metres tall. It is haunted! Is it red?"
 REFERENCE = "It is 31 metres tall. It was built in 1884. It is white. It is open."

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 import ragstone
-from ragstone.cli._app import app
+from command_line import app
 from ragstone.judges import ChatReader, ConnectionOptions, judge_from
 from ragstone.replay import areplay_traces
 from ragstone.research import build_dataset, correlate_udcg, fit_udcg, rank_udcg, topicality, validate_metrics

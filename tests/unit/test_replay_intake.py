@@ -20,7 +20,6 @@ from ragstone.replay import (
     replay_traces,
 )
 from ragstone.replay import _formats as formats
-from ragstone.replay._source import open_inputs
 from ragstone.schema import Captured, Trace
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, MemorySink
@@ -430,13 +429,10 @@ def test_a_file_that_nobody_can_read_shows_before_anything_is_done(known, tmp_pa
 
 def test_nothing_to_replay_is_an_error(tmp_path):
     """A path that is not there, a format that is not known, nothing at all."""
-    with (
-        pytest.raises(ConfigurationError, match="file or directory 'nowhere' does not exist"),
-        open_inputs(["nowhere"]),
-    ):
-        pass
-    with pytest.raises(ConfigurationError, match="nothing to replay was named"), open_inputs([]):
-        pass
+    with pytest.raises(ConfigurationError, match="file or directory 'nowhere' does not exist"):
+        plan_replay(["nowhere"])
+    with pytest.raises(ConfigurationError, match="nothing to replay was named"):
+        plan_replay([])
     path = write(tmp_path / "a.jsonl", *rows(1))
     with pytest.raises(ConfigurationError, match="unknown format 'nonsense'"):
         plan_replay([str(path)], format="nonsense")

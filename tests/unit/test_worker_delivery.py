@@ -21,8 +21,8 @@ from ragstone.schema import Captured, DeliveryCounts, Score
 from ragstone.sinks import Delivery
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import make_trace
+from ragstone.worker import StepErrors
 from ragstone.worker._delivery import SinkDispatcher
-from ragstone.worker._intake import StepErrors
 
 Reply = Callable[[Sequence[Delivery]], Mapping[str, SinkError] | None]
 HOUR = 3600.0

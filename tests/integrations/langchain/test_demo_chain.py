@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from langchain_ragstone._demo import build_demo_chain
+from importlib.metadata import entry_points
+
 from ragstone.demo import extract_answer, load_questions
 from ragstone.testing import MemoryRecorder
+
+build_demo_chain = entry_points(group="ragstone.demos")["langchain"].load()
 
 
 def test_every_question_is_answered_and_captured_once():
