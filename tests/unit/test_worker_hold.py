@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import JudgeRejectedError
+from ragstone.monitor import Monitor
+from ragstone.requests import TraceDraft
 from ragstone.schema import Captured
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, make_trace
@@ -85,6 +87,18 @@ def test_few_failures_are_final(tmp_path):
     worker = make_worker(store, Key().judge)
     asyncio.run(worker.run(until_idle=True))
     assert (None, 3) == (worker.stopped_early, read_ledger(store).total.failed)
+
+
+def test_failures_are_final_while_a_monitor_is_drained(tmp_path):
+    """The caller waits for these requests, so the worker does not wait for others. Later failures are held back again."""
+    monitor = Monitor(metrics="ccrs.qr", judge=Key().judge, store=tmp_path / "r.db")
+    for n in range(2):
+        monitor.record(TraceDraft(trace_id=f"t{n}", query="q", response="r"))
+        assert monitor.drain(30)
+        assert n + 1 == monitor.ledger().total.failed
+    monitor.record(TraceDraft(trace_id="t2", query="q", response="r"))
+    monitor.close()
+    assert (2, 1) == (read_ledger(tmp_path / "r.db").total.failed, read_ledger(tmp_path / "r.db").total.pending)
 
 
 def test_failures_of_a_judge_with_scores_are_final(tmp_path):

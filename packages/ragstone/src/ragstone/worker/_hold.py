@@ -43,7 +43,7 @@ class FailureHold:
         self._counts = JudgedCounts()
         self._changed = asyncio.Event()
         """Set when the group has its first score, is paused, or `release` was called."""
-        self._is_released = False
+        self._n_releases = 0
         self._works = False
         """Whether the group has a score."""
         self._turn = asyncio.Lock()
@@ -56,8 +56,10 @@ class FailureHold:
 
     def release(self) -> None:
         """Make the failures that are held back final, because no other trace can show whether the group works."""
-        self._is_released = True
+        self._n_releases += 1
         self._changed.set()
+        if not (self._works or self.is_paused):
+            self._changed = asyncio.Event()
 
     async def score(
         self, attempt: Callable[[], Awaitable[Sequence[AnyOutcome]]], *, extend_lease: Callable[[], object]
@@ -70,7 +72,7 @@ class FailureHold:
         """
         while True:
             outcomes = await (self._try if self.is_paused else self._attempt)(attempt, extend_lease)
-            if self._works or self._is_released or not JudgedCounts.may_be_systematic(outcomes):
+            if self._works or not JudgedCounts.may_be_systematic(outcomes):
                 return outcomes
             if not self.is_paused and not await self._wait_for_others(extend_lease):
                 return outcomes
@@ -103,13 +105,14 @@ class FailureHold:
     async def _wait_for_others(self, extend_lease: Callable[[], object]) -> bool:
         """Wait for the outcomes of other traces, and return whether to try again."""
         extend_lease()
+        changed, n_releases = self._changed, self._n_releases
         self.held += 1
         try:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), _HOLD_S)
+                await asyncio.wait_for(changed.wait(), _HOLD_S)
         finally:
             self.held -= 1
-        return self._changed.is_set() and not self._is_released
+        return changed.is_set() and self._n_releases == n_releases
 
     async def _try(
         self, attempt: Callable[[], Awaitable[Sequence[AnyOutcome]]], extend_lease: Callable[[], object]

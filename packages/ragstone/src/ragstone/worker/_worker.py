@@ -80,6 +80,8 @@ class Worker:
         self._stop = threading.Event()
         self._wake: Callable[[], None] = lambda: None
         self._idle = False
+        self._is_awaited = False
+        """Whether a caller has waited for this worker since the last poll."""
         self._progress = 0
         self._errors = StepErrors()
         self._parts: MetricGroups | None = None
@@ -93,7 +95,11 @@ class Worker:
         self._wake()
 
     def wake(self) -> None:
-        """Poll for work now. Can be called from any thread."""
+        """Poll for work now, for a caller that waits until everything is scored. Can be called from any thread.
+
+        Failures are final without further requests that could show whether the judge works.
+        """
+        self._is_awaited = True
         self._wake()
 
     @property
@@ -208,7 +214,8 @@ class Worker:
                 busy = bool(moved or claimed or scoring or delivered or any(i.may_have_more for i in self._intakes))
                 self._idle = not busy and not self._errors
                 self._progress += 1
-                if until_idle and not (moved or claimed or any(i.may_have_more for i in self._intakes)):
+                ends, self._is_awaited = until_idle or self._is_awaited, False
+                if ends and not (moved or claimed or any(i.may_have_more for i in self._intakes)):
                     parts.release_held()
                 if until_idle and not busy:
                     self._errors.raise_first()
