@@ -22,7 +22,7 @@ from ragstone.capture import suppress_capture
 from ragstone.errors import ConfigurationError
 from ragstone.replay import BufferedTrace
 from ragstone.replay.otlp import spans_of_request, traces_of
-from ragstone.requests import PassageDraft, Request, Statements, Step, TraceDraft, current_request
+from ragstone.requests import Message, PassageDraft, Request, Statements, Step, TraceDraft, current_request
 from ragstone.requests._live import LiveRequest
 from ragstone.testing import MemoryRecorder
 
@@ -883,3 +883,69 @@ def test_several_blocks_in_one_span_leave_ids_to_the_reader(recorder, tracer):
                 make.start_span("search", attributes=SEARCH).end()
                 r.answer(A)
     assert set(exported_ids(memory)).isdisjoint(draft.trace_id for draft in recorder.drafts)
+
+
+def test_a_nested_stream_that_is_read_after_the_outer_block(recorder):
+    """It holds the blocks around it open: the answer is not lost."""
+    with recorder.request("q"), recorder.request("inner") as inner:
+        stream = inner.answer(iter(["a", "b"]))
+    assert [] == recorder.drafts
+    assert ["a", "b"] == list(stream)
+    (draft,) = recorder.drafts
+    assert ("q", "ab", "ok") == (draft.query, draft.response, draft.status)
+
+
+@pytest.mark.parametrize("way", ["observe", "answer"])
+def test_a_text_that_a_framework_wrote(recorder, way):
+    """The framework's call stands behind the text that the application returns: its prompt shows the contexts."""
+
+    def framework(question):
+        passage = "The harbor library opens at ten in the morning on Saturdays."
+        other = "The ferry to the harbor leaves every twenty minutes."
+        steps = [
+            Step(id="chain", kind="chain"),
+            Step(
+                id="r",
+                parent="chain",
+                kind="retrieval",
+                passages=[PassageDraft(text=passage), PassageDraft(text=other)],
+            ),
+            Step(
+                id="m",
+                parent="chain",
+                kind="model",
+                prompt=(Message("user", f"{passage}\n{question}"),),
+                reply="At ten.",
+            ),
+        ]
+        current_request().join(Request(draft=TraceDraft(), steps=steps, root=steps[0]))
+        return "At ten."
+
+    if way == "observe":
+        recorder.observe(framework)("When?")
+    else:
+        with recorder.request("When?") as r:
+            r.answer(framework("When?"))
+    (draft,) = recorder.drafts
+    assert ("At ten.", "in_prompt") == (draft.response, draft.evidence.contexts)
+    assert ["The harbor library opens at ten in the morning on Saturdays."] == [p.text for p in draft.contexts]
+
+
+def test_hits_beyond_the_limit_are_counted(recorder, caplog):
+    """1,000 are kept, and the log says how many were left out."""
+    with recorder.request("q") as r:
+        r.found(["alpha"] * 1_500)
+        r.answer("a")
+    assert 1_000 == len(recorder.drafts[0].retrievals[0].passages)
+    assert 1 == recorder.errors["found.cut"]
+    assert "left out 500" in caplog.text
+
+
+def test_an_empty_answer_is_called_one(recorder):
+    """Not a text that no model wrote."""
+    with recorder.request("q") as r:
+        r.found(["The harbor library opens at ten in the morning on Saturdays."])
+        r.prompt("The harbor library opens at ten in the morning on Saturdays.\nq")
+        r.answer({"choices": [{"message": {"tool_calls": [{}]}}], "model": "m"})
+        r.answer("")
+    assert ("empty_answer",) == recorder.drafts[0].evidence.doubts

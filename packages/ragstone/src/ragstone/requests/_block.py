@@ -355,6 +355,11 @@ class RequestBlock:
         read = read_hits(hits, **reading)
         if read.without_text is not None:
             self._guard.note(f"{method}.without_text", f"{method}(): {read.without_text}")
+        if read.n_cut:
+            self._guard.note(
+                f"{method}.cut",
+                f"{method}() keeps 1,000 hits of each search and left out {read.n_cut:,}; pass fewer hits",
+            )
         if not read.is_complete:
             self._note_unread(method)
         return read
@@ -401,8 +406,19 @@ class RequestBlock:
         tap = (AsyncTap if is_async_stream(stream) else Tap)(stream, listener)
         if explicit or self._source is None:
             self._source = listener
-        self._n_open += 1
+        for block in self._held_open():
+            block._count_stream(1)  # noqa: SLF001 - our own class
         return tap
+
+    def _held_open(self) -> list[RequestBlock]:
+        """Return this block and the blocks of the same request around it: a stream that is not over holds them open."""
+        blocks: list[RequestBlock] = [self]
+        outer = self.outer
+        while outer is not None:
+            if isinstance(outer, RequestBlock) and outer._live is self._live:  # noqa: SLF001
+                blocks.append(outer)
+            outer = outer.outer
+        return blocks
 
     def _take(self, live: LiveRequest, reply: Reply, *, explicit: bool, first_token_at: float | None = None) -> None:
         """Note a reply, and that it is the answer unless it calls a tool."""
@@ -412,19 +428,25 @@ class RequestBlock:
         if self._is_answered and is_answer:
             self._answered_twice()
         step = self._model
-        if step is None:
+        if step is None and (reply.model is not None or not self._is_from_framework(explicit=explicit)):
             step = self._new_step("model")
             live.add(step)
         self._model = None
-        step.reply, step.calls_tool, step.model = reply.text, reply.calls_tool, reply.model
-        step.input_tokens, step.output_tokens = reply.input_tokens, reply.output_tokens
-        step.first_token_at, step.ended_at = first_token_at, time.time()
+        if step is not None:
+            step.reply, step.calls_tool, step.model = reply.text, reply.calls_tool, reply.model
+            step.input_tokens, step.output_tokens = reply.input_tokens, reply.output_tokens
+            step.first_token_at, step.ended_at = first_token_at, time.time()
         self._step.first_token_at = first_token_at
         if not is_answer:
             return
         self._is_answered = True
         self._status, self._error = "ok", None
         self._state_response(live, reply.text)
+
+    def _is_from_framework(self, *, explicit: bool) -> bool:
+        """Whether a reply without a prompt is not a model call of its own: a step for it would hide the call that wrote it."""
+        is_root = self._live is not None and self._step is self._live.root
+        return self._n_joined > 0 or (is_root and not explicit)
 
     def _state_response(self, live: LiveRequest, text: str | None) -> None:
         if self._step is live.root:
@@ -442,14 +464,18 @@ class RequestBlock:
 
     def _stream_over(self, listener: _Listener, error: BaseException | None) -> None:
         """Take the text of a stream that has ended, and end the request if the block has ended."""
-        self._n_open -= 1
         live = self._live
-        if live is None or self.ended:
-            return
-        if listener is self._source:
-            self._take_stream(live, listener)
-        if listener.status != "ok" and (listener is self._source or not listener.explicit):
-            self._status, self._error = listener.status, error
+        if live is not None and not self.ended:
+            if listener is self._source:
+                self._take_stream(live, listener)
+            if listener.status != "ok" and (listener is self._source or not listener.explicit):
+                self._status, self._error = listener.status, error
+        for block in self._held_open():
+            block._count_stream(-1)  # noqa: SLF001
+
+    def _count_stream(self, change: int) -> None:
+        """Count the streams that have not ended. The last one ends a block that has been left."""
+        self._n_open += change
         if self._is_left and self._n_open == 0:
             self._end(self._status, self._error)
 

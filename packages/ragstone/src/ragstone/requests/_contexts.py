@@ -10,7 +10,7 @@ from ragstone.requests._answer import Answer
 from ragstone.requests._draft import PassageDraft
 from ragstone.requests._facts import Call, Facts, output_texts
 from ragstone.requests._fallback import left_nothing, without_prompt
-from ragstone.requests._match import Match, Text, TooLargeError, canonical
+from ragstone.requests._match import Match, Text, TooLargeError, canonical, has_word_edges
 from ragstone.requests._step import Message, Step
 from ragstone.schema import ContextsRule
 
@@ -63,7 +63,8 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
         return None
     if not answer.calls:
         # Without anything found or given there is nothing that it could have been made from.
-        return Contexts(None, "unknown", ["no_model_wrote_it"] if facts.searches or facts.candidates else [])
+        doubt = "no_model_wrote_it" if answer.text.strip() else "empty_answer"
+        return Contexts(None, "unknown", [doubt] if facts.searches or facts.candidates else [])
     if not all(call.is_visible for call in answer.calls):
         return None
     calls = _with_predecessors(facts, answer.calls, question)
@@ -155,10 +156,19 @@ def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) 
             unclear[f"text_tool:{step.name or 'unnamed'}"] = None
     made = {text for texts in results.values() for text in texts if text}
     explained = [*known, *made]
-    whole = Text("\n\n".join(explained), facts.budget, indexed=True)
+    beginnings = {text[:_MIN_TOOL_TEXT]: text for text in explained if len(text) >= _MIN_TOOL_TEXT}
+    whole: Text | None = None
     for message, is_earlier in _tool_messages(calls):
         text = canonical(message.text)
-        if len(text) < _MIN_TOOL_TEXT or text in made or text in whole:
+        if len(text) < _MIN_TOOL_TEXT or text in made:
+            continue
+        facts.budget.spend(len(text))
+        known_text = beginnings.get(text[:_MIN_TOOL_TEXT])
+        if known_text and text.startswith(known_text) and has_word_edges(text, 0, len(known_text)):
+            continue
+        if whole is None:
+            whole = Text("\n\n".join(explained), facts.budget, indexed=True)
+        if text in whole:
             continue
         within = Text(text, facts.budget, indexed=len(explained) >= _MANY)
         if not any(other in within for other in explained):

@@ -43,6 +43,8 @@ class Hits(NamedTuple):
     lists: list[list[PassageDraft]]
     without_text: str | None = None
     """What to do about hits without a text; None if all have one."""
+    n_cut: int = 0
+    """Hits left out because a list is longer than 1,000."""
     is_complete: bool = True
     """Whether each hit has at least an id. Hits with neither an id nor a text are left out."""
 
@@ -79,11 +81,13 @@ def read_hits(
     if texts is not None:
         return Hits([_zipped(hits, texts, ids, scores)])
     reader = _Reader(text, columns)
-    lists = [[passage for hit in found[:_MAX_HITS] if (passage := reader.passage(hit))] for found in _lists(hits)]
+    whole = _lists(hits)
+    n_cut = sum(max(0, len(found) - _MAX_HITS) for found in whole)
+    lists = [[passage for hit in found[:_MAX_HITS] if (passage := reader.passage(hit))] for found in whole]
     for passages in lists:
         _set(passages, "ids", ids)
         _set(passages, "scores", scores)
-    return Hits(lists, reader.without_text, not reader.left_out)
+    return Hits(lists, reader.without_text, n_cut=n_cut, is_complete=not reader.left_out)
 
 
 # -- lists of hits

@@ -46,6 +46,7 @@ _ESCAPE: Final = re.compile(r"""\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrtbf
 _SPACES: Final = frozenset("nrtbf")
 _INVISIBLE: Final = re.compile("[\u00ad\u200b\u2060\ufeff]")
 """Soft hyphen, zero-width space, word joiner and byte order mark, which applications remove."""
+_ASCII_WORD: Final = re.compile(r"\w+", re.ASCII)
 _WORD_START: Final = re.compile(r"\b\w|[\u0e00-\U0010ffff]")
 """Scripts from Thai on do not put spaces between words: each of their characters can begin one."""
 _SPACELESS: Final = "\u0e00"
@@ -186,20 +187,29 @@ class Text:
     def _positions_of(self, seed: str) -> Iterator[int]:
         if self._index is None:
             self._budget.spend(len(self.text))
-            text = self.text
-            index: dict[str, int] = {}
-            later: dict[int, int] = {}
-            self._index, self._later = index, later
-            starts = [word.start() for word in _WORD_START.finditer(text)]
-            for start in reversed(starts):
-                key = text[start : start + _SEED]
-                if key in index:
-                    later[start] = index[key]
-                index[key] = start
+            self._index, self._later = _index(self.text)
         start = self._index.get(seed, -1)
         while start >= 0:
             yield start
             start = self._later.get(start, -1)
+
+
+def _index(text: str) -> tuple[dict[str, int], dict[int, int]]:
+    """Return the first position of each 32 characters that begin a word, and the next position after each repeated one."""
+    # Matching a whole word takes less time than looking for a boundary at each character.
+    words = _ASCII_WORD.finditer(text) if text.isascii() else _WORD_START.finditer(text)
+    starts = [word.start() for word in words]
+    starts.reverse()
+    keys = [text[start : start + _SEED] for start in starts]
+    index = dict(zip(keys, starts, strict=True))
+    later: dict[int, int] = {}
+    if len(index) < len(keys):
+        following: dict[str, int] = {}
+        for key, start in zip(keys, starts, strict=True):
+            if key in following:
+                later[start] = following[key]
+            following[key] = start
+    return index, later
 
 
 @dataclass(slots=True, eq=False)

@@ -25,6 +25,10 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
         ("contexts",),
         "no model call of the request wrote the answer (a fixed text, for example), so no prompt shows its contexts",
     ),
+    "empty_answer": (
+        ("contexts",),
+        "the answer is empty and no model call of the request wrote it, so no prompt shows its contexts",
+    ),
     "not_in_prompt": (
         ("contexts",),
         "passages were found, but none of them is in the prompt of the model call that wrote the answer",
