@@ -88,5 +88,28 @@ def test_refusals_do_not_grow_with_the_samples(name):
     assert all(isinstance(outcome, Score) for outcome in result.outcomes)
 
 
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_refused_temperature_is_stated(refuses):
+    """In the table, in the JSON and in the judge's hash: the server's own temperature makes another judge."""
+    rules = JUDGE_DIALECTS["openai-reasoning"].rules if refuses else ()
+    with FakeDialectServer("openai", changes={"rules": rules}) as server:
+        judge = OpenAICompatibleJudge(server.url, model="fake-judge")
+        planned = judge.identity.hash
+        result = ragstone.evaluate(samples()[:2], "ccrs.qr", judge=judge)
+    assert refuses == ("refuses temperature: the settings of its server applied" in str(result))
+    assert (("temperature",) if refuses else ()) == result.judge.refused_parameters
+    assert refuses == (planned != result.judge.hash)
+    assert {result.judge.hash} == {outcome.judge_hash for outcome in result.outcomes}
+
+
+def test_draws_do_not_change_the_temperature_of_verdicts():
+    """An endpoint that accepts either `temperature` or `top_p` keeps the temperature, in every kind of request."""
+    with FakeDialectServer("anthropic") as server:
+        result = ragstone.evaluate(samples()[:4], ["ccrs.qr", "udcg"], judge=OpenAICompatibleJudge(server.url))
+        accepted = [body for body in server.stats.requests if not {"temperature", "top_p"} <= body.keys()]
+    assert all("temperature" in body for body in accepted)
+    assert () == result.judge.refused_parameters
+
+
 if __name__ == "__main__":
     print("\n".join([*HEADER, *(measured(name)[0] for name in JUDGE_DIALECTS)]))

@@ -146,7 +146,8 @@ def test_a_value_after_faults_is_the_clean_one(
     assert values == pytest.approx({pair: clean[pair] for pair in values})
     failures = {pair: o for pair, o in outcomes.items() if isinstance(o, Failure)}
     assert len(clean) == len(values) + len(failures)
-    assert 0 < len(failures) < len(clean) / 2
+    # Without schemas a reply that was cut is not requested again.
+    assert 0 < len(failures) < len(clean) * (2 / 3 if structured == "refused" else 1 / 2)
     for pair, failure in failures.items():
         assert failure.reason
         assert "bug" != failure.kind

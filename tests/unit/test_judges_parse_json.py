@@ -171,3 +171,32 @@ def test_schema_has_no_titles_but_a_property_of_that_name():
     assert "title" not in schema
     assert "title" not in schema["properties"]["year"]
     assert json_request(schema).count('"title"') == 2
+
+
+def marks(count, low=0, high=1):
+    """The schema of integers "1", "2", ... in one range."""
+    names = [str(number) for number in range(1, count + 1)]
+    mark = {"maximum": high, "minimum": low, "type": "integer"}
+    return {"type": "object", "properties": dict.fromkeys(names, mark), "required": names}
+
+
+def test_marks_are_requested_with_an_example():
+    """As short for twenty keys as for two."""
+    assert json_request(marks(20)).endswith('"1" to "20" and an integer from 0 to 1 for each, as in {"1":0,"2":1}.')
+    assert json_request(marks(1, high=5)).endswith('"1" to "1" and an integer from 0 to 5 for each, as in {"1":5}.')
+    assert abs(len(json_request(marks(20))) - len(json_request(marks(2)))) <= 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"required": ["1"]},
+        {"properties": {"1": {"type": "integer"}, "2": {"type": "integer"}}},
+        {"properties": {"a": {"minimum": 0, "maximum": 1, "type": "integer"}}, "required": ["a"]},
+        {"properties": {"1": {"minimum": 0, "maximum": 1, "type": "number"}}, "required": ["1"]},
+        {"properties": {}, "required": []},
+    ],
+)
+def test_other_shapes_are_requested_by_their_schema(change):
+    """An example would not describe them."""
+    assert "JSON Schema" in json_request(marks(2) | change)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fake_servers import FakeJudgeServer, FakeModelServer
+from fake_servers import FakeJudgeServer, FakeModelServer, Reply
 from ragstone.errors import JudgeError, JudgeRejectedError, JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleModel, metered
 from ragstone.testing import ScriptedModel
@@ -247,3 +247,36 @@ def test_a_server_that_knows_chats_alone():
         can = asyncio.run(measured(server.url))
     assert ("monte_carlo", 0, None) == (can.estimator, can.top_logprobs, can.exact_route)
     assert can.seen["logprobs"] == "accepted, but not returned"
+
+
+class PaddingServer(FakeModelServer):
+    """A vLLM whose small model pads JSON with whitespace, up to the length limit."""
+
+    def __init__(self, start, **options):
+        super().__init__(ScriptedModel(REPLIES), **options)
+        self.start = start
+
+    def _plan(self, body, *, chat):
+        plan = super()._plan(body, chat=chat)
+        if "response_format" not in body or isinstance(plan, Reply):
+            return plan
+
+        def answer(fault):
+            kind, reply = plan(fault)
+            for choice in reply.body["choices"]:
+                choice["message"]["content"] = f"{self.start}{' ' * 60}"
+                choice["finish_reason"] = "length"
+            return kind, reply
+
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("start", "obeyed"), [("", True), ("{", True), ('{"quux":', True), ("yes", False), ('{"answer":', False)]
+)
+def test_json_padded_with_whitespace(start, obeyed):
+    """A schema that allows whitespace is obeyed all the same, and a note states the padding."""
+    with PaddingServer(start) as server:
+        can = asyncio.run(measured(server.url))
+    assert obeyed == ("json_schema" in can.structured)
+    assert obeyed == any("whitespace" in note for note in can.notes)

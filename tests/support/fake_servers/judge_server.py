@@ -23,6 +23,8 @@ _MALFORMED: Final = (
 
 _SCHEMA: Final = re.compile(r"JSON Schema:\n(\{.*)")
 """Where a question says which shape the reply must have."""
+_MARKS: Final = re.compile(r'with the keys "1" to "(\d+)" and an integer from (-?\d+) to (-?\d+) for each')
+"""Where it asks for one integer for each key."""
 _TRIAL: Final = "Reply with the word yes."
 """What a judge asks before the first sample, to learn what the server refuses."""
 _SCALE: Final = re.compile(r"one number from (-?\d+) to (-?\d+) and nothing else")
@@ -118,9 +120,10 @@ class FakeJudgeServer(LoopbackServer):
                 text = "yes"
             elif self._reply is not None:
                 text = self._reply(body)
-            elif schema := _SCHEMA.search(question):
+            elif (asked := _asked_shape(question)) is not None:
                 # Up to the schema: a reminder follows it, in the same message.
-                text = self._value(json.loads(schema[1]), question[: schema.end()])
+                schema, end = asked
+                text = self._value(schema, question[:end])
             else:
                 scale = _SCALE.search(question)
                 text = str(self._verdict(question, *((int(scale[1]), int(scale[2])) if scale else (0, 100))))
@@ -141,8 +144,8 @@ class FakeJudgeServer(LoopbackServer):
         schema = body["response_format"]["json_schema"]["schema"]
         bounds = schema["properties"].get("score")
         if bounds is None:
-            asked = _SCHEMA.search(question)
-            return self._value(schema, question[: asked.end()] if asked else question)
+            asked = _asked_shape(question)
+            return self._value(schema, question if asked is None else question[: asked[1]])
         scale = _SCALE.search(question)
         low, high = (int(scale[1]), int(scale[2])) if scale else (0, 100)
         return json.dumps({"score": self._verdict(question, bounds.get("minimum", low), bounds.get("maximum", high))})
@@ -161,3 +164,15 @@ class FakeJudgeServer(LoopbackServer):
             "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}],
             "usage": {"prompt_tokens": n_in, "completion_tokens": n_out, "total_tokens": n_in + n_out},
         }
+
+
+def _asked_shape(question: str) -> tuple[dict[str, Any], int] | None:
+    """The schema that a question asks for and where it ends, or None if it asks for none."""
+    if found := _SCHEMA.search(question):
+        return json.loads(found[1]), found.end()
+    if found := _MARKS.search(question):
+        count, low, high = map(int, found.groups())
+        names = [str(number) for number in range(1, count + 1)]
+        mark = {"maximum": high, "minimum": low, "type": "integer"}
+        return {"type": "object", "properties": dict.fromkeys(names, mark), "required": names}, found.end()
+    return None

@@ -88,13 +88,16 @@ class Experiment:
         )
 
     def notes(self) -> tuple[str, ...]:
-        """Describe the clusters of the samples and their design effect, if samples share a session, user or document."""
+        """Describe clusters of samples and their design effect, and the sampling parameters that the judge refuses."""
         fields = read_fields(self.samples, cluster_keys(self.cluster))
         scores: dict[str, dict[str, float]] = {}
         for o in self.outcomes:
             if isinstance(o, Score):
                 scores.setdefault(o.metric, {})[o.sample_id] = o.value
-        return tuple(cluster_notes(self.cluster, fields.choose(self.cluster), fields.labels, fields.sample_ids, scores))
+        notes = cluster_notes(self.cluster, fields.choose(self.cluster), fields.labels, fields.sample_ids, scores)
+        if refused := ", ".join(self.judge.refused_parameters):
+            notes = [*notes, f"judge {self.judge.name} refuses {refused}: the settings of its server applied"]
+        return tuple(notes)
 
     def __str__(self) -> str:
         table = format_table(self.summary(), titles={card.name: card.title for card in self.cards})
@@ -209,7 +212,12 @@ class Experiment:
         summaries = self.summary()
         return {
             "judge_is_baseline": is_baseline(*(judge for s in summaries for judge in s.judges)),
-            "judge": {"name": self.judge.name, "hash": self.judge.hash, "is_baseline": self.judge.is_baseline},
+            "judge": {
+                "name": self.judge.name,
+                "hash": self.judge.hash,
+                "is_baseline": self.judge.is_baseline,
+                "refused_parameters": list(self.judge.refused_parameters),
+            },
             "n_samples": len(self.samples),
             "n_rejected": len(self.rejected),
             "sink_errors": list(self.sink_errors),

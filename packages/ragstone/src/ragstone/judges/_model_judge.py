@@ -129,7 +129,9 @@ class ModelJudge:
         digest = hashlib.sha256(json.dumps(shape, sort_keys=True, default=repr).encode()).hexdigest()[:16]
         # Tables and comparisons show names. Scores that follow reasons are those of another judge.
         suffix = " (reasoned)" if self._score_mode == "reasoned" else ""
-        return JudgeIdentity(name=f"{self.model.name}{suffix}", hash=digest)
+        return JudgeIdentity(
+            name=f"{self.model.name}{suffix}", hash=digest, refused_parameters=self._refused(self._sampling)
+        )
 
     async def prepare(self) -> None:
         """Prepare the model, and learn with a short request what its endpoint refuses. Otherwise the first call does this.
@@ -156,8 +158,11 @@ class ModelJudge:
 
     def _effective(self, sampling: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings without those that the endpoint refuses."""
-        omitted = () if self._adaptive is None else self._adaptive.omitted(sampling)
-        return {name: value for name, value in sampling.items() if name not in omitted}
+        refused = self._refused(sampling)
+        return {name: value for name, value in sampling.items() if name not in refused}
+
+    def _refused(self, sampling: Mapping[str, Any]) -> tuple[str, ...]:
+        return () if self._adaptive is None else self._adaptive.omitted(sampling)
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
         """Request free text of at most `max_tokens` tokens.

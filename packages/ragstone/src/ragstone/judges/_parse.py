@@ -221,9 +221,28 @@ def _untitled(value: Any) -> Any:
 
 
 def json_request(schema: dict[str, Any]) -> str:
-    """Return the request for JSON of a schema."""
+    """Return the request for JSON of a schema: the schema, or for an object of integers "1", "2", ... an example."""
+    if (span := _marks_span(schema)) is not None:
+        count, low, high = span
+        example = json.dumps({"1": low, "2": high} if count > 1 else {"1": high}, separators=(",", ":"))
+        return (
+            f'Reply with one JSON object and nothing else, with the keys "1" to "{count}" and an integer from {low} to '
+            f"{high} for each, as in {example}."
+        )
     form = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     return f"Reply with one JSON value and nothing else. It must follow this JSON Schema:\n{form}"
+
+
+def _marks_span(schema: dict[str, Any]) -> tuple[int, int, int] | None:
+    """Return the number of keys and the range if the schema is an object of integers in one range, else None."""
+    properties = schema.get("properties") or {}
+    names = [str(number) for number in range(1, len(properties) + 1)]
+    first = properties.get("1")
+    if not isinstance(first, dict) or first.keys() != {"type", "minimum", "maximum"} or first["type"] != "integer":
+        return None
+    if list(properties) != names or schema.get("required") != names or any(p != first for p in properties.values()):
+        return None
+    return len(names), first["minimum"], first["maximum"]
 
 
 def parse_json(text: str, schema: TypeAdapter[T]) -> T:

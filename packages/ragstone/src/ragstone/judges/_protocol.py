@@ -39,6 +39,8 @@ class JudgeIdentity:
     """Hash for keys. It depends on endpoint, model, sampling settings and the version of the rendering."""
     is_baseline: bool = False
     """True for stand-ins that are not a judge. Every table and report states this, and the name ends in "(baseline)"."""
+    refused_parameters: tuple[str, ...] = ()
+    """Sampling parameters that the endpoint refuses, so that the server's own settings apply. Tables state this."""
 
     def __post_init__(self) -> None:
         if self.is_baseline and not is_baseline(self.name):

@@ -73,6 +73,8 @@ class _Probe:
         self._seen: dict[str, str] = {}
         self._notes: list[str] = []
         self._unmeasured: list[str] = []
+        self._speaks = False
+        """Whether replies without a constraint have text."""
 
     async def run(self) -> Capabilities:
         """Run all steps."""
@@ -168,7 +170,13 @@ class _Probe:
 
     async def _check_reasoning(self) -> bool:
         """Return whether replies begin with reasoning. This is the first request, so its exception ends the probe."""
-        sign = await measure_reasoning(lambda size: self._chat(_YES, size, temperature=0.0, grow=False))
+
+        async def ask(size: int) -> dict[str, Any]:
+            reply = await self._chat(_YES, size, temperature=0.0, grow=False)
+            self._speaks = self._speaks or bool(str(reply["choices"][0]["message"].get("content") or "").strip())
+            return reply
+
+        sign = await measure_reasoning(ask)
         if sign is not None:
             self._model.learn_reasoning(sign)
         sign = self._model.dialect.reasons
@@ -291,7 +299,7 @@ class _Probe:
         except ValueError:
             # A schema allows whitespace, and some models repeat it until the limit.
             begun = "".join(text.split())
-            obeyed = is_cut(reply) and len(begun) > 1 and '{"quux":"zz9"}'.startswith(begun)
+            obeyed = is_cut(reply) and '{"quux":"zz9"}'.startswith(begun) and (bool(begun) or self._speaks)
             if obeyed:
                 self._notes.append("replies under a JSON Schema are padded with whitespace and may be truncated")
         self._seen[name] = f"{'obeyed' if obeyed else 'ignored'}: {' '.join(text.split())!r:.60}"
