@@ -25,10 +25,10 @@ def samples(n):
     ]
 
 
-def evaluate(url, n, **options):
+def evaluate(url, n, max_outage_s=300, **options):
     """Score n samples by one metric; returns the experiment and its judge."""
     judge = OpenAICompatibleJudge(url, model="m", **({"backoff_s": 0.05} | options))
-    return ragstone.evaluate(samples(n), METRIC, judge=judge)
+    return ragstone.evaluate(samples(n), METRIC, judge=judge, max_outage_s=max_outage_s)
 
 
 def test_rate_limit_costs_no_score_and_is_not_hammered():
@@ -63,7 +63,7 @@ def test_tokens_a_minute_are_kept(virtual_time):
 def test_dead_endpoint_is_left_alone():
     """A thousand samples and no one there: each is a failure that says so, and few requests are sent."""
     with FakeJudgeServer(error_rate=1.0) as server:
-        result = evaluate(server.url, 1000, fail_fast_after_s=0.5)
+        result = evaluate(server.url, 1000, max_outage_s=0.5)
     assert {("failure", "unavailable")} == {(o.outcome, o.kind) for o in result.outcomes}
     assert server.calls < 200
     assert any("no reply since" in o.reason for o in result.outcomes)

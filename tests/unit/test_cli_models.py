@@ -26,7 +26,6 @@ VALUES = {
     "budget_tokens": 16,
     "budget_usd": 17.0,
     "prices": "1,2",
-    "fail_fast_after_s": 18.0,
     "affinity_header": "x-session-id",
     "judge_score_mode": "sampled",
     "judge_draws": 19,
@@ -96,7 +95,6 @@ def test_no_option_is_dropped(monkeypatch, tmp_path):
             "requests_per_minute": 13.0,
             "tokens_per_minute": 14.0,
             "usd_per_million_tokens": (1.0, 2.0),
-            "fail_fast_after_s": 18.0,
             "affinity_header": "x-session-id",
             "option_names": OptionNames(role, "command line"),
         } == connection

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+import threading
 
 import pytest
 from rich.console import Console
@@ -73,6 +74,37 @@ def test_a_log_gets_a_line_now_and_then_and_at_the_end(clock: Clock, capsys: pyt
     progress.end_log()
     lines = capsys.readouterr().err.splitlines()
     assert ["10 of 26", "20 of 26", "25 of 26"] == [line.split(": ")[1].split(",")[0] for line in lines]
+
+
+def test_an_outage_is_shown(clock: Clock) -> None:
+    """How long the run has waited, and how long it will. A remaining time is unknown then."""
+    outage: list[tuple[float, float] | None] = [(40.2, 300.0)]
+    progress = Progress("scoring", find_outage=lambda: outage[0], clock=clock)
+    clock.now += 20
+    progress.update(40, 100)
+    assert "scoring: 40 of 100, judge does not answer, waiting, 40 s of 300 s, 2.0/s" == progress.line()
+    outage[0] = None
+    assert "scoring: 40 of 100, 2.0/s, 30 s left" == progress.line()
+
+
+def test_a_log_shows_an_outage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """No sample finishes then, so a thread prints the lines."""
+    monkeypatch.setattr("ragstone.cli._progress._LOGGED_EVERY_S", 0.01)
+    n_asked = 0
+    was_printed = threading.Event()
+
+    def find_outage() -> tuple[float, float]:
+        nonlocal n_asked
+        n_asked += 1
+        if n_asked > 4:
+            was_printed.set()
+        return (40.0, 300.0)
+
+    progress = Progress("scoring", find_outage=find_outage)
+    progress.start_log()
+    assert was_printed.wait(60)
+    progress.end_log()
+    assert "scoring: 0, judge does not answer, waiting, 40 s of 300 s" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])

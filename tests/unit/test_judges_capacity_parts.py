@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from ragstone.judges._http.endpoint import estimated_tokens, hash_prefix
@@ -173,14 +175,14 @@ def test_outage_is_failures_in_a_row():
 
     for now in range(4):
         fail(float(now))
-    assert not breaker.answered()
+    assert not breaker.answered(sent_at=math.inf)
     for now in range(4):
         fail(10.0 + now)
     assert not breaker.open
     fail(14.0)
     assert (True, 20.0, 15.0) == (breaker.open, breaker.outage_duration_s(30.0), breaker.next_probe_at)
     assert "HTTP 502" in breaker.message(30.0, 5.0)
-    assert breaker.answered()
+    assert breaker.answered(sent_at=math.inf)
     assert (False, 0.0) == (breaker.open, breaker.outage_duration_s(31.0))
 
 

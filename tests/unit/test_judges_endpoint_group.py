@@ -106,7 +106,7 @@ def test_one_is_dead_at_the_start():
 def test_all_are_dead():
     """If no endpoint replies, the error names each of them."""
     with MortalServer(dies_after=0) as one, MortalServer(dies_after=0) as two:
-        judge = OpenAICompatibleJudge(joined(one, two), model="fake-judge", backoff_s=0.05, fail_fast_after_s=2)
+        judge = OpenAICompatibleJudge(joined(one, two), model="fake-judge", backoff_s=0.05, max_outage_s=2)
         with pytest.raises(JudgeUnavailableError) as caught:
             asyncio.run(ask_all(judge, [prompt(n) for n in range(8)]))
         assert "none of 2 endpoints replies" in str(caught.value)

@@ -16,7 +16,6 @@ __all__ = [
     "MaxCallsOption",
     "MaxTokensOption",
     "MaxUsdOption",
-    "OutageOption",
     "PricesOption",
     "RequestsOption",
     "TokensOption",
@@ -61,15 +60,6 @@ PricesOption = Annotated[
         "--usd-per-million-tokens", rich_help_panel=LIMITS, help="Prices of input and output tokens: 0.15,0.60."
     ),
 ]
-OutageOption = Annotated[
-    float | None,
-    typer.Option(
-        "--fail-fast-after",
-        min=0,
-        rich_help_panel=LIMITS,
-        help="Fail new requests immediately after the endpoint has been unavailable for this many seconds. Default: 30.",
-    ),
-]
 AffinityHeaderOption = Annotated[
     str | None,
     typer.Option(
@@ -89,7 +79,6 @@ def build_connection(
     budget_tokens: int | None,
     budget_usd: float | None,
     prices: str | None,
-    fail_fast_after_s: float | None,
     affinity_header: str | None,
 ) -> ConnectionOptions:
     """Build the connection options. Judge and reader share their budget.
@@ -104,8 +93,6 @@ def build_connection(
         options["requests_per_minute"] = requests_per_minute
     if tokens_per_minute is not None:
         options["tokens_per_minute"] = tokens_per_minute
-    if fail_fast_after_s is not None:
-        options["fail_fast_after_s"] = fail_fast_after_s
     if affinity_header is not None:
         options["affinity_header"] = affinity_header
     if prices is not None:

@@ -33,6 +33,7 @@ from ragstone.cli._options import (
     ConcurrencyOption,
     DeadlineOption,
     JsonOption,
+    MaxOutageOption,
     MetricsOption,
     RetrieverToolOption,
     SinkOption,
@@ -47,6 +48,7 @@ from ragstone.cli._stdin import stdin_as_file
 from ragstone.data import read_samples
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import Experiment, evaluate
+from ragstone.judges import find_outage
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, Sample
 from ragstone.scoring import JudgedCounts, estimate_run
@@ -101,6 +103,7 @@ def evaluate_command(
     call_latency_s: CallLatencyOption = 1.0,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
+    max_outage_s: MaxOutageOption = 300.0,
     max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
     cluster: ClusterOption = "auto",
     json_output: JsonOption = False,
@@ -141,7 +144,7 @@ def evaluate_command(
             )
             return
         judge, reader = models.models()
-        with show_progress("scoring") as progress, _resumable(traces if app else None):
+        with show_progress("scoring", find_outage=find_outage) as progress, _resumable(traces if app else None):
             result = evaluate(
                 data,
                 names,
@@ -161,6 +164,7 @@ def evaluate_command(
                 on_bad_row=on_bad_row,
                 concurrency=concurrency,
                 deadline_s=deadline_s,
+                max_outage_s=max_outage_s,
                 reasons=reasons,
                 cluster=cluster,
                 progress=progress.update,
@@ -191,7 +195,12 @@ def _exit(result: Experiment, max_failed_share: float) -> None:
         raise typer.Exit(ExitCode.BUDGET)
     counts = JudgedCounts()
     counts.add(result.outcomes)
-    if (reason := describe_excess(counts, max_failed_share)) is None and _all_failed(result):
+    if result.judge_unavailable:
+        reason: str | None = (
+            f"the judge or reader did not answer for longer than --max-outage, {counts.n_failed} of {counts.n} judged outcomes "
+            "failed. When it is available, run the same command again. With --cache it does not repeat calls."
+        )
+    elif (reason := describe_excess(counts, max_failed_share)) is None and _all_failed(result):
         reason = "all outcomes failed."
     if reason is not None:
         typer.echo(f"exit code 3: {reason}", err=True)

@@ -16,13 +16,13 @@ from ragstone.cli._models import ModelOptions, takes_models
 from ragstone.cli._options import (
     ConcurrencyOption,
     DeadlineOption,
+    MaxOutageOption,
     MetricsOption,
     NoRedactOption,
     RetrieverToolOption,
     SinkOption,
     parse_retriever_tools,
 )
-from ragstone.cli._panels import LIMITS
 from ragstone.cli._reasons import ReasonsOption
 from ragstone.errors import ConfigurationError, JudgeError, StoreError, StoreOwnedError
 from ragstone.store import is_database_url
@@ -62,15 +62,7 @@ def ingest_command(
     ] = 300.0,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
-    max_outage_s: Annotated[
-        float,
-        typer.Option(
-            "--max-outage",
-            min=0,
-            rich_help_panel=LIMITS,
-            help="Seconds to keep a trace pending while the judge is unavailable.",
-        ),
-    ] = 3600.0,
+    max_outage_s: MaxOutageOption = 3600.0,
     reasons: ReasonsOption = 0,
     no_redact: NoRedactOption = False,
     retriever_tool: RetrieverToolOption = None,

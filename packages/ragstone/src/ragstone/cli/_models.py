@@ -24,7 +24,6 @@ from ragstone.cli._connection import (
     MaxCallsOption,
     MaxTokensOption,
     MaxUsdOption,
-    OutageOption,
     PricesOption,
     RequestsOption,
     TokensOption,
@@ -101,7 +100,6 @@ class JudgeOptions:
     budget_tokens: MaxTokensOption = None
     budget_usd: MaxUsdOption = None
     prices: PricesOption = None
-    fail_fast_after_s: OutageOption = None
     affinity_header: AffinityHeaderOption = None
     tables: Tables = field(default_factory=dict)
 
@@ -159,7 +157,6 @@ class JudgeOptions:
             budget_tokens=self.budget_tokens,
             budget_usd=self.budget_usd,
             prices=self.prices,
-            fail_fast_after_s=self.fail_fast_after_s,
             affinity_header=self.affinity_header,
         )
 

@@ -21,6 +21,7 @@ __all__ = [
     "ConcurrencyOption",
     "DeadlineOption",
     "JsonOption",
+    "MaxOutageOption",
     "MetricsOption",
     "NoRedactOption",
     "OnlyMetricsOption",
@@ -74,6 +75,15 @@ DeadlineOption = Annotated[
     float,
     typer.Option(
         "--deadline", min=0.1, rich_help_panel=LIMITS, help="Seconds after which unfinished metrics of a sample fail."
+    ),
+]
+MaxOutageOption = Annotated[
+    float,
+    typer.Option(
+        "--max-outage",
+        min=0,
+        rich_help_panel=LIMITS,
+        help="Seconds to wait while the judge or reader is unavailable. This time does not use up --deadline.",
     ),
 ]
 StopEarlyOption = Annotated[

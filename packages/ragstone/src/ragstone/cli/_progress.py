@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ __all__ = ["Progress", "format_duration", "show_progress"]
 _LOGGED_EVERY_S: Final = 10.0
 _MIN_WIDTH_WITH_BAR: Final = 100
 _BAR_WIDTH: Final = 20
+FindOutage = Callable[[], tuple[float, float] | None]
 
 
 class Progress:
@@ -25,6 +27,7 @@ class Progress:
 
     Args:
         what: The command's activity, in one word.
+        find_outage: Returns the duration of the current outage of a model and its limit in seconds, or None without one.
         clock: A monotonic clock, in seconds.
     """
 
@@ -32,11 +35,13 @@ class Progress:
         self,
         what: str,
         *,
+        find_outage: FindOutage = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.total: int | None = None
         """Total number of items, or None if not yet known."""
         self.n_done = 0
+        self.find_outage = find_outage
         self._what = what
         self._clock = clock
         self._started = self._logged_at = clock()
@@ -44,6 +49,7 @@ class Progress:
         self._n_failed = 0
         self._usage = Usage()
         self._log = False
+        self._log_ends = threading.Event()
 
     def update(self, n_done: int, total: int) -> None:
         """Set the counts."""
@@ -60,11 +66,13 @@ class Progress:
     def line(self) -> str:
         """Format the state as one line. Important values come first, because a narrow terminal cuts the end."""
         parts = [str(self.n_done) if self.total is None else f"{self.n_done} of {self.total}"]
+        if (outage := self.find_outage()) is not None:
+            parts.append(f"judge does not answer, waiting, {outage[0]:.0f} s of {outage[1]:.0f} s")
         elapsed_s = self._clock() - self._started
         rate = self.n_done / elapsed_s if elapsed_s > 0 else 0.0
         if rate:
             parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
-        if rate and self.total is not None and self.total > self.n_done:
+        if rate and outage is None and self.total is not None and self.total > self.n_done:
             parts.append(f"{format_duration((self.total - self.n_done) / rate)} left")
         if self._n_failed:
             parts.append(f"{self._n_failed} outcomes failed" if self._n_failed > 1 else "1 outcome failed")
@@ -76,13 +84,21 @@ class Progress:
         return f"{self._what}: {', '.join(parts)}"
 
     def start_log(self) -> None:
-        """Start to print a line to stderr every ten seconds."""
+        """Start to print a line to stderr every ten seconds while samples finish or a model is unavailable."""
         self._log = True
+        self._log_ends.clear()
+        threading.Thread(target=self._log_outages, name="ragstone-progress", daemon=True).start()
 
     def end_log(self) -> None:
         """Print the last line, unless it was already printed."""
+        self._log_ends.set()
         if self._log and self.n_done > self._logged:
             self._print()
+
+    def _log_outages(self) -> None:
+        while not self._log_ends.wait(_LOGGED_EVERY_S):
+            if self.find_outage() is not None:
+                self._log_sometimes()
 
     def _log_sometimes(self) -> None:
         if self._log and self._clock() - self._logged_at >= _LOGGED_EVERY_S:
@@ -108,11 +124,11 @@ class Progress:
 
 
 @contextmanager
-def show_progress(what: str) -> Iterator[Progress]:
+def show_progress(what: str, *, find_outage: FindOutage = lambda: None) -> Iterator[Progress]:
     """Show progress on stderr while the block runs."""
     from rich.console import Console
 
-    progress = Progress(what)
+    progress = Progress(what, find_outage=find_outage)
     console = Console(stderr=True)
     if not sys.stderr.isatty() or console.is_dumb_terminal:
         progress.start_log()

@@ -23,6 +23,7 @@ from ragstone.cli._options import (
     ConcurrencyOption,
     DeadlineOption,
     JsonOption,
+    MaxOutageOption,
     MetricsOption,
     NoRedactOption,
     RetrieverToolOption,
@@ -31,7 +32,6 @@ from ragstone.cli._options import (
     parse_retriever_tools,
 )
 from ragstone.cli._output import ledger_lines, print_json, print_text, sanitize_for_terminal
-from ragstone.cli._panels import LIMITS
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._reasons import ReasonsOption
 from ragstone.errors import DataError, StoreError
@@ -76,15 +76,7 @@ def replay_command(
     call_latency_s: CallLatencyOption = 1.0,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
-    max_outage_s: Annotated[
-        float,
-        typer.Option(
-            "--max-outage",
-            min=0,
-            rich_help_panel=LIMITS,
-            help="Seconds to keep a trace pending while the judge is unavailable.",
-        ),
-    ] = 3600.0,
+    max_outage_s: MaxOutageOption = 3600.0,
     stop_early: StopEarlyOption = True,
     max_failed_share: FailedShareOption = MAX_FAILED_SHARE,
     reasons: ReasonsOption = 0,
@@ -228,6 +220,7 @@ class _Stop:
     def watch(self, source: ReplayTraceSource, worker: Worker) -> None:
         """Set the worker to stop and the source and worker whose progress is shown."""
         self._worker, self._source = worker, source
+        self._progress.find_outage = lambda: worker.outage
         worker.on_outcomes = self._count
 
     def stop(self) -> None:

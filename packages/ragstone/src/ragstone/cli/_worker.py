@@ -13,9 +13,8 @@ from ragstone.cli._criterion import CriterionOption, parse_metrics
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._failed_share import MAX_FAILED_SHARE, FailedShareOption, describe_excess
 from ragstone.cli._models import ModelOptions, takes_models
-from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MetricsOption, SinkOption
+from ragstone.cli._options import ConcurrencyOption, DeadlineOption, MaxOutageOption, MetricsOption, SinkOption
 from ragstone.cli._output import print_text
-from ragstone.cli._panels import LIMITS
 from ragstone.cli._reasons import ReasonsOption
 from ragstone.errors import StoreError
 from ragstone.scoring import JudgedCounts
@@ -33,15 +32,7 @@ def worker_command(
     sink: SinkOption = None,
     concurrency: ConcurrencyOption = 16,
     deadline_s: DeadlineOption = 120.0,
-    max_outage_s: Annotated[
-        float,
-        typer.Option(
-            "--max-outage",
-            min=0,
-            rich_help_panel=LIMITS,
-            help="Seconds to keep a trace pending while the judge is unavailable.",
-        ),
-    ] = 3600.0,
+    max_outage_s: MaxOutageOption = 3600.0,
     reasons: ReasonsOption = 0,
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="Stop when no trace or delivery is pending.")

@@ -26,7 +26,7 @@ from ragstone.experiments._summary import MetricSummary, format_table, summarize
 from ragstone.experiments._views.build import build_report, find_worst
 from ragstone.experiments._views.source import Dependence, Rows
 from ragstone.experiments._views.write import write_report
-from ragstone.judges import Judge, JudgeIdentity, Reader, is_baseline
+from ragstone.judges import Judge, JudgeIdentity, Reader, is_any_endpoint_down, is_baseline, wait_for_outages
 from ragstone.metrics import Metric, MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
 from ragstone.scoring import JudgedCounts, Scorer, explain_worst
@@ -42,6 +42,10 @@ __all__ = ["Experiment", "aevaluate", "evaluate"]
 
 _NAMED: Final = 6
 """Number of metrics that `repr` names."""
+
+
+_PREPARE_OUTAGE_S: Final = 10.0
+"""Longest wait for a judge that is unavailable at the start, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -67,6 +71,9 @@ class Experiment:
     sample, then by repeat."""
     n_repeats: int = 1
     """Number of calls of the application for each sample. Scores are means of the repeats."""
+    judge_unavailable: bool = False
+    """Whether a judge or reader was unavailable at the end of the run, for longer than `max_outage_s`. Answers of an
+    application are kept, so that the same call resumes."""
     cluster: str | None = AUTO_CLUSTER
     """Key of the clusters of samples, "auto", or None for independent samples. See `evaluate`."""
 
@@ -301,6 +308,7 @@ async def aevaluate(
     on_bad_row: Literal["raise", "skip"] = "raise",
     concurrency: int = 16,
     deadline_s: float = 120.0,
+    max_outage_s: float = 300.0,
     repeats: int = 1,
     app_concurrency: int = 8,
     app_timeout_s: float = 120.0,
@@ -330,7 +338,9 @@ async def aevaluate(
         qrels: Relevance by sample id, for ranking metrics: path of TREC or BEIR qrels, or a mapping.
         on_bad_row: "raise" stops at an invalid row before any model call. "skip" skips and counts invalid rows.
         concurrency: Number of samples scored concurrently.
-        deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout".
+        deadline_s: Seconds after which a sample's unfinished metrics fail with kind "timeout". Outages do not count.
+        max_outage_s: Seconds for which requests wait for a judge or reader that has answered and is now unavailable. Then
+            the outcomes that need it fail with kind "unavailable". It replaces the `max_outage_s` of the models.
         repeats: Number of calls of the application for each sample. Scores are means of the repeats.
         app_concurrency: Number of concurrent calls of the application.
         app_timeout_s: Seconds after which a call of the application fails.
@@ -398,16 +408,22 @@ async def aevaluate(
     started = time.monotonic()
     report = _reporter(len(samples) * repeats, progress, on_outcomes, stop_early=stop_early)
     async with setup:
-        await setup.scorer.prepare()
-        if runner is None:
-            scored = await _score_rows(setup.scorer, samples, report)
-        else:
-            with framework_capture(recorder, app):
-                async with runner:
-                    scored = await score_app(runner, setup.scorer, samples, report)
+        # An unavailable judge is an error soon, because its address may be wrong.
+        with wait_for_outages(min(max_outage_s, _PREPARE_OUTAGE_S)):
+            await setup.scorer.prepare()
+        with wait_for_outages(max_outage_s):
+            if runner is None:
+                scored = await _score_rows(setup.scorer, samples, report)
+            else:
+                with framework_capture(recorder, app):
+                    async with runner:
+                        scored = await score_app(runner, setup.scorer, samples, report)
+        unavailable = any(isinstance(o, Failure) and o.kind in ("unavailable", "timeout") for o in scored.outcomes)
+        judge_unavailable = unavailable and is_any_endpoint_down()
         outcomes = await explain_worst(setup.scorer, scored.samples, scored.outcomes, reasons, concurrency=concurrency)
         delivered = [await deliver(sink, outcomes) for sink in setup.sinks]
-        saved.finish(scored.traces)
+        if not judge_unavailable:
+            saved.finish(scored.traces)
         return Experiment(
             samples=scored.samples,
             outcomes=outcomes,
@@ -421,6 +437,7 @@ async def aevaluate(
             traces=scored.traces,
             n_repeats=repeats,
             cluster=cluster,
+            judge_unavailable=judge_unavailable,
         )
 
 
@@ -483,6 +500,7 @@ def evaluate(
     on_bad_row: Literal["raise", "skip"] = "raise",
     concurrency: int = 16,
     deadline_s: float = 120.0,
+    max_outage_s: float = 300.0,
     repeats: int = 1,
     app_concurrency: int = 8,
     app_timeout_s: float = 120.0,
@@ -512,6 +530,7 @@ def evaluate(
             on_bad_row=on_bad_row,
             concurrency=concurrency,
             deadline_s=deadline_s,
+            max_outage_s=max_outage_s,
             repeats=repeats,
             app_concurrency=app_concurrency,
             app_timeout_s=app_timeout_s,

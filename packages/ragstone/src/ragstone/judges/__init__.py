@@ -8,6 +8,10 @@ from ragstone.judges._endpoint_options import EndpointOptions as EndpointOptions
 from ragstone.judges._factory import OpenAICompatibleJudge
 from ragstone.judges._factory import judge_from as judge_from
 from ragstone.judges._factory import reader_from as reader_from
+from ragstone.judges._limits.gate import OutageTimer as OutageTimer
+from ragstone.judges._limits.gate import find_outage as find_outage
+from ragstone.judges._limits.gate import is_any_endpoint_down as is_any_endpoint_down
+from ragstone.judges._limits.gate import wait_for_outages as wait_for_outages
 from ragstone.judges._limits.spend import Budget
 from ragstone.judges._model import (
     Capabilities,

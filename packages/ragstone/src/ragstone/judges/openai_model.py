@@ -23,6 +23,7 @@ from ragstone.judges._render import Message
 
 __all__ = ["ConnectionOptions", "OpenAICompatibleModel"]
 
+_MAX_OUTAGE_S: Final = 30.0
 _OUTAGE_FACTOR: Final = 4
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -44,7 +45,7 @@ class ConnectionOptions(TypedDict, total=False):
     requests_per_minute: float | None
     tokens_per_minute: float | None
     budget: Budget | None
-    fail_fast_after_s: float
+    max_outage_s: float | None
     affinity_header: str | None
     option_names: OptionNames | None
 
@@ -78,8 +79,9 @@ class OpenAICompatibleModel(LogprobReader):
         tokens_per_minute: Maximum number of input and output tokens per minute. They are estimated before a request,
             and corrected by the reply.
         budget: Limit on calls, tokens or cost. It may be shared with other models.
-        fail_fast_after_s: Seconds for which requests wait for an unavailable endpoint. After this time they fail
-            immediately. At most four times the sum of the pauses between all retries.
+        max_outage_s: Seconds for which requests wait for an unavailable endpoint. After this time they fail immediately.
+            None uses 30, or less if the pauses between retries are short: at most four times their sum. `evaluate` has its
+            own `max_outage_s`, which replaces this one.
         affinity_header: Name of a header ("x-session-id") whose value is the same for requests with the same beginning,
             so that a router can send them to one replica and its prefix cache.
         option_names: Names of these arguments in messages. None uses the names here. The commands pass those of their
@@ -114,7 +116,7 @@ class OpenAICompatibleModel(LogprobReader):
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
         budget: Budget | None = None,
-        fail_fast_after_s: float = 30.0,
+        max_outage_s: float | None = None,
         affinity_header: str | None = None,
         option_names: OptionNames | None = None,
     ) -> None:
@@ -140,6 +142,9 @@ class OpenAICompatibleModel(LogprobReader):
                 f"output tokens, such as 0.15 and 0.60 (0 and 0 for a server of your own), with {prices}"
             )
         probe_s = min(1.0, 2 * backoff_s)
+        if max_outage_s is None:
+            pauses_s = backoff_s * (2.0 ** min(max_retries, 16) - 1)
+            max_outage_s = min(_MAX_OUTAGE_S, max(_OUTAGE_FACTOR * pauses_s, 2 * probe_s))
         create = partial(
             Endpoint,
             api_key=api_key,
@@ -148,9 +153,7 @@ class OpenAICompatibleModel(LogprobReader):
                 requests_per_minute=requests_per_minute,
                 tokens_per_minute=tokens_per_minute,
                 timeout_s=timeout_s,
-                fail_fast_after_s=min(
-                    fail_fast_after_s, max(_OUTAGE_FACTOR * backoff_s * (2.0 ** min(max_retries, 16) - 1), 2 * probe_s)
-                ),
+                max_outage_s=max_outage_s,
                 probe_s=probe_s,
             ),
             prices=usd_per_million_tokens,

@@ -16,6 +16,7 @@ from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Judge, JudgeIdentity, Preparable, UsageMeter, metered
 from ragstone.metrics import Metric, ReaderMetric, check_sample, share_work
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Usage
+from ragstone.scoring._deadline import SampleDeadline
 
 __all__ = ["Scorer"]
 
@@ -41,7 +42,8 @@ class Scorer:
         metrics: The metrics, each with a different name.
         judge: The judge for metrics that need one.
         concurrency: Samples scored concurrently in `score_many`. The judge limits the number of concurrent judge calls.
-        deadline_s: Seconds after which the unfinished metrics of a sample fail as "timeout".
+        deadline_s: Seconds after which the unfinished metrics of a sample fail as "timeout". Time in which an endpoint is
+            unavailable does not count.
         clock: Returns Unix time in seconds, for `created_at`.
 
     Raises:
@@ -148,11 +150,12 @@ class Scorer:
             One outcome for each metric, in the order of `metrics`.
         """
         with suppress_capture(), metered() as meter:
-            deadline = asyncio.get_running_loop().time() + self._deadline_s
+            deadline = SampleDeadline(self._deadline_s)
             try:
                 async with share_work(), asyncio.TaskGroup() as group:
                     tasks = [group.create_task(self._outcome(metric, sample, deadline)) for metric in self.metrics]
             finally:
+                deadline.close()
                 # Also after a cancellation: sent requests count, and shared work may end after the metrics that use it.
                 self._spent.total += meter.total
             return tuple(task.result() for task in tasks)
@@ -237,7 +240,7 @@ class Scorer:
             for metric in self.metrics
         )
 
-    async def _outcome(self, metric: Metric, sample: Sample, deadline: float) -> AnyOutcome:
+    async def _outcome(self, metric: Metric, sample: Sample, deadline: SampleDeadline) -> AnyOutcome:
         started = time.perf_counter()
         with metered() as meter:
             outcome = await self._guarded(metric, sample, deadline, meter)
@@ -262,12 +265,12 @@ class Scorer:
         identity = self.judged_by(metric)
         return {} if identity is None else {"judge": identity.name, "judge_hash": identity.hash}
 
-    async def _guarded(self, metric: Metric, sample: Sample, deadline: float, meter: UsageMeter) -> AnyOutcome:
+    async def _guarded(self, metric: Metric, sample: Sample, deadline: SampleDeadline, meter: UsageMeter) -> AnyOutcome:
         """Run one metric, and turn everything except an external cancellation into an outcome."""
         try:
             if unmet := check_sample(metric, sample):
                 return unmet
-            async with asyncio.timeout_at(deadline) as limit:
+            async with deadline.timeout() as limit:
                 if self.judged_by(metric):
                     await self._prepare()
                 outcome = await metric.score(sample, self.judge)

@@ -11,19 +11,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ragstone.judges import is_any_endpoint_down
 from ragstone.metrics import Metric, ReaderMetric
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer
 from ragstone.worker._hold import FailureHold
 from ragstone.worker._setup import ScoringSetup
 
-__all__ = ["SHARED_LEASE_S", "JudgeOutage", "MetricGroups", "lease_s"]
+__all__ = ["SHARED_LEASE_S", "UNANSWERED", "JudgeOutage", "MetricGroups", "lease_s"]
 
 logger = logging.getLogger("ragstone")
 
 AnyOutcome = Score | NotApplicable | Failure
 
-_UNANSWERED: Final = frozenset({"unavailable", "timeout"})
+UNANSWERED: Final = frozenset({"unavailable", "timeout"})
 _PAUSE_MIN_S: Final = 1.0
 _PAUSE_USUAL_S: Final = 300.0
 _PAUSE_MAX_S: Final = 600.0
@@ -95,6 +96,11 @@ class MetricGroups:
     def judge_is_down(self) -> bool:
         """Whether a judge or a reader is unavailable or fails systematically at present."""
         return any(outage.is_on for outage in self._judged) or any(hold.is_paused or hold.held for hold in self._holds)
+
+    @property
+    def outage(self) -> tuple[float, float] | None:
+        """Duration of the longest current outage and its limit in seconds, or None without one."""
+        return max((seconds for outage in self._judged if (seconds := outage.seconds) is not None), default=None)
 
     def release_held(self) -> None:
         """Make failures that are held back final if every unfinished request is held back."""
@@ -194,7 +200,8 @@ class JudgeOutage:
         self._clock = clock
         self._answered_at = -math.inf
         self._answered = asyncio.Event()
-        self._is_logged = False
+        self._since: float | None = None
+        """When the current outage began, or None without one."""
         self._role = role
         self.on_end: Callable[[], object] = lambda: None
         """Called when an outage ends."""
@@ -207,7 +214,12 @@ class JudgeOutage:
     @property
     def is_on(self) -> bool:
         """Whether the judge is unavailable: a request failed, and no request was answered since."""
-        return self._is_logged
+        return self._since is not None
+
+    @property
+    def seconds(self) -> tuple[float, float] | None:
+        """Duration of the current outage and its limit in seconds, or None without one."""
+        return None if self._since is None else (self._clock() - self._since, self._patience_s)
 
     async def score_with_retry(
         self, score: Callable[[], Awaitable[Sequence[AnyOutcome]]], *, extend_lease: Callable[[], object]
@@ -226,10 +238,12 @@ class JudgeOutage:
             # the outage.
             is_final = failed_at is not None and self._answered_at > failed_at
             outcomes = await score()
-            if any(_answered(o) for o in outcomes):
+            # The model may have answered some metrics before the outage.
+            is_cut = is_any_endpoint_down() and any(isinstance(o, Failure) and o.kind in UNANSWERED for o in outcomes)
+            if any(_answered(o) for o in outcomes) and not is_cut:
                 self._note_answer()
                 return outcomes
-            if not _unanswered(outcomes):
+            if not (is_cut or _unanswered(outcomes)):
                 return outcomes
             if failed_at is None:
                 failed_at = self._clock()
@@ -262,9 +276,9 @@ class JudgeOutage:
     def _note_answer(self) -> None:
         self._answered_at = self._clock()
         self._answered.set()
-        if self._is_logged:
+        if self._since is not None:
             logger.warning("%s is available again, scoring continues", self._role)
-            self._is_logged = False
+            self._since = None
             self.on_end()
 
     def retry_now(self) -> None:
@@ -272,8 +286,8 @@ class JudgeOutage:
         self._answered.set()
 
     def _log_outage(self, outcomes: Sequence[AnyOutcome]) -> None:
-        if not self._is_logged:
-            self._is_logged = True
+        if self._since is None:
+            self._since = self._clock()
             reason = _first_reason(outcomes)
             logger.error("%s is unavailable, requests stay pending until it answers: %s", self._role, reason)
 
@@ -310,4 +324,4 @@ def _unanswered(outcomes: Sequence[AnyOutcome]) -> bool:
     if any(_called(o) for o in asked):
         # This judge counts its calls, so a score without calls is ignored. (Usage of a shared call is on one metric only.)
         asked = [o for o in asked if _called(o) or isinstance(o, Failure)]
-    return bool(asked) and all(isinstance(o, Failure) and o.kind in _UNANSWERED for o in asked)
+    return bool(asked) and all(isinstance(o, Failure) and o.kind in UNANSWERED for o in asked)

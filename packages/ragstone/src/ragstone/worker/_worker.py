@@ -12,13 +12,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ragstone.errors import StoreError
+from ragstone.errors import JudgeError, StoreError
 from ragstone.schema import Failure, NotApplicable, Score, Trace, sample_from_trace
 from ragstone.sinks import StatusSink
 from ragstone.store import PlannedMetric, Store, open_store
 from ragstone.worker._delivery import SinkDispatcher
 from ragstone.worker._intake import SpoolTraceSource, StepErrors, TraceSource, get_skip_reason, spool_directory
-from ragstone.worker._parts import SHARED_LEASE_S, MetricGroups, lease_s
+from ragstone.worker._parts import SHARED_LEASE_S, UNANSWERED, MetricGroups, lease_s
 from ragstone.worker._setup import ScoringSetup
 
 __all__ = ["Worker"]
@@ -28,6 +28,9 @@ logger = logging.getLogger("ragstone")
 _POLL_MIN_S = 0.02
 _POLL_MAX_S = 0.5
 _STORE_RETRY_S = 1.0
+_PREPARE_MIN_S = 1.0
+_PREPARE_MAX_S = 30.0
+"""Longest wait between two attempts to reach the judge before the first trace is scored, in seconds."""
 _WATCH_S = 5.0
 
 
@@ -79,6 +82,7 @@ class Worker:
         self._name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stop = threading.Event()
         self._wake: Callable[[], None] = lambda: None
+        self._waits_for_models = False
         self._idle = False
         self._is_awaited = False
         """Whether a caller has waited for this worker since the last poll."""
@@ -110,7 +114,12 @@ class Worker:
     @property
     def is_blocked(self) -> bool:
         """Whether requests wait for an unavailable judge, reader or disk."""
-        return bool(self._errors) or (self._parts is not None and self._parts.judge_is_down)
+        return self._waits_for_models or bool(self._errors) or (self._parts is not None and self._parts.judge_is_down)
+
+    @property
+    def outage(self) -> tuple[float, float] | None:
+        """Duration of the judge's or reader's current outage and its limit in seconds, or None without one."""
+        return None if self._parts is None else self._parts.outage
 
     @property
     def poll_count(self) -> int:
@@ -127,20 +136,29 @@ class Worker:
         Raises:
             StoreOwnedError: If another process owns the store.
             StoreError: If the store cannot be used, or with `until_idle`, if entries cannot be read or stored.
-            JudgeError: If the judge is unavailable. No trace was claimed.
+            JudgeError: If the judge rejects the first request, or for a replay if it is unavailable. No trace was claimed.
             ConfigurationError: If the judge's configuration is invalid.
         """
         woken = self._make_wake_event()
-        # The worker connects to the judge before it claims any trace: the judge's identity is part of every key, and if
-        # the judge is unavailable, requests stay in the spool.
-        if not await self._prepare(woken):
-            return
+        # The worker connects to the judge before it claims any trace, because the judge's identity is part of every key.
+        unavailable: JudgeError | None = None
+        try:
+            if not await self._prepare(woken):
+                return
+        except JudgeError as error:
+            if error.kind not in UNANSWERED or self._ends_at_cap:
+                raise
+            unavailable = error
         with open_store(self._store, mode="own", clock=self._clock) as store:
             on_owned()
             if store.is_shared:
                 self._lease_s = SHARED_LEASE_S
             else:
                 store.release_all()
+            if unavailable is not None and not await self._drain_until_prepared(
+                store, woken, unavailable, until_idle=until_idle
+            ):
+                return
             store.set_plan(self._planned_metrics(), [sink.name for sink in self._setup.sinks])
             await self._loop(store, woken, until_idle=until_idle)
 
@@ -182,6 +200,41 @@ class Worker:
             return False
         preparing.result()
         return True
+
+    async def _drain_until_prepared(
+        self, store: Store, woken: asyncio.Event, error: JudgeError, *, until_idle: bool
+    ) -> bool:
+        """Move spooled traces into the store until the models answer. Return False if the worker was stopped before."""
+        loop = asyncio.get_running_loop()
+        since, pause_s = loop.time(), _PREPARE_MIN_S
+        logger.error("the judge is unavailable, requests stay pending until it answers: %s", error)
+        self._waits_for_models = True
+        try:
+            while not self._stop.is_set():
+                if until_idle and loop.time() - since >= self._outage_patience_s:
+                    self.stopped_early = f"the judge is unavailable: {error}"
+                    return False
+                retry_at = loop.time() + pause_s
+                while not self._stop.is_set() and loop.time() < retry_at:
+                    woken.clear()
+                    store.check_not_replaced()
+                    moved = await self._ingest_batches(store)
+                    self._update_status_sinks(store)
+                    wait_s = 0 if moved else min(_POLL_MAX_S, max(0.0, retry_at - loop.time()))
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(woken.wait(), wait_s)
+                try:
+                    if not await self._prepare(woken):
+                        return False
+                except JudgeError as failed:
+                    error = failed
+                    pause_s = min(2 * pause_s, _PREPARE_MAX_S)
+                else:
+                    logger.warning("the judge is available again, scoring starts")
+                    return True
+            return False
+        finally:
+            self._waits_for_models = False
 
     async def _loop(self, store: Store, woken: asyncio.Event, *, until_idle: bool) -> None:
         dispatchers = [SinkDispatcher(sink, self._errors, clock=self._clock) for sink in self._setup.sinks]

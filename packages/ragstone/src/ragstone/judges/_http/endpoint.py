@@ -7,6 +7,7 @@ import hashlib
 import random
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -102,6 +103,8 @@ class _RetryableError:
     retry_after_s: float | None = None
     rate_limited: bool = False
     overload: bool = False
+    unreachable: bool = False
+    """Whether no server answered, so that another request would have failed as well."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,7 +152,7 @@ class Endpoint:
         self._option_names = option_names or OptionNames()
         self._secrets = find_secrets(self.base_url, api_key, self._headers)
         self._share = share
-        self._impatient_share = replace(share, fail_fast_after_s=0.0)
+        self._impatient_share = replace(share, max_outage_s=0.0)
         """For requests that another endpoint can take."""
         self._timeout_s = share.timeout_s
         self.capacity = capacity_of(self.base_url, api_key)
@@ -245,8 +248,9 @@ class Endpoint:
             if self._affinity_header is not None:
                 sending.headers = {self._affinity_header: hash_prefix(body)}
         loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + self._max_wait_s
-        n_failures = n_refusals = 0
+        # Waiting for an unavailable endpoint does not use up the time for retries.
+        give_up_at = loop.time() + self._max_wait_s - capacity.outage_s()
+        n_failures = n_in_outage = n_refusals = 0
         while True:
             if sending.counted and self._budget is not None:
                 # Checked before the wait as well, so that requests beyond the budget do not queue.
@@ -267,24 +271,27 @@ class Endpoint:
                 return outcome
             if outcome.rate_limited:
                 n_refusals += 1
-                if once or loop.time() + capacity.pause_s() > give_up_at:
+                if once or loop.time() + capacity.pause_s() > give_up_at + capacity.outage_s():
                     raise self._given_up(outcome, n_failures + n_refusals)
-            else:
-                n_failures += 1
-                wait_s = self._wait_s(outcome, n_failures)
-                if (
-                    once
-                    or n_failures > self._max_retries
-                    or loop.time() + wait_s > give_up_at
-                    or capacity.is_down(self._share)
-                ):
-                    raise self._given_up(outcome, n_failures + n_refusals)
-                await asyncio.sleep(wait_s)
+                continue
+            n_failures += 1
+            # A failure during an outage is not the request's own. The limiter decides when the next probe is sent.
+            is_outage = permit.probe or (outcome.unreachable and capacity.breaker.open)
+            n_in_outage += is_outage
+            wait_s = 0.0 if is_outage else self._wait_s(outcome, n_failures - n_in_outage)
+            is_too_late = loop.time() + wait_s > give_up_at + capacity.outage_s()
+            if once or n_failures - n_in_outage > self._max_retries or is_too_late or capacity.is_down(self._share):
+                raise self._given_up(outcome, n_failures + n_refusals)
+            await asyncio.sleep(wait_s)
 
     def outage(self) -> JudgeUnavailableError | None:
         """Return the error of requests that fail during an outage, or None if they should still wait."""
         error = self.capacity.outage(self._share)
         return None if error is None else JudgeUnavailableError(f"{self.public_url}: {error}", kind=error.kind)
+
+    def waiting_outside(self) -> AbstractContextManager[None]:
+        """Count the time of a block as waiting for this endpoint, if it is unavailable."""
+        return self.capacity.waiting_outside(self._share)
 
     def retry_wait_s(self, error: JudgeUnavailableError, n: int) -> float:
         """Return the seconds to wait before the `n`-th retry after a failed attempt."""
@@ -364,7 +371,8 @@ class Endpoint:
             if any(isinstance(cause, TimeoutError) for cause in causes):
                 return _RetryableError(f"no reply within {self._timeout_s:g} s", kind="timeout", overload=True)
             return _RetryableError(
-                f"cannot connect, or the connection broke ({self._redacted(extract_error_message(str(causes[-1])))})"
+                f"cannot connect, or the connection broke ({self._redacted(extract_error_message(str(causes[-1])))})",
+                unreachable=True,
             )
         except (ValueError, RecursionError):
             return _RetryableError("the reply is not JSON", kind="unparseable")
@@ -391,7 +399,10 @@ class Endpoint:
             return _RetryableError(reason, rate_limited=True, retry_after_s=retry_after_s(error.response.headers))
         if status in (408, 409, 425) or status >= 500:
             return _RetryableError(
-                reason, retry_after_s=retry_after_s(error.response.headers), overload=status in _OVERLOADED
+                reason,
+                retry_after_s=retry_after_s(error.response.headers),
+                overload=status in _OVERLOADED,
+                unreachable=status in (502, 503, 504),
             )
         msg = f"{self.public_url}: {reason}"
         if status == 401 and not (self._api_key or "@" in urlsplit(self.base_url).netloc):

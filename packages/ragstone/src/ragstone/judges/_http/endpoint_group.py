@@ -166,14 +166,15 @@ class EndpointGroup:
         """Wait until an endpoint is back.
 
         Raises:
-            JudgeUnavailableError: If all of them have been down for longer than `fail_fast_after_s`.
+            JudgeUnavailableError: If all of them have been down for longer than `max_outage_s`.
         """
         outages = [endpoint.outage() for endpoint in self._all if endpoint not in self._excluded]
         failures = [error for error in outages if error is not None]
         if failures and len(failures) == len(outages):
             reasons = "; ".join(map(str, failures))
             raise JudgeUnavailableError(f"none of {len(self._all)} endpoints replies. {reasons}", kind=failures[0].kind)
-        await asyncio.sleep(_POLL_S)
+        with self._first.waiting_outside():
+            await asyncio.sleep(_POLL_S)
 
     # Models -------------------------------------------------------------------------------------------------------
 

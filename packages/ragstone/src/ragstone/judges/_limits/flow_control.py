@@ -25,6 +25,7 @@ _CAUTION: Final = 0.98
 would be refused, which costs a second or more."""
 _FAILURES: Final = 5
 """Number of consecutive failures that count as an outage."""
+_PROBE_SHARE: Final = 0.02
 _PROBE_GRACE_MIN_S: Final = 10.0
 _PROBE_GRACE_FACTOR: Final = 4.0
 
@@ -243,7 +244,7 @@ class CircuitBreaker:
         return now - self._since if self.open else 0.0
 
     def failed(self, now: float, *, reason: str, kind: str, probe: bool, probe_s: float) -> None:
-        """Record a failure. The next probe is due `probe_s` after a failed probe."""
+        """Record a failure. The next probe is due at least `probe_s` after a failed probe."""
         was_open = self.open
         if not self._streak:
             self._since = now
@@ -253,11 +254,15 @@ class CircuitBreaker:
         if probe:
             self.probing_since = None
         if probe or not was_open:
-            self.next_probe_at = now + probe_s
+            # Less often in a long outage. A restart is noticed after at most 2% of its duration.
+            self.next_probe_at = now + max(probe_s, _PROBE_SHARE * self.outage_duration_s(now))
 
-    def answered(self) -> bool:
+    def answered(self, *, sent_at: float) -> bool:
         """Record a reply, including refusals. Return whether it ends an outage."""
         ends = self.open
+        if not ends and self._streak and sent_at <= self._since:
+            # The server was available when it received the request. That does not show that it still is.
+            return False
         self._streak = 0
         self.probing_since = None
         return ends
@@ -266,10 +271,10 @@ class CircuitBreaker:
         """Return the seconds to wait for a probe that is in flight."""
         return max(_PROBE_GRACE_MIN_S, _PROBE_GRACE_FACTOR * (latency_s or 0.0))
 
-    def message(self, now: float, fail_fast_after_s: float) -> str:
+    def message(self, now: float, max_outage_s: float) -> str:
         """Return the message for requests that fail during the outage."""
         since = time.strftime("%H:%M:%S", time.localtime(self._since_unix))
         return (
-            f"no reply since {since} ({self.outage_duration_s(now):.0f} s), last error: {self.reason}. Only a probe is "
-            f"sent now and then until the endpoint replies (fail_fast_after_s={fail_fast_after_s:g})"
+            f"no reply since {since} ({self.outage_duration_s(now):.0f} s, the limit is {max_outage_s:g} s), last error: "
+            f"{self.reason}. Only a probe is sent now and then until the endpoint replies"
         )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -17,7 +20,17 @@ from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, JudgeUnavailableError
 from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, TokenBucket
 
-__all__ = ["ClientLimits", "EndpointLimiter", "Permit", "Waiter", "capacity_of"]
+__all__ = [
+    "ClientLimits",
+    "EndpointLimiter",
+    "OutageTimer",
+    "Permit",
+    "Waiter",
+    "capacity_of",
+    "find_outage",
+    "is_any_endpoint_down",
+    "wait_for_outages",
+]
 
 _CONCURRENCY: Final = 16
 """Default maximum number of concurrent requests."""
@@ -36,7 +49,7 @@ class ClientLimits:
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     timeout_s: float = 60.0
-    fail_fast_after_s: float = 30.0
+    max_outage_s: float = 30.0
     probe_s: float = 1.0
     """Seconds between two probes during an outage."""
 
@@ -47,11 +60,27 @@ class ClientLimits:
             limit = getattr(self, name)
             if limit is not None and not limit > 0:
                 raise ConfigurationError(f"{name} must be above 0, or None for no limit, got {limit!r}")
-        if not self.timeout_s > 0 or not self.fail_fast_after_s >= 0:
+        if not self.timeout_s > 0 or not self.max_outage_s >= 0:
             raise ConfigurationError(
-                "timeout_s must be above 0, fail_fast_after_s not below 0, got "
-                f"timeout_s={self.timeout_s!r}, fail_fast_after_s={self.fail_fast_after_s!r}"
+                "timeout_s must be above 0, max_outage_s not below 0, got "
+                f"timeout_s={self.timeout_s!r}, max_outage_s={self.max_outage_s!r}"
             )
+
+
+class _Patience:
+    """Limit of `wait_for_outages`. An outage that began earlier counts from the first request of the block."""
+
+    def __init__(self, max_outage_s: float) -> None:
+        self.max_outage_s = max_outage_s
+        self._first_used: weakref.WeakKeyDictionary[EndpointLimiter, float] = weakref.WeakKeyDictionary()
+
+    def since(self, limiter: EndpointLimiter, now: float) -> float:
+        """Return when the first request of the block asked for a permission of this limiter."""
+        return self._first_used.setdefault(limiter, now)
+
+
+_patience: Final[ContextVar[_Patience | None]] = ContextVar("ragstone_outage_patience", default=None)
+"""Limit of `wait_for_outages`, which replaces that of each user."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +107,9 @@ class Waiter:
     n_tokens: float
     n_failures: int
     order: int
+    max_outage_s: float
+    waits_since: float
+    """Outages that began earlier count from this time."""
     future: asyncio.Future[Permit | Exception] = field(init=False)
     permit: Permit | None = None
 
@@ -114,6 +146,13 @@ class EndpointLimiter:
         self._abandoned: deque[Permit | Waiter] = deque()
         self.window = ConcurrencyWindow()
         self.breaker = CircuitBreaker()
+        self._max_outage_s = 0.0
+        """Limit of the latest request."""
+        self._outage_s = 0.0
+        self._n_outside = 0
+        """Number of requests that wait for this and other endpoints, without a place in the queue."""
+        self._outage_mark: float | None = None
+        """Time until which `_outage_s` is counted, or None if no request waits for an unavailable endpoint."""
         self._requests = TokenBucket(burst_s=_REQUESTS_BURST_S)
         self._tokens = TokenBucket(burst_s=_TOKENS_BURST_S)
         self._stale = True
@@ -162,8 +201,8 @@ class EndpointLimiter:
             order: Its place in the queue, from `enqueue`. None means the end.
 
         Raises:
-            JudgeUnavailableError: If the endpoint has been unavailable for longer than `fail_fast_after_s` of the
-                share.
+            JudgeUnavailableError: If the endpoint has been unavailable for longer than `max_outage_s` of the share, or of
+                `wait_for_outages`.
         """
         loop = asyncio.get_running_loop()
         now = self._clock()
@@ -171,7 +210,9 @@ class EndpointLimiter:
             if order is None:
                 self._n_arrived += 1
                 order = self._n_arrived
-            waiter = Waiter(loop, share, kind, n_requests, n_tokens, n_failures, order)
+            limit_s, since = self._limit_of(share, now)
+            self._max_outage_s = limit_s or self._max_outage_s
+            waiter = Waiter(loop, share, kind, n_requests, n_tokens, n_failures, order, limit_s, since)
             at = len(self._waiters)
             while at and self._waiters[at - 1].order > waiter.order:
                 at -= 1
@@ -224,7 +265,7 @@ class EndpointLimiter:
             now = self._clock()
             full = len(self._in_flight) >= self.window.limit
             self._in_flight.discard(permit)
-            if self.breaker.answered():
+            if self.breaker.answered(sent_at=permit.sent_at):
                 self.window.restart()
             if learn:
                 self.window.answered(permit.kind, permit.sent_at, now, full=full, timeout_s=permit.share.timeout_s)
@@ -237,7 +278,7 @@ class EndpointLimiter:
         with self._lock:
             now = self._clock()
             self._in_flight.discard(permit)
-            if self.breaker.answered():
+            if self.breaker.answered(sent_at=permit.sent_at):
                 self.window.restart()
             # A request sent one refusal time earlier would have been refused by now.
             entered_by = permit.sent_at - self.window.refusal_s
@@ -305,11 +346,47 @@ class EndpointLimiter:
         now = self._clock()
         if not self.is_down(share):
             return None
-        return JudgeUnavailableError(self.breaker.message(now, share.fail_fast_after_s), kind=self.breaker.kind)
+        return JudgeUnavailableError(self.breaker.message(now, self._limit_of(share, now)[0]), kind=self.breaker.kind)
 
     def is_down(self, share: ClientLimits) -> bool:
         """Return whether the endpoint has been unavailable for longer than the limit of a share."""
-        return self.breaker.open and self.breaker.outage_duration_s(self._clock()) >= share.fail_fast_after_s
+        now = self._clock()
+        limit_s, since = self._limit_of(share, now)
+        return self.breaker.open and min(self.breaker.outage_duration_s(now), now - since) >= limit_s
+
+    def _limit_of(self, share: ClientLimits, now: float) -> tuple[float, float]:
+        """Return the limit of outages for a request, and the time from which they count."""
+        # A caller that never waits has another endpoint.
+        patience = _patience.get() if share.max_outage_s else None
+        return (
+            (share.max_outage_s, -math.inf) if patience is None else (patience.max_outage_s, patience.since(self, now))
+        )
+
+    @contextmanager
+    def waiting_outside(self, share: ClientLimits) -> Iterator[None]:
+        """Count the time of the block as waiting for this endpoint, if it is unavailable."""
+        with self._lock:
+            self._n_outside += 1
+            self._max_outage_s = self._limit_of(share, self._clock())[0]
+        self._dispatch_and_hand_out()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_outside -= 1
+            self._dispatch_and_hand_out()
+
+    def outage_s(self) -> float:
+        """Return the seconds so far in which the endpoint was unavailable while requests waited for it."""
+        with self._lock:
+            return self._outage_s + (0.0 if self._outage_mark is None else self._clock() - self._outage_mark)
+
+    def current_outage(self) -> tuple[float, float] | None:
+        """Return the duration of the current outage and its limit in seconds, or None if no request waits for one."""
+        with self._lock:
+            if self._outage_mark is None:
+                return None
+            return self.breaker.outage_duration_s(self._clock()), self._max_outage_s
 
     def pause_s(self) -> float:
         """Return the remaining seconds of the pause that the endpoint requested."""
@@ -323,6 +400,14 @@ class EndpointLimiter:
         Returns:
             Results to deliver, and the seconds until the next check (None if no request waits).
         """
+        if self._outage_mark is not None:
+            self._outage_s += now - self._outage_mark
+        parcels, next_s = self._admit_waiters(now)
+        is_waited_for = self._waiters or self._in_flight or self._n_outside
+        self._outage_mark = now if self.breaker.open and is_waited_for else None
+        return parcels, next_s
+
+    def _admit_waiters(self, now: float) -> tuple[list[_Parcel], float | None]:
         if self._stale:
             self._update_limits(now)
         while self._abandoned:
@@ -372,9 +457,10 @@ class EndpointLimiter:
             until_probe_s < _TOGETHER_S if probing is None else now - probing < breaker.grace_s(self.window.latency_s)
         )
         for waiter in list(self._waiters):
-            if outage_duration_s >= waiter.share.fail_fast_after_s and not worth_waiting:
+            waited_s = min(outage_duration_s, now - waiter.waits_since)
+            if waited_s >= waiter.max_outage_s and not worth_waiting:
                 self._waiters.remove(waiter)
-                message = breaker.message(now, waiter.share.fail_fast_after_s)
+                message = breaker.message(now, waiter.max_outage_s)
                 parcels.append((waiter, JudgeUnavailableError(message, kind=breaker.kind)))
         return _TICK_S if probing is not None else max(0.001, until_probe_s)
 
@@ -449,6 +535,39 @@ class EndpointLimiter:
         self._hand_out(parcels, next_s)
 
 
+@contextmanager
+def wait_for_outages(max_outage_s: float) -> Iterator[None]:
+    """Let all requests that are sent in this block wait for unavailable endpoints for up to `max_outage_s` seconds."""
+    token = _patience.set(_Patience(max_outage_s))
+    try:
+        yield
+    finally:
+        _patience.reset(token)
+
+
+class OutageTimer:
+    """Seconds since its creation in which requests of this process waited for an unavailable endpoint."""
+
+    def __init__(self) -> None:
+        self._before = {limiter: limiter.outage_s() for limiter in _registry.all()}
+
+    def seconds(self) -> float:
+        """Return the seconds of the endpoint with the longest outage."""
+        return max((limiter.outage_s() - self._before.get(limiter, 0.0) for limiter in _registry.all()), default=0.0)
+
+
+def find_outage() -> tuple[float, float] | None:
+    """Return the duration of the longest current outage and its limit in seconds, or None if no request waits for one."""
+    return max(
+        (outage for limiter in _registry.all() if (outage := limiter.current_outage()) is not None), default=None
+    )
+
+
+def is_any_endpoint_down() -> bool:
+    """Return whether an endpoint that is in use did not answer the latest requests."""
+    return any(limiter.breaker.open for limiter in _registry.all())
+
+
 def _deliver(future: asyncio.Future[Permit | Exception], result: Permit | Exception) -> None:
     # A canceled waiter returns its permit itself.
     if not future.done():
@@ -471,6 +590,10 @@ class _Registry:
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
+
+    def all(self) -> list[EndpointLimiter]:
+        with self._lock:
+            return list(self._known.values())
 
     def get(self, key: tuple[str, str]) -> EndpointLimiter:
         with self._lock:
