@@ -84,7 +84,7 @@ def test_an_object_takes_the_place_of_the_registered_one(before):
 @pytest.mark.parametrize(
     ("specs", "words"),
     [
-        (["crs"], "Did you mean 'ccrs'.*Groups: .*ccrs, udcg.*`ragstone metrics`"),
+        (["crs"], "Did you mean 'ccrs'.*Groups: .*ccrs, ccrs_fused, udcg.*`ragstone metrics`"),
         (["bleurgh"], "Groups: ranking, "),
         ([], "metrics="),
         ([QuestionRelevance], "not a metric"),

@@ -13,6 +13,7 @@ from ragstone.judges import Reader
 from ragstone.metrics._card import Metric, ReaderMetric
 from ragstone.metrics._local import check_installed
 from ragstone.metrics.ccrs import CCRS
+from ragstone.metrics.ccrs_fused import CCRS_FUSED
 from ragstone.metrics.criterion import Criterion, read_criteria
 from ragstone.metrics.crux import CRUX
 from ragstone.metrics.ragas import RAGAS
@@ -28,7 +29,18 @@ __all__ = ["ENTRY_POINT_GROUP", "all_metrics", "bind_reader", "resolve_metrics"]
 ENTRY_POINT_GROUP: Final = "ragstone.metrics"
 """An entry point of this group is a `Metric`, a sequence of metrics, or a function without arguments that returns these."""
 
-_BUILT_IN: Final[tuple[Metric, ...]] = (*RANKING, *TEXT, *SEMANTIC, *CCRS, Udcg(), *CRUX, *VERA, *RAGAS, *RAGCHECKER)
+_BUILT_IN: Final[tuple[Metric, ...]] = (
+    *RANKING,
+    *TEXT,
+    *SEMANTIC,
+    *CCRS,
+    *CCRS_FUSED,
+    Udcg(),
+    *CRUX,
+    *VERA,
+    *RAGAS,
+    *RAGCHECKER,
+)
 _WITH_ARGUMENT: Final[Mapping[str, tuple[str, Callable[[str], Metric | Sequence[Metric]]]]] = {
     "udcg": ("FILE", UdcgTheta.load),
     "criterion": ("FILE", read_criteria),

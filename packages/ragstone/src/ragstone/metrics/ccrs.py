@@ -53,7 +53,7 @@ _ROW: Final = {
 }
 
 
-class _Ccrs(MetricBase):
+class CcrsMetric(MetricBase):
     """Base class of the five metrics: one judge call about the same fields."""
 
     group = "ccrs"
@@ -80,9 +80,12 @@ class _Ccrs(MetricBase):
             return self.make_not_applicable(sample, reason)
         if not fields["response"]:
             return self.make_score(sample, 0.0, method="empty_response", explanation=EMPTY_RESPONSE)
+        return self._judged(sample, fields, await self._ask(fields, judge))
+
+    async def _ask(self, fields: dict[str, str | tuple[str, ...]], judge: Judge) -> NumberReply:
+        """Return the judge's rating from 0 to 100."""
         shown = {name: value for name, value in fields.items() if name != "reference" or "reference" in self.needs}
-        reply = await judge.ask_number(Prompt(construct=self.construct, task=self.task, fields=shown))
-        return self._judged(sample, fields, reply)
+        return await judge.ask_number(Prompt(construct=self.construct, task=self.task, fields=shown))
 
     def _find_not_applicable_reason(self, fields: dict[str, str | tuple[str, ...]]) -> str | None:  # noqa: ARG002
         """Return the reason why the metric is not applicable although no field is missing, or None."""
@@ -106,7 +109,7 @@ def _fields(sample: Sample) -> dict[str, str | tuple[str, ...]]:
     return fields
 
 
-class ContextualCoherence(_Ccrs):
+class ContextualCoherence(CcrsMetric):
     """Judged support of the response by the retrieved contexts, without contradictions."""
 
     name = "ccrs.cc"
@@ -139,7 +142,7 @@ class ContextualCoherence(_Ccrs):
         return None
 
 
-class QuestionRelevance(_Ccrs):
+class QuestionRelevance(CcrsMetric):
     """Judged relevance of the response to the query."""
 
     name = "ccrs.qr"
@@ -168,7 +171,7 @@ class QuestionRelevance(_Ccrs):
     )
 
 
-class InformationDensity(_Ccrs):
+class InformationDensity(CcrsMetric):
     """Judged balance of completeness and length of the response."""
 
     name = "ccrs.id"
@@ -193,7 +196,7 @@ class InformationDensity(_Ccrs):
     )
 
 
-class AnswerCorrectness(_Ccrs):
+class AnswerCorrectness(CcrsMetric):
     """Weighted agreement of the response with the reference: exact match and a judge rating.
 
     Args:
@@ -254,7 +257,7 @@ class AnswerCorrectness(_Ccrs):
         )
 
 
-class InformationRecall(_Ccrs):
+class InformationRecall(CcrsMetric):
     """Judged share of the reference's content that the response contains."""
 
     name = "ccrs.ir"
