@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from langchain_apps import APPS, agents, chains, classic, graphs
+from langchain_apps import APPS, agents, chains, classic, graphs, hard
 
-assert all((agents, chains, classic, graphs))
+assert all((agents, chains, classic, graphs, hard))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The apply_and_parse:UserWarning")
@@ -19,6 +19,6 @@ def test_application(make_app, run, expected):
     assert (0, 0) == (app.handler.errors, app.handler.in_flight)
 
 
-def test_there_are_at_least_forty():
+def test_there_are_at_least_fifty():
     """None of them twice."""
-    assert 40 <= len({run.__name__ for run, _ in APPS}) == len(APPS)
+    assert 50 <= len({run.__name__ for run, _ in APPS}) == len(APPS)

@@ -280,7 +280,7 @@ def contexts_of(draft: TraceDraft) -> list[str] | None:
     """The texts that reached the prompt, by the rule of `ragstone.schema.Trace.prompt_contexts`."""
     if draft.contexts is not None:
         return [passage.text for passage in draft.contexts]
-    if not draft.retrievals:
+    if not draft.retrievals or (draft.evidence is not None and draft.evidence.contexts == "unknown"):
         return None
     return [passage.text for search in draft.retrievals for passage in search.passages]
 

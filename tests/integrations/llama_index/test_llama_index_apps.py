@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from llama_index_apps import APPS, engines, flows
+from llama_index_apps import APPS, engines, flows, hard
 
-assert all((engines, flows))
+assert all((engines, flows, hard))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Skipping serialization")
@@ -19,6 +19,6 @@ def test_application(make_app, run, expected):
     assert (0, 0) == (app.instrumentor.errors, app.instrumentor.in_flight)
 
 
-def test_there_are_at_least_thirty():
+def test_there_are_at_least_forty():
     """None of them twice."""
-    assert 30 <= len({run.__name__ for run, _ in APPS}) == len(APPS)
+    assert 40 <= len({run.__name__ for run, _ in APPS}) == len(APPS)

@@ -76,6 +76,9 @@ def _written(facts: Facts, answer: Answer, question: str | None) -> Answer:
             answer.calls, answer.doubts = _chosen(facts, pieces, question)
         return answer
     calls = [call for call in said if text and facts.find(text, call.reply) >= 0] or _rewritten(facts, said, text)
+    if not calls and facts.request.draft.status == "truncated":
+        # The stream of the call was dropped before its end, so that its reply is not known.
+        calls = [call for call in facts.calls if call.step.reply is None and not call.step.calls_tool][-1:]
     calls, doubts = _chosen(facts, calls, question)
     answer.calls, answer.doubts = calls[-1:], doubts
     return answer
