@@ -274,6 +274,20 @@ def test_time_out_of_the_caller_is_the_caller_s():
         go_on.set()
 
 
+def test_the_temperature_is_left_out_last() -> None:
+    """A refusal of two options together costs the one without an effect."""
+    asked: list[dict[str, Any]] = []
+
+    def ask(wanted: ChatRequest) -> str:
+        asked.append(dict(wanted.sampling))
+        if {"temperature", "top_p"} <= wanted.sampling.keys():
+            raise JudgeRejectedError("`temperature` and `top_p` cannot both be specified")
+        return "Oslo"
+
+    complete(model(ask), sampling={"temperature": 1.0, "top_p": 1.0})
+    assert [{"temperature": 1.0, "top_p": 1.0}, {"temperature": 1.0}] == asked
+
+
 def test_options_that_are_refused_are_left_out():
     """Options that a refusal names are left out and remembered; other refusals are errors."""
     asked: list[set[str]] = []

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.suppress import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError, JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
+from ragstone.judges._http.dialect import drop_order
 from ragstone.judges._http.errors import extract_error_message, retry_after_s
 from ragstone.judges._http.probe import are_raw
 from ragstone.judges._model import (
@@ -164,7 +165,8 @@ class FunctionModel:
                 named = {option for option in options if option in str(error)}
                 if not named:
                     raise
-                self._refused |= named
+                # The temperature last: an error may state that it cannot be combined with another option.
+                self._refused |= drop_order(named & accepted.sampling.keys(), accepted.sampling) or named
 
     async def _call(self, request: ChatRequest) -> Completion:
         """Call the function once in a thread, and record the usage."""
