@@ -10,7 +10,7 @@ import pytest
 from fake_servers import FakeModelServer
 from ragstone.errors import JudgeReplyError
 from ragstone.judges import Capabilities, ChatReader, ChatRequest, Completion, OpenAICompatibleModel
-from ragstone.stats import beta_mixture_interval, wilson_interval
+from ragstone.stats import stopped_proportion, stopping_paths, wilson_interval
 from ragstone.testing import FakeJudge, ScriptedModel
 
 MIXED = {"NO-RESPONSE": 0.3, "Oslo": 0.7}
@@ -55,8 +55,8 @@ def test_a_clear_case_stops_early():
     reading = draw(model)
 
     assert (0.0, "monte_carlo", 10, 0) == (reading.value, reading.method, reading.n, reading.n_missing)
-    assert beta_mixture_interval(0, 10) == (reading.interval.low, reading.interval.high)
-    assert "beta_mixture" == reading.interval.method
+    assert (0.0, pytest.approx(1 - 0.025**0.1)) == (reading.interval.low, reading.interval.high)
+    assert "stopped" == reading.interval.method
     assert [10] == [request.n for request in model.requests]
 
 
@@ -67,8 +67,30 @@ def test_an_undecided_case_stops_at_the_cap():
 
     assert (0.5, 22) == (reading.value, reading.n)
     assert [8, 5, 5, 4] == [request.n for request in model.requests]
-    assert beta_mixture_interval(11, 22, confidence_level=0.9) == (reading.interval.low, reading.interval.high)
+    assert 1 == pytest.approx(reading.interval.low + reading.interval.high)
+    assert reading.interval.high - reading.interval.low < 0.4
     assert reading.interval.confidence_level == 0.9
+
+
+def test_one_abstention_in_twenty_counts_for_the_draws_that_stopped_without_any():
+    """If p is 0.05, six in ten readings stop after ten answers with 0. One in twenty is therefore 0.1 and not 0.05."""
+    reading = draw(Replies("Oslo", "NO-RESPONSE", *["Oslo"] * 18))
+
+    assert (0.1, 20) == (reading.value, reading.n)
+    assert 0 < reading.interval.low < 0.05 < reading.interval.high < 0.33
+
+
+def test_unusable_draws_are_not_looks():
+    """Two of ten replies are cut before the answer: looks are at 8, 13 and 18 usable draws."""
+    cut = Completion(text="", finish="length")
+    reading = draw(Replies(cut, cut, *["Oslo"] * 7, "NO-RESPONSE", *["Oslo"] * 10))
+
+    paths = stopping_paths([8, 13, 18], lambda successes, n: not (successes in (0, n) and n >= 10))
+    expected = stopped_proportion(1, 18, paths)
+    assert (18, 2) == (reading.n, reading.n_missing)
+    assert (expected.value, expected.low, expected.high) == pytest.approx(
+        (reading.value, reading.interval.low, reading.interval.high)
+    )
 
 
 def test_a_fixed_number_has_wilsons_interval():

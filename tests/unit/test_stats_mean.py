@@ -47,13 +47,13 @@ def test_scale_and_shift_carry_over(values: list[float]) -> None:
     [
         ([1.0] * 5, "wilson"),
         ([0.0, 1.0] * 50, "wilson"),
-        ([0.5], "betting"),
-        ([0.7] * 100, "betting"),
-        ([0.2, 0.9] * 5, "betting"),
+        ([0.5], "gaffke"),
+        ([0.7] * 100, "gaffke"),
+        ([0.2, 0.9] * 5, "gaffke"),
         ([0.2, 0.9] * 50, "student_t"),
-        ([0.1] * 5 + [0.9] * 95, "betting"),
-        ([0.1] * 5 + [0.9] * 4995, "empirical_bernstein"),
-        ([0.7] * 3000, "empirical_bernstein"),
+        ([0.1] * 5 + [0.9] * 95, "gaffke"),
+        ([0.1] * 5 + [0.9] * 4995, "gaffke"),
+        ([0.7] * 3000, "gaffke"),
     ],
 )
 def test_the_method_follows_from_the_data(values: list[float], method: str) -> None:
@@ -66,7 +66,7 @@ def test_equal_scores_are_not_a_certainty(values: list[float]) -> None:
     """A zero-width interval from a finite sample would be a lie."""
     estimate = mean_interval(values)
 
-    assert estimate.high - estimate.low > 0.001
+    assert estimate.high - estimate.low > 0.0009
 
 
 def test_student_t_agrees_with_scipy() -> None:
@@ -138,7 +138,7 @@ def test_failures_bound_the_mean() -> None:
 def test_many_equal_values_do_not_overflow():
     """600 times the same score: an interval around it, without a warning from the arithmetic."""
     estimate = mean_interval([0.95] * 600)
-    assert estimate.method == "betting"
+    assert estimate.method == "gaffke"
     assert 0.9 < estimate.low < 0.95 < estimate.high < 1.0
 
 

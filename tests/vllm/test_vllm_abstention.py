@@ -166,16 +166,16 @@ def test_wilson_intervals_of_twenty_draws_cover(readings, record_property):
 
 
 def test_sequential_intervals_cover(readings, record_property):
-    """Stopping early costs no coverage: the beta-mixture sequence holds the exact value at least at its level."""
+    """Stopping early costs no coverage: the interval for the planned looks holds the exact value at least at its level."""
     exact = readings("exact_sequence")
     found = readings("monte_carlo", max_draws=20)
-    assert {("monte_carlo", "beta_mixture")} == {(r.method, r.interval.method) for r in found}
+    assert {("monte_carlo", "stopped")} == {(r.method, r.interval.method) for r in found}
     rate = coverage(found, exact)
     draws = sum(r.n for r in found) / len(found)
-    record_property("beta_mixture_passages", len(found))
-    record_property("beta_mixture_coverage", rate)
-    record_property("beta_mixture_mean_draws", draws)
-    print(f"beta mixture: {rate:.3f} of {len(found)} cover, {draws:.1f} draws on average")
+    record_property("stopped_passages", len(found))
+    record_property("stopped_coverage", rate)
+    record_property("stopped_mean_draws", draws)
+    print(f"stopped: {rate:.3f} of {len(found)} cover, {draws:.1f} draws on average")
     assert rate >= LEVEL - 4 * (LEVEL * (1 - LEVEL) / len(found)) ** 0.5
     assert draws <= 20
 

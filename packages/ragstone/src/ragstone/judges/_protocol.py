@@ -113,7 +113,7 @@ class AbstentionEstimate:
     value: float
     """Probability in [0, 1] that the reply starts with an abstention."""
     interval: Interval
-    """Interval of `value`. Its method is the kind of interval ("exact", "bound", "wilson", "beta_mixture")."""
+    """Interval of `value`. Its method is the kind of interval ("exact", "bound", "wilson", "stopped")."""
     method: Literal["exact_sequence", "first_token", "monte_carlo", "lexical"]
     complete: float | None = None
     """Probability that the reply is an abstention and nothing else, or None if the method does not measure it."""

@@ -44,6 +44,8 @@ from ragstone.stats._rank import bootstrap_mean as bootstrap_mean
 from ragstone.stats._rank import bootstrap_spearman as bootstrap_spearman
 from ragstone.stats._rank import spearman
 from ragstone.stats._sequential import beta_mixture_interval as beta_mixture_interval
+from ragstone.stats._stopped import stopped_proportion as stopped_proportion
+from ragstone.stats._stopped import stopping_paths as stopping_paths
 from ragstone.stats._tukey import TukeyPair as TukeyPair
 from ragstone.stats._tukey import randomized_tukey
 from ragstone.stats._weight import hajek_mean

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import json
 from collections import Counter
@@ -16,7 +17,7 @@ from ragstone.judges._model import TEMPERATURE_ONE, ChatModel, ChatRequest, Comp
 from ragstone.judges._protocol import Judge, Prompt
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
-from ragstone.stats import beta_mixture_interval, wilson_interval
+from ragstone.stats import Estimate, beta_mixture_interval, stopped_proportion, stopping_paths, wilson_interval
 
 __all__ = ["REFUSAL_TASK", "MonteCarloEstimate", "MonteCarloSampler"]
 
@@ -36,7 +37,8 @@ class MonteCarloEstimate:
     """Result of a Monte Carlo estimate."""
 
     value: float
-    """Proportion of abstentions among the usable draws."""
+    """Probability of an abstention, estimated without bias from the usable draws. If drawing may stop early, this differs
+    from the share of abstentions."""
     interval: Interval
     n: int
     """Number of usable draws."""
@@ -101,14 +103,16 @@ class MonteCarloSampler:
         n_drawn = 0
         batch = self._first_batch
         judged: dict[str, bool] = {}
+        looks: list[int] = []
         while n_drawn < self._max_draws:
             wanted = min(batch, self._max_draws - n_drawn)
             replies = await self._drawn(messages, wanted, n_drawn, max_tokens, several=several_replies)
             n_drawn += len(replies)
             verdicts.update(await self._verdicts(replies, query, judged))
             if self._target_width is not None:
-                low, high = beta_mixture_interval(*_counts(verdicts), confidence_level=self._level)
-                if high - low <= self._target_width:
+                successes, n = _counts(verdicts)
+                looks += [n] if n > max(looks, default=0) else []
+                if not _continues(successes, n, self._target_width, self._level):
                     break
                 batch = _BATCH
         successes, n = _counts(verdicts)
@@ -125,11 +129,12 @@ class MonteCarloSampler:
             )
         if self._target_width is None:
             low, high = wilson_interval(successes, n, confidence_level=self._level)
-            method = "wilson"
+            value, method = successes / n, "wilson"
         else:
-            low, high = beta_mixture_interval(successes, n, confidence_level=self._level)
-            method = "beta_mixture"
-        value = successes / n
+            planned = range(n_drawn + _BATCH, self._max_draws + _BATCH, _BATCH)
+            looks += [min(drawn, self._max_draws) - n_missing for drawn in planned]
+            found = _stopped(successes, n, tuple(looks), self._target_width, self._level)
+            value, low, high, method = found.value, found.low, found.high, found.method
         interval = Interval(low=min(low, value), high=max(high, value), confidence_level=self._level, method=method)
         return MonteCarloEstimate(value=value, interval=interval, n=n, n_missing=n_missing)
 
@@ -183,6 +188,21 @@ def _least_draws(max_draws: int, target_width: float, confidence_level: float) -
         if high - low <= target_width:
             return n
     return max_draws
+
+
+@functools.lru_cache(maxsize=256)
+def _stopped(successes: int, n: int, looks: tuple[int, ...], target_width: float, confidence_level: float) -> Estimate:
+    """Estimate the proportion from the number of usable draws at each look that was taken or planned."""
+    paths = stopping_paths(looks, lambda s, drawn: _continues(s, drawn, target_width, confidence_level))
+    return stopped_proportion(successes, n, paths, confidence_level=confidence_level)
+
+
+@functools.lru_cache(maxsize=4096)
+def _continues(successes: int, n: int, target_width: float, confidence_level: float) -> bool:
+    """Return whether the interval is still too wide."""
+    # The width is the same for as many failures as successes.
+    low, high = beta_mixture_interval(min(successes, n - successes), n, confidence_level=confidence_level)
+    return high - low > target_width
 
 
 def _counts(verdicts: Counter[str]) -> tuple[int, int]:
