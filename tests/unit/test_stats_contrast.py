@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ragstone.stats import compare_groups
+from ragstone.stats import compare_groups, mean_interval
 
 
 def test_values_by_hand_and_by_scipy():
@@ -33,23 +33,49 @@ def test_standard_error_is_of_all_items_not_of_fifty():
     assert 1.96 * math.sqrt(2) * x.std() / math.sqrt(200) == pytest.approx(half, rel=0.06)
 
 
-def test_intervals_against_scipys_bootstrap():
-    """The difference of means of two independent samples, percentile method."""
+def test_intervals_near_scipys_bootstrap():
+    """The difference of means of two independent samples is close to the percentile interval of many items."""
     rng = np.random.default_rng(2)
-    a, b = rng.beta(4, 1, 60), rng.beta(2, 2, 40)
+    a, b = rng.beta(4, 1, 600), rng.beta(2, 2, 400)
     expected = stats.bootstrap(
         (a, b), lambda x, y, axis: x.mean(axis) - y.mean(axis), method="percentile", n_resamples=9999, rng=rng
     ).confidence_interval
-    found = compare_groups(a.tolist(), b.tolist(), n_resamples=9999).difference
-    assert tuple(expected) == pytest.approx((found.low, found.high), abs=0.006)
+    found = compare_groups(a.tolist(), b.tolist(), low=0, high=1).difference
+    assert tuple(expected) == pytest.approx((found.low, found.high), abs=0.003)
 
 
 def test_sets_that_do_not_overlap():
-    """Certain superiority; a constant set has no spread and no error."""
-    found = compare_groups([1.0, 1.0, 1.0], [0.0, 0.5])
-    assert (1.0, 1.0, 1.0) == (found.superiority.value, found.superiority.low, found.superiority.high)
+    """A superiority of 1 in a few items is not certain, and neither is the mean of equal scores."""
+    found = compare_groups([1.0, 1.0, 1.0], [0.0, 0.5], low=0, high=1)
+    assert (1.0, 1.0) == (found.superiority.value, found.superiority.high)
+    assert found.superiority.low < 0.6
+    assert found.first.mean == mean_interval([1.0, 1.0, 1.0])
+    assert found.first.mean.low < 0.5
     assert (0.0, 0.0) == (found.first.spread, found.first.standard_error)
     assert compare_groups([1.0], [0.0]).first.spread is None
+    assert (-math.inf, math.inf) == ((alone := compare_groups([1.0], [0.0]).difference).low, alone.high)
+
+
+def test_intervals_cover_at_the_ceiling():
+    """Ten and ten scores, most of them 1: of 300 differences at least 95 in 100 less three standard errors are covered."""
+    rng = np.random.default_rng(4)
+    covered = superior = 0
+    for _ in range(300):
+        a, b = (np.where(rng.random(10) < p, 1.0, rng.random(10)) for p in (0.85, 0.6))
+        found = compare_groups(a, b, low=0, high=1, n_resamples=1)
+        covered += found.difference.low <= 0.125 <= found.difference.high
+        superior += found.superiority.low <= 0.625 <= found.superiority.high
+    assert min(covered, superior) >= 300 * (0.95 - 3 * 0.0126)
+
+
+def test_mirrored_groups_have_mirrored_intervals():
+    """The difference changes its sign, and the superiority is that of the other group."""
+    a, b = [0.2, 0.9, 0.4, 0.4], [0.5, 0.4, 0.1]
+    one, two = compare_groups(a, b, low=0, high=1), compare_groups(b, a, low=0, high=1)
+    assert (one.difference.low, one.difference.high) == pytest.approx((-two.difference.high, -two.difference.low))
+    assert (one.superiority.low, one.superiority.high) == pytest.approx(
+        (1 - two.superiority.high, 1 - two.superiority.low)
+    )
 
 
 def test_seed_and_chunks_do_not_matter_beyond_noise():

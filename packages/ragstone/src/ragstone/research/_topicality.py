@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final
 
 from ragstone._util.table import text_table
@@ -20,7 +21,7 @@ from ragstone.stats import GroupDifference, compare_groups, failure_bounds
 __all__ = ["TopicalityMetric", "TopicalityReport", "topicality"]
 
 _FEW: Final = 30
-"""Number of queries below which bootstrap intervals of a mean are too narrow."""
+"""Number of queries from which the smallest possible p-value is far below any usual error probability."""
 _NO_SIGNAL: Final = ("faithfulness", "hallucination")
 
 
@@ -50,7 +51,7 @@ class TopicalityMetric:
         if self.contrast is None:
             return "unknown"
         difference = self.contrast.difference
-        # With very few queries the bootstrap interval may exclude 0 by chance. This is the smallest possible p-value of a
+        # With very few queries an interval of unbounded scores may exclude 0 by chance. This is the smallest possible p-value of a
         # two-sided permutation test (the most extreme assignment and its mirror image). If it is too large for the confidence
         # level, the difference is not significant.
         n_in, n_out = min(self.n_in, _FEW), min(self.n_out, _FEW)
@@ -136,8 +137,8 @@ class TopicalityReport:
         if len(differences) > 1:
             lines += [text_table(differences), ""]
         lines += [
-            f"CI: bootstrap over queries with {self.n_resamples:,} resamples, {self.confidence_level:.0%} for all differences",
-            "SE: standard error of the mean (decreases with more queries). SD: standard deviation of the scores",
+            f"CI: {self.confidence_level:.0%} for each mean, {self.confidence_level:.0%} for all differences together",
+            f"SE: standard error of the mean by bootstrap, {self.n_resamples:,} resamples (decreases with more queries). SD: standard deviation of the scores",
             *(
                 f"{m.metric}: {m.n_failed_in + m.n_failed_out} queries failed. Depending on their scores, the difference is "
                 f"between {m.bounds[0]:+.3f} and {m.bounds[1]:+.3f}."
@@ -160,7 +161,7 @@ def topicality(
 ) -> TopicalityReport:
     """Compare in-domain with out-of-domain queries, both answered from the same repository.
 
-    The report contains the means of both sets and their difference for each metric, with bootstrap intervals over queries.
+    The report contains the means of both sets and their difference for each metric, with confidence intervals over queries.
     A repository that is about the domain retrieves precisely and completely for in-domain queries, but not for others.
     Faithfulness is not informative and is excluded from the verdict: answers can be faithful to useless passages.
 
@@ -225,7 +226,7 @@ def topicality(
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         seed=seed,
-        notes=tuple(_notes(inside, outside, names, chosen)),
+        notes=tuple(_notes(inside, outside, chosen)),
     )
 
 
@@ -265,9 +266,10 @@ def _metric(
         )
         bounds = a - d, b - c
     if first and second:
-        contrast = compare_groups(first, second, n_resamples=n_resamples, confidence_level=difference_level, seed=seed)
+        compared = partial(compare_groups, first, second, low=low, high=high, n_resamples=n_resamples, seed=seed)
+        contrast = compared(confidence_level=difference_level)
         # Intervals of means are separate, those of differences simultaneous.
-        means = compare_groups(first, second, n_resamples=n_resamples, confidence_level=confidence_level, seed=seed)
+        means = compared(confidence_level=confidence_level)
         contrast = dataclasses.replace(contrast, first=means.first, second=means.second)
     return TopicalityMetric(
         metric=metric,
@@ -284,22 +286,8 @@ def _metric(
     )
 
 
-def _notes(
-    inside: SystemOutcomes, outside: SystemOutcomes, names: tuple[str, str], metrics: Sequence[str]
-) -> list[str]:
+def _notes(inside: SystemOutcomes, outside: SystemOutcomes, metrics: Sequence[str]) -> list[str]:
     notes = []
-    for name, side in zip(names, (inside, outside), strict=True):
-        fewest = min((len(values) for m in metrics if (values := side.values(m))), default=0)
-        if 0 < fewest < _FEW:
-            scored = f"{fewest} scored {'query' if fewest == 1 else 'queries'}"
-            notes.append(f"{name} has metrics with {scored}. Below {_FEW} the intervals are too narrow.")
-        for m in metrics:
-            scores = scores_of(side, m)
-            if len(scores) > 1 and len(distinct := set(scores.values())) == 1:
-                notes.append(
-                    f"{m} is {distinct.pop():.3f} for all {len(scores)} queries of {name}: the bootstrap underestimates the "
-                    "error as 0"
-                )
     for metric in metrics:
         in_judges, out_judges = inside.judges.get(metric, frozenset()), outside.judges.get(metric, frozenset())
         if in_judges and out_judges and in_judges != out_judges:

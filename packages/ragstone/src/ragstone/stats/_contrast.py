@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ragstone.stats._mean import Estimate
+from ragstone.stats._mean import Estimate, mean_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +24,7 @@ class GroupMean:
     """Mean of one group, with standard deviation and standard error."""
 
     mean: Estimate
-    """Mean with its bootstrap interval."""
+    """Mean with the interval of `mean_interval`."""
     spread: float | None
     """Standard deviation of the scores, which does not shrink with more items. None for a single item."""
     standard_error: float
@@ -37,7 +38,7 @@ class GroupDifference:
     first: GroupMean
     second: GroupMean
     difference: Estimate
-    """Difference of the means, with a bootstrap interval."""
+    """Difference of the means. Its interval combines those of both means."""
     superiority: Estimate
     """Probability that a random item of the first group scores higher than one of the second, with ties counted half. It
     is 0.5 if the groups do not differ."""
@@ -47,28 +48,36 @@ def compare_groups(
     first: Sequence[float],
     second: Sequence[float],
     *,
+    low: float = -math.inf,
+    high: float = math.inf,
     n_resamples: int = 2000,
     confidence_level: float = 0.95,
     seed: int = 0,
 ) -> GroupDifference:
-    """Compare two independent groups of scores by bootstrap.
+    """Compare two independent groups of scores.
 
-    Each resample draws the original number of items with replacement from each group separately. (Drawing fewer items,
-    for example 50 of 200, would give the error of a mean of 50.) The intervals cover the sampling of items. They cover
-    judge noise only as far as it varies between items.
+    The intervals of the means are those of `mean_interval`. Those of the difference and of the superiority combine the
+    distances to the limits of both groups (the method of variance estimates recovery, MOVER). They cover the sampling of
+    items, and judge noise only as far as it varies between items.
+
+    The standard errors come from a bootstrap. Each resample draws the original number of items with replacement from each
+    group separately. (Drawing fewer items, for example 50 of 200, would give the error of a mean of 50.)
 
     Args:
         first: Finite scores.
         second: Finite scores of other items.
+        low: Smallest possible score, or -infinity.
+        high: Largest possible score, or infinity.
         n_resamples: Number of bootstrap resamples, at least 1.
         confidence_level: Nominal coverage, in (0, 1).
         seed: Seed of the random numbers.
 
     Raises:
-        ValueError: If a group is empty, a score is not finite, or an option is out of range.
+        ValueError: If a group is empty, a score is not finite or out of range, or an option is out of range.
 
     Source:
-        VERA, sections 3.3 and 3.4 (with 50 of 200 items and 500 resamples). Efron and Tibshirani 1993, chapters 8 and 13.
+        VERA, sections 3.3 and 3.4 (with 50 of 200 items and 500 resamples). Efron and Tibshirani 1993, chapters 8 and 13. Zou
+        and Donner 2008 (MOVER). Superiority as a mean over items: DeLong, DeLong and Clarke-Pearson 1988.
 
     Example:
         >>> result = compare_groups([0.9, 0.8, 1.0, 0.9], [0.2, 0.1, 0.3])
@@ -100,31 +109,49 @@ def compare_groups(
         tables.append(_compare(drawn[0], drawn[1], values))
     table = np.concatenate(tables)
 
-    def estimate(column: int, n: int) -> Estimate:
-        value = float(table[0, column])
-        low, high = np.quantile(table[1:, column], [(1 - confidence_level) / 2, (1 + confidence_level) / 2])
-        return Estimate(
-            value=value,
-            low=min(float(low), value),
-            high=max(float(high), value),
-            confidence_level=confidence_level,
-            method="bootstrap",
-            n=n,
-        )
-
     def side(column: int, x: NDArray[np.float64]) -> GroupMean:
         return GroupMean(
-            mean=estimate(column, x.size),
+            mean=mean_interval(x, low=low, high=high, confidence_level=confidence_level),
             spread=float(x.std(ddof=1)) if x.size > 1 else None,
             standard_error=float(table[1:, column].std(ddof=1)) if n_resamples > 1 else 0.0,
         )
 
+    one, two = side(0, a), side(1, b)
+    # The share of items below each item of the first group, and of items above each item of the second.
+    wins = [_placements(a, b), 1 - _placements(b, a)]
+    shares = [mean_interval(x, confidence_level=confidence_level) for x in wins]
     return GroupDifference(
-        first=side(0, a),
-        second=side(1, b),
-        difference=estimate(2, a.size + b.size),
-        superiority=estimate(3, a.size + b.size),
+        first=one,
+        second=two,
+        difference=_combined(float(table[0, 2]), one.mean, two.mean, sign=-1),
+        superiority=_combined(float(table[0, 3]), *shares, sign=1, bounds=(0.0, 1.0)),
     )
+
+
+def _combined(
+    value: float, one: Estimate, two: Estimate, *, sign: int, bounds: tuple[float, float] = (-math.inf, math.inf)
+) -> Estimate:
+    """Combine the distances to the limits of two independent estimates (the second one subtracted if sign is -1)."""
+    down, up = one.value - one.low, one.high - one.value
+    other = two.value - two.low, two.high - two.value
+    below, above = other if sign > 0 else other[::-1]
+    return Estimate(
+        value=value,
+        low=max(bounds[0], value - math.hypot(down, below)),
+        high=min(bounds[1], value + math.hypot(up, above)),
+        confidence_level=one.confidence_level,
+        method="mover",
+        n=one.n + two.n,
+    )
+
+
+def _placements(x: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Compute the share of the others below each value, with ties counted half."""
+    import numpy as np
+
+    ranked = np.sort(others)
+    below = np.searchsorted(ranked, x) + np.searchsorted(ranked, x, side="right")
+    return np.asarray(below / (2 * others.size), dtype=float)
 
 
 def _compare(first: NDArray[np.intp], second: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -110,6 +110,8 @@ def _negative(scale: NDArray[np.float64], shape: NDArray[np.float64]) -> float:
     curvature = float((shape * ratio * ratio).sum())
     u = s * math.sqrt(curvature)
     if abs(u) < _CENTER:
-        return float(ndtr(u)) + float((shape * ratio**3).sum()) / (3 * math.sqrt(2 * math.pi) * curvature**1.5)
+        return float(ndtr(u)) + float((shape * ratio**3).sum()) / (
+            3 * math.sqrt(2 * math.pi) * math.pow(curvature, 1.5)
+        )
     w = math.copysign(math.sqrt(2 * max(float((shape * np.log1p(-s * scale)).sum()), 0.0)), s)
     return min(max(float(ndtr(w)) + math.exp(-w * w / 2) / math.sqrt(2 * math.pi) * (1 / w - 1 / u), 0.0), 1.0)
